@@ -1,0 +1,90 @@
+"""Execute the solved notebooks from top to bottom.
+
+    python tools/execute.py run        into build/html/, with an index; notebooks/ stays as it is
+    python tools/execute.py outputs    and store their outputs in notebooks/; the times in cells
+                                       tagged `timing` are kept, unless TIMES=1 is set
+"""
+
+import os
+import sys
+import time
+from pathlib import Path
+
+import nbformat
+from nbclient import NotebookClient
+from nbclient.exceptions import CellExecutionError, DeadKernelError
+from nbconvert import HTMLExporter
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
+
+
+def execute(path: Path) -> nbformat.NotebookNode:
+    """Return the notebook with the outputs of a fresh kernel; exit where a cell fails."""
+    notebook = nbformat.read(path, as_version=4)
+    client = NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False,
+                            coalesce_streams=True, resources={"metadata": {"path": path.parent}})
+    try:
+        client.execute()
+    except (CellExecutionError, DeadKernelError) as error:
+        sys.exit(f"\n{path.name} stopped:\n{error}")
+    return notebook
+
+
+def keep_times(fresh: nbformat.NotebookNode, stored: nbformat.NotebookNode) -> None:
+    """Put the stored outputs of cells tagged `timing` back into a freshly executed notebook."""
+    old = {cell.id: cell for cell in stored.cells}
+    for cell in fresh.cells:
+        before = old.get(cell.id)
+        if "timing" in cell.metadata.get("tags", []) and before and before.outputs \
+                and before.source == cell.source:
+            cell.outputs = before.outputs
+
+
+def store(path: Path) -> None:
+    """Execute a notebook and store its outputs in it."""
+    stored, fresh = nbformat.read(path, as_version=4), execute(path)
+    if os.environ.get("TIMES") != "1":
+        keep_times(fresh, stored)
+    fresh.metadata.pop("language_info", None)  # it would differ with the Python version
+    nbformat.write(fresh, path)
+
+
+def to_html(path: Path, folder: Path) -> str:
+    """Execute a notebook, write it as HTML, and return its title (its first heading)."""
+    notebook = execute(path)
+    body, _ = HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": path.stem}})
+    (folder / f"{path.stem}.html").write_text(body, encoding="utf-8")
+    return notebook.cells[0].source.splitlines()[0].lstrip("# ")
+
+
+def main(task: str) -> None:
+    import helpers
+    print(helpers.data_line(), flush=True)
+    if task == "outputs" and helpers.is_stand_in():
+        sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
+                 "with `make data` on a machine with a network.")
+    html = ROOT / "build" / "html"
+    html.mkdir(parents=True, exist_ok=True)
+    rows, paths = [], sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    for number, path in enumerate(paths, start=1):
+        print(f"[{number}/{len(paths)}] {path.stem} ... ", end="", flush=True)
+        start = time.perf_counter()
+        if task == "outputs":
+            store(path)
+        else:
+            rows.append(f'<li><a href="{path.stem}.html">{path.stem[:2]} &ndash; '
+                        f"{to_html(path, html)}</a></li>")
+        print(f"{time.perf_counter() - start:.0f} s", flush=True)
+    if rows:
+        index = html / "index.html"
+        index.write_text("<!doctype html><meta charset=utf-8><title>Machine learning compilation"
+                         "</title><body style='font-family:sans-serif;max-width:40em;margin:3em "
+                         "auto'><h1>Machine learning compilation</h1><ul>" + "\n".join(rows)
+                         + f"</ul><p>{helpers.data_line()}</p>", encoding="utf-8")
+        print(f"Open {index.relative_to(ROOT)} in a browser.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,71 @@
+"""The student's version of a notebook: solutions out, stubs in; and the copies in work/.
+
+    python tools/student.py            make the copies in work/ that are not there yet
+    python tools/student.py 03         set one back; the old copy is kept under another name
+"""
+
+import re
+import sys
+from pathlib import Path
+
+import nbformat
+from nbconvert.preprocessors import Preprocessor
+
+ROOT = Path(__file__).resolve().parent.parent
+SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$",
+                      re.DOTALL | re.MULTILINE)
+STUB = r"\1# TODO: your code here\n\1raise NotImplementedError"
+
+
+class StudentVersion(Preprocessor):
+    """Replace every solution by a stub and clear the outputs, which would give answers away.
+
+    The markers are nbgrader's (### BEGIN SOLUTION, ### END SOLUTION); nbgrader is not needed.
+    """
+
+    def preprocess(self, nb, resources):
+        for cell in nb.cells:
+            if cell.cell_type != "code":
+                continue
+            cell.source = SOLUTION.sub(STUB, cell.source)
+            cell.outputs, cell.execution_count = [], None
+            if cell.metadata.get("nbgrader", {}).get("grade"):
+                # "Run all cells" goes on after a check that fails
+                cell.metadata.setdefault("tags", []).append("raises-exception")
+        return nb, resources
+
+
+def student_version(master: Path) -> nbformat.NotebookNode:
+    """Return the student's version of a solved notebook."""
+    return StudentVersion().preprocess(nbformat.read(master, as_version=4), {})[0]
+
+
+def fill(work: Path, fresh: str | None = None) -> list[str]:
+    """Write the missing copies into `work` and return what was done, a line each.
+
+    Never overwrites: the copy that `fresh` (the notebook's number) sets back is renamed first.
+    """
+    work.mkdir(exist_ok=True)
+    done = []
+    for master in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        copy = work / master.name
+        if fresh and master.name.startswith(f"{fresh}_") and copy.exists():
+            number = 1
+            while (kept := work / f"{master.stem}.old{number}.ipynb").exists():
+                number += 1
+            copy.rename(kept)
+            done.append(f"{copy.name}: your old copy is now {kept.name}")
+        if not copy.exists():
+            unfinished = copy.with_suffix(".part")
+            nbformat.write(student_version(master), unfinished)
+            unfinished.replace(copy)  # at once: a full disk leaves no half notebook
+            done.append(f"{copy.name}: made")
+    return done
+
+
+if __name__ == "__main__":
+    number = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] else None
+    if number and not list((ROOT / "notebooks").glob(f"{number}_*.ipynb")):
+        sys.exit(f"There is no notebook {number}: take the two digits of its name, FRESH=03.")
+    for line in fill(ROOT / "work", number) or ["Your notebooks in work/ are left as they are."]:
+        print(line)

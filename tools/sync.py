@@ -1,0 +1,67 @@
+"""Keep notebooks/ and paired_md/ the same.
+
+    python tools/sync.py           write paired_md/ from notebooks/
+    python tools/sync.py md        write the cells of notebooks/ from paired_md/; outputs of
+                                   cells that did not change, and cell ids, stay
+    python tools/sync.py check     change nothing; exit 1 and say what differs
+"""
+
+import sys
+from pathlib import Path
+
+import jupytext
+import nbformat
+from jupytext.combine import combine_inputs_with_outputs
+from jupytext.config import load_jupytext_config
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+def as_markdown(notebook: nbformat.NotebookNode) -> str:
+    """Return the Markdown that belongs to a notebook, by the repository's jupytext settings."""
+    config = load_jupytext_config(str(ROOT / "notebooks" / "x.ipynb"))
+    return jupytext.writes(notebook, "md:markdown", config=config)
+
+
+def differing() -> list[str]:
+    """Return the names of the pairs of which one half is missing or other than its twin."""
+    stems = {path.stem for folder in ("notebooks", "paired_md")
+             for path in (ROOT / folder).glob("[0-9]*")}
+    wrong = []
+    for stem in sorted(stems):
+        ipynb, md = ROOT / "notebooks" / f"{stem}.ipynb", ROOT / "paired_md" / f"{stem}.md"
+        if not (ipynb.exists() and md.exists()) or \
+                as_markdown(nbformat.read(ipynb, as_version=4)) != md.read_text(encoding="utf-8"):
+            wrong.append(stem)
+    return wrong
+
+
+def write_markdown() -> None:
+    """Write paired_md/ from notebooks/."""
+    for ipynb in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        text = as_markdown(nbformat.read(ipynb, as_version=4))
+        (ROOT / "paired_md" / f"{ipynb.stem}.md").write_text(text, encoding="utf-8")
+
+
+def write_notebooks() -> None:
+    """Write the cells of notebooks/ from paired_md/, then the Markdown in its normal form."""
+    for md in sorted((ROOT / "paired_md").glob("[0-9]*.md")):
+        notebook = jupytext.read(md)
+        ipynb = ROOT / "notebooks" / f"{md.stem}.ipynb"
+        if ipynb.exists():
+            stored = nbformat.read(ipynb, as_version=4)
+            notebook = combine_inputs_with_outputs(notebook, stored, "md:markdown")
+        nbformat.write(nbformat.v4.upgrade(notebook), ipynb)
+    write_markdown()
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["check"]:
+            if names := differing():
+                sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
+                         "(or `make sync FROM=md` if you edited the Markdown).")
+        case ["md"]:
+            write_notebooks()
+        case _:
+            write_markdown()
