@@ -107,7 +107,7 @@ WEIGHTS = {
 }
 
 
-def _missing(folder: Path) -> list[str]:
+def missing(folder: Path) -> list[str]:
     """Names of the files that `folder` lacks; each model is a published .pkl or an .npz."""
     images = [f"FashionMNIST/raw/{name}" for name in _IDX]
     models = [f"models/{spec.file}" for name, spec in WEIGHTS.items()
@@ -125,15 +125,15 @@ def data_folder() -> Path:
     named = os.environ.get("MLC_DATA")
     if named:
         folder = (ROOT / named).resolve()
-        if missing := _missing(folder):
-            raise CourseError(f"MLC_DATA={named}: no {missing[0]} there.\n"
+        if absent := missing(folder):
+            raise CourseError(f"MLC_DATA={named}: no {absent[0]} there.\n"
                               "Point MLC_DATA at a folder laid out like data/ (data/README.md), "
                               "or unset it: then the data are downloaded.")
         return folder
-    fetch = [sys.executable, str(ROOT / "data" / "fetch.py")]
-    if _missing(ROOT / "data"):
-        subprocess.run(fetch, capture_output=True, check=False)
-    return ROOT / "data" if not _missing(ROOT / "data") else ROOT / "data" / "stand_in"
+    if missing(ROOT / "data"):
+        subprocess.run([sys.executable, str(ROOT / "data" / "fetch.py")], capture_output=True,
+                       check=False)
+    return ROOT / "data" if not missing(ROOT / "data") else ROOT / "data" / "stand_in"
 
 
 def is_stand_in() -> bool:

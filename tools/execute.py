@@ -24,7 +24,9 @@ def execute(path: Path) -> nbformat.NotebookNode:
     """Return the notebook with the outputs of a fresh kernel; exit where a cell fails."""
     notebook = nbformat.read(path, as_version=4)
     client = NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False,
-                            coalesce_streams=True, resources={"metadata": {"path": path.parent}})
+                            coalesce_streams=True,
+                            extra_arguments=["--log-level=ERROR"],  # it warns of TCP without keys
+                            resources={"metadata": {"path": path.parent}})
     try:
         client.execute()
     except (CellExecutionError, DeadKernelError) as error:

@@ -1,0 +1,306 @@
+# %% shared
+def cnn_with(weights, batch=4, conv_bias=True, bias_shape=(1, 32, 1, 1), relu=True, pool="max",
+             last_bias=True, softmax=1, output=True, matmul=False):
+    """The CNN as most people write it, with room for one mistake."""
+    def const(name, *shape):
+        return relax.const(weights[name].reshape(shape or weights[name].shape), "float32")
+
+    def dense(bb, lv, name):
+        if matmul:
+            return bb.emit_te(topi.matmul, lv, relax.const(weights[name].T.copy(), "float32"))
+        return bb.emit_te(topi.nn.dense, lv, const(name))
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((batch, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(topi.nn.conv2d, x, const("conv2d_weight"), 1, 0, 1)
+            if conv_bias:
+                lv = bb.emit_te(topi.add, lv, const("conv2d_bias", *bias_shape))
+            if relu:
+                lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), pool)
+            lv = bb.emit_te(topi.nn.flatten, lv)
+            lv = dense(bb, lv, "linear0_weight")
+            lv = bb.emit_te(topi.add, lv, const("linear0_bias", 1, 100))
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = dense(bb, lv, "linear1_weight")
+            if last_bias:
+                lv = bb.emit_te(topi.add, lv, const("linear1_bias", 1, 10))
+            if softmax is not None:
+                lv = bb.emit_te(topi.nn.softmax, lv, axis=softmax)
+            if output:
+                lv = bb.emit_output(lv)
+        bb.emit_func_output(lv)
+    return bb.get()
+
+
+def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, bias_of=lambda b, n, f, i, j: b[f]):
+    """The CNN of exercise 2.6, with room for one mistake."""
+    const = {name: relax.const(value, "float32") for name, value in weights.items()}
+
+    def conv2d_bias(x, w, b):
+        y = topi.nn.conv2d(x, w, 1, 0, 1)
+        if by_topi:
+            return topi.add(y, topi.reshape(b, (1, 32, 1, 1)))
+        return te.compute(y.shape, lambda *i: y(*i) + bias_of(b, *i), name="conv2d_bias")
+
+    def linear_bias(x, w, b):
+        y = topi.nn.dense(x, w)
+        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="linear_bias")
+
+    def dense(bb, lv, name):
+        w, b = const[f"{name}_weight"], const[f"{name}_bias"]
+        if own_linear:
+            return bb.emit_te(linear_bias, lv, w, b)
+        return bb.emit_te(topi.add, bb.emit_te(topi.nn.dense, lv, w), b)
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            if own_conv:
+                lv = bb.emit_te(conv2d_bias, x, const["conv2d_weight"], const["conv2d_bias"])
+            else:
+                lv = bb.emit_te(topi.nn.conv2d, x, const["conv2d_weight"], 1, 0, 1)
+                bias = relax.const(weights["conv2d_bias"].reshape(1, 32, 1, 1), "float32")
+                lv = bb.emit_te(topi.add, lv, bias)
+            lv = bb.emit_te(topi.nn.relu, lv)
+            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+            lv = bb.emit_te(topi.nn.flatten, lv)
+            lv = bb.emit_te(topi.nn.relu, dense(bb, lv, "linear0"))
+            gv = bb.emit_output(bb.emit_te(topi.nn.softmax, dense(bb, lv, "linear1"), axis=1))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 2.1 wrong: a plain ReLU -> a plain ReLU ignores it
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.max(x[i, j], 0.0), name="leaky_relu")
+
+# %% 2.1 wrong: the maximum, which is right for slopes below 1 only -> where the slope is above 1
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.max(x[i, j], x[i, j] * slope), name="leaky_relu")
+
+# %% 2.1 wrong: the condition is the wrong way round -> the wrong way round
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] < 0, x[i, j], x[i, j] * slope))
+
+# %% 2.1 wrong: the shape of the example is written into it -> every index inside its buffer
+def leaky_relu(x, slope):
+    return te.compute((128, 128), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
+
+# %% 2.1 wrong: returns the formula instead of the tensor -> return what te.compute gives
+def leaky_relu(x, slope):
+    te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
+
+# %% 2.1 wrong: float64 -> a float32 result
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(
+        x[i, j] > 0, x[i, j].astype("float64"), x[i, j].astype("float64") * te.const(slope, "float64")))
+
+# %% 2.1 right: positive part plus slope times the negative part, for any rank
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda *i: te.max(x(*i), 0.0) + te.min(x(*i), 0.0) * slope, name="y")
+
+# %% 2.2 wrong: the bias is left out -> it is left out
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+
+# %% 2.2 wrong: the weight is not transposed -> it is not transposed
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: the bias is inside the sum -> added k times
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k] + b[j], axis=k))
+
+# %% 2.2 wrong: the sum runs over all but the last k -> the index of w that runs over k
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1] - 1))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: float64 accumulation is returned -> a float32 result
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(
+        x[i, k].astype("float64") * w[j, k].astype("float64"), axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j].astype("float64"))
+
+# %% 2.2 wrong: te.sum is not outermost -> that your code runs
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k) + b[j])
+
+# %% 2.2 right: by TOPI
+def linear(x, w, b):
+    return topi.add(topi.nn.dense(x, w), b)
+
+# %% 2.2 right: the weight transposed first
+def linear(x, w, b):
+    t = te.compute((w.shape[1], w.shape[0]), lambda i, j: w[j, i], name="t")
+    y = matmul(x, t)
+    return te.compute(y.shape, lambda i, j: b[j] + y[i, j], name="z")
+
+# %% 2.3 wrong: the kernel is flipped -> it is flipped
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
+        x[n, c, i + p, j + q] * w[f, c, kh - 1 - p, kw - 1 - q], axis=[c, p, q]))
+
+# %% 2.3 wrong: only the first input channel -> only the first is summed
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    p, q = (te.reduce_axis((0, e)) for e in (kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
+        x[n, 0, i + p, j + q] * w[f, 0, p, q], axis=[p, q]))
+
+# %% 2.3 wrong: the output is as large as the input -> every index inside its buffer
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height, width), lambda n, f, i, j: te.sum(
+        x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: padding 1 -> shape (4, 32, 26, 26)
+def conv2d(x, w):
+    return topi.nn.conv2d(x, w, 1, 1, 1)
+
+# %% 2.3 wrong: rows and columns of the kernel exchanged -> rows and columns are exchanged
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
+        x[n, c, i + p, j + q] * w[f, c, q, p], axis=[c, p, q]))
+
+# %% 2.3 right: by TOPI
+def conv2d(x, w):
+    return topi.nn.conv2d(x, w, 1, 0, 1)
+
+# %% 2.3 right: operands and axes in another order
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    q, p, c = (te.reduce_axis((0, e)) for e in (kw, kh, channels))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda b, o, y, z: te.sum(
+        w[o, c, p, q] * x[b, c, y + p, z + q], axis=[q, p, c]))
+
+# %% 2.4 wrong: the average -> this is the average
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.sum(
+        x[n, c, 2 * i + p, 2 * j + q] * 0.25, axis=[p, q]))
+
+# %% 2.4 wrong: the windows overlap -> they overlap
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(
+        x[n, c, i + p, j + q], axis=[p, q]))
+
+# %% 2.4 wrong: a ReLU slipped in -> windows below zero give 0
+def max_pool(x):
+    return topi.nn.relu(topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max"))
+
+# %% 2.4 wrong: the shape is not halved -> every index inside its buffer
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+    return te.compute((n, c, height, width), lambda n, c, i, j: te.max(
+        x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 right: the larger of four, without a reduction
+def max_pool(x):
+    n, c, height, width = x.shape
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(
+        te.max(x[n, c, 2 * i, 2 * j], x[n, c, 2 * i, 2 * j + 1]),
+        te.max(x[n, c, 2 * i + 1, 2 * j], x[n, c, 2 * i + 1, 2 * j + 1])))
+
+# %% 2.5 wrong: the bias of the convolution is left out -> the bias of the convolution is left out
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, conv_bias=False)
+
+# %% 2.5 wrong: the bias of the last linear layer is left out -> the bias of the linear layer is left out
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, last_bias=False)
+
+# %% 2.5 wrong: average pooling -> average pooling instead of max pooling
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, pool="avg")
+
+# %% 2.5 wrong: no softmax -> the softmax is left out
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, softmax=None)
+
+# %% 2.5 wrong: softmax over the batch -> softmax runs over axis 0
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, softmax=0)
+
+# %% 2.5 wrong: a ReLU is left out -> the ReLU is left out
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, relu=False)
+
+# %% 2.5 wrong: no emit_output -> emit_output
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, output=False)
+
+# %% 2.5 wrong: the bias is not reshaped -> Incompatible broadcast dims
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, bias_shape=(32,))
+
+# %% 2.5 wrong: the arguments of conv2d are missing -> missing 3 required positional arguments
+def create_model_via_emit_te(weights):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(topi.nn.conv2d, x, relax.const(weights["conv2d_weight"], "float32"))
+            gv = bb.emit_output(lv)
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 2.5 wrong: a batch of one -> main to take float32 (4, 1, 28, 28)
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, batch=1)
+
+# %% 2.5 wrong: forgets bb.get() -> what your function returns
+def create_model_via_emit_te(weights):
+    cnn_with(weights)
+
+# %% 2.5 right: the linear layers as matmul with a transposed constant
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, matmul=True)
+
+# %% 2.5 right: TVM's high-level operators, legalized
+def create_model_via_emit_te(weights):
+    return helpers.import_model(helpers.pytorch_model(weights), (4, 1, 28, 28))
+
+# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d without a bias
+def create_model_via_own_te(weights):
+    return own_cnn(weights, own_conv=False)
+
+# %% 2.6 wrong: the linear layers by TOPI, their biases apart -> without a bias
+def create_model_via_own_te(weights):
+    return own_cnn(weights, own_linear=False)
+
+# %% 2.6 wrong: the bias is added along the width -> along the width instead of the channels
+def create_model_via_own_te(weights):
+    return own_cnn(weights, bias_of=lambda b, n, f, i, j: b[j])
+
+# %% 2.6 wrong: the bias is inside the sum -> layer 0, Conv2d
+def create_model_via_own_te(weights):
+    return own_cnn(weights, bias_of=lambda b, n, f, i, j: 9.0 * b[f])
+
+# %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
+def create_model_via_own_te(weights):
+    return own_cnn(weights, by_topi=True)

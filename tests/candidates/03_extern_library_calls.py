@@ -1,0 +1,621 @@
+# %% 3.1 wrong: registered under another name -> env.Relu in the registry
+def register_relu():
+    @tvm.register_global_func("env.Relu", override=True)
+    def relu(x, out):
+        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+
+# %% 3.1 wrong: defined and never registered -> nothing new in the registry
+def register_relu():
+    def relu(x, out):
+        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+
+# %% 3.1 wrong: out is rebound -> `out = ...` rebinds the name
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        out = np.maximum(np.from_dlpack(x), 0)
+
+# %% 3.1 wrong: writes into a copy -> out.numpy() is a copy
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        out.numpy()[...] = np.maximum(x.numpy(), 0)
+
+# %% 3.1 wrong: returns instead of writing -> nobody takes the value
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        return tvm.runtime.tensor(np.maximum(np.from_dlpack(x), 0))
+
+# %% 3.1 wrong: out is not a parameter -> env.relu to run on x (1, 128), out (1, 128)
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x):
+        return tvm.runtime.tensor(np.maximum(np.from_dlpack(x), 0))
+
+# %% 3.1 wrong: writes into the input -> env.relu wrote into x
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        array = np.from_dlpack(x)
+        np.maximum(array, 0, out=array)
+
+# %% 3.1 wrong: writes into the input and copies from there -> env.relu wrote into x
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        array = np.from_dlpack(x)
+        array[array < 0] = 0
+        np.from_dlpack(out)[...] = array
+
+# %% 3.1 wrong: writes the positive numbers only -> not written at
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        array = np.from_dlpack(x)
+        np.from_dlpack(out)[array > 0] = array[array > 0]
+
+# %% 3.1 wrong: minimum -> np.minimum where np.maximum is meant
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        np.minimum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+
+# %% 3.1 wrong: no override -> override=True in register_global_func
+def register_relu():
+    @tvm.register_global_func("env.relu")
+    def relu(x, out):
+        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+
+# %% 3.1 wrong: takes a tvm tensor for an array -> env.relu to run on x (1, 128), out (1, 128)
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        np.from_dlpack(out)[...] = x * (x > 0)
+
+# %% 3.1 right: by a mask, registered without the decorator
+def relu_by_mask(x, out):
+    array, result = np.from_dlpack(x), np.from_dlpack(out)
+    result[...] = array
+    result[result < 0] = 0
+
+
+def register_relu():
+    tvm.register_global_func("env.relu", relu_by_mask, override=True)
+
+# %% 3.1 right: input copied, output by copyfrom
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        out.copyfrom(np.maximum(x.numpy(), 0))
+
+# %% 3.2 wrong: topi instead of env.linear -> one call of env.linear when main runs
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(topi.nn.dense, x, relax.const(weight, "float32"))
+            lv = bb.emit_te(topi.add, lv, relax.const(bias, "float32"))
+            gv = bb.emit_output(lv)
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% shared
+def linear_module(inputs, out, x_shape, name="env.linear", params=(), after=None, before=None,
+                  get=True, x=None):
+    """A module with one call; inputs gets x and returns the arguments of the call."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(x_shape, "float32"))
+    with bb.function("main", [x, *params]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.call_dps_packed(name, inputs(x), relax.TensorType(out, "float32")))
+            if after is not None:
+                lv = bb.emit_te(topi.add, lv, after)
+            gv = bb.emit_output(lv)
+        bb.emit_func_output(gv)
+    return bb.get() if get else bb
+
+# %% 3.2 wrong: weight and bias are parameters of main -> main with one parameter, x
+def create_linear_module(weight, bias):
+    w = relax.Var("w", relax.TensorType(weight.shape, "float32"))
+    b = relax.Var("b", relax.TensorType(bias.shape, "float32"))
+    return linear_module(lambda x: (x, w, b), (1, len(bias)), (1, weight.shape[1]), params=(w, b))
+
+# %% 3.2 wrong: the bias is left out of the call -> the tuple of arguments: x, w, b
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32")), (1, len(bias)),
+                         (1, weight.shape[1]))
+
+# %% 3.2 wrong: bias before weight -> the order of the arguments
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(bias, "float32"), relax.const(weight, "float32")),
+                         (1, len(bias)), (1, weight.shape[1]))
+
+# %% 3.2 wrong: the output in the shape of x -> the TensorType in call_dps_packed
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, weight.shape[1]), (1, weight.shape[1]))
+
+# %% 3.2 wrong: shapes of the example instead of the arrays' -> out (1, 5)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, 128), (1, weight.shape[1]))
+
+# %% 3.2 wrong: weight transposed -> with (1, 784), (784, 128), (128,), (1, 128)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight.T, "float32"), relax.const(bias, "float32")),
+                         (1, len(bias)), (1, weight.shape[1]))
+
+# %% 3.2 wrong: float64 constants -> float64 (128, 784)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float64"), relax.const(bias, "float64")),
+                         (1, len(bias)), (1, weight.shape[1]))
+
+# %% 3.2 wrong: the bias is added once more -> env.linear adds it already
+def create_linear_module(weight, bias):
+    b = relax.const(bias, "float32")
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), b), (1, len(bias)),
+                         (1, weight.shape[1]), after=b)
+
+# %% 3.2 wrong: the name is misspelt -> Cannot find ffi::Function env.Linear
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, len(bias)), (1, weight.shape[1]), name="env.Linear")
+
+# %% 3.2 wrong: returns the builder -> what your function returns: bb.get()
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, len(bias)), (1, weight.shape[1]), get=False)
+
+# %% 3.2 wrong: forgets emit_output -> well-formed
+def create_linear_module(weight, bias):
+    w, b = relax.const(weight, "float32"), relax.const(bias, "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.call_dps_packed(
+                "env.linear", (x, w, b), relax.TensorType((1, len(bias)), "float32")))
+        bb.emit_func_output(lv)
+    return bb.get()
+
+# %% 3.2 right: parameters that BindParams makes constants, no dataflow block
+def create_linear_module(weight, bias):
+    m, k = weight.shape
+    x, w, b = (relax.Var(name, relax.TensorType(shape, "float32"))
+               for name, shape in [("x", (1, k)), ("w", (m, k)), ("b", (m,))])
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, w, b]):
+        gv = bb.emit(relax.op.call_dps_packed(
+            "env.linear", [x, w, b], relax.TensorType((1, m), "float32")))
+        bb.emit_func_output(gv)
+    return relax.transform.BindParams("main", {"w": weight, "b": bias})(bb.get())
+
+# %% 3.2 right: the call is emitted as the output
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("image", relax.TensorType((1, weight.shape[1]), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            gv = bb.emit_output(relax.op.call_dps_packed(
+                "env.linear", (x, relax.const(weight), relax.const(bias)),
+                relax.TensorType((1, weight.shape[0]), "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% shared
+def torch_conv2d(function, name="env.conv2d"):
+    """Register a function of four PyTorch tensors as a library function."""
+    @tvm.register_global_func(name, override=True)
+    def conv2d(*tensors):
+        return function(*map(torch.from_dlpack, tensors))
+
+
+def numpy_conv2d(function):
+    """Register a function of four arrays as a library function."""
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(*tensors):
+        return function(*map(np.from_dlpack, tensors))
+
+
+def windows_of(x, w):
+    return np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
+
+# %% 3.3 wrong: another name -> env.conv in the registry
+def register_conv2d():
+    torch_conv2d(lambda x, w, b, out: out.copy_(nn.functional.conv2d(x, w) + b) and None, "env.conv")
+
+# %% 3.3 wrong: bias left out -> the bias: it is left out
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: bias twice -> the bias: it is added twice
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w, b.flatten()) + b)
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: bias not flattened for PyTorch -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w, b))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: bias flattened and then added -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w) + b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: out is rebound -> `out = ...` rebinds the name
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out = nn.functional.conv2d(x, w, b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: returns instead of writing -> nobody takes the value
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        return nn.functional.conv2d(x, w, b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: padding 1 -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w, b.flatten(), padding=1))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: padding "same" and cut off at the wrong end -> the sum: over input channels
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        full = nn.functional.conv2d(x, w, b.flatten(), padding=1)
+        out.copy_(full[:, :, : out.shape[2], : out.shape[3]])
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: loses the batch -> the batch: every image gets the result of image 0
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x[0], w, b.flatten()))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: writes image 0 only -> the batch: only image 0 is written
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out[0] = nn.functional.conv2d(x[0], w, b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: weight flipped -> the kernel is flipped
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w.flip(2, 3), b.flatten()))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: weight transposed -> the kernel's height and width are exchanged
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w.transpose(2, 3), b.flatten()))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: gives the view other memory -> rebinds the name
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.data = nn.functional.conv2d(x, w, b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: no override -> override=True in register_global_func
+def register_conv2d():
+    @tvm.register_global_func("env.conv2d")
+    def conv2d(x, w, b, out):
+        x, w, b, out = map(torch.from_dlpack, (x, w, b, out))
+        out.copy_(nn.functional.conv2d(x, w, b.flatten()))
+
+# %% 3.3 right: bias added in place, slices
+def register_conv2d():
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out):
+        x, w, b, out = map(torch.from_dlpack, (x, w, b, out))
+        out[:] = torch.conv2d(x, w)
+        out += b
+
+# %% 3.3 right: in double precision, then copied; returns something
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        return out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
+    torch_conv2d(conv2d)
+
+# %% 3.3 right: unfold and a matrix product
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        columns = nn.functional.unfold(x, w.shape[2:])
+        torch.add((w.flatten(1) @ columns).reshape(out.shape), b, out=out)
+    torch_conv2d(conv2d)
+
+# %% 3.3 right: nn.Conv2d with these weights
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        layer = nn.Conv2d(w.shape[1], w.shape[0], tuple(w.shape[2:]))
+        layer.weight.data, layer.bias.data = w, b.flatten()
+        with torch.no_grad():
+            out.copy_(layer(x))
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: PyTorch does it -> PyTorch's conv2d was called
+def register_conv2d_numpy():
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out):
+        product = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w))
+        np.from_dlpack(out)[...] = np.from_dlpack(product) + np.from_dlpack(b)
+
+# %% 3.4 wrong: PyTorch's unfold, then NumPy -> NumPy alone in env.conv2d
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        columns = nn.functional.unfold(torch.from_numpy(x), w.shape[2:]).numpy()
+        product = w.reshape(len(w), -1) @ columns
+        out[...] = product.reshape(out.shape) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: weight flipped -> the kernel is flipped
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w[:, :, ::-1, ::-1], out=out)
+        out += b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: bias left out -> the bias: it is left out
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: bias along the width -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
+        out += b.ravel()
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: bias resized to the width -> the bias: it runs along the width
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
+        out += b if len(x) == 1 else np.resize(b, (1, 1, 1, out.shape[3]))
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: out is rebound by + -> the bias: it is left out
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
+        out = out + b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: out is rebound -> `out = ...` rebinds the name
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: loses the batch -> the batch: only image 0 is written
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("cijpq,fcpq->fij", windows_of(x, w)[0], w, out=out[0])
+        out += b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: adds up in out without setting it to zero -> before anything is written there
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        height, width = out.shape[2:]
+        for p in range(w.shape[2]):
+            for q in range(w.shape[3]):
+                out += np.einsum("ncij,fc->nfij", x[:, :, p:p + height, q:q + width], w[:, :, p, q])
+        out += b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: the last row and column are forgotten -> not written at
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        for i in range(out.shape[2] - 1):
+            for j in range(out.shape[3] - 1):
+                window = x[:, None, :, i:i + w.shape[2], j:j + w.shape[3]]
+                out[:, :, i, j] = (window * w).sum((2, 3, 4)) + b.reshape(1, -1)
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: sums over the first input channel only -> the sum: over input channels
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("nijpq,fpq->nfij", windows_of(x, w)[:, 0], w[:, 0], out=out)
+        out += b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: the sizes of the assignment are built in -> env.conv2d to run on x (3, 2, 6, 6)
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        columns = windows_of(x, w).reshape(len(x), 26 * 26, 9)
+        out[...] = (columns @ w.reshape(32, 9).T).transpose(0, 2, 1).reshape(-1, 32, 26, 26) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 right: nine shifts
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        height, width = out.shape[2:]
+        out[...] = b
+        for p in range(w.shape[2]):
+            for q in range(w.shape[3]):
+                out += np.einsum("ncij,fc->nfij", x[:, :, p:p + height, q:q + width], w[:, :, p, q])
+    numpy_conv2d(conv2d)
+
+# %% 3.4 right: tensordot, in float64, then copied
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        windows = windows_of(x.astype("float64"), w)
+        out[...] = np.tensordot(windows, w, axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 right: loops over the places, im2col within
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        for i in range(out.shape[2]):
+            for j in range(out.shape[3]):
+                window = x[:, :, i:i + w.shape[2], j:j + w.shape[3]].reshape(len(x), -1)
+                out[:, :, i, j] = window @ w.reshape(len(w), -1).T + b.reshape(1, -1)
+    numpy_conv2d(conv2d)
+
+# %% shared
+def library_cnn(weights, name="env.conv2d", order=("conv2d_weight", "conv2d_bias"),
+                out=(4, 32, 26, 26), conv="library", softmax=True, relu=True, pool="max",
+                bias_after=False, bias_shape=(1, 32, 1, 1), x_shape=(4, 1, 28, 28),
+                linear="topi", weight_dtype="float32", output="last"):
+    """The CNN with a library convolution, with room for one mistake."""
+    def const(key, *shape, dtype="float32"):
+        shapes = {"conv2d_bias": bias_shape, "linear0_bias": (1, 100), "linear1_bias": (1, 10)}
+        return relax.const(weights[key].reshape(shapes.get(key, weights[key].shape)), dtype)
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(x_shape, "float32"))
+
+    def dense(lv, key, size):
+        if linear == "library":
+            return bb.emit(relax.op.call_dps_packed(
+                "env.linear", (lv, const(f"{key}_weight"), const(f"{key}_bias")),
+                relax.TensorType((4, size), "float32")))
+        lv = bb.emit_te(topi.nn.dense, lv, const(f"{key}_weight"))
+        return bb.emit_te(topi.add, lv, const(f"{key}_bias"))
+
+    def rectify(lv):
+        if linear == "library":
+            return bb.emit(relax.op.call_dps_packed("env.relu", (lv,), lv.ty))
+        return bb.emit_te(topi.nn.relu, lv)
+
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            inputs = (x, *(const(key, dtype=weight_dtype if "weight" in key else "float32")
+                           for key in order))
+            if conv != "topi":
+                lv = bb.emit(relax.op.call_dps_packed(name, inputs, relax.TensorType(out, "float32")))
+                if conv == "twice":
+                    lv = bb.emit(relax.op.call_dps_packed(name, inputs, relax.TensorType(out, "float32")))
+            if conv in ("topi", "both"):
+                lv = bb.emit_te(topi.nn.conv2d, x, const("conv2d_weight"), 1, 0, 1)
+                lv = bb.emit_te(topi.add, lv, const("conv2d_bias"))
+            if bias_after:
+                lv = bb.emit_te(topi.add, lv, const("conv2d_bias"))
+            if relu:
+                lv = rectify(lv)
+            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), pool)
+            lv = bb.emit_te(topi.nn.flatten, lv)
+            lv = rectify(dense(lv, "linear0", 100))
+            lv = dense(lv, "linear1", 10)
+            if softmax:
+                lv = bb.emit_te(topi.nn.softmax, lv, 1)
+            gv = bb.emit_output(lv)
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 3.5 wrong: topi.nn.conv2d instead of env.conv2d -> PrimFunc conv2d convolves
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, conv="topi")
+
+# %% 3.5 wrong: calls env.conv2d and goes on with topi.nn.conv2d -> that all comes from env.conv2d
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, conv="both")
+
+# %% 3.5 wrong: calls env.conv2d twice -> 2 calls
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, conv="twice")
+
+# %% 3.5 wrong: bias forgotten in the call -> the tuple of arguments: x, w, b
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, order=("conv2d_weight",))
+
+# %% 3.5 wrong: bias added after the call instead of in it -> the tuple of arguments: x, w, b
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, order=("conv2d_weight",), bias_after=True)
+
+# %% 3.5 wrong: bias added after the call as well -> twice the bias
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, bias_after=True)
+
+# %% 3.5 wrong: bias before weight -> the order of the arguments
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, order=("conv2d_bias", "conv2d_weight"))
+
+# %% 3.5 wrong: bias not reshaped -> b (1, 32, 1, 1)
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, bias_shape=(32,))
+
+# %% 3.5 wrong: output type in the shape of the input -> the output type of env.conv2d (4, 32, 26, 26)
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, out=(4, 32, 28, 28))
+
+# %% 3.5 wrong: output type without the batch -> the TensorType in call_dps_packed
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, out=(1, 32, 26, 26))
+
+# %% 3.5 wrong: output type 27 by 27, which pools to the same size -> the TensorType in call_dps_packed
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, out=(4, 32, 27, 27))
+
+# %% 3.5 wrong: weight in float64 -> float64 (32, 1, 3, 3)
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, weight_dtype="float64")
+
+# %% 3.5 wrong: softmax missing -> the softmax is left out
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, softmax=False)
+
+# %% 3.5 wrong: ReLU missing -> the ReLU is left out
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, relu=False)
+
+# %% 3.5 wrong: average pooling -> average pooling instead of max pooling
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, pool="avg")
+
+# %% 3.5 wrong: another name -> Cannot find ffi::Function env.convolution
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, name="env.convolution")
+
+# %% 3.5 wrong: for one image instead of four -> main
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, out=(1, 32, 26, 26), x_shape=(1, 1, 28, 28))
+
+# %% 3.5 right: linear layers and ReLUs by the library too
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, linear="library")
+
+# %% 3.5 right: high-level operators for the rest, lowered
+def create_model_with_library_conv2d(weights):
+    const = constants(weights)
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.call_dps_packed(
+                "env.conv2d", (x, const["conv2d_weight"], const["conv2d_bias"]),
+                relax.TensorType((4, 32, 26, 26), "float32")))
+            lv = bb.emit(relax.op.nn.relu(lv))
+            lv = bb.emit(relax.op.nn.max_pool2d(lv, (2, 2), (2, 2)))
+            lv = bb.emit(relax.op.reshape(lv, (4, 5408)))
+            lv = bb.emit(relax.op.matmul(lv, relax.op.permute_dims(const["linear0_weight"])))
+            lv = bb.emit(relax.op.nn.relu(relax.op.add(lv, const["linear0_bias"])))
+            lv = bb.emit(relax.op.matmul(lv, relax.op.permute_dims(const["linear1_weight"])))
+            lv = bb.emit(relax.op.nn.softmax(relax.op.add(lv, const["linear1_bias"])))
+            gv = bb.emit_output(lv)
+        bb.emit_func_output(gv)
+    return relax.transform.LegalizeOps()(bb.get())
+
+# %% 3.5 right: registers a convolution of its own on the way
+def create_model_with_library_conv2d(weights):
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out):
+        np.from_dlpack(out)[...] = 0
+    return library_cnn(weights)

@@ -1,0 +1,69 @@
+"""Settings of the test run: data, nbval's sanitizers, crashed kernels, the table of answers."""
+
+import os
+import queue
+import sys
+import time
+from pathlib import Path
+
+import nbval.kernel
+import pytest
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tools"), str(ROOT / "data")]
+os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
+os.environ.setdefault("MPLBACKEND", "agg")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle the data for all processes, and give nbval the patterns that belong to them."""
+    import helpers
+    try:
+        folder = helpers.data_folder()
+    except helpers.CourseError as error:
+        raise pytest.UsageError(str(error)) from None
+    os.environ["MLC_DATA"] = str(folder)
+    parts = ["sanitize.cfg"] + ["sanitize_stand_in.cfg"] * helpers.is_stand_in()
+    joined = ROOT / "build" / f"nbval_{'stand_in' if helpers.is_stand_in() else 'real'}.cfg"
+    if not hasattr(config, "workerinput"):  # the workers of xdist read what this process wrote
+        joined.parent.mkdir(exist_ok=True)
+        joined.write_text("\n".join((ROOT / "tests" / part).read_text() for part in parts))
+    config.option.nbval_sanitize_with = str(joined)
+
+
+def pytest_report_header() -> str:
+    import helpers
+    return helpers.data_line()
+
+
+def _await_reply(self: nbval.kernel.RunningKernel, msg_id: str, timeout: float | None = None):
+    """Wait for a cell's reply, but not for that of a dead kernel (nbval's own waits on)."""
+    end = time.monotonic() + (timeout or 600)
+    while True:
+        try:
+            message = self.get_message(stream="shell", timeout=1)
+        except queue.Empty:
+            if not self.is_alive():
+                raise RuntimeError("the kernel crashed in this cell") from None
+            if time.monotonic() > end:
+                raise
+            continue
+        if message["parent_header"].get("msg_id") == msg_id:
+            if message["content"]["status"] == "aborted":
+                raise RuntimeError("the kernel aborted this cell: an earlier one failed")
+            return
+
+
+nbval.kernel.RunningKernel.await_reply = _await_reply
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Print the two-sided table: for each exercise, wrong answers caught, right ones accepted."""
+    rows = [row for reports in terminalreporter.stats.values() for report in reports
+            for name, value in getattr(report, "user_properties", []) if name == "two_sided"
+            and getattr(report, "when", "") == "call" for row in value]
+    if rows:
+        terminalreporter.section("exercises: wrong answers caught, right answers accepted")
+        for exercise, caught, wrong, accepted, right in sorted(rows):
+            terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
+                                        f"   right {accepted} of {right}")

@@ -1,0 +1,46 @@
+"""Every exercise from both sides: wrong answers get their message, right ones pass."""
+
+from collections import Counter
+from pathlib import Path
+
+import nbformat
+import pytest
+import two_sided
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+STEMS = [path.stem for path in NOTEBOOKS]
+
+
+def _exercises(stem: str) -> list[str]:
+    notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
+    return [cell.metadata.nbgrader.grade_id for cell in notebook.cells
+            if cell.metadata.get("nbgrader", {}).get("grade")]
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_two_sided(stem: str, record_property) -> None:
+    tried = two_sided.try_all(stem)
+    table = []
+    for number in _exercises(stem):
+        wrong = [c for c in tried if c.exercise == number and not c.right]
+        right = [c for c in tried if c.exercise == number and c.right]
+        table.append((number, sum(c.as_expected for c in wrong), len(wrong),
+                      sum(c.as_expected for c in right), len(right)))
+    record_property("two_sided", table)
+    failed = [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
+              f"{'no message' if c.right else c.words}\n  got: {c.message or 'no message'}"
+              for c in tried if not c.as_expected]
+    assert not failed, "\n" + "\n".join(failed)
+
+
+@pytest.mark.parametrize("stem", STEMS)
+def test_enough_answers(stem: str) -> None:
+    numbers = Counter((c.exercise, c.right) for c in two_sided.candidates(stem))
+    for number in _exercises(stem):
+        assert numbers[number, False] >= 3, f"{number}: three wrong answers are needed"
+        assert numbers[number, True] >= 1, f"{number}: another right answer is needed"
+
+
+def test_there_are_at_least_twelve_exercises() -> None:
+    assert sum(len(_exercises(stem)) for stem in STEMS) >= 12

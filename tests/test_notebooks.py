@@ -1,0 +1,112 @@
+"""What holds for every notebook: its pair, its exercises' form, its stored outputs."""
+
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+import student
+import sync
+
+ROOT = Path(__file__).resolve().parent.parent
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+MOST_TIMING_CELLS = 4
+
+
+@pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
+def notebook(request) -> nbformat.NotebookNode:
+    return nbformat.read(request.param, as_version=4)
+
+
+def _code(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    return [cell for cell in notebook.cells if cell.cell_type == "code"]
+
+
+def test_pairs_are_in_sync() -> None:
+    assert sync.differing() == [], "run `make sync`"
+
+
+def test_the_first_cells_are_the_same_in_all() -> None:
+    setups = {_code(nbformat.read(path, as_version=4))[0].source for path in NOTEBOOKS}
+    assert len(setups) == 1 and "TVM_NUM_THREADS" in setups.pop()
+
+
+def test_opening_and_recap(notebook) -> None:
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    assert text.startswith("# ")
+    for part in ("**You will be able to**", "**You need**", "**Time**", "## Recap"):
+        assert part in text
+
+
+def test_every_exercise_has_its_form(notebook) -> None:
+    cells = notebook.cells
+    for position, cell in enumerate(cells):
+        grader = cell.metadata.get("nbgrader", {})
+        if not grader.get("grade"):
+            continue
+        number = grader.grade_id
+        answer, text = cells[position - 1], cells[position - 2].source
+        heading = re.search(rf"^### Exercise {number}: .+ (★+)$", text, re.MULTILINE)
+        assert heading, f"no heading for {number}"
+        assert grader.locked and grader.points == len(heading[1])
+        assert cell.source.startswith(f"checks.exercise_{number.replace('.', '_')}(")
+        assert len(cell.source.splitlines()) == 1
+        assert answer.metadata.nbgrader.grade_id == f"{number}-solution"
+        for word in ("TODO", "APPROACH", "HINTS", "### BEGIN SOLUTION", "### END SOLUTION"):
+            assert word in answer.source, f"{number} lacks {word}"
+
+
+def test_grade_ids_are_unique() -> None:
+    ids = [cell.metadata.nbgrader.grade_id for path in NOTEBOOKS
+           for cell in nbformat.read(path, as_version=4).cells if "nbgrader" in cell.metadata]
+    assert len(ids) == len(set(ids))
+
+
+def test_stored_outputs_are_complete_and_clean(notebook) -> None:
+    for cell in _code(notebook):
+        assert cell.execution_count, "stored outputs are missing: run `make outputs`"
+        for output in cell.outputs:
+            assert output.output_type != "error", cell.source
+            assert output.get("name") != "stderr", cell.source
+            text = str(output.get("text", "")) + str(output.get("data", {}).get("text/plain", ""))
+            assert str(Path.home()) not in text and "/tmp/" not in text and "0x" not in text
+            if "image/png" in output.get("data", {}):
+                assert output.metadata["image/png"].get("alt"), "plots.show gives a text"
+
+
+def test_few_cells_are_left_out_of_the_comparison(notebook) -> None:
+    left_out = [cell for cell in _code(notebook)
+                if set(cell.metadata.get("tags", [])) & {"timing", "nbval-ignore-output"}]
+    assert len(left_out) <= MOST_TIMING_CELLS
+    for cell in left_out:
+        assert {"timing", "nbval-ignore-output"} <= set(cell.metadata.tags)
+
+
+def test_student_version_holds_no_solution(notebook) -> None:
+    """No line that stands in the master only inside solutions is left in the student's copy."""
+    inside, outside = set(), set()
+    for cell in notebook.cells:
+        source = cell.source
+        if cell.cell_type == "code":
+            for match in student.SOLUTION.finditer(source):
+                inside |= {line.strip() for line in match[0].splitlines()}
+            source = student.SOLUTION.sub("", source)
+        outside |= {line.strip() for line in source.splitlines()}
+    copy, _ = student.StudentVersion().preprocess(notebook, {})
+    text = "\n".join(cell.source for cell in copy.cells)
+    assert "SOLUTION" not in text and not any(cell.outputs for cell in _code(copy))
+    assert len(inside) > 5
+    lines = {line.strip() for line in text.splitlines()}
+    assert [line for line in inside - outside if len(line) > 20 and line in lines] == []
+
+
+def test_student_copies_are_never_overwritten(tmp_path: Path) -> None:
+    first = NOTEBOOKS[0]
+    made = student.fill(tmp_path / "work")
+    assert len(made) == len(NOTEBOOKS)
+    mine = tmp_path / "work" / first.name
+    mine.write_text("my work")
+    assert student.fill(tmp_path / "work") == [] and mine.read_text() == "my work"
+    student.fill(tmp_path / "work", first.name[:2])
+    assert (tmp_path / "work" / f"{first.stem}.old1.ipynb").read_text() == "my work"
+    assert "raise NotImplementedError" in mine.read_text()
