@@ -10,6 +10,7 @@ import io
 import os
 import pickle
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -288,7 +289,7 @@ class Listing:
         from pygments import highlight, lexers
         from pygments.formatters import HtmlFormatter
         style = ("background:#f6f8fa;color:#24292f;padding:.6em 1em;line-height:1.35;"
-                 "overflow-x:auto;font-size:90%")
+                 "font-family:monospace;font-size:90%;white-space:pre;overflow-x:auto")
         if self.lexer == "diff":  # colour whole lines: a diff is read by its margins
             ink = {"+": "background:#dafbe1", "-": "background:#ffebe9", "@": "color:#6e7781"}
             lines = "\n".join(f'<span style="{ink.get(line[:1], "")}">{html.escape(line)}</span>'
@@ -308,17 +309,26 @@ def script(item: tvm.IRModule | tvm.ir.BaseFunc) -> str:
                      if not line.startswith(("# from tvm", "# Metadata omitted"))).strip("\n")
 
 
+def _readable(text: str) -> str:
+    """Write T.int64(26) as 26: TVM marks the type of every extent and index."""
+    return re.sub(r"T\.int64\((-?\d+)\)", r"\1", text)
+
+
 def show(item: tvm.IRModule | tvm.ir.BaseFunc, only: str | None = None) -> Listing:
-    """Show TVMScript, of a whole IRModule or `only` of its function with this name."""
+    """Show TVMScript, of a whole IRModule or `only` of its function with this name.
+
+    For reading: extents are shown without their type (T.int64); `script` has them.
+    """
     if only is None:
-        return Listing(script(item))
-    return Listing(script(item[only]).replace("def main(", f"def {only}(", 1))
+        return Listing(_readable(script(item)))
+    return Listing(_readable(script(item[only])).replace("def main(", f"def {only}(", 1))
 
 
 def show_diff(before: Any, after: Any, context: int = 3) -> Listing:
     """Show what changed between two modules, functions or texts: - before, + after."""
     import difflib
-    texts = [item if isinstance(item, str) else script(item) for item in (before, after)]
+    texts = [_readable(item if isinstance(item, str) else script(item))
+             for item in (before, after)]
     lines = difflib.unified_diff(*(text.splitlines() for text in texts), n=context, lineterm="")
     return Listing("\n".join(list(lines)[2:]) or "no difference", "diff")
 

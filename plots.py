@@ -30,8 +30,9 @@ def _tree(func: tvm.tirx.PrimFunc) -> list:
             if not (level and isinstance(level[-1], list) and level[-1][0].node.same_as(loop.node)):
                 level.append([loop, []])
             level = level[-1][1]
-        kind = "reduction" if nest.reduces else "sblock"
-        level.append(f"{nest.block}{' with T.init' if nest.has_init else ''}  ({kind})")
+        notes = [note for note, holds in [("reduces", nest.reduces), ("T.init", nest.has_init)]
+                 if holds]
+        level.append(f"sblock {nest.block}" + (f"  ({', '.join(notes)})" if notes else ""))
     return roots
 
 
@@ -43,16 +44,17 @@ def _draw(axes: plt.Axes, tree: list, row: float, depth: int, right: float) -> f
     """Draw loops as nested boxes from `row` down; return the row below."""
     for item in tree:
         if isinstance(item, str):
-            axes.text(depth * 0.5 + 0.1, row + 0.5, item, va="center", size=8, family="monospace",
+            axes.text(depth * 0.42 + 0.1, row + 0.5, item, va="center", size=8, family="monospace",
                       weight="bold")
             row += 1
             continue
         loop, inner = item
         height = 1 + _rows(inner)
-        axes.add_patch(plt.Rectangle((depth * 0.5, row + 0.06), right - depth * 0.55, height - 0.12,
-                                     facecolor=_INK[loop.kind], edgecolor="#57606a", lw=0.7))
+        corner, width = (depth * 0.42, row + 0.06), right - depth * 0.47
+        axes.add_patch(plt.Rectangle(corner, width, height - 0.12, facecolor=_INK[loop.kind],
+                                     edgecolor="#57606a", lw=0.7))
         kind = "" if loop.kind == "serial" else f"  {loop.kind}"
-        axes.text(depth * 0.5 + 0.1, row + 0.5, f"{loop.name} in {loop.extent}{kind}", va="center",
+        axes.text(depth * 0.42 + 0.1, row + 0.5, f"{loop.name} in {loop.extent}{kind}", va="center",
                   size=8, family="monospace")
         _draw(axes, inner, row + 1, depth + 1, right - 0.05)
         row += height

@@ -19,6 +19,7 @@ DATA = Path(__file__).resolve().parent
 sys.path.insert(0, str(DATA.parent))
 WEIGHTS_URL = "https://github.com/mlc-ai/web-data/raw/main/models/"
 PATIENCE = 10.0  # seconds without progress
+STARTUP = 20.0  # seconds more for the process to import torch
 SLOWEST = 2_000  # bytes in this time that count as progress
 
 
@@ -61,7 +62,7 @@ def fetch(target: Path = DATA, command: list[str] | None = None) -> str:
     try:
         child = subprocess.Popen([*command, str(incoming)], stdout=subprocess.DEVNULL,
                                  stderr=subprocess.PIPE, text=True)
-        size, since = 0, time.monotonic() + 20  # the child takes some seconds to import torch
+        size, since = 0, time.monotonic() + STARTUP
         while child.poll() is None:
             time.sleep(0.1)
             if (now := _size(incoming)) >= size + SLOWEST:

@@ -69,7 +69,7 @@ def test_stored_outputs_are_complete_and_clean(notebook) -> None:
             assert output.output_type != "error", cell.source
             assert output.get("name") != "stderr", cell.source
             text = str(output.get("text", "")) + str(output.get("data", {}).get("text/plain", ""))
-            assert str(Path.home()) not in text and "/tmp/" not in text and "0x" not in text
+            assert not re.search(rf"{Path.home()}|/tmp/|/home/|\b0x[0-9a-f]{{6,}}", text), text
             if "image/png" in output.get("data", {}):
                 assert output.metadata["image/png"].get("alt"), "plots.show gives a text"
 

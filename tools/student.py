@@ -29,8 +29,9 @@ class StudentVersion(Preprocessor):
                 continue
             cell.source = SOLUTION.sub(STUB, cell.source)
             cell.outputs, cell.execution_count = [], None
-            if cell.metadata.get("nbgrader", {}).get("grade"):
-                # "Run all cells" goes on after a check that fails
+            if cell.metadata.get("nbgrader", {}).get("grade") \
+                    or cell.source.startswith("# needs exercise"):
+                # "Run all cells" goes on after a check that fails, and where an answer is wrong
                 cell.metadata.setdefault("tags", []).append("raises-exception")
         return nb, resources
 

@@ -1,0 +1,185 @@
+"""checks: no false alarm on right modules, the cause on wrong ones, no crash and no hang."""
+
+import os
+import time
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from torch import nn
+from tvm import relax, te, topi
+
+import checks
+import helpers
+
+WEIGHTS = helpers.load_weights("cnn")
+MODEL = helpers.pytorch_model(WEIGHTS)
+
+
+def _cnn(**changes) -> tvm.IRModule:
+    """The CNN by emit_te, with an operator exchanged for another: conv=..., pool=..., ..."""
+    const = {name: relax.const(value, "float32") for name, value in WEIGHTS.items()}
+    steps = {
+        "conv": lambda bb, v: bb.emit_te(topi.nn.conv2d, v, const["conv2d_weight"], 1, 0, 1),
+        "conv_bias": lambda bb, v: bb.emit_te(topi.add, v, relax.const(
+            WEIGHTS["conv2d_bias"].reshape(1, 32, 1, 1), "float32")),
+        "relu0": lambda bb, v: bb.emit_te(topi.nn.relu, v),
+        "pool": lambda bb, v: bb.emit_te(topi.nn.pool2d, v, (2, 2), (2, 2), (1, 1), (0,) * 4,
+                                         "max"),
+        "flatten": lambda bb, v: bb.emit_te(topi.nn.flatten, v),
+        "dense0": lambda bb, v: bb.emit_te(topi.nn.dense, v, const["linear0_weight"]),
+        "bias0": lambda bb, v: bb.emit_te(topi.add, v, const["linear0_bias"]),
+        "relu1": lambda bb, v: bb.emit_te(topi.nn.relu, v),
+        "dense1": lambda bb, v: bb.emit_te(topi.nn.dense, v, const["linear1_weight"]),
+        "bias1": lambda bb, v: bb.emit_te(topi.add, v, const["linear1_bias"]),
+        "softmax": lambda bb, v: bb.emit_te(topi.nn.softmax, v, axis=1),
+    } | changes
+    bb = relax.BlockBuilder()
+    value = x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            for step in steps.values():
+                value = step(bb, value) if step else value
+            value = bb.emit_output(value)
+        bb.emit_func_output(value)
+    return bb.get()
+
+
+def _fused() -> tvm.IRModule:
+    passes = [relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(),
+              relax.transform.FuseTIR()]
+    return tvm.transform.Sequential(passes)(_cnn())
+
+
+def _library() -> tvm.IRModule:
+    @tvm.register_global_func("env.test_conv2d", override=True)
+    def conv2d(x, w, out):
+        torch.from_dlpack(out)[:] = torch.conv2d(torch.from_dlpack(x), torch.from_dlpack(w))
+
+    weight = relax.const(WEIGHTS["conv2d_weight"], "float32")
+    return _cnn(conv=lambda bb, v: bb.emit(relax.op.call_dps_packed(
+        "env.test_conv2d", (v, weight), relax.TensorType((4, 32, 26, 26), "float32"))))
+
+
+RIGHT = {"emit_te": _cnn, "imported": lambda: helpers.import_model(MODEL, (4, 1, 28, 28)),
+         "fused": _fused, "library": _library}
+
+
+@pytest.mark.parametrize("kind", RIGHT)
+def test_no_false_alarm(kind: str, capsys) -> None:
+    checks.check_equivalence(RIGHT[kind](), MODEL, helpers.test_loader())
+    assert "Equivalent ✓ 1,000 images in 250 batches" in capsys.readouterr().out
+
+
+def _first_only(bb, value):
+    return bb.emit_te(lambda a: te.compute(
+        a.shape, lambda n, f: a[n, f] * te.if_then_else(n == 0, 1.0, 0.5), name="scaled"), value)
+
+
+def _hole(bb, value):
+    return bb.emit_te(lambda a: te.compute(a.shape, lambda n, f: te.if_then_else(
+        n == 2, te.const(float("nan"), "float32"), a[n, f]), name="hole"), value)
+
+
+WRONG = {
+    "the bias of the convolution is left out": {"conv_bias": None},
+    "along the width instead of the channels": {"conv_bias": lambda bb, v: bb.emit_te(
+        topi.add, v, relax.const(WEIGHTS["conv2d_bias"][:26], "float32"))},
+    "the ReLU is left out": {"relu0": None},
+    "average pooling instead of max": {"pool": lambda bb, v: bb.emit_te(
+        topi.nn.pool2d, v, (2, 2), (2, 2), (1, 1), (0,) * 4, "avg")},
+    "flattened as NHWC": {"flatten": lambda bb, v: bb.emit_te(
+        lambda a: topi.nn.flatten(topi.transpose(a, (0, 2, 3, 1))), v)},
+    "reshaped where it should be transposed": {"dense0": lambda bb, v: bb.emit_te(
+        topi.matmul, v, relax.const(WEIGHTS["linear0_weight"].reshape(5408, 100), "float32"))},
+    "the bias of the linear layer is left out": {"bias1": None},
+    "the softmax is left out": {"softmax": None},
+    "softmax runs over axis 0": {"softmax": lambda bb, v: bb.emit_te(topi.nn.softmax, v, axis=0)},
+    "in images 1, 2, 3 of the batch": {"relu1": lambda bb, v: _first_only(
+        bb, bb.emit_te(topi.nn.relu, v))},
+    "NaN in": {"relu1": _hole},
+    "layer 0, Conv2d": {"conv": lambda bb, v: bb.emit_te(topi.nn.conv2d, v, relax.const(
+        WEIGHTS["conv2d_weight"] * 1.01, "float32"), 1, 0, 1)},
+}
+
+
+@pytest.mark.parametrize("words", WRONG)
+def test_the_cause_is_named(words: str) -> None:
+    with pytest.raises(checks.CheckFailed, match="Not equivalent") as failed:
+        checks.check_equivalence(_cnn(**WRONG[words]), MODEL, helpers.test_loader(count=8))
+    assert words in str(failed.value) and len(str(failed.value).splitlines()) == 4
+
+
+def test_another_order_of_what_is_returned() -> None:
+    mod = _cnn(softmax=lambda bb, v: (bb.emit_te(topi.nn.softmax, v, axis=1), v)[1])
+    with pytest.raises(checks.CheckFailed, match="main returns another value"):
+        checks.check_equivalence(mod, MODEL, helpers.test_loader(count=8))
+
+
+@pytest.mark.parametrize(("mod", "words"), [
+    (None, "an IRModule"), (tvm.IRModule({}), "a function named main")])
+def test_what_is_no_model(mod, words: str) -> None:
+    with pytest.raises(checks.CheckFailed, match=words):
+        checks.check_equivalence(mod, MODEL, helpers.test_loader(count=8))
+
+
+def test_a_function_that_is_not_registered() -> None:
+    mod = _cnn(pool=lambda bb, v: bb.emit(relax.op.call_dps_packed(
+        "env.nobody", (v,), relax.TensorType((4, 32, 13, 13), "float32"))))
+    with pytest.raises(checks.CheckFailed, match="Cannot find ffi::Function env.nobody"):
+        checks.check_equivalence(mod, MODEL, helpers.test_loader(count=8))
+
+
+def test_out_of_bounds_is_refused_without_running() -> None:
+    a = te.placeholder((4,), name="a")
+    func = te.create_prim_func([a, te.compute((4,), lambda i: a[i + 1], name="b")])
+    with pytest.raises(checks.CheckFailed, match="outside the range"):
+        checks.run_prim_func(func, [np.zeros(4, "float32")], (4,))
+
+
+def test_wrong_probabilities_that_are_nearly_one_hot_are_caught() -> None:
+    layers = nn.Sequential(nn.Softmax(dim=1))
+    right = torch.tensor([[30.0, 0.0], [0.0, 29.0]]).softmax(1).numpy()
+    wrong = torch.tensor([[30.0, 0.5], [0.0, 29.0]]).softmax(1).numpy()
+    assert checks._is_layer(right, right, layers[0])
+    assert not checks._is_layer(wrong, right, layers[0])
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="a forked child is needed")
+@pytest.mark.parametrize(("run", "words"), [
+    (lambda: os.abort(), "SIGABRT"),
+    (lambda: time.sleep(60), "still running after 1 seconds"),
+    (lambda: 1 / 0, "ZeroDivisionError: division by zero"),
+])
+def test_a_crash_and_a_hang_stay_in_the_child(run, words: str) -> None:
+    passed, parts = checks.isolated(run, seconds=1)
+    assert not passed and words in parts[1]
+
+
+def test_what_an_answer_prints_is_shown(capsys) -> None:
+    assert checks.isolated(lambda: print("seen") or "done", 5) == (True, "done")
+    assert capsys.readouterr().out == "seen\n"
+
+
+def test_a_cause_is_named_only_if_it_gives_what_came() -> None:
+    expected = np.ones(3, np.float32)
+    doubled = {"it is doubled": lambda: 2 * expected}
+    with pytest.raises(checks.CheckFailed, match="it is doubled"):
+        checks.compare(2 * expected, expected, "somewhere", doubled)
+    with pytest.raises(checks.CheckFailed, match="somewhere"):
+        checks.compare(3 * expected, expected, "somewhere", doubled)
+
+
+@pytest.mark.parametrize(("came", "words"), [
+    (np.ones(4, np.float32), "shape"), (np.ones(3), "float64"),
+    (np.array([1, np.nan, 1], np.float32), "not written at"),
+    (np.array([1, 1, 1.01], np.float32), "1.01 there"), (None, "shape"),
+])
+def test_compare_refuses(came, words: str) -> None:
+    with pytest.raises(checks.CheckFailed, match=words):
+        checks.compare(came, np.ones(3, np.float32), "x", {})
+
+
+def test_compare_accepts_rounding() -> None:
+    checks.compare(np.float32([1, 1, 1.00001]), np.ones(3, np.float32), "x", {})

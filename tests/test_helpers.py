@@ -1,0 +1,237 @@
+"""helpers: data and weights, good and bad; listings; loop nests; timing."""
+
+import io
+import os
+import pickle
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import te
+
+import helpers
+
+ROOT = Path(__file__).resolve().parent.parent
+STAND_IN = ROOT / "data" / "stand_in"
+
+
+@pytest.fixture
+def folder(monkeypatch, tmp_path: Path):
+    """A copy of the stand-in that a test may damage, in the place of the data."""
+    place = shutil.copytree(STAND_IN, tmp_path / "data")
+    monkeypatch.setenv("MLC_DATA", str(place))
+    helpers.data_folder.cache_clear()
+    yield place
+    helpers.data_folder.cache_clear()
+
+
+def _right(count: int = 1000) -> int:
+    model = helpers.pytorch_model(helpers.load_weights("cnn"))
+    with torch.no_grad():
+        return sum(int((model(images).argmax(1) == labels).sum())
+                   for images, labels in helpers.test_loader(100, count))
+
+
+def test_the_cnn_is_right_on_843_real_images_or_914_of_the_stand_in() -> None:
+    assert _right() == (914 if helpers.is_stand_in() else 843)
+
+
+def test_the_stand_in_needs_nothing_else(folder: Path) -> None:
+    assert _right() == 914
+    image, label = helpers.test_data()[0]
+    assert image.shape == (1, 28, 28) and image.dtype == torch.float32
+    assert helpers.CLASS_NAMES[label] == "Ankle boot"
+    assert helpers.load_weights("mlp")["w0"].shape == (128, 784)
+
+
+def test_the_stand_in_is_what_its_script_draws() -> None:
+    import make_stand_in
+    images, labels = make_stand_in.draw_test_set()
+    raw = STAND_IN / "FashionMNIST" / "raw"
+    assert (raw / "t10k-images-idx3-ubyte").read_bytes()[16:] == images.tobytes()
+    assert (raw / "t10k-labels-idx1-ubyte").read_bytes()[8:] == labels.tobytes()
+
+
+def test_mlc_data_that_points_nowhere(monkeypatch) -> None:
+    monkeypatch.setenv("MLC_DATA", "no/such/folder")
+    helpers.data_folder.cache_clear()
+    with pytest.raises(helpers.CourseError, match="MLC_DATA=no/such/folder: no Fashion"):
+        helpers.data_folder()
+    helpers.data_folder.cache_clear()
+
+
+def test_the_data_line_names_the_stand_in(monkeypatch) -> None:
+    monkeypatch.setenv("MLC_DATA", "data/stand_in")
+    helpers.data_folder.cache_clear()
+    assert helpers.is_stand_in() and "STAND-IN" in helpers.data_line()
+    helpers.data_folder.cache_clear()
+
+
+def test_truncated_images(folder: Path) -> None:
+    path = folder / "FashionMNIST" / "raw" / "t10k-images-idx3-ubyte"
+    path.write_bytes(path.read_bytes()[:5000])
+    with pytest.raises(helpers.CourseError, match="cannot be read"):
+        helpers.test_data()
+
+
+def test_fewer_labels_than_images(folder: Path) -> None:
+    path = folder / "FashionMNIST" / "raw" / "t10k-labels-idx1-ubyte"
+    path.write_bytes((2049).to_bytes(4, "big") + (900).to_bytes(4, "big") + bytes(900))
+    with pytest.raises(helpers.CourseError, match="do not fit their labels"):
+        helpers.test_data()
+
+
+def test_more_images_than_there_are() -> None:
+    with pytest.raises(helpers.CourseError, match="20,000 test images asked for"):
+        helpers.test_data(20_000)
+
+
+def test_a_weight_file_that_is_not_the_published_one(folder: Path) -> None:
+    (folder / "models" / helpers.WEIGHTS["cnn"].file).write_bytes(b"something else")
+    with pytest.raises(helpers.CourseError, match="SHA-256 differs"):
+        helpers.load_weights("cnn")
+
+
+class _Touch:
+    """Unpickled by a bare pickle.load, it creates a file."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self):
+        return open, (str(self.path), "w")
+
+
+def test_a_pickle_is_refused_before_it_runs(tmp_path: Path) -> None:
+    path = tmp_path / "executed"
+    with pytest.raises(helpers.CourseError, match="refused: it asks for"):
+        helpers.read_arrays(pickle.dumps({"a": _Touch(path)}), {"a": (1,)})
+    assert not path.exists()
+
+
+@pytest.mark.parametrize(("content", "message"), [
+    ({"a": np.zeros(3, np.float32)}, r"should be \['a', 'b'\]"),
+    ([1, 2], "the file has list"),
+    ({"a": np.zeros(4, np.float32), "b": np.zeros(2, np.float32)}, r"Weight a should be float32 "),
+    ({"a": np.zeros(3), "b": np.zeros(2, np.float32)}, "float64"),
+    ({"a": [0.0] * 3, "b": np.zeros(2, np.float32)}, "list"),
+    ({"a": np.full(3, np.nan, np.float32), "b": np.zeros(2, np.float32)}, "holds NaN"),
+])
+def test_wrong_weights(content, message: str) -> None:
+    with pytest.raises(helpers.CourseError, match=message):
+        helpers.read_arrays(pickle.dumps(content), {"a": (3,), "b": (2,)})
+
+
+def test_good_weights_and_a_damaged_pickle() -> None:
+    arrays = {"a": np.arange(3, dtype=np.float32)}
+    read = helpers.read_arrays(pickle.dumps(arrays), {"a": (3,)})
+    assert np.array_equal(read["a"], arrays["a"])
+    with pytest.raises(helpers.CourseError, match="refused"):
+        helpers.read_arrays(pickle.dumps(arrays)[:-20], {"a": (3,)})
+
+
+def test_npz_with_a_pickle_inside(folder: Path) -> None:
+    stream = io.BytesIO()
+    np.savez(stream, w0=np.array([object()], dtype=object))
+    (folder / "models" / "mlp.npz").write_bytes(stream.getvalue())
+    with pytest.raises(helpers.CourseError, match="cannot be read"):
+        helpers.load_weights("mlp")
+
+
+# ---- downloads: the process that downloads is replaced by a small one ----
+
+WRITES = "import sys, time, pathlib; folder = pathlib.Path(sys.argv[1]); "
+
+
+@pytest.mark.parametrize(("code", "reason"), [
+    (WRITES + "(folder / 'models').mkdir(); (folder / 'models/x').write_bytes(b'1'); "
+     "raise SystemExit('HTTP Error 404: Not Found')", "HTTP Error 404"),
+    (WRITES + "(folder / 'x').write_bytes(b'1'); time.sleep(60)", "no progress"),
+    (WRITES + "\nfor _ in range(600):\n open(folder / 'x', 'a').write('a'); time.sleep(.1)",
+     "no progress"),
+])
+def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch, code, reason) -> None:
+    import fetch
+    monkeypatch.setattr(fetch, "PATIENCE", 1.0)
+    monkeypatch.setattr(fetch, "STARTUP", 1.0)
+    start = time.monotonic()
+    assert reason in fetch.fetch(tmp_path, [sys.executable, "-c", code])
+    assert time.monotonic() - start < 8 and list(tmp_path.iterdir()) == []
+
+
+def test_a_download_that_works(tmp_path: Path) -> None:
+    import fetch
+    code = WRITES + "(folder / 'models').mkdir(); (folder / 'models/x').write_bytes(b'1')"
+    assert fetch.fetch(tmp_path, [sys.executable, "-c", code]) == ""
+    assert (tmp_path / "models" / "x").read_bytes() == b"1"
+    assert [path.name for path in tmp_path.iterdir()] == ["models"]
+
+
+def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
+    import fetch
+    assert "cannot be written" in fetch.fetch(tmp_path / "nowhere")
+
+
+# ---- the rest ----
+
+
+def test_a_wrong_tvm_is_named_in_one_line() -> None:
+    code = ("import importlib.metadata as m; real = m.version; "
+            "m.version = lambda n: '0.16.0' if n == 'apache-tvm' else real(n); import helpers")
+    result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
+                            env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
+    assert "this course needs 0.27.0.post1, here is 0.16.0" in result.stderr
+
+
+def _added() -> tvm.tirx.PrimFunc:
+    a = te.placeholder((8, 8), name="A")
+    return te.create_prim_func([a, te.compute((8, 8), lambda i, j: a[i, j] + 1.0, name="C")])
+
+
+def test_listing_has_text_and_html() -> None:
+    listing = helpers.show(_added())
+    assert repr(listing).startswith("@T.prim_func") and "# from tvm" not in repr(listing)
+    assert listing._repr_html_().startswith("<div") and "T.grid" in repr(listing)
+
+
+def test_diff_shows_what_changed_and_nothing_else() -> None:
+    schedule = tvm.s_tir.Schedule(_added())
+    schedule.parallel(schedule.get_loops(schedule.get_sblock("C"))[0])
+    text = repr(helpers.show_diff(_added(), schedule.mod["main"]))
+    assert "-    for i, j in T.grid(8, 8):" in text and "+    for i in T.parallel(8):" in text
+    assert repr(helpers.show_diff(_added(), _added())) == "no difference"
+
+
+def test_nests_know_kinds_and_blocks() -> None:
+    schedule = tvm.s_tir.Schedule(_added())
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.vectorize(schedule.split(j, factors=[None, 4])[1])
+    (nest,) = helpers.nests(schedule.mod["main"])
+    assert [loop.kind for loop in nest.loops] == ["serial", "serial", "vectorized"]
+    assert [loop.extent for loop in nest.loops] == [8, 2, 4]
+    assert (nest.block, nest.buffer, nest.reduces, nest.has_init) == ("C", "C", False, False)
+
+
+def test_visit_steps() -> None:
+    import plots
+    steps = plots.visit_steps(_added(), "C", (8, 8))
+    assert np.array_equal(steps, np.arange(64).reshape(8, 8))
+    schedule = tvm.s_tir.Schedule(_added())
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.reorder(j, i)
+    assert np.array_equal(plots.visit_steps(schedule.mod["main"], "C", (8, 8)), steps.T)
+    schedule.parallel(j)
+    assert np.array_equal(plots.visit_steps(schedule.mod["main"], "C", (8, 8))[:, 0], np.arange(8))
+
+
+def test_measure_tells_slow_from_fast() -> None:
+    times = helpers.measure({"slow": lambda: time.sleep(2e-3), "fast": lambda: None},
+                            repeats=3, seconds=0.005)
+    assert times["slow"].median > 1900 > times["fast"].high
+    assert times["slow"].low <= times["slow"].median <= times["slow"].high
