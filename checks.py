@@ -170,12 +170,18 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
 
 
 def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
-    """Run a function of te.Tensors on arrays, through placeholders of their shapes."""
+    """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
     inputs = [te.placeholder(array.shape, name=f"input{i}") for i, array in enumerate(arrays)]
     output = describe(*inputs)
     if not isinstance(output, te.Tensor):
         raise CheckFailed("a te.Tensor as the result", type(output).__name__,
                           "the return statement: return what te.compute gives")
+    stages = [output]
+    for tensor in stages:
+        stages.extend(tensor.op.input_tensors)  # += would make another list
+        if tag := getattr(tensor.op, "tag", ""):  # te.compute sets none, TOPI's functions do
+            raise CheckFailed("an expression of your own", f"one by TOPI, tagged {tag}",
+                              "the words of the exercise: with te, without topi")
     if output.dtype != "float32":
         raise CheckFailed("a float32 result", f"{output.dtype}",
                           "constants and casts: write 0.0, not a NumPy number of another dtype")

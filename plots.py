@@ -44,8 +44,8 @@ def _draw(axes: plt.Axes, tree: list, row: float, depth: int, right: float) -> f
     """Draw loops as nested boxes from `row` down; return the row below."""
     for item in tree:
         if isinstance(item, str):
-            axes.text(depth * 0.42 + 0.1, row + 0.5, item, va="center", size=8, family="monospace",
-                      weight="bold")
+            axes.text(depth * 0.42 + 0.1, row + 0.5, item, va="center", size=7.5, weight="bold",
+                      family="monospace")
             row += 1
             continue
         loop, inner = item
@@ -99,20 +99,21 @@ def index_value(expression, loops: dict) -> np.ndarray:
                     "FloorDiv": np.floor_divide, "FloorMod": np.mod}[name](left, right)
 
 
-def visit_steps(func: tvm.tirx.PrimFunc, block: str, shape: tuple[int, int],
-                axes: tuple[int, int] = (0, 1)) -> np.ndarray:
-    """Return the step at which a PrimFunc first writes each element of its output.
+def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
+                threads: int | None = None) -> np.ndarray:
+    """Return the moment at which a PrimFunc first writes each element of its output.
 
-    Only the first `shape` elements along the two `axes` are looked at; along other axes, the
-    first. Lanes of a vectorised loop and iterations of a parallel loop share a step: it is the
-    time as counted with vectors wide enough and a thread for each iteration.
+    The last sblock that writes the output counts. Only the first `shape` elements along the two
+    `axes` are looked at; along other axes, the first. Lanes of a vectorised loop share a moment.
+    So do the iterations of a parallel loop, as with a thread for each, unless `threads` is 1.
     """
-    nest = next(nest for nest in helpers.nests(func) if nest.block == block)
+    nest = [nest for nest in helpers.nests(func) if nest.buffer == func.params[-1].name][-1]
     grid = np.indices([loop.extent for loop in nest.loops]).reshape(len(nest.loops), -1)
     loops = {loop.name: grid[i] for i, loop in enumerate(nest.loops)}
+    at_once = {"vectorized"} if threads == 1 else {"vectorized", "parallel"}
     step = np.zeros(grid.shape[1], dtype=np.int64)
     for i, loop in enumerate(nest.loops):
-        if loop.kind not in ("parallel", "vectorized"):
+        if loop.kind not in at_once:
             step = step * loop.extent + grid[i]
     output = len(nest.realize.block.writes[0].region)  # the other block axes are reductions
     places = np.stack([np.broadcast_to(index_value(value, loops), step.shape)
@@ -125,21 +126,21 @@ def visit_steps(func: tvm.tirx.PrimFunc, block: str, shape: tuple[int, int],
     return steps
 
 
-def visit_order(block: str, shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
-                **funcs: tvm.tirx.PrimFunc) -> None:
-    """Draw when each element of an output is written: the number is the step, dark is late."""
+def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
+                threads: int | None = None, **funcs: tvm.tirx.PrimFunc) -> None:
+    """Draw the moment at which each element of an output is written; see visit_steps."""
     names = ("i", "j") if axes == (0, 1) else ("y", "x")
     figure, panels = plt.subplots(1, len(funcs), figsize=(4.1 * len(funcs), 4.2), squeeze=False,
                                   layout="constrained")
     for panel, (title, func) in zip(panels[0], funcs.items(), strict=True):
-        steps = visit_steps(func, block, shape, axes)
+        steps = visit_steps(func, shape, axes, threads)
         panel.imshow(steps, cmap="YlGnBu", vmin=0, vmax=steps.max() * 1.3 + 1)
         for (i, j), step in np.ndenumerate(steps):
             panel.text(j, i, step, ha="center", va="center", size=7)
         panel.set(title=title.replace("_", " "), xlabel=names[1], ylabel=names[0],
                   xticks=range(shape[1]), yticks=range(shape[0]))
-    show(figure, f"For each element of a {shape[0]} by {shape[1]} output, the step at which it is "
-         f"written: {', '.join(funcs)}.")
+    show(figure, f"For each element of a {shape[0]} by {shape[1]} output, the moment at which it "
+         f"is written: {', '.join(funcs)}.")
 
 
 def times(timings: dict[str, helpers.Timing]) -> None:

@@ -220,14 +220,14 @@ def test_nests_know_kinds_and_blocks() -> None:
 
 def test_visit_steps() -> None:
     import plots
-    steps = plots.visit_steps(_added(), "C", (8, 8))
+    steps = plots.visit_steps(_added(), (8, 8))
     assert np.array_equal(steps, np.arange(64).reshape(8, 8))
     schedule = tvm.s_tir.Schedule(_added())
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(j, i)
-    assert np.array_equal(plots.visit_steps(schedule.mod["main"], "C", (8, 8)), steps.T)
+    assert np.array_equal(plots.visit_steps(schedule.mod["main"], (8, 8)), steps.T)
     schedule.parallel(j)
-    assert np.array_equal(plots.visit_steps(schedule.mod["main"], "C", (8, 8))[:, 0], np.arange(8))
+    assert np.array_equal(plots.visit_steps(schedule.mod["main"], (8, 8))[:, 0], np.arange(8))
 
 
 def test_measure_tells_slow_from_fast() -> None:

@@ -45,7 +45,8 @@ def test_every_exercise_has_its_form(notebook) -> None:
         if not grader.get("grade"):
             continue
         number = grader.grade_id
-        answer, text = cells[position - 1], cells[position - 2].source
+        answer = cells[position - 1]
+        text = "\n".join(c.source for c in cells[:position - 1] if c.cell_type == "markdown")
         heading = re.search(rf"^### Exercise {number}: .+ (★+)$", text, re.MULTILINE)
         assert heading, f"no heading for {number}"
         assert grader.locked and grader.points == len(heading[1])

@@ -136,9 +136,21 @@ def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k) + b[j])
 
-# %% 2.2 right: by TOPI
+# %% 2.2 wrong: by TOPI -> without topi
 def linear(x, w, b):
-    return topi.add(topi.nn.dense(x, w), b)
+    return topi.nn.dense(x, w, b)
+
+# %% 2.2 wrong: by TOPI in a first stage -> without topi
+def linear(x, w, b):
+    y = topi.nn.dense(x, w)
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 right: the bias as the last term of a longer sum
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1] + 1))
+    last = x.shape[1]
+    return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(te.if_then_else(
+        k < last, x[i, te.min(k, last - 1)] * w[j, te.min(k, last - 1)], b[j]), axis=k))
 
 # %% 2.2 right: the weight transposed first
 def linear(x, w, b):
@@ -172,7 +184,13 @@ def conv2d(x, w):
 
 # %% 2.3 wrong: padding 1 -> shape (4, 32, 26, 26)
 def conv2d(x, w):
-    return topi.nn.conv2d(x, w, 1, 1, 1)
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    padded = te.compute((n, channels, height + 2, width + 2), lambda n, c, i, j: te.if_then_else(
+        te.all(i >= 1, i <= height, j >= 1, j <= width), x[n, c, i - 1, j - 1], 0.0))
+    return te.compute((n, f, height - kh + 3, width - kw + 3), lambda n, f, i, j: te.sum(
+        padded[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
 # %% 2.3 wrong: rows and columns of the kernel exchanged -> rows and columns are exchanged
 def conv2d(x, w):
@@ -182,9 +200,19 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
         x[n, c, i + p, j + q] * w[f, c, q, p], axis=[c, p, q]))
 
-# %% 2.3 right: by TOPI
+# %% 2.3 wrong: by TOPI -> without topi
 def conv2d(x, w):
     return topi.nn.conv2d(x, w, 1, 0, 1)
+
+# %% 2.3 right: the window gathered first, then summed
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    patches = te.compute((n, height - kh + 1, width - kw + 1, channels, kh, kw),
+                         lambda n, i, j, c, p, q: x[n, c, i + p, j + q])
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
+        patches[n, i, j, c, p, q] * w[f, c, p, q], axis=[c, p, q]))
 
 # %% 2.3 right: operands and axes in another order
 def conv2d(x, w):
@@ -210,7 +238,11 @@ def max_pool(x):
 
 # %% 2.4 wrong: a ReLU slipped in -> windows below zero give 0
 def max_pool(x):
-    return topi.nn.relu(topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max"))
+    n, c, height, width = x.shape
+    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+    y = te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(
+        x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+    return te.compute(y.shape, lambda *i: te.max(y(*i), 0.0))
 
 # %% 2.4 wrong: the shape is not halved -> every index inside its buffer
 def max_pool(x):
