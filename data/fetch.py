@@ -49,6 +49,14 @@ def _size(folder: Path) -> int:
     return total
 
 
+def _in_words(errors: str, status: int) -> str:
+    """Return the last line of a traceback, or what it means for somebody without a network."""
+    lines = errors.strip().splitlines() or [f"the download ended with status {status}"]
+    if "urlopen error" in lines[-1] and "timed out" not in lines[-1]:
+        return "no network, or the server cannot be reached"
+    return lines[-1]
+
+
 def fetch(target: Path = DATA, command: list[str] | None = None) -> str:
     """Download into `target` and return "", or the reason why nothing was changed there.
 
@@ -72,8 +80,7 @@ def fetch(target: Path = DATA, command: list[str] | None = None) -> str:
                 child.communicate()
                 return f"no progress for {PATIENCE:.0f} seconds"
         if child.returncode:
-            lines = child.communicate()[1].strip().splitlines()
-            return lines[-1] if lines else f"the download ended with status {child.returncode}"
+            return _in_words(child.communicate()[1], child.returncode)
         for path in sorted(incoming.rglob("*")):
             if path.is_file():
                 place = target / path.relative_to(incoming)

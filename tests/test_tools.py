@@ -115,5 +115,5 @@ def test_how_jupyterlab_is_started(environment, user, present, absent, tmp_path,
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: user)
     line = lab.command()
-    assert "--ip=127.0.0.1" in line and line[-1].endswith("01_first.ipynb")
+    assert "--ip=127.0.0.1" in line and "--LabApp.default_url=/lab/tree/01_first.ipynb" in line
     assert all(word in line for word in present) and not any(word in line for word in absent)

@@ -14,14 +14,15 @@ WORK = Path(__file__).resolve().parent.parent / "work"
 def command() -> list[str]:
     """Return the command that starts JupyterLab here."""
     first = min(path.name for path in WORK.glob("[0-9]*.ipynb"))
-    line = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={WORK}"]
+    line = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={WORK}",
+            f"--LabApp.default_url=/lab/tree/{first}", "--ServerApp.log_level=WARN"]
     headless = sys.platform == "linux" and not (os.environ.get("DISPLAY")
                                                 or os.environ.get("WAYLAND_DISPLAY"))
     if headless or "SSH_CONNECTION" in os.environ:
         line.append("--no-browser")
     if os.geteuid() == 0:
         line.append("--allow-root")
-    return [*line, str(WORK / first)]
+    return line
 
 
 if __name__ == "__main__":

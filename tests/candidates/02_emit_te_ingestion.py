@@ -1,6 +1,6 @@
 # %% shared
 def cnn_with(weights, batch=4, conv_bias=True, bias_shape=(1, 32, 1, 1), relu=True, pool="max",
-             last_bias=True, softmax=1, output=True, matmul=False):
+             last_bias=True, softmax=1, output=True, matmul=False, cast=False):
     """The CNN as most people write it, with room for one mistake."""
     def const(name, *shape):
         return relax.const(weights[name].reshape(shape or weights[name].shape), "float32")
@@ -29,13 +29,26 @@ def cnn_with(weights, batch=4, conv_bias=True, bias_shape=(1, 32, 1, 1), relu=Tr
                 lv = bb.emit_te(topi.add, lv, const("linear1_bias", 1, 10))
             if softmax is not None:
                 lv = bb.emit_te(topi.nn.softmax, lv, axis=softmax)
+            if cast:
+                lv = bb.emit_te(topi.cast, lv, "float64")
             if output:
                 lv = bb.emit_output(lv)
         bb.emit_func_output(lv)
     return bb.get()
 
 
-def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, bias_of=lambda b, n, f, i, j: b[f]):
+def high_level(weights):
+    """The CNN in Relax operators, as the importer gives it before LegalizeOps."""
+    import warnings
+    from tvm.relax.frontend.torch import from_exported_program
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(helpers.pytorch_model(weights), (torch.zeros(4, 1, 28, 28),))
+        return from_exported_program(program, unwrap_unit_return_tuple=True)
+
+
+def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, last_apart=False,
+            transposed=False, bias_of=lambda b, n, f, i, j: b[f]):
     """The CNN of exercise 2.6, with room for one mistake."""
     const = {name: relax.const(value, "float32") for name, value in weights.items()}
 
@@ -51,7 +64,10 @@ def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, bias_of=lamb
 
     def dense(bb, lv, name):
         w, b = const[f"{name}_weight"], const[f"{name}_bias"]
-        if own_linear:
+        if transposed:
+            w = relax.const(weights[f"{name}_weight"].T.copy(), "float32")
+            return bb.emit_te(lambda b, w, x: linear_bias(x, topi.transpose(w), b), b, w, lv)
+        if own_linear and not (last_apart and name == "linear1"):
             return bb.emit_te(linear_bias, lv, w, b)
         return bb.emit_te(topi.add, bb.emit_te(topi.nn.dense, lv, w), b)
 
@@ -286,6 +302,14 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return cnn_with(weights, output=False)
 
+# %% 2.5 wrong: the linear layers by Relax operators, not lowered -> operators as PrimFuncs
+def create_model_via_emit_te(weights):
+    return high_level(weights)
+
+# %% 2.5 wrong: the result as float64 -> an output of float32 (4, 10)
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, cast=True)
+
 # %% 2.5 wrong: the bias is not reshaped -> Incompatible broadcast dims
 def create_model_via_emit_te(weights):
     return cnn_with(weights, bias_shape=(32,))
@@ -317,11 +341,11 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return helpers.import_model(helpers.pytorch_model(weights), (4, 1, 28, 28))
 
-# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d without a bias
+# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
 def create_model_via_own_te(weights):
     return own_cnn(weights, own_conv=False)
 
-# %% 2.6 wrong: the linear layers by TOPI, their biases apart -> without a bias
+# %% 2.6 wrong: the linear layers by TOPI, their biases apart -> dense computes lv4, without the bias
 def create_model_via_own_te(weights):
     return own_cnn(weights, own_linear=False)
 
@@ -332,6 +356,14 @@ def create_model_via_own_te(weights):
 # %% 2.6 wrong: the bias is inside the sum -> layer 0, Conv2d
 def create_model_via_own_te(weights):
     return own_cnn(weights, bias_of=lambda b, n, f, i, j: 9.0 * b[f])
+
+# %% 2.6 wrong: one linear layer has its bias apart -> without the bias
+def create_model_via_own_te(weights):
+    return own_cnn(weights, last_apart=True)
+
+# %% 2.6 right: transposed constants and another order of the arguments
+def create_model_via_own_te(weights):
+    return own_cnn(weights, transposed=True)
 
 # %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
 def create_model_via_own_te(weights):

@@ -640,3 +640,23 @@ def create_model_with_library_conv2d(weights):
     def conv2d(x, w, b, out):
         np.from_dlpack(out)[...] = 0
     return library_cnn(weights)
+
+# %% 3.1 wrong: with PyTorch -> NumPy in env.relu
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        torch.clamp(torch.from_dlpack(x), min=0, out=torch.from_dlpack(out))
+
+# %% 3.2 wrong: the bias is added outside of the library function -> to be given b as it is
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    out_type = relax.TensorType((1, weight.shape[0]), "float32")
+    zeros = relax.const(np.zeros_like(bias), "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.call_dps_packed(
+                "env.linear", (x, relax.const(weight, "float32"), zeros), out_type))
+            gv = bb.emit_output(bb.emit_te(topi.add, lv, relax.const(bias, "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()

@@ -62,6 +62,23 @@ def schedule_add(schedule):
     schedule.vectorize(i1)
     schedule.parallel(j0)
 
+# %% 4.2 wrong: lanes over a tile of 2 by 4 -> each one column on
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, factors=[None, 2])
+    j0, j1 = schedule.split(j, factors=[None, 4])
+    schedule.reorder(i0, j0, i1, j1)
+    schedule.vectorize(schedule.fuse(i1, j1))
+    schedule.parallel(i0)
+
+# %% 4.2 wrong: a serial copy of the whole output is left -> a parallel outermost loop
+def schedule_add(schedule):
+    block = schedule.get_sblock("C")
+    schedule.cache_write(block, 0, "global")
+    i, j = schedule.get_loops(block)
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+    schedule.parallel(i)
+
 # %% 4.2 wrong: the whole row as one vector -> 8 lanes
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
@@ -169,7 +186,7 @@ def schedule_conv2d(mod):
 def schedule_conv2d(mod):
     return conv_schedule(mod, inline=False)
 
-# %% 4.4 wrong: nothing is parallel -> step 5: parallel
+# %% 4.4 wrong: nothing is parallel -> a parallel outermost loop
 def schedule_conv2d(mod):
     return conv_schedule(mod, threads=False)
 
@@ -204,6 +221,46 @@ def schedule_conv2d(mod):
     schedule = tvm.s_tir.Schedule(conv_schedule(mod))
     schedule.parallel(schedule.get_loops(schedule.get_sblock("compute", func_name="relu"))[0])
     return schedule.mod
+
+# %% 4.4 wrong: another function is changed in place -> no change besides conv2d
+def schedule_conv2d(mod):
+    schedule = tvm.s_tir.Schedule(conv_schedule(mod))
+    schedule.parallel(schedule.get_loops(schedule.get_sblock("compute", func_name="relu"))[0])
+    for variable, func in schedule.mod.functions_items():
+        mod[variable] = func
+    return mod
+
+# %% 4.4 wrong: the threads race for the sum of one element -> threads that write different elements
+def schedule_conv2d(mod):
+    conv = helpers.script(conv_schedule(mod)["conv2d"])
+    text = conv.replace("for rc, ry, rx in T.grid(T.int64(1), T.int64(3), T.int64(3)):", "RACE")
+    lines, out = text.splitlines(), []
+    head = next(i for i, line in enumerate(lines) if "T.parallel" in line)
+    race = next(i for i, line in enumerate(lines) if "RACE" in line)
+    outer = lines[head].replace("T.parallel", "T.serial")
+    body = ["    " * 2 + line for line in lines[race + 1:]]
+    out = lines[:head] + [outer] + lines[head + 1:race]
+    out += ["    for ry in T.parallel(T.int64(3)):", lines[head].replace("    for", "        for", 1).replace("T.parallel", "T.serial")]
+    out += ["            for rc, rx in T.grid(T.int64(1), T.int64(3)):"] + ["    " + line for line in lines[race + 1:]]
+    mod = tvm.IRModule(dict(mod.functions_items()))
+    mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source("\n".join(out)))
+    return mod
+
+# %% 4.4 right: the image is read through a small buffer
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    weight = s.cache_read(conv, 1, "global")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    s.reorder(n, f, y, rc, ry, rx, x)
+    s.vectorize(x)
+    s.unroll(rx)
+    outer = s.fuse(n, f)
+    s.parallel(outer)
+    s.compute_at(weight, outer)
+    s.decompose_reduction(conv, rc)
+    return s.mod
 
 # %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d
 def schedule_conv2d(mod):
