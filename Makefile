@@ -8,25 +8,26 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	&& echo $$p && break; done)
 FRESH ?=
 FROM ?=
+CPU ?=
 export TQDM_DISABLE := 1
 
-.PHONY: help lab run test outputs sync data
+.PHONY: help lab run test test-all outputs sync data doctor
 
 help:  ## list the targets
 	@echo "Machine learning compilation, a course that runs. What you can type:"
 	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(MAKEFILE_LIST) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
 
-$(READY): requirements.txt
+$(READY): requirements.txt $(if $(CPU),requirements-cpu.txt)
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ..."; exit 1; }
-	@echo "Installing the packages of requirements.txt into $(VENV)/ (once; some minutes)"
+	@echo "Installing the packages of requirements$(if $(CPU),-cpu).txt into $(VENV)/ (once; some minutes)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "This Python cannot make a virtual environment. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements.txt || { echo "The packages could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements$(if $(CPU),-cpu).txt || { echo "The packages could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
 	@touch $@
 
 data: $(READY)  ## fetch the images and weights into data/, or say that the stand-in is used
 	@$(PY) data/fetch.py
 
-lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (FRESH=03 sets one back)
+lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (FRESH=03 sets one back; CPU=1: small torch)
 	@$(PY) tools/student.py $(FRESH)
 	@$(PY) tools/lab.py
 
@@ -36,11 +37,17 @@ run: data  ## execute every solved notebook, with times, and write them as HTML 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check the style
 	@$(VENV)/bin/ruff check .
 	@$(PY) tools/sync.py check
-	@$(VENV)/bin/pytest -n 2 --dist loadscope
+	@$(VENV)/bin/pytest -n 2 --dist loadscope --ignore=tests/slow
+
+test-all: test  ## make test, and hostile data and networks, broken set-ups, updates of a clone
+	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
 
 outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measured times as well)
 	@$(PY) tools/execute.py outputs
 	@$(PY) tools/sync.py
+
+doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
+	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p tools/doctor.py
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) tools/sync.py $(FROM)

@@ -52,14 +52,16 @@ class CheckFailed(helpers.CourseError):
 def reason(error: BaseException) -> str:
     """Return the one line of a TVM or Python error that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    for number, line in enumerate(lines):  # a ScheduleError prints the whole module first
-        if line.startswith("Error message:"):
+    name, text = type(error).__name__, lines[-1] if lines else "no message"
+    for number, line in enumerate(lines):
+        if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
             return first[:300] if more or number + 1 == len(lines) or line.endswith(".") \
                 else f"{first} {lines[number + 1]}"[:300]
-    name = type(error).__name__
-    text = (lines[-1] if lines else "no message").removeprefix(f"{name}: ")
-    return f"{name}: {text[:300]}"
+        if line.startswith("error: ") or "Cannot find ffi::Function" in line:
+            text = line.removeprefix("error: ")  # TVMScript and the VM: details follow
+            break
+    return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
 
 
 def _line_of_answer(error: BaseException) -> str:
@@ -436,10 +438,8 @@ def _build(mod: Any) -> relax.VirtualMachine:
     try:
         return helpers.build(mod)
     except Exception as error:  # TVM raises many kinds here
-        missing = next((line.strip() for line in str(error).splitlines()
-                        if "Cannot find ffi::Function" in line), "")
-        if missing:
-            raise CheckFailed("that every library function is registered", missing[:200],
+        if "Cannot find ffi::Function" in str(error):
+            raise CheckFailed("that every library function is registered", reason(error),
                               "the name in register_global_func and the name that is called"
                               ) from None
         raise CheckFailed("a module that builds", reason(error),

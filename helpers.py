@@ -18,7 +18,6 @@ import types
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -38,17 +37,13 @@ class CourseError(Exception):
 
 
 def _require_pins() -> None:
-    """Raise CourseError where TVM is not the version that the course was written for."""
-    pins = dict(line.split("#")[0].strip().split("==")
-                for line in (ROOT / "requirements.txt").read_text().splitlines() if "==" in line)
-    for package in ("apache-tvm", "apache-tvm-ffi"):
-        try:
-            found = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            found = "nothing"
-        if found != pins[package]:
-            raise CourseError(f"FAIL {package}: this course needs {pins[package]}, here is {found}."
-                              "\n     Run `make lab`; in JupyterLab take the kernel 'Python 3'.")
+    """Raise CourseError, with the doctor's line, where TVM is not the version of the course."""
+    from tools.doctor import package, pins
+    for name, wanted in pins().items():
+        good, line = package(name, wanted)
+        if not good and name.startswith("apache-tvm"):
+            raise CourseError(f"{line}.\n     In JupyterLab take the kernel 'Python 3 "
+                              "(ipykernel)'. `make doctor` looks at everything.")
 
 
 _require_pins()
@@ -159,7 +154,8 @@ def test_data(count: int = N_IMAGES) -> torch.utils.data.Dataset:
         dataset = torchvision.datasets.FashionMNIST(
             str(data_folder()), train=False, transform=torchvision.transforms.ToTensor())
     except Exception as error:  # torchvision raises whatever its parser stumbles over
-        raise CourseError(f"The test images cannot be read ({error}).\n{_REPAIR}") from None
+        why = str(error) or "this is no IDX file"  # an assert has no words
+        raise CourseError(f"The test images cannot be read ({why}).\n{_REPAIR}") from None
     images, labels = dataset.data, dataset.targets
     if images.shape[1:] != (28, 28) or len(images) != len(labels) or int(labels.max()) > 9:
         raise CourseError(f"The test images do not fit their labels: images "
@@ -170,7 +166,7 @@ def test_data(count: int = N_IMAGES) -> torch.utils.data.Dataset:
     return torch.utils.data.Subset(dataset, range(count))
 
 
-_REPAIR = ("Delete the file, or the folder data/FashionMNIST, and run the cell again: "
+_REPAIR = ("Delete the folder data/FashionMNIST and restart the kernel: "
            "it is then downloaded anew.")
 
 
@@ -227,12 +223,12 @@ def load_weights(model: str) -> dict[str, np.ndarray]:
         data = published.read_bytes()
         if hashlib.sha256(data).hexdigest() != spec.sha256:
             raise CourseError(f"{spec.file} is not the published file (its SHA-256 differs).\n"
-                              "Delete it and run the cell again: it is then downloaded anew.")
+                              "Delete it and restart the kernel: it is then downloaded anew.")
         return read_arrays(data, spec.shapes)
     try:
         with np.load(folder / f"{model}.npz", allow_pickle=False) as stored:
             arrays = {name: stored[name].astype(np.float32) for name in stored.files}
-    except (OSError, ValueError) as error:
+    except Exception as error:  # a damaged archive raises nearly anything
         raise CourseError(f"{model}.npz cannot be read ({error}).") from None
     return _checked(arrays, spec.shapes)
 

@@ -186,7 +186,7 @@ def test_a_wrong_tvm_is_named_in_one_line() -> None:
             "m.version = lambda n: '0.16.0' if n == 'apache-tvm' else real(n); import helpers")
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                             env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
-    assert "this course needs 0.27.0.post1, here is 0.16.0" in result.stderr
+    assert "FAIL apache-tvm is 0.16.0, the course needs 0.27.0.post1" in result.stderr
 
 
 def _added() -> tvm.tirx.PrimFunc:

@@ -106,14 +106,16 @@ def test_times_are_kept_and_other_outputs_are_not() -> None:
     ({}, 0, ["--allow-root"], []),
 ])
 def test_how_jupyterlab_is_started(environment, user, present, absent, tmp_path, monkeypatch):
-    (tmp_path / "01_first.ipynb").touch()
-    (tmp_path / "02_second.ipynb").touch()
-    monkeypatch.setattr(lab, "WORK", tmp_path)
+    (tmp_path / "work").mkdir()
+    for name in ("02_second", "01_first"):
+        (tmp_path / "work" / f"{name}.ipynb").touch()
+    monkeypatch.setattr(lab, "ROOT", tmp_path)
     for name in ("DISPLAY", "WAYLAND_DISPLAY", "SSH_CONNECTION"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: user)
     line = lab.command()
-    assert "--ip=127.0.0.1" in line and "--LabApp.default_url=/lab/tree/01_first.ipynb" in line
+    assert "--ip=127.0.0.1" in line
+    assert "--LabApp.default_url=/lab/tree/work/01_first.ipynb" in line
     assert all(word in line for word in present) and not any(word in line for word in absent)

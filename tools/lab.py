@@ -8,14 +8,14 @@ import subprocess
 import sys
 from pathlib import Path
 
-WORK = Path(__file__).resolve().parent.parent / "work"
+ROOT = Path(__file__).resolve().parent.parent
 
 
 def command() -> list[str]:
     """Return the command that starts JupyterLab here."""
-    first = min(path.name for path in WORK.glob("[0-9]*.ipynb"))
-    line = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={WORK}",
-            f"--LabApp.default_url=/lab/tree/{first}", "--ServerApp.log_level=WARN"]
+    first = min(path.name for path in (ROOT / "work").glob("[0-9]*.ipynb"))
+    line = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}",
+            f"--LabApp.default_url=/lab/tree/work/{first}", "--ServerApp.log_level=WARN"]
     headless = sys.platform == "linux" and not (os.environ.get("DISPLAY")
                                                 or os.environ.get("WAYLAND_DISPLAY"))
     if headless or "SSH_CONNECTION" in os.environ:

@@ -1,0 +1,148 @@
+"""Say what is wrong with this machine's set-up, one line a thing, with the fix: `make doctor`.
+
+Works where nothing else does: it imports only the standard library, and tries everything else in
+a process of its own, so that a crash is a line too. Exit status 1 if any line says FAIL.
+"""
+
+import os
+import platform
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent.parent
+PYTHONS = ((3, 11), (3, 12), (3, 13))
+FIX = "run `make lab` (it installs what is pinned in requirements.txt)"
+
+
+def pins() -> dict[str, str]:
+    """Return the pinned version of each package in requirements.txt."""
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("#")[0].strip().split("==") for line in lines if "==" in line)
+
+
+def package(name: str, wanted: str) -> tuple[bool, str]:
+    """Return whether a package has its pinned version, and the line that says so.
+
+    The notebooks' setup cell stops with this line where it is a FAIL. A local version label, as
+    in torch 2.13.0+cpu, does not count.
+    """
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return line(False, name, f"is not installed, {wanted} is needed", FIX)
+    if found.partition("+")[0] != wanted:
+        return line(False, name, f"is {found}, the course needs {wanted}", FIX)
+    return line(True, name, found)
+
+
+def line(good: bool, thing: str, says: str, fix: str = "") -> tuple[bool, str]:
+    """Return one line of the report, e.g. "FAIL numpy is not installed: run ..."."""
+    return good, f"{'OK  ' if good else 'FAIL'} {thing} {says}" + (f": {fix}" if fix else "")
+
+
+def python_version() -> tuple[bool, str]:
+    """The Python that runs the course."""
+    found = f"{platform.python_version()} ({sys.executable})"
+    if sys.version_info[:2] in PYTHONS:
+        return line(True, "Python", found)
+    return line(False, "Python", f"{found} does not fit",
+                "install Python 3.11, 3.12 or 3.13, then `make lab PYTHON=python3.12`")
+
+
+def machine() -> tuple[bool, str]:
+    """The platform: there are TVM wheels for some only."""
+    system, chip = platform.system(), platform.machine()
+    if system == "Darwin" and chip == "x86_64":
+        return line(False, "platform",
+                    "macOS on an Intel processor, apache-tvm has no wheel for it",
+                    "use another machine, or Linux in a virtual machine")
+    if system == "Windows":
+        return line(False, "platform", "Windows", "use WSL2 (a Linux in Windows) and type the "
+                    "commands there")
+    return line(True, "platform", f"{system} {chip}, {os.cpu_count()} processors")
+
+
+def environment() -> tuple[bool, str]:
+    """Whether this is the course's own environment."""
+    if Path(sys.prefix).resolve() == (ROOT / ".venv").resolve():
+        return line(True, "environment", ".venv")
+    return line(False, "environment", f"is not the course's own .venv but {sys.prefix}",
+                "run `make lab`, which makes it")
+
+
+COMPILE = """
+import numpy as np, tvm
+from tvm import te
+a = te.placeholder((8,), name="a")
+func = te.create_prim_func([a, te.compute((8,), lambda i: a[i] + 1.0, name="b")])
+out = tvm.runtime.tensor(np.full(8, np.nan, "float32"))
+tvm.compile(func, target="llvm")(tvm.runtime.tensor(np.zeros(8, "float32")), out)
+assert (out.numpy() == 1).all(), "wrong numbers"
+print("compiles and runs a PrimFunc for", tvm.target.Target("llvm").kind.name, "with",
+      tvm.runtime.num_threads(), "threads")
+"""
+TORCH = """
+import sys; sys.path.insert(0, {root!r})
+import torch, helpers
+helpers.torchvision.datasets.FashionMNIST
+print(torch.__version__, "and torchvision", helpers.torchvision.__version__, "import")
+"""
+DATA = """
+import os, sys; sys.path.insert(0, {root!r})
+import helpers
+if not os.environ.get("MLC_DATA") and helpers.missing(helpers.ROOT / "data"):
+    os.environ["MLC_DATA"] = "data/stand_in"  # no download from here
+for model in helpers.WEIGHTS:
+    helpers.load_weights(model)
+helpers.test_data()
+where = helpers.data_folder()
+count = len(helpers.torchvision.datasets.FashionMNIST(str(where), train=False))
+print("are the stand-in, drawn garments: `make data` gets the real ones" if helpers.is_stand_in()
+      else f"are the published weights and {{count:,}} images of Fashion-MNIST, in {{where}}"
+      + ("" if count == 10_000 else " (a part of the 10,000 is fine)"))
+"""
+
+
+def attempt(thing: str, code: str, fix: str) -> tuple[bool, str]:
+    """Run some code in a process of its own; its printed line, or the last line of its error."""
+    threads = {"TVM_NUM_THREADS": str(os.cpu_count())}
+    try:
+        result = subprocess.run([sys.executable, "-c", code.format(root=str(ROOT))], timeout=120,
+                                capture_output=True, text=True, check=False, cwd=ROOT,
+                                env={**threads, **os.environ})
+    except subprocess.TimeoutExpired:
+        return line(False, thing, "does not answer within two minutes", fix)
+    if result.returncode < 0:
+        return line(False, thing, f"crashes (signal {-result.returncode})", fix)
+    if result.returncode == 0:
+        return line(True, thing, result.stdout.strip().splitlines()[-1])
+    text = result.stderr.strip()
+    if "CourseError: " in text:  # written for the reader, with what to try
+        return line(False, thing, " ".join(text.rpartition("CourseError: ")[2].split()))
+    return line(False, thing, text.splitlines()[-1] if text else "says nothing", fix)
+
+
+def data() -> tuple[bool, str]:
+    """The images and weights: where they are, and whether they are what they should be."""
+    return attempt("data", DATA, "see data/README.md")
+
+
+def main() -> int:
+    """Print the report and return the exit status."""
+    report = [python_version(), machine(), environment(),
+              *(package(name, wanted) for name, wanted in pins().items())]
+    print("\n".join(text for _, text in report))
+    last = [lambda: attempt("TVM", COMPILE, FIX), lambda: attempt("torch", TORCH, FIX), data]
+    for check in last:
+        report.append(check())
+        print(report[-1][1], flush=True)
+    bad = sum(not good for good, _ in report)
+    print(f"\n{bad} of {len(report)} things are wrong: begin with the first FAIL." if bad
+          else f"\nAll {len(report)} things are as they should be.")
+    return 1 if bad else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
