@@ -154,8 +154,8 @@ def test_data(count: int = N_IMAGES) -> torch.utils.data.Dataset:
         dataset = torchvision.datasets.FashionMNIST(
             str(data_folder()), train=False, transform=torchvision.transforms.ToTensor())
     except Exception as error:  # torchvision raises whatever its parser stumbles over
-        why = str(error) or "this is no IDX file"  # an assert has no words
-        raise CourseError(f"The test images cannot be read ({why}).\n{_REPAIR}") from None
+        raise CourseError("The test images cannot be read: damaged or incomplete IDX files "
+                          f"({str(error) or type(error).__name__}).\n{_REPAIR}") from None
     images, labels = dataset.data, dataset.targets
     if images.shape[1:] != (28, 28) or len(images) != len(labels) or int(labels.max()) > 9:
         raise CourseError(f"The test images do not fit their labels: images "

@@ -8,7 +8,6 @@ takes a time limit. Files appear in data/ only when they are complete and their 
 """
 
 import os
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -22,9 +21,32 @@ PATIENCE = 10.0  # seconds without progress
 STARTUP = 20.0  # seconds more for the process to import torch
 SLOWEST = 2_000  # bytes in this time that count as progress
 
+_DAMAGED = ("not the published file (wrong checksum): the download broke off, or the network sent "
+            "something else; try again")
+_BROKE_OFF = "the connection broke off ({}); try again"
+_FULL = "the disk is full ({}); about 90 MB are needed"
+_MEANING = {  # words in the last line of an error: what they mean for somebody who downloads
+    "timed out": "the network or the server does not answer ({})",
+    "urlopen error": "no network, or the server cannot be reached ({})",
+    "HTTP Error": "the server does not hand it out ({})",
+    "Connection reset": _BROKE_OFF, "closed connection": _BROKE_OFF,
+    "invalid hash": _DAMAGED, "corrupted": _DAMAGED,
+    "No space left": _FULL, "quota exceeded": _FULL, "File too large": _FULL,
+}
+
+
+def _in_words(error: Exception) -> str:
+    """Return in one line what an error of torch.hub or torchvision means."""
+    last = (str(error).strip() or type(error).__name__).splitlines()[-1]
+    detail = last.strip("<>").removeprefix("urlopen error ").rpartition("] ")[2]  # [Errno 111]
+    return next((words.format(detail) for part, words in _MEANING.items() if part in last), last)
+
 
 def download(folder: Path) -> None:
-    """Download images and weights into `folder`; torchvision and torch.hub check the sums."""
+    """Download images and weights into `folder`; torchvision and torch.hub check the sums.
+
+    Where that fails, end the process with one line that says what happened.
+    """
     import socket
 
     import torch
@@ -32,15 +54,23 @@ def download(folder: Path) -> None:
     import helpers
 
     socket.setdefaulttimeout(PATIENCE)
-    (folder / "models").mkdir(parents=True)
-    for spec in helpers.WEIGHTS.values():
-        torch.hub.download_url_to_file(WEIGHTS_URL + spec.file, str(folder / "models" / spec.file),
-                                       hash_prefix=spec.sha256, progress=False)
-    helpers.torchvision.datasets.FashionMNIST(str(folder), train=False, download=True)
+    (folder / "models").mkdir(parents=True)  # fetch() sees by this that torch is imported
+    try:
+        for spec in helpers.WEIGHTS.values():
+            what = spec.file
+            torch.hub.download_url_to_file(WEIGHTS_URL + what, str(folder / "models" / what),
+                                           hash_prefix=spec.sha256, progress=False)
+        what = "Fashion-MNIST"
+        helpers.torchvision.datasets.FashionMNIST(str(folder), train=False, download=True)
+    except Exception as error:
+        sys.exit(f"{what}: {_in_words(error)}")
+    for archive in folder.rglob("*.gz"):
+        archive.unlink()
 
 
 def _size(folder: Path) -> int:
-    total = 0
+    """Return the bytes in `folder`: fewer than none while it is empty and torch being imported."""
+    total = 0 if any(folder.iterdir()) else -SLOWEST
     for path in folder.rglob("*"):
         try:
             total += path.stat().st_size if path.is_file() else 0
@@ -49,47 +79,48 @@ def _size(folder: Path) -> int:
     return total
 
 
-def _in_words(errors: str, status: int) -> str:
-    """Return the last line of a traceback, or what it means for somebody without a network."""
-    lines = errors.strip().splitlines() or [f"the download ended with status {status}"]
-    if "urlopen error" in lines[-1] and "timed out" not in lines[-1]:
-        return "no network, or the server cannot be reached"
-    return lines[-1]
+def _run(command: list[str], incoming: Path) -> str:
+    """Run the process that downloads into `incoming`; return "" or the reason why it failed."""
+    with tempfile.TemporaryFile("w+", errors="replace") as said:  # bars would fill a pipe
+        child = subprocess.Popen([*command, str(incoming)], stdout=subprocess.DEVNULL, stderr=said)
+        try:
+            size, since = -SLOWEST, time.monotonic() + STARTUP
+            while child.poll() is None:
+                time.sleep(0.1)
+                if (now := _size(incoming)) >= size + SLOWEST:
+                    size, since = now, time.monotonic()
+                elif time.monotonic() - since > PATIENCE:
+                    return (f"no progress for {PATIENCE:.0f} seconds: the network or the server "
+                            "is too slow, or blocked")
+        finally:
+            child.kill()
+            child.wait()
+        said.seek(0)
+        lines = said.read().strip().splitlines()
+    ended = f"the download ended with status {child.returncode}"
+    return (lines or [ended])[-1] if child.returncode else ""
 
 
 def fetch(target: Path = DATA, command: list[str] | None = None) -> str:
-    """Download into `target` and return "", or the reason why nothing was changed there.
+    """Download into `target` and return "", or the reason why that did not work.
 
     `command`: the process that downloads into the folder given as its last argument.
     """
-    try:
-        incoming = Path(tempfile.mkdtemp(prefix=".incoming-", dir=target))
-    except OSError as error:
-        return f"{error.strerror}: {target.name}/ cannot be written"
     command = command or [sys.executable, __file__, "--into"]
+    place = target
     try:
-        child = subprocess.Popen([*command, str(incoming)], stdout=subprocess.DEVNULL,
-                                 stderr=subprocess.PIPE, text=True)
-        size, since = 0, time.monotonic() + STARTUP
-        while child.poll() is None:
-            time.sleep(0.1)
-            if (now := _size(incoming)) >= size + SLOWEST:
-                size, since = now, time.monotonic()
-            elif time.monotonic() - since > PATIENCE:
-                child.kill()
-                child.communicate()
-                return f"no progress for {PATIENCE:.0f} seconds"
-        if child.returncode:
-            return _in_words(child.communicate()[1], child.returncode)
-        for path in sorted(incoming.rglob("*")):
-            if path.is_file():
-                place = target / path.relative_to(incoming)
-                place.parent.mkdir(parents=True, exist_ok=True)
-                os.replace(path, place)
+        with tempfile.TemporaryDirectory(prefix=".incoming-", dir=target,
+                                         ignore_cleanup_errors=True) as folder:
+            incoming = Path(folder)
+            if reason := _run(command, incoming):
+                return reason
+            for path in sorted(incoming.rglob("*")):
+                if path.is_file():
+                    place = target / path.relative_to(incoming)
+                    place.parent.mkdir(parents=True, exist_ok=True)
+                    os.replace(path, place)
     except OSError as error:
-        return f"{error.strerror}: {error.filename or target.name}"
-    finally:
-        shutil.rmtree(incoming, ignore_errors=True)
+        return f"{place.relative_to(target.parent)} cannot be written: {error.strerror or error}"
     return ""
 
 
@@ -98,7 +129,7 @@ def main() -> None:
     if not os.environ.get("MLC_DATA") and helpers.missing(DATA):
         print("Downloading Fashion-MNIST (30 MB) and the trained weights (3 MB) ...", flush=True)
         if reason := fetch():
-            print(f"That did not work ({reason}).")
+            print(f"That did not work: {reason}.")
         os.environ["MLC_DATA"] = "data" if not helpers.missing(DATA) else "data/stand_in"
     print(helpers.data_line())
 

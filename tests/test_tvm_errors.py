@@ -357,7 +357,7 @@ def _() -> None:
 
 provokes("could not get source code")(lambda: exec(
     "@I.ir_module\nclass M:\n    @R.function\n    def main(x: R.Tensor((4,), 'float32')):\n"
-    "        return x", {"I": I, "R": R}))
+    "        return x", {"I": I, "R": R, "__name__": "nowhere"}))
 
 
 # ---- installation and names ----------------------------------------------------------------
