@@ -273,6 +273,8 @@ def intermediate_values(mod: tvm.IRModule, images: np.ndarray) -> list[tuple[str
     main = plain["main"]
     bindings = [binding for block in main.body.blocks for binding in block.bindings
                 if isinstance(binding.var.ty, relax.TensorType)]
+    # what main returns goes last, also where something else was bound after it
+    bindings += [binding for binding in bindings[:-1] if binding.var.same_as(main.body.body)]
     outputs = relax.Tuple([binding.var for binding in bindings])
     every = relax.Function(main.params, relax.SeqExpr(main.body.blocks, outputs),
                            relax.TupleType([binding.var.ty for binding in bindings]),
@@ -356,6 +358,8 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, images: np.ndarray) -> Che
     it gives the module's final values, or values that the next layer goes on with.
     """
     found = intermediate_values(mod, images)
+    if not found:
+        return CheckFailed("operators in main", "no tensor that it computes", "bb.emit_te")
     layers, reference = list(model), [torch.from_numpy(images)]
     with torch.no_grad():
         for layer in layers:

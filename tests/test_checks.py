@@ -1,6 +1,7 @@
 """checks: no false alarm on right modules, the cause on wrong ones, no crash and no hang."""
 
 import os
+import sys
 import time
 
 import numpy as np
@@ -117,6 +118,33 @@ def test_another_order_of_what_is_returned() -> None:
         checks.check_equivalence(mod, MODEL, helpers.test_loader(count=8))
 
 
+def test_what_main_returns_counts_also_if_it_was_not_bound_last() -> None:
+    const = {name: relax.const(value, "float32") for name, value in WEIGHTS.items()}
+    linear = nn.Sequential(nn.Flatten(), nn.Linear(5408, 100)).eval()
+    linear.load_state_dict({"1.weight": torch.from_numpy(WEIGHTS["linear0_weight"].copy()),
+                            "1.bias": torch.from_numpy(WEIGHTS["linear0_bias"].copy())})
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 32, 13, 13), "float32"))
+    with bb.function("main", [x]):
+        flat = bb.emit_te(topi.nn.flatten, x)
+        product = bb.emit_te(topi.nn.dense, flat, const["linear0_weight"])
+        bb.emit_te(topi.add, product, const["linear0_bias"])
+        bb.emit_func_output(product)
+    batch = torch.from_numpy(checks.random(2, 32, 13, 13))
+    with pytest.raises(checks.CheckFailed, match="main returns another value"):
+        checks.check_equivalence(bb.get(), linear, [(batch, torch.zeros(2))])
+
+
+def test_a_main_that_computes_nothing() -> None:
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((2, 4), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(x)
+    relu = nn.Sequential(nn.ReLU()).eval()
+    with pytest.raises(checks.CheckFailed, match="operators in main"):
+        checks.check_equivalence(bb.get(), relu, [(torch.full((2, 4), -1.0), torch.zeros(2))])
+
+
 @pytest.mark.parametrize(("mod", "words"), [
     (None, "an IRModule"), (tvm.IRModule({}), "a function named main")])
 def test_what_is_no_model(mod, words: str) -> None:
@@ -146,7 +174,7 @@ def test_wrong_probabilities_that_are_nearly_one_hot_are_caught() -> None:
     assert not checks._is_layer(wrong, right, layers[0])
 
 
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="a forked child is needed")
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
 @pytest.mark.parametrize(("run", "words"), [
     (lambda: os.abort(), "SIGABRT"),
     (lambda: time.sleep(60), "still running after 1 seconds"),
