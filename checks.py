@@ -725,11 +725,9 @@ def exercise_1_2(cross_entropy: Callable) -> str:
         logits = (3 * random(n, c, seed=number) + offset).astype("float32")
         labels = np.array([2, 1, 0, 2, 1, 2])[:n]
         loss = F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels)).item()
-        with np.errstate(all="ignore"), _TorchCalls() as calls:  # overflow shows in the result
-            answer = cross_entropy(logits, labels)
-        if calls.names:
-            raise CheckFailed("NumPy alone", f"PyTorch's {calls.names[0]} was called",
-                              "np.exp, np.log and sums along axis 1")
+        with np.errstate(all="ignore"), \
+                _numpy_only("NumPy alone", "np.exp, np.log and sums along axis 1"):
+            answer = cross_entropy(logits, labels)  # overflow shows in the result
         what = f"logits of shape {(n, c)}{words}"
         came = np.asarray(answer, dtype=np.float64)
         if came.ndim == 0 and not np.isfinite(came):
@@ -949,11 +947,8 @@ def exercise_3_1(register_relu: Callable) -> str:
         function = _registered(register_relu, "env.relu")
         for shape in shapes:
             x = random(*shape)
-            with _TorchCalls() as calls:
+            with _numpy_only("NumPy in env.relu", "np.from_dlpack and np.maximum"):
                 came = _run_library(function, "env.relu", shape, x=x)
-            if calls.names:
-                raise CheckFailed("NumPy in env.relu", f"PyTorch's {calls.names[0]} was called",
-                                  "np.from_dlpack and np.maximum")
             compare(came, np.maximum(x, 0),
                     "the formula: max(x, 0), element by element", {
                         "the negative numbers: they must become 0": lambda x=x: x,
@@ -1001,6 +996,15 @@ class _TorchCalls(torch.overrides.TorchFunctionMode):
         return function(*args, **(kwargs or {}))
 
 
+@contextlib.contextmanager
+def _numpy_only(expected: str, look_at: str) -> Iterator[None]:
+    """Raise CheckFailed after the `with` if a function of PyTorch was called inside."""
+    with _TorchCalls() as calls:
+        yield
+    if calls.names:
+        raise CheckFailed(expected, f"PyTorch's {calls.names[0]} was called", look_at)
+
+
 def _check_conv2d(register: Callable, watch: Callable) -> str:
     """Run env.conv2d on several shapes, inside the context `watch()`, against PyTorch."""
     cases = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
@@ -1040,12 +1044,7 @@ def exercise_3_3(register_conv2d: Callable) -> str:
 @exercise("3.4")
 def exercise_3_4(register_conv2d_numpy: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out, without PyTorch."""
-    @contextlib.contextmanager
-    def watch() -> Iterator[None]:
-        with _TorchCalls() as calls:
-            yield
-        if calls.names:
-            raise CheckFailed("NumPy alone in env.conv2d", f"PyTorch's {calls.names[0]} was called",
+    watch = functools.partial(_numpy_only, "NumPy alone in env.conv2d",
                               "np.lib.stride_tricks.sliding_window_view, np.einsum")
     return _check_conv2d(register_conv2d_numpy, watch) + ";\nno function of PyTorch was called"
 
@@ -1082,8 +1081,8 @@ def _check_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np.n
 @exercise("3.5", seconds=90)
 def exercise_3_5(create_model_with_library_conv2d: Callable) -> str:
     """The CNN is equivalent to PyTorch and its convolution is env.conv2d."""
-    weights, loader = helpers.load_weights("cnn"), helpers.test_loader()
-    model, images = helpers.pytorch_model(weights), next(iter(loader))[0]
+    (weights, model), loader = _cnn(), helpers.test_loader()
+    images = next(iter(loader))[0]
     try:
         mod = create_model_with_library_conv2d({name: w.copy() for name, w in weights.items()})
     except AssertionError as error:  # TOPI's own: shapes that do not fit

@@ -13,8 +13,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+import execute
 import nbformat
-from nbclient import NotebookClient
+from student import SOLUTION, STUB
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = re.compile(r"^# %% (\d\.\d) (right|wrong): (.*?)(?: -> (.*))?$")
@@ -67,10 +68,6 @@ def try_all(stem: str) -> list[Candidate]:
 
     Cells that measure times are left out. Returns the candidates with the messages they got.
     """
-    import sys
-    sys.path.insert(0, str(ROOT / "tools"))
-    from student import SOLUTION, STUB
-
     notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
     tried = candidates(stem)
     cells, watched = [], []
@@ -98,9 +95,7 @@ def try_all(stem: str) -> list[Candidate]:
                 watched.append((candidate, cells[-2], cells[-1]))
             cells.append(nbformat.v4.new_code_cell(solution.source))
     notebook.cells = cells
-    NotebookClient(notebook, timeout=300, kernel_name="python3",
-                   extra_arguments=["--log-level=ERROR"],
-                   resources={"metadata": {"path": ROOT / "notebooks"}}).execute()
+    execute.client(notebook).execute()
     for candidate, answer, check in watched:
         candidate.message = _error(answer) or _error(check)
     return [candidate for candidate in tried if candidate.exercise != SHARED]

@@ -20,15 +20,19 @@ sys.path.insert(0, str(ROOT))
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
 
+def client(notebook: nbformat.NotebookNode) -> NotebookClient:
+    """Return what executes a notebook of the course in a fresh kernel, in its folder."""
+    return NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False,
+                          coalesce_streams=True,
+                          extra_arguments=["--log-level=ERROR"],  # it warns of TCP without keys
+                          resources={"metadata": {"path": ROOT / "notebooks"}})
+
+
 def execute(path: Path) -> nbformat.NotebookNode:
     """Return the notebook with the outputs of a fresh kernel; exit where a cell fails."""
     notebook = nbformat.read(path, as_version=4)
-    client = NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False,
-                            coalesce_streams=True,
-                            extra_arguments=["--log-level=ERROR"],  # it warns of TCP without keys
-                            resources={"metadata": {"path": path.parent}})
     try:
-        client.execute()
+        client(notebook).execute()
     except (CellExecutionError, DeadKernelError) as error:
         sys.exit(f"\n{path.name} stopped:\n{error}")
     return notebook
@@ -64,6 +68,7 @@ def to_html(path: Path, folder: Path) -> str:
 def main(task: str) -> None:
     import helpers
     print(helpers.data_line(), flush=True)
+    os.environ["MLC_DATA"] = str(helpers.data_folder())  # or each kernel tries to download again
     if task == "outputs" and helpers.is_stand_in():
         sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
                  "with `make data` on a machine with a network.")

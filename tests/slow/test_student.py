@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
+import execute
 import pytest
 import student
-from nbclient import NotebookClient
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -14,9 +14,7 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 def test_the_untouched_copy_runs_to_its_end(master: Path) -> None:
     """Checks say "not done yet", cells that need an answer say so, all else works."""
     notebook = student.student_version(master)
-    NotebookClient(notebook, timeout=300, kernel_name="python3",
-                   extra_arguments=["--log-level=ERROR"],
-                   resources={"metadata": {"path": ROOT / "notebooks"}}).execute()
+    execute.client(notebook).execute()
     checks = errors = 0
     for cell in notebook.cells:
         if cell.cell_type != "code":
