@@ -170,8 +170,8 @@ def test_wrong_probabilities_that_are_nearly_one_hot_are_caught() -> None:
     layers = nn.Sequential(nn.Softmax(dim=1))
     right = torch.tensor([[30.0, 0.0], [0.0, 29.0]]).softmax(1).numpy()
     wrong = torch.tensor([[30.0, 0.5], [0.0, 29.0]]).softmax(1).numpy()
-    assert checks._is_layer(right, right, layers[0])
-    assert not checks._is_layer(wrong, right, layers[0])
+    assert checks.is_layer(right, right, layers[0])
+    assert not checks.is_layer(wrong, right, layers[0])
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")

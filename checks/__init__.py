@@ -1,0 +1,22 @@
+"""What stands behind the exercises' check cells.
+
+A check prints one line with a tick, or raises CheckFailed: what was expected, what came, what to
+look at. It tests properties, never equality with our solution, so that every right answer passes.
+A named cause is verified: the check recomputes the result with that mistake and names it only if
+that gives what came. Checks run in a forked child where the system allows it, so that an answer
+that crashes or never ends costs the reader's kernel nothing.
+
+`answers` runs and compares, `equivalence` holds a whole model against PyTorch, and each notebook
+has a module with its exercises.
+"""
+
+import helpers  # noqa: I001 (first: looks at the versions)
+from checks.answers import CheckFailed, bound, compare, isolated, random, reason, run_prim_func
+from checks.equivalence import check_equivalence, is_layer
+from checks.notebook_01 import exercise_1_1, exercise_1_2, exercise_1_3
+from checks.notebook_02 import (exercise_2_1, exercise_2_2, exercise_2_3, exercise_2_4,
+                                exercise_2_5, exercise_2_6)
+from checks.notebook_03 import (exercise_3_1, exercise_3_2, exercise_3_3, exercise_3_4,
+                                exercise_3_5)
+from checks.notebook_04 import (exercise_4_1, exercise_4_2, exercise_4_3, exercise_4_4,
+                                exercise_4_5)

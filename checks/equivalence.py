@@ -1,0 +1,283 @@
+"""A whole model against PyTorch: whether they agree, and else which layer differs and why."""
+
+import itertools
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+from torch.nn import functional as F
+from tvm import relax
+
+import helpers
+from checks.answers import (
+    ATOL,
+    ATOL_PROBABILITIES,
+    RTOL,
+    CheckFailed,
+    bound,
+    isolated,
+    reason,
+    refuse_out_of_bounds,
+)
+
+
+def kernel_of(value: Any) -> str:
+    """Name what computes a binding: the PrimFunc or library function that is called."""
+    if not isinstance(value, relax.Call):
+        return type(value).__name__
+    called = [value.args[0]] if len(value.args) else []
+    for callee in [*called, value.op]:  # call_tir and call_dps_packed have it as first argument
+        for attribute in ("name_hint", "global_symbol", "name"):
+            if isinstance(name := getattr(callee, attribute, None), str) \
+                    and not isinstance(callee, relax.Var):
+                return name
+    return "Call"
+
+
+def intermediate_values(mod: tvm.IRModule, images: np.ndarray) -> list[tuple[str, str, np.ndarray]]:
+    """Run `main` and return (variable, kernel, value) of every tensor that it binds, in order."""
+    plain = relax.transform.ToNonDataflow()(mod)
+    main = plain["main"]
+    bindings = [binding for block in main.body.blocks for binding in block.bindings
+                if isinstance(binding.var.ty, relax.TensorType)]
+    # what main returns goes last, also where something else was bound after it
+    bindings += [binding for binding in bindings[:-1] if binding.var.same_as(main.body.body)]
+    outputs = relax.Tuple([binding.var for binding in bindings])
+    every = relax.Function(main.params, relax.SeqExpr(main.body.blocks, outputs),
+                           relax.TupleType([binding.var.ty for binding in bindings]),
+                           is_pure=main.is_pure).with_attr("global_symbol", "main")
+    functions = {variable: func for variable, func in plain.functions_items()
+                 if variable.name_hint != "main"}
+    everything = tvm.IRModule({**functions, plain.get_global_var("main"): every})
+    values = helpers.build(everything)["main"](tvm.runtime.tensor(images))
+    return [(binding.var.name, kernel_of(binding.value), value.numpy())
+            for binding, value in zip(bindings, values, strict=True)]
+
+
+def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> bool:
+    """Whether `a` holds the layer's values `b`, up to a permutation of the axes.
+
+    Probabilities are compared by their logarithms: they are nearly one-hot, so that unequal ones
+    pass an absolute tolerance. A flattened tensor has to have its exact order.
+    """
+    if isinstance(layer, nn.Softmax):
+        with np.errstate(all="ignore"):
+            return a.shape == b.shape and np.allclose(np.log(np.maximum(a, 1e-30)),
+                                                      np.log(np.maximum(b, 1e-30)), 0, 1e-3)
+    if a.shape == b.shape and np.allclose(a, b, RTOL, ATOL):
+        return True
+    if isinstance(layer, nn.Flatten) or a.ndim != b.ndim or sorted(a.shape) != sorted(b.shape):
+        return False
+    return any(np.allclose(a.transpose(axes), b, RTOL, ATOL)
+               for axes in itertools.permutations(range(a.ndim))
+               if tuple(a.shape[i] for i in axes) == b.shape
+               and not (a.ndim == 4 and axes[2] > axes[3]))  # height and width exchanged: wrong
+
+
+def layer_mistakes(layer: nn.Module, x: torch.Tensor) -> dict[str, Callable[[], torch.Tensor]]:
+    """For each usual mistake, a function that computes what this layer gives with it."""
+    match layer:
+        case nn.Conv2d(weight=w, bias=b):
+            def conv(w=w, b=b, **changes) -> torch.Tensor:
+                given = {name: getattr(layer, name) for name in
+                         ("stride", "padding", "dilation", "groups")}
+                return F.conv2d(x, w, b, **given | changes)
+
+            def along_width() -> torch.Tensor:
+                plain = conv(b=None)
+                return plain + b.repeat(plain.shape[3] // len(b) + 1)[:plain.shape[3]]
+
+            bias = {} if b is None else {
+                "the bias of the convolution is left out": lambda: conv(b=None),
+                "the bias of the convolution is added twice": lambda: conv(b=2 * b),
+                "the bias is added along the width instead of the channels": along_width}
+            return bias | {
+                "the kernel is flipped (a deep-learning conv2d does not)":
+                    lambda: conv(w.flip(2, 3)),
+                "the kernel's height and width are exchanged": lambda: conv(w.transpose(2, 3)),
+                "padding is 1": lambda: conv(padding=1), "padding is 0": lambda: conv(padding=0),
+                "the stride is 2": lambda: conv(stride=2),
+                "the stride is 1": lambda: conv(stride=1)}
+        case nn.ReLU():
+            return {"the ReLU is left out": lambda: x}
+        case nn.MaxPool2d(kernel_size=size, stride=stride):
+            return {"average pooling instead of max pooling": lambda: F.avg_pool2d(x, size, stride)}
+        case nn.Flatten():
+            return {"flattened as NHWC instead of NCHW": lambda: x.permute(0, 2, 3, 1).flatten(1)}
+        case nn.Linear(weight=w, bias=b):
+            bias = {} if b is None else {
+                "the bias of the linear layer is left out": lambda: F.linear(x, w),
+                "the bias of the linear layer is added twice": lambda: F.linear(x, w, 2 * b)}
+            return bias | {"the weight is reshaped where it should be transposed":
+                           lambda: F.linear(x, w.reshape(w.shape[::-1]).T, b)}
+        case nn.Softmax():
+            return {"the softmax is left out": lambda: x,
+                    "softmax runs over axis 0 (the batch) instead of axis 1": lambda: x.softmax(0),
+                    "log_softmax instead of softmax": lambda: x.log_softmax(1)}
+    return {}
+
+
+def diagnose(mod: tvm.IRModule, model: nn.Sequential, images: np.ndarray) -> CheckFailed:
+    """Find the first layer whose values are nowhere in the module, and why.
+
+    A layer that is not found is excused if a later one is: a fused kernel, or a convolution whose
+    bias is added afterwards, has no binding of its own. A cause is named only if recomputing with
+    it gives the module's final values, or values that the next layer goes on with.
+    """
+    found = intermediate_values(mod, images)
+    if not found:
+        return CheckFailed("operators in main", "no tensor that it computes", "bb.emit_te")
+    layers, reference = list(model), [torch.from_numpy(images)]
+    with torch.no_grad():
+        for layer in layers:
+            reference.append(layer(reference[-1]))
+    for name, kernel, value in found:
+        if np.isnan(value).any():
+            return CheckFailed("finite numbers", f"NaN in {name} {value.shape}, which {kernel} "
+                               "computes", f"{kernel}: is every element of its output written?")
+    good, after = 0, 0  # layers matched, bindings used up
+    for number, (layer, values) in enumerate(zip(layers, reference[1:], strict=True), start=1):
+        for position, (_, _, value) in enumerate(found):
+            if position >= after and is_layer(value, values.numpy(), layer):
+                good, after = number, position
+                break
+    if good == len(layers) and is_layer(found[-1][2], reference[-1].numpy(), layers[-1]):
+        return CheckFailed("PyTorch's values within the tolerance", "values close to them",
+                           "the order of the axes that main returns, and the precision")
+    if good == len(layers):  # every layer is there, so main returns something else
+        return CheckFailed(f"that main returns layer {good - 1}, {type(layers[-1]).__name__}",
+                           "this layer is computed, but main returns another value",
+                           "bb.emit_output and bb.emit_func_output: which variable do they get?")
+    later = [value for _, _, value in found[after + 1 if good else 0:]] + [found[-1][2]]
+    cause, index, mistaken = _cause(layers, reference, good, later, found[-1][2])
+    layer, values = layers[index], reference[index + 1].numpy()
+    rest = found[after + (good > 0):] or found[-1:]
+    near = [item for item in rest if mistaken is not None
+            and is_layer(item[2], mistaken.numpy(), layer)] or \
+        [item for item in rest if item[2].shape == values.shape]
+    name, kernel, value = min(near or found[-1:], key=lambda item: float(
+        np.abs(item[2] - values).max()) if item[2].shape == values.shape else np.inf)
+    came = f"no value like it; nearest is {name} {value.shape} from {kernel}"
+    if value.shape == values.shape:
+        difference = np.abs(value - values)
+        came += f": max |difference| {difference.max():.2g}"
+        wrong = sorted({int(i) for i in np.argwhere(~np.isclose(value, values, RTOL, ATOL))[:, 0]})
+        if wrong:
+            came += f" in image{'s' * (len(wrong) > 1)} {', '.join(map(str, wrong))} of the batch"
+    expected = f"layer {index}, {type(layer).__name__}, {values.shape}, as in PyTorch"
+    return CheckFailed(expected, came, cause or f"{kernel}: its arguments and its output shape")
+
+
+def _cause(layers: list[nn.Module], reference: list[torch.Tensor], good: int,
+           later: list[np.ndarray], final: np.ndarray) -> tuple[str, int, torch.Tensor | None]:
+    """Return the verified cause ("" if unknown), its layer's index, and the mistaken value."""
+    partly, half = "", None
+    with torch.no_grad():
+        for index in range(good, len(layers)):
+            for mistake, compute in layer_mistakes(layers[index], reference[index]).items():
+                try:
+                    value = compute()
+                    rest = [value]
+                    for layer in layers[index + 1:]:
+                        rest.append(layer(rest[-1]))
+                except (RuntimeError, IndexError):  # with this mistake the shapes no longer fit
+                    continue
+                if is_layer(final, rest[-1].numpy(), layers[-1]):
+                    return mistake, index, value
+                if index == good and len(rest) > 1 and not partly \
+                        and not torch.equal(rest[0], rest[1]) and all(
+                        any(is_layer(seen, wanted.numpy(), layer) for seen in later)
+                        for wanted, layer in zip(rest[:2], layers[index:], strict=False)):
+                    partly, half = f"{mistake}; and something after it differs too", value
+    return partly, good, half
+
+
+def build(mod: Any) -> relax.VirtualMachine:
+    """Check an IRModule and build it, with a message in words where that fails."""
+    if not isinstance(mod, tvm.IRModule):
+        raise CheckFailed("an IRModule", type(mod).__name__, "what your function returns: bb.get()")
+    names = [variable.name_hint for variable in mod.get_global_vars()]
+    if "main" not in names:
+        raise CheckFailed("a function named main", f"functions {names}", 'bb.function("main", [x])')
+    refuse_out_of_bounds(mod)
+    try:
+        relax.analysis.well_formed(mod)  # builds may pass without it: a forgotten emit_output does
+    except Exception as error:  # TVM raises many kinds here
+        raise CheckFailed("a well-formed IRModule", reason(error),
+                          "the shapes of the calls, and bb.emit_output for what leaves the block"
+                          ) from None
+    try:
+        return helpers.build(mod)
+    except Exception as error:  # TVM raises many kinds here
+        if "Cannot find ffi::Function" in str(error):
+            raise CheckFailed("that every library function is registered", reason(error),
+                              "the name in register_global_func and the name that is called"
+                              ) from None
+        raise CheckFailed("a module that builds", reason(error),
+                          "the call that this message speaks of") from None
+
+
+def check_same(mod: Any, model: nn.Sequential, loader: Iterable) -> str:
+    """Return what was verified about a module against PyTorch, or raise CheckFailed."""
+    if not isinstance(model, nn.Sequential):
+        raise CheckFailed("a nn.Sequential as the second argument", type(model).__name__,
+                          "the order of the arguments: mod, torch_model, test_loader")
+    random_in_training = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
+    if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
+        raise CheckFailed("a model in evaluation mode", "one that is training",
+                          "torch_model.eval() before the comparison")
+    machine = build(mod)
+    atol = ATOL_PROBABILITIES if isinstance(model[-1], nn.Softmax) else ATOL
+    images_seen = batches = right = right_torch = 0
+    largest = 0.0
+    for images, labels in loader:
+        with torch.no_grad():
+            expected = model(images).numpy()
+        try:
+            output = machine["main"](tvm.runtime.tensor(images.numpy()))
+        except (ValueError, TypeError, RuntimeError) as error:
+            raise CheckFailed(f"main to take float32 {tuple(images.shape)}", reason(error),
+                              "the shape and dtype of x, how many parameters main has, and whether "
+                              "the batches of the loader have the module's size") from None
+        if not hasattr(output, "numpy") and len(output) != 1:
+            raise CheckFailed("one output", f"a tuple of {len(output)}", "what main returns")
+        came = helpers.to_numpy(output)
+        if came.shape != expected.shape or came.dtype != expected.dtype:
+            raise CheckFailed(f"an output of {expected.dtype} {expected.shape}",
+                              f"{came.dtype} {came.shape}",
+                              "which variable is emitted as the output, and the last layers")
+        if not np.allclose(came, expected, RTOL, atol):
+            raise diagnose(mod, model, images.numpy())
+        largest = max(largest, float(np.abs(came - expected).max()))
+        images_seen, batches = images_seen + len(labels), batches + 1
+        if came.ndim == 2:
+            right += int((came.argmax(1) == labels.numpy()).sum())
+            right_torch += int((expected.argmax(1) == labels.numpy()).sum())
+    if not batches:
+        raise CheckFailed("images to compare", "a loader without batches", "the loader")
+    verified = (f"{images_seen:,} images in {batches:,} batches: max |difference| to PyTorch below "
+                f"{bound(largest, -5 if atol == ATOL_PROBABILITIES else -4)}")
+    if came.ndim != 2:  # a layer and no classifier
+        return verified
+    return verified + (f"\nRight on {right} of {images_seen:,} images; PyTorch on {right_torch}")
+
+
+def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader: Iterable) -> None:
+    """Compare an IRModule with a PyTorch model on every batch, and say where they part.
+
+    `main` takes a batch as the loader gives it and returns what the model returns: rtol 1e-4, and
+    atol 1e-7 for probabilities, 1e-4 for logits. Raises CheckFailed with the first layer that
+    differs, its shape, its kernel, the largest error and, where it can be verified, the cause.
+    """
+    passed, parts = isolated(lambda: check_same(mod, torch_model, test_loader), 120)
+    if not passed:
+        raise CheckFailed(*parts, title="Not equivalent ✗")
+    print(f"Equivalent ✓ {parts}")
+
+
+def cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
+    weights = helpers.load_weights("cnn")
+    return weights, helpers.pytorch_model(weights)
