@@ -26,14 +26,38 @@ RTOL, ATOL, ATOL_PROBABILITIES = 1e-4, 1e-4, 1e-7
 
 
 class CheckFailed(helpers.CourseError):
-    """What an exercise's check has to say: expected, came, look at."""
+    """What an exercise's check has to say: expected, came, look at.
+
+    Where `came` is a message of TVM that docs/tvm_errors.md explains, a line points there.
+    """
 
     def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "") -> None:
         self.parts = (expected, came, look_at)
+        texts = (*self.parts, explained(came))
         lines = [title] if title else []
         lines += [f"  {label:9} {text}" for label, text in
-                  zip(("expected:", "came:", "look at:"), self.parts, strict=True) if text]
+                  zip(("expected:", "came:", "look at:", "read:"), texts, strict=True) if text]
         super().__init__("\n".join(lines) if came else f"{title}{expected}")
+
+
+@functools.cache
+def _explanations() -> dict[str, str]:
+    """Return the messages that docs/tvm_errors.md quotes in its headings, each with its link."""
+    document = helpers.ROOT / "docs" / "tvm_errors.md"
+    text = document.read_text(encoding="utf-8") if document.is_file() else ""
+    links = {}
+    for heading in re.findall(r"^### (.*)$", text.partition("## Installation")[0], re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")  # as GitHub makes it
+        for words in re.findall(r"`([^`]+)`", heading):
+            links[words] = f"docs/tvm_errors.md#{anchor}"
+    return links
+
+
+def explained(message: str) -> str:
+    """Return the link into docs/ that explains a message of TVM, or ""."""
+    if re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message):
+        return "docs/rosetta.md, which has the old names and today's"
+    return next((link for words, link in _explanations().items() if words in message), "")
 
 
 # ---- running answers -----------------------------------------------------------------------
@@ -50,6 +74,9 @@ def reason(error: BaseException) -> str:
                 else f"{first} {lines[number + 1]}"[:300]
         if line.startswith("error: ") or "Cannot find ffi::Function" in line:
             text = line.removeprefix("error: ")  # TVMScript and the VM: details follow
+            break
+        if explained(line):
+            text = line
             break
     return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
 

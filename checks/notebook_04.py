@@ -154,7 +154,15 @@ def _require_conv2d(mod: Any, original: tvm.IRModule) -> list[helpers.Nest]:
         if name != "conv2d" and not tvm_ffi.structural_equal(before[name], after[name]):
             raise CheckFailed("no change besides conv2d", f"{name} has changed",
                               "func_name of the blocks that you schedule")
-    nests = helpers.nests(after["conv2d"])
+    return require_scheduled(after["conv2d"])
+
+
+def require_scheduled(func: tvm.tirx.PrimFunc) -> list[helpers.Nest]:
+    """Return the loop nests of a convolution, or raise CheckFailed with the step that it lacks.
+
+    Any conv2d will do: by TOPI or by an own expression, with or without a bias block.
+    """
+    nests = helpers.nests(func)
     reducing = next(i for i, nest in enumerate(nests) if nest.reduces)
     update = nests[reducing]
     for nest in nests[:reducing]:
@@ -168,7 +176,7 @@ def _require_conv2d(mod: Any, original: tvm.IRModule) -> list[helpers.Nest]:
     if not any(loop.kind == "unrolled" for loop in update.loops):
         raise CheckFailed("an unrolled loop around the lanes",
                           ", ".join(map(str, update.loops)), "step 5: unroll")
-    _require_decomposed(after["conv2d"])
+    _require_decomposed(func)
     return nests
 
 

@@ -13,6 +13,7 @@ from tvm import relax, te, topi
 
 import checks
 import helpers
+from checks.notebook_04 import require_scheduled
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)
@@ -211,3 +212,43 @@ def test_compare_refuses(came, words: str) -> None:
 
 def test_compare_accepts_rounding() -> None:
     checks.compare(np.float32([1, 1, 1.00001]), np.ones(3, np.float32), "x", {})
+
+
+def _conv2d_of_ones_own(weight_first: bool, product_turned: bool, bias: bool) -> tvm.tirx.PrimFunc:
+    x = te.placeholder((4, 1, 28, 28), name="image")
+    w, b = te.placeholder((32, 1, 3, 3), name="kernel"), te.placeholder((32,), name="offset")
+    c, p, q = (te.reduce_axis((0, n), name=name) for n, name in [(1, "c"), (3, "p"), (3, "q")])
+
+    def term(n, f, i, j):
+        factors = x[n, c, i + p, j + q], w[f, c, p, q]
+        return factors[1] * factors[0] if product_turned else factors[0] * factors[1]
+
+    y = te.compute((4, 32, 26, 26), lambda *i: te.sum(term(*i), axis=[c, p, q]), name="mine")
+    out = te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f], name="sum") if bias else y
+    inputs = [w, x] if weight_first else [x, w]
+    return te.create_prim_func([*inputs, *[b] * bias, out])
+
+
+@pytest.mark.parametrize("weight_first", [False, True])
+@pytest.mark.parametrize("product_turned", [False, True])
+@pytest.mark.parametrize("bias", [False, True])
+def test_a_scheduled_conv2d_of_ones_own(weight_first: bool, product_turned: bool,
+                                        bias: bool) -> None:
+    func = _conv2d_of_ones_own(weight_first, product_turned, bias)
+    with pytest.raises(checks.CheckFailed, match="parallel outermost loop"):
+        require_scheduled(func)
+    schedule = tvm.s_tir.Schedule(func)
+    block = schedule.get_sblock("mine")
+    n, f, i, j, c, p, q = schedule.get_loops(block)
+    outer, inner = schedule.split(j, factors=[None, 13])
+    schedule.reorder(n, f, i, outer, c, p, q, inner)
+    schedule.unroll(q)
+    schedule.vectorize(inner)
+    schedule.parallel(n)
+    if bias:
+        *_, rows, last = schedule.get_loops(schedule.get_sblock("sum"))
+        schedule.parallel(schedule.get_loops(schedule.get_sblock("sum"))[0])
+    with pytest.raises(checks.CheckFailed, match="decompose_reduction"):
+        require_scheduled(schedule.mod["main"])
+    schedule.decompose_reduction(block, c)
+    assert require_scheduled(schedule.mod["main"])

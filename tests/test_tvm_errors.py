@@ -25,6 +25,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import helpers
+from checks.answers import explained, reason
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "tvm_errors.md").read_text()
@@ -411,6 +412,27 @@ def test_each_message_has_its_case_and_each_case_its_message() -> None:
 @pytest.mark.parametrize("words", CASES)
 def test_message(words: str, capfd) -> None:
     assert words in message(CASES[words], capfd)
+
+
+LOGGED = {"BlockBuilder destroyed with remaining blocks",  # these words go to the log, and what is
+          "TIR verifier does not support statement"}  # raised after them has others
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("words", [
+    words for words in CASES | SCHEDULES if f"`{words}`" in TEXT.partition("## Installation")[0]
+    and words not in LOGGED])
+def test_a_check_links_to_the_explanation(words: str, capfd) -> None:
+    run = CASES.get(words) or functools.partial(SCHEDULES[words], tvm.s_tir.Schedule)
+    with pytest.raises(BaseException) as raised:  # whatever TVM raises
+        run()
+    capfd.readouterr()
+    link = explained(reason(raised.value))
+    heading = next(line for line in TEXT.splitlines() if line.startswith("### ")
+                   and f"`{words}`" in line)
+    assert link.startswith("docs/tvm_errors.md#") and len(link.split("#")[1]) > 8
+    assert re.sub(r"[^a-z0-9]", "", link.split("#")[1]) == re.sub(r"[^a-z0-9]", "",
+                                                                  heading.lower())
 
 
 @pytest.mark.parametrize("level", ["detail", "fast"])

@@ -306,7 +306,7 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return high_level(weights)
 
-# %% 2.5 wrong: the result as float64 -> an output of float32 (4, 10)
+# %% 2.5 wrong: the result as float64 -> an output of float32
 def create_model_via_emit_te(weights):
     return cnn_with(weights, cast=True)
 

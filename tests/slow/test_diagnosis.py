@@ -1,0 +1,286 @@
+"""check_equivalence over every kind of module: no false alarm, and each mistake by its name."""
+
+import functools
+from collections.abc import Callable, Mapping
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from torch import nn
+from tvm import relax, te, topi
+
+import checks
+import helpers
+
+WEIGHTS = helpers.load_weights("cnn")
+MODEL = helpers.pytorch_model(WEIGHTS)
+IMAGES = torch.stack([image for image, _ in helpers.test_data(8)])
+
+torch.manual_seed(0)
+SQUARE = nn.Sequential(nn.Linear(16, 16), nn.ReLU(), nn.Linear(16, 16)).eval()
+ROWS = torch.from_numpy(checks.random(8, 16))
+
+Step = Callable[[te.Tensor], te.Tensor]
+
+
+# ---- the CNN in tensor expressions, with room for one mistake ------------------------------
+
+
+def _bias(axis: int = 1) -> Callable:
+    """A function that adds a bias along an axis; right is 1."""
+    def add(y: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return te.compute(y.shape, lambda *i: y(*i) + b[i[axis]], name="add")
+    return add
+
+
+def _linear(x: te.Tensor, w: te.Tensor, transposed: bool = True) -> te.Tensor:
+    """A product that takes its depth from w, as a careless one does."""
+    m, depth = (int(n) for n in (w.shape if transposed else w.shape[::-1]))
+    k = te.reduce_axis((0, depth), name="k")
+    return te.compute((x.shape[0], m), lambda i, j: te.sum(
+        x[i, k] * (w[j, k] if transposed else w[k, j]), axis=k), name="linear")
+
+
+def _first_only(x: te.Tensor) -> te.Tensor:
+    return te.compute(x.shape, lambda n, j: x[n, j] * te.if_then_else(n == 0, 1.0, 0.5),
+                      name="rows")
+
+
+def _hole(x: te.Tensor) -> te.Tensor:
+    nan = te.const(float("nan"), "float32")
+    return te.compute(x.shape, lambda n, j: te.if_then_else(n == 2, nan, x[n, j]), name="hole")
+
+
+def steps(weights: Mapping[str, np.ndarray] = WEIGHTS, **wrong) -> list[tuple[str, Callable, list]]:
+    """The CNN as (name, function of the value and its constants, constants)."""
+    pool = [(2, 2), (wrong.get("pool_stride", 2),) * 2, (1, 1), wrong.get("pool_padding", (0,) * 4)]
+    reshaped = weights["linear0_weight"].reshape(5408, 100)
+    turned = wrong.get("reshaped")
+    every = [
+        ("conv", lambda x, w: topi.nn.conv2d(x, w, wrong.get("stride", 1),
+                                             wrong.get("padding", 0), 1),
+         [weights["conv2d_weight"]]),
+        ("conv_bias", _bias(wrong.get("conv_bias", 1)), [weights["conv2d_bias"]]),
+        ("relu0", topi.nn.relu, []),
+        ("pool", lambda x: topi.nn.pool2d(x, *pool, wrong.get("pool", "max")), []),
+        ("flatten", lambda x: topi.nn.flatten(
+            topi.transpose(x, (0, 2, 3, 1)) if wrong.get("nhwc") else x), []),
+        ("dense0", functools.partial(_linear, transposed=not turned),
+         [reshaped if turned else weights["linear0_weight"]]),
+        ("bias0", _bias(wrong.get("bias0", 1)), [weights["linear0_bias"]]),
+        ("relu1", topi.nn.relu, []),
+        *([("rows", wrong["rows"], [])] if "rows" in wrong else []),
+        ("dense1", _linear, [weights["linear1_weight"]]),
+        ("bias1", _bias(wrong.get("bias1", 1)), [weights["linear1_bias"]]),
+        ("softmax", lambda x: topi.nn.softmax(x, axis=wrong.get("axis", 1)), []),
+    ]
+    return [step for step in every if step[0] not in wrong.get("without", ())]
+
+
+def square_steps(model: nn.Sequential = SQUARE, transposed: bool = True,
+                 swapped: str = "") -> list[tuple[str, Callable, list]]:
+    """The square model; `swapped` weights or biases are exchanged between its two layers."""
+    first, second = ({name: value.numpy() for name, value in layer.state_dict().items()}
+                     for layer in (model[0], model[2]))
+    for name in [swapped] if swapped else []:
+        first[name], second[name] = second[name], first[name]
+    return [("dense0", functools.partial(_linear, transposed=transposed), [first["weight"]]),
+            ("bias0", _bias(), [first["bias"]]), ("relu", topi.nn.relu, []),
+            ("dense1", _linear, [second["weight"]]), ("bias1", _bias(), [second["bias"]])]
+
+
+def module(kernels: list[list[tuple[str, Callable, list]]], shape: tuple[int, ...]
+           ) -> tvm.IRModule:
+    """An IRModule with one PrimFunc for each list of steps."""
+    bb = relax.BlockBuilder()
+    value = relax.Var("x", relax.TensorType(shape, "float32"))
+    with bb.function("main", [value]):
+        with bb.dataflow():
+            for kernel in kernels:
+                def run(x: te.Tensor, *constants: te.Tensor, kernel=kernel) -> te.Tensor:
+                    constants = list(constants)
+                    for _, function, given in kernel:
+                        x = function(x, *[constants.pop(0) for _ in given])
+                    return x
+                given = [relax.const(array, "float32") for _, _, arrays in kernel
+                         for array in arrays]
+                value = bb.emit_te(run, value, *given, primfunc_name_hint="kernel")
+            value = bb.emit_output(value)
+        bb.emit_func_output(value)
+    return bb.get()
+
+
+def emit_te(every: list, shape: tuple[int, ...]) -> tvm.IRModule:
+    return module([[step] for step in every], shape)
+
+
+def own(every: list, shape: tuple[int, ...]) -> tvm.IRModule:
+    """Convolution and linear layers take their bias: no binding without it."""
+    kernels: list[list] = []
+    for step in every:
+        if "bias" in step[0]:
+            kernels[-1].append(step)
+        else:
+            kernels.append([step])
+    return module(kernels, shape)
+
+
+def single(every: list, shape: tuple[int, ...]) -> tvm.IRModule:
+    return module([every], shape)
+
+
+fuse_all = tvm.transform.Sequential([relax.transform.AnnotateTIROpPattern(),
+                                     relax.transform.FuseOps(), relax.transform.FuseTIR()])
+
+
+def fused(every: list, shape: tuple[int, ...]) -> tvm.IRModule:
+    return fuse_all(emit_te(every, shape))
+
+
+def scheduled(every: list, shape: tuple[int, ...]) -> tvm.IRModule:
+    """Every PrimFunc with its outermost loops fused and run in parallel."""
+    mod = emit_te(every, shape)
+    for variable, func in mod.functions_items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            schedule = tvm.s_tir.Schedule(func.with_attr("global_symbol", "main"))
+            for block in schedule.get_child_blocks(schedule.get_sblock("root")):
+                schedule.parallel(schedule.get_loops(block)[0])
+            mod[variable] = schedule.mod["main"].with_attr("global_symbol", variable.name_hint)
+    return mod
+
+
+def library(every: list, shape: tuple[int, ...]) -> tvm.IRModule:
+    """The first step is a library function, which runs what its PrimFunc computes."""
+    name, function, (array,) = every[0]
+    x, w = te.placeholder(shape, name="x"), te.placeholder(array.shape, name="w")
+    y = function(x, w)
+    compiled = tvm.compile(te.create_prim_func([x, w, y]), target="llvm")["main"]
+    tvm.register_global_func("env.diagnosis_first", compiled, override=True)
+    bb = relax.BlockBuilder()
+    value = relax.Var("x", relax.TensorType(shape, "float32"))
+    with bb.function("main", [value]):
+        with bb.dataflow():
+            value = bb.emit(relax.op.call_dps_packed(
+                "env.diagnosis_first", (value, relax.const(array, "float32")),
+                relax.TensorType([int(n) for n in y.shape], "float32")))
+            for _, function, arrays in every[1:]:
+                given = [relax.const(a, "float32") for a in arrays]
+                value = bb.emit_te(function, value, *given, primfunc_name_hint="kernel")
+            value = bb.emit_output(value)
+        bb.emit_func_output(value)
+    return bb.get()
+
+
+KINDS = {kind.__name__: kind for kind in (emit_te, own, single, fused, scheduled, library)}
+
+
+class _FlattenNHWC(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x.permute(0, 2, 3, 1).flatten(1)
+
+
+def imported(**layers: nn.Module | None) -> tvm.IRModule:
+    """The CNN by TVM's importer, with layers exchanged: imported(_1=None) leaves the ReLU out."""
+    changed = dict(enumerate(helpers.pytorch_model(WEIGHTS)))
+    changed |= {int(name[1:]): layer for name, layer in layers.items()}
+    model = nn.Sequential(*[layer for layer in changed.values() if layer is not None]).eval()
+    return helpers.import_model(model, (4, 1, 28, 28))
+
+
+def _without_bias(layer: nn.Module) -> nn.Module:
+    """A convolution or linear layer of the CNN, without its bias."""
+    new = nn.Conv2d(1, 32, 3, bias=False) if isinstance(layer, nn.Conv2d) else \
+        nn.Linear(layer.in_features, layer.out_features, bias=False)
+    new.load_state_dict({"weight": layer.weight})
+    return new
+
+
+def _message(mod: tvm.IRModule, model: nn.Sequential = MODEL, data: torch.Tensor = IMAGES) -> str:
+    batches = [(batch, torch.zeros(len(batch))) for batch in data.split(4)]
+    with pytest.raises(checks.CheckFailed, match="Not equivalent") as failed:
+        checks.check_equivalence(mod, model, batches)
+    message = str(failed.value)
+    assert len(message.splitlines()) <= 5 and len(message) < 1000
+    return message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_false_alarm(kind: str, capsys) -> None:
+    checks.check_equivalence(KINDS[kind](steps(), (4, 1, 28, 28)), MODEL, helpers.test_loader())
+    assert "1,000 images in 250 batches" in capsys.readouterr().out
+
+
+def test_no_false_alarm_where_relu_and_pooling_change_places(capsys) -> None:
+    every = steps()
+    every[2], every[3] = every[3], every[2]
+    checks.check_equivalence(emit_te(every, (4, 1, 28, 28)), MODEL, helpers.test_loader(count=8))
+
+
+MISTAKES = {
+    "the bias of the convolution is left out": {"without": ("conv_bias",)},
+    "along the width instead of the channels": {"conv_bias": 3},
+    "along the height instead of the channels": {"conv_bias": 2},
+    "the bias of the linear layer is left out": {"without": ("bias0",)},
+    "along the batch instead of the features": {"bias0": 0},
+    "reshaped where it should be transposed": {"reshaped": True},
+    "padding is 1": {"padding": 1},
+    "the stride is 2": {"stride": 2, "without": ("pool",)},
+    "the stride of the pooling is 1": {"pool_stride": 1},
+    "average pooling instead of max": {"pool": "avg"},
+    "the ReLU is left out": {"without": ("relu0",)},
+    "flattened as NHWC": {"nhwc": True},
+    "softmax runs over axis 0": {"axis": 0},
+    "the softmax is left out": {"without": ("softmax",)},
+    "only the first image of the batch is right": {"rows": _first_only},
+    "NaN in": {"rows": _hole},
+}
+
+
+@pytest.mark.parametrize(("kind", "words"), [
+    (kind, words) for kind in KINDS for words in MISTAKES
+    if (kind, words) != ("single", "the stride is 2")])  # the pooling is missing too: two mistakes
+def test_the_cause_is_named(kind: str, words: str) -> None:
+    assert words in _message(KINDS[kind](steps(**MISTAKES[words]), (4, 1, 28, 28)))
+
+
+def test_the_weights_of_another_model() -> None:
+    """No known mistake: the layer and the figures are named, and no cause is guessed."""
+    other = WEIGHTS | {"linear0_weight": WEIGHTS["linear0_weight"] * np.float32(1.1)}
+    for kind in KINDS:
+        message = _message(KINDS[kind](steps(other), (4, 1, 28, 28)))
+        assert "its arguments and its output shape" in message
+        words = {"fused": "Linear to ReLU, in one", "single": "layers 0 to 7, Conv2d to Softmax"}
+        assert words.get(kind, "layer 4, Linear") in message, message
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize(("changes", "words"), [
+    ({"swapped": "bias"}, "layers 0 and 2 have each other's bias"),
+    ({"swapped": "weight"}, "layers 0 and 2 have each other's weight"),
+    ({"transposed": False}, "the weight is not transposed")])
+def test_a_square_model(kind: str, changes: dict, words: str, capsys) -> None:
+    batch = [(ROWS[:4], torch.zeros(4, dtype=torch.int64))]
+    checks.check_equivalence(KINDS[kind](square_steps(), (4, 16)), SQUARE, batch)
+    assert words in _message(KINDS[kind](square_steps(**changes), (4, 16)), SQUARE, ROWS)
+
+
+@pytest.mark.parametrize(("layers", "words"), [
+    ({"_0": _without_bias(MODEL[0])}, "the bias of the convolution is left out"),
+    ({"_6": _without_bias(MODEL[6])}, "the bias of the linear layer is left out"),
+    ({"_1": None}, "the ReLU is left out"),
+    ({"_2": nn.AvgPool2d(2)}, "average pooling instead of max"),
+    ({"_3": _FlattenNHWC()}, "flattened as NHWC"),
+    ({"_7": nn.Softmax(dim=0)}, "softmax runs over axis 0"),
+    ({"_7": None}, "the softmax is left out")])
+@pytest.mark.parametrize("fuse", [False, True], ids=["imported", "imported and fused"])
+def test_the_cause_is_named_in_imported_models(layers: dict, words: str, fuse: bool) -> None:
+    mod = imported(**layers)
+    assert words in _message(fuse_all(mod) if fuse else mod)
+
+
+def test_it_says_which_kernel_covers_the_layer() -> None:
+    message = _message(fused(steps(conv_bias=3), (4, 1, 28, 28)))
+    assert "fused_kernel_kernel1_kernel2 computes layers 0 to 1, Conv2d to ReLU, in one" in message
+    message = _message(fused(steps(without=("relu0",)), (4, 1, 28, 28)))
+    assert "layer 1, ReLU" in message and "from kernel2 is computed without it" in message
