@@ -337,7 +337,7 @@ class Loop:
     """One loop of a PrimFunc; kind is serial, parallel, vectorized or unrolled."""
 
     name: str
-    extent: int
+    extent: int | str  # a str where the shape is symbolic
     kind: str
     node: Any  # the tvm.tirx.For
 
@@ -377,7 +377,9 @@ def nests(func: tvm.tirx.PrimFunc) -> list[Nest]:
         match type(node).__name__:
             case "For":
                 kind = tvm.tirx.ForKind(node.kind).name.lower()
-                loop = Loop(node.loop_var.name, int(node.extent), kind, node)
+                extent = getattr(node.extent, "value", None)
+                loop = Loop(node.loop_var.name, str(node.extent) if extent is None else int(extent),
+                            kind, node)
                 walk(node.body, (*loops, loop))
             case "SeqStmt":
                 for part in node.seq:

@@ -13,6 +13,8 @@ has a module with its exercises.
 import helpers  # noqa: I001 (first: looks at the versions)
 from checks.answers import CheckFailed, bound, compare, isolated, random, reason, run_prim_func
 from checks.equivalence import check_equivalence, is_layer
+from checks.notebook_00 import (exercise_0_1, exercise_0_2, exercise_0_3, exercise_0_4,
+                                exercise_0_5, exercise_0_6)
 from checks.notebook_01 import exercise_1_1, exercise_1_2, exercise_1_3
 from checks.notebook_02 import (exercise_2_1, exercise_2_2, exercise_2_3, exercise_2_4,
                                 exercise_2_5, exercise_2_6)
@@ -20,3 +22,5 @@ from checks.notebook_03 import (exercise_3_1, exercise_3_2, exercise_3_3, exerci
                                 exercise_3_5)
 from checks.notebook_04 import (exercise_4_1, exercise_4_2, exercise_4_3, exercise_4_4,
                                 exercise_4_5)
+from checks.notebook_05 import (exercise_5_1, exercise_5_2, exercise_5_3, exercise_5_4,
+                                exercise_5_5)

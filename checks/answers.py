@@ -74,6 +74,9 @@ def reason(error: BaseException) -> str:
                 else f"{first} {lines[number + 1]}"[:300]
         if line.startswith("error: ") or "Cannot find ffi::Function" in line:
             text = line.removeprefix("error: ")  # TVMScript and the VM: details follow
+            for more in lines[number + 1:]:
+                if more.startswith("Traceback: "):  # of the analysis: the reason itself
+                    text = more.removeprefix("Traceback: ")
             break
         if explained(line):
             text = line
@@ -81,11 +84,15 @@ def reason(error: BaseException) -> str:
     return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
 
 
+_cells: set[str] = set()  # the cells in which the answers were defined that are being checked
+
+
 def line_of_answer(error: BaseException) -> str:
-    """Return the reader's line that raised, as "look at" text."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if "ipykernel" in frame.filename \
-                and (line := linecache.getline(frame.filename, frame.lineno or 0).strip()):
+    """Return the line that raised, as "look at" text: the answer's own one, if there is one."""
+    frames = [frame for frame in reversed(traceback.extract_tb(error.__traceback__))
+              if "ipykernel" in frame.filename]
+    for frame in [frame for frame in frames if frame.filename in _cells] or frames:
+        if line := linecache.getline(frame.filename, frame.lineno or 0).strip():
             return f"your line {frame.lineno}: {line}"
     return "your cell above, from its first line"
 
@@ -97,6 +104,8 @@ def _outcome(run: Callable[[], str]) -> tuple[bool, Any]:
     except CheckFailed as failed:
         return False, failed.parts
     except NotImplementedError as error:
+        if str(error):  # not the stub's
+            return False, ("that your code runs", reason(error), line_of_answer(error))
         name = traceback.extract_tb(error.__traceback__)[-1].name
         return False, (f"not done yet: write the code at the TODO of {name}, then run both cells.",
                        "", "")
@@ -143,15 +152,19 @@ def isolated(run: Callable[[], str], seconds: float) -> tuple[bool, Any]:
         passed, parts, printed = receive.recv()
     except EOFError:
         child.join()
-        name = signal.Signals(-child.exitcode).name if child.exitcode < 0 else child.exitcode
+        code = child.exitcode
+        name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        memory = -code in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
         return False, ("that your code runs to its end", f"it ended the process ({name})",
-                       "reads and writes outside a buffer: every index against its shape")
+                       "reads and writes outside a buffer: every index against its shape" if memory
+                       else "what your code calls: something in it ends the process")
     finally:
         child.kill()
         child.join()
         receive.close()
     if printed:
-        print(printed, end="")
+        most = 5000  # characters: a loop that prints would fill the notebook
+        print(printed[:most] + "\n... cut here\n" * (len(printed) > most), end="")
     return passed, parts
 
 
@@ -160,6 +173,9 @@ def exercise(number: str, seconds: float = 30) -> Callable:
     def wrap(check: Callable[..., str]) -> Callable[..., None]:
         @functools.wraps(check)
         def run(*answers: Any) -> None:
+            _cells.clear()
+            _cells.update(code.co_filename for answer in answers
+                          if (code := getattr(answer, "__code__", None)))
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
                 mark = f"Exercise {number} ✗\n" if parts[1] else f"Exercise {number} is "
@@ -242,6 +258,57 @@ def registry(keep: bool = False, **functions: Callable) -> Iterator[None]:
             tvm_ffi.registry.remove_global_func(name)
         for name, function in before.items():
             tvm.register_global_func(name, function)
+
+
+def registered(register: Callable, name: str) -> Callable:
+    """Run an answer that registers `name`, twice as in a notebook; return what it registered."""
+    before = set(tvm_ffi.registry.list_global_func_names())
+    register()
+    found = tvm.get_global_func(name, allow_missing=True)
+    if found is None:
+        new = sorted(set(tvm_ffi.registry.list_global_func_names()) - before)
+        raise CheckFailed(f"a function registered as {name}",
+                          f"{', '.join(new) or 'nothing new'} in the registry",
+                          "the name in register_global_func, letter by letter")
+    try:
+        register()
+    except RuntimeError as error:
+        raise CheckFailed("that it can run twice, as cells do", reason(error),
+                          "override=True in register_global_func") from None
+    return found
+
+
+def run_library(function: Callable, name: str, out: tuple[int, ...],
+                **inputs: np.ndarray) -> np.ndarray:
+    """Call a library function by hand with an `out` full of NaN; return what is in `out` then."""
+    tensors = [tvm.runtime.tensor(array) for array in inputs.values()]
+    destination = tvm.runtime.tensor(np.full(out, np.nan, "float32"))
+    try:
+        returned = function(*tensors, destination)
+    except Exception as error:  # whatever the reader's function raises
+        shapes = ", ".join(f"{key} {array.shape}" for key, array in inputs.items())
+        raise CheckFailed(f"{name} to run on {shapes}, out {out}", reason(error),
+                          line_of_answer(error)) from None
+    for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
+        if not np.array_equal(tensor.numpy(), array):
+            raise CheckFailed(f"that {key} stays as it was", f"{name} wrote into {key}",
+                              "the destination: only out may be written")
+    result = destination.numpy()
+    if np.isnan(result).all():
+        came = "out still holds only the NaN from before the call"
+        if returned is not None:
+            raise CheckFailed("that out is written", f"{came}, and a value was returned",
+                              "the return statement: nobody takes the value, write it into out")
+        ones = tvm.runtime.tensor(np.ones(out, "float32"))
+        function(*tensors, ones)
+        if not (ones.numpy() == 1).all():
+            raise CheckFailed("a result that does not depend on what out held before", "NaN, for "
+                              "out was full of NaN", "what reads out, as += does, before anything "
+                              "is written there: start with out[...] = 0")
+        raise CheckFailed("that out is written", came, "`out = ...` rebinds the name, out.numpy() "
+                          "is a copy; write through np.from_dlpack(out)[...] or "
+                          "torch.from_dlpack(out)")
+    return result
 
 
 class TorchCalls(torch.overrides.TorchFunctionMode):

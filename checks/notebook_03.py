@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
-import tvm_ffi
 from torch.nn import functional as F
 
 import helpers
@@ -22,60 +21,11 @@ from checks.answers import (
     numpy_only,
     random,
     reason,
+    registered,
     registry,
+    run_library,
 )
 from checks.equivalence import build, check_same, cnn, is_layer
-
-
-def _registered(register: Callable, name: str) -> Callable:
-    """Run an answer that registers `name`, twice as in a notebook; return what it registered."""
-    before = set(tvm_ffi.registry.list_global_func_names())
-    register()
-    found = tvm.get_global_func(name, allow_missing=True)
-    if found is None:
-        new = sorted(set(tvm_ffi.registry.list_global_func_names()) - before)
-        raise CheckFailed(f"a function registered as {name}",
-                          f"{', '.join(new) or 'nothing new'} in the registry",
-                          "the name in register_global_func, letter by letter")
-    try:
-        register()
-    except RuntimeError as error:
-        raise CheckFailed("that it can run twice, as cells do", reason(error),
-                          "override=True in register_global_func") from None
-    return found
-
-
-def _run_library(function: Callable, name: str, out: tuple[int, ...],
-                 **inputs: np.ndarray) -> np.ndarray:
-    """Call a library function by hand with an `out` full of NaN; return what is in `out` then."""
-    tensors = [tvm.runtime.tensor(array) for array in inputs.values()]
-    destination = tvm.runtime.tensor(np.full(out, np.nan, "float32"))
-    try:
-        returned = function(*tensors, destination)
-    except Exception as error:  # whatever the reader's function raises
-        shapes = ", ".join(f"{key} {array.shape}" for key, array in inputs.items())
-        raise CheckFailed(f"{name} to run on {shapes}, out {out}", reason(error),
-                          line_of_answer(error)) from None
-    for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
-        if not np.array_equal(tensor.numpy(), array):
-            raise CheckFailed(f"that {key} stays as it was", f"{name} wrote into {key}",
-                              "the destination: only out may be written")
-    result = destination.numpy()
-    if np.isnan(result).all():
-        came = "out still holds only the NaN from before the call"
-        if returned is not None:
-            raise CheckFailed("that out is written", f"{came}, and a value was returned",
-                              "the return statement: nobody takes the value, write it into out")
-        ones = tvm.runtime.tensor(np.ones(out, "float32"))
-        function(*tensors, ones)
-        if not (ones.numpy() == 1).all():
-            raise CheckFailed("a result that does not depend on what out held before", "NaN, for "
-                              "out was full of NaN", "what reads out, as += does, before anything "
-                              "is written there: start with out[...] = 0")
-        raise CheckFailed("that out is written", came, "`out = ...` rebinds the name, out.numpy() "
-                          "is a copy; write through np.from_dlpack(out)[...] or "
-                          "torch.from_dlpack(out)")
-    return result
 
 
 def _recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]]) -> Callable:
@@ -133,11 +83,11 @@ def exercise_3_1(register_relu: Callable) -> str:
     """env.relu writes max(x, 0) into out."""
     shapes = [(1, 128), (4, 3, 5, 5), (7,)]
     with registry():
-        function = _registered(register_relu, "env.relu")
+        function = registered(register_relu, "env.relu")
         for shape in shapes:
             x = random(*shape)
             with numpy_only("NumPy in env.relu", "np.from_dlpack and np.maximum"):
-                came = _run_library(function, "env.relu", shape, x=x)
+                came = run_library(function, "env.relu", shape, x=x)
             compare(came, np.maximum(x, 0),
                     "the formula: max(x, 0), element by element", {
                         "the negative numbers: they must become 0": lambda x=x: x,
@@ -177,12 +127,12 @@ def _check_conv2d(register: Callable, watch: Callable) -> str:
     cases = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
              ((2, 3, 9, 7), (5, 3, 2, 4))]
     with registry():
-        function = _registered(register, "env.conv2d")
+        function = registered(register, "env.conv2d")
         for x_shape, w_shape in cases:
             x, w, b = random(*x_shape), random(*w_shape), random(1, w_shape[0], 1, 1)
             expected = _conv2d(x, w, b)
             with watch():
-                came = _run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
+                came = run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
             compare(came, expected, "the sum: over input channels, kernel rows, kernel columns", {
                 "the bias: it is left out": lambda x=x, w=w: _conv2d(x, w),
                 "the bias: it is added twice": lambda x=x, w=w, b=b: _conv2d(x, w, 2 * b),

@@ -1,0 +1,1109 @@
+# %% shared
+import math
+
+
+def deep_mlp(first=True, second=True, last=False, init=True, bias=True, symbolic=True, rows=True,
+             order=False):
+    """The module of exercise 0.5 with static extents but for n, with room for one mistake."""
+    bb = relax.BlockBuilder()
+    n = tvm.tirx.Var("n", "int64") if symbolic else 1
+    shapes = {"x": (n, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
+              "w2": (10, 64), "b2": (10,)}
+    if order:
+        shapes = {name: shapes[name] for name in ("x", "w0", "w1", "w2", "b0", "b1", "b2")}
+    given = {name: relax.Var(name, relax.TensorType(s, "float32")) for name, s in shapes.items()}
+
+    @T.prim_func(s_tir=True)
+    def linear_right(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (m, k), "float32")
+        B = T.match_buffer(b, (m,), "float32")
+        Z = T.match_buffer(z, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.sblock("first"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Z[vi, vj] = B[vj]
+        for i, j, l in T.grid(n, m, k):
+            with T.sblock("Z"):
+                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
+
+    @T.prim_func(s_tir=True)
+    def linear_no_init(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (m, k), "float32")
+        B = T.match_buffer(b, (m,), "float32")
+        Z = T.match_buffer(z, (n, m), "float32")
+        Y = T.sblock_alloc_buffer((n, m), "float32")
+        for i, j, l in T.grid(n, m, k):
+            with T.sblock("Y"):
+                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                Y[vi, vj] = Y[vi, vj] + X[vi, vl] * W[vj, vl]
+        for i, j in T.grid(n, m):
+            with T.sblock("Z"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Z[vi, vj] = Y[vi, vj] + B[vj]
+
+    @T.prim_func(s_tir=True)
+    def linear_no_bias(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (m, k), "float32")
+        B = T.match_buffer(b, (m,), "float32")
+        Z = T.match_buffer(z, (n, m), "float32")
+        for i, j, l in T.grid(n, m, k):
+            with T.sblock("Z"):
+                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                with T.init():
+                    Z[vi, vj] = B[vj] * T.float32(0)
+                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
+
+    @T.prim_func(s_tir=True)
+    def linear_one_row(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (m, k), "float32")
+        B = T.match_buffer(b, (m,), "float32")
+        Z = T.match_buffer(z, (n, m), "float32")
+        for i, j, l in T.grid(1, m, k):
+            with T.sblock("Z"):
+                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                with T.init():
+                    Z[vi, vj] = B[vj]
+                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
+
+    @T.prim_func(s_tir=True)
+    def relu(x: T.handle, y: T.handle):
+        n, m = T.int64(), T.int64()
+        X = T.match_buffer(x, (n, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+    linear = linear_right if init and bias and rows else linear_no_init if not init \
+        else linear_no_bias if not bias else linear_one_row
+    with bb.function("main", list(given.values())):
+        with bb.dataflow():
+            value, width = given["x"], 784
+            functions = {"linear": bb.add_func(linear, "linear"), "relu": bb.add_func(relu, "relu")}
+            for layer, (width, cut) in enumerate([(128, first), (64, second), (10, last)]):
+                arguments = [value, given[f"w{layer}"], given[f"b{layer}"]]
+                out = relax.TensorType((n, width), "float32")
+                value = bb.emit(relax.op.call_tir(functions["linear"], arguments, out))
+                if cut:
+                    value = bb.emit(relax.op.call_tir(functions["relu"], [value], out))
+            value = bb.emit_output(value)
+        bb.emit_func_output(value)
+    return bb.get()
+
+# %% 0.1 wrong: with array functions -> explicit loops over single elements
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        row = np.exp(X[i] - X[i].max())
+        Y[i] = row / row.sum()
+
+# %% 0.1 wrong: computed without loops, on the side -> 1 assignments
+def lnumpy_softmax(X, Y):
+    Y[0, 0] = 0
+    np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
+
+# %% 0.1 wrong: the largest is not subtracted -> the exponentials overflow
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        total = 0.0
+        for j in range(X.shape[1]):
+            Y[i, j] = np.exp(X[i, j])
+            total += Y[i, j]
+        for j in range(X.shape[1]):
+            Y[i, j] /= total
+
+# %% 0.1 wrong: the same with the math module, which raises -> the exponentials overflow
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        total = sum(math.exp(value) for value in X[i])
+        for j in range(X.shape[1]):
+            Y[i, j] = math.exp(X[i, j]) / total
+
+# %% 0.1 wrong: not divided -> the division by the sum is missing
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        largest = max(X[i])
+        for j in range(X.shape[1]):
+            Y[i, j] = np.exp(X[i, j] - largest)
+
+# %% 0.1 wrong: the sum is never set back -> it goes on from row to row
+def lnumpy_softmax(X, Y):
+    total = 0.0
+    for i in range(X.shape[0]):
+        largest = max(X[i])
+        for j in range(X.shape[1]):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(X.shape[1]):
+            Y[i, j] /= total
+
+# %% 0.1 wrong: of the columns -> this is the softmax of each column
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for j in range(m):
+        largest = max(X[i, j] for i in range(n))
+        total = sum(np.exp(X[i, j] - largest) for i in range(n))
+        for i in range(n):
+            Y[i, j] = np.exp(X[i, j] - largest) / total
+
+# %% 0.1 wrong: the largest of all -> not of the whole array
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    largest = X[0, 0]
+    for i in range(n):
+        for j in range(m):
+            largest = max(largest, X[i, j])
+    for i in range(n):
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] /= total
+
+# %% 0.1 wrong: returned, not written -> nobody takes a returned value
+def lnumpy_softmax(X, Y):
+    Y = [[math.exp(v - max(row)) for v in row] for row in X]
+    return [[v / sum(row) for v in row] for row in Y]
+
+# %% 0.1 wrong: works in X -> that X stays as it was
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        largest, total = max(X[i]), 0.0
+        for j in range(X.shape[1]):
+            X[i, j] = np.exp(X[i, j] - largest)
+            total += X[i, j]
+        for j in range(X.shape[1]):
+            Y[i, j] = X[i, j] / total
+
+# %% 0.1 wrong: begins to add in Y, which holds garbage -> NaN or not written
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        largest, total = max(X[i]), 0.0
+        for j in range(X.shape[1]):
+            Y[i, j] += np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(X.shape[1]):
+            Y[i, j] /= total
+
+# %% 0.1 right: with while loops, math.exp and a list
+def lnumpy_softmax(X, Y):
+    i = 0
+    while i < len(X):
+        row = list(X[i])
+        largest = max(row)
+        exponentials = [math.exp(value - largest) for value in row]
+        total = sum(exponentials)
+        for j, value in enumerate(exponentials):
+            Y[i][j] = value / total
+        i += 1
+
+# %% 0.1 right: with a temporary of one's own
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    E = np.empty((n, m), dtype="float32")
+    S = np.empty(n, dtype="float32")
+    M = np.empty(n, dtype="float32")
+    for i in range(n):
+        for j in range(m):
+            if j == 0:
+                M[i] = X[i, 0]
+            M[i] = np.maximum(M[i], X[i, j])
+        for j in range(m):
+            if j == 0:
+                S[i] = 0
+            E[i, j] = np.exp(X[i, j] - M[i])
+            S[i] = S[i] + E[i, j]
+    for i in range(n):
+        for j in range(m):
+            Y[i, j] = E[i, j] / S[i]
+
+# %% 0.2 wrong: a plain ReLU -> this is a plain ReLU
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+    return f
+
+# %% 0.2 wrong: min and max exchanged -> are exchanged
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(T.min(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: the constant is 1 -> it is 1, not 6
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(1))
+    return f
+
+# %% 0.2 wrong: the loops are exchanged -> every index inside its buffer
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(10, 4):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: the last row is not written -> that every element of Y is written
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(3, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: Y is transposed -> buffers float32 (4, 10), float32 (4, 10)
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((10, 4), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vj, vi] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: float64 -> float64 (4, 10)
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float64"), Y: T.Buffer((4, 10), "float64")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float64(0)), T.float64(6))
+    return f
+
+# %% 0.2 wrong: an endless loop -> a while loop
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        while Y[0, 0] < T.float32(7):
+            for i, j in T.grid(4, 10):
+                Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: plain loops that write outside -> Out of bounds memory access
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i in range(4):
+            for j in range(10):
+                Y[i + 100000000, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: works in X -> that X stays as it was
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("X"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = T.max(X[vi, vj], T.float32(0))
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(X[vi, vj], T.float32(6))
+    return f
+
+# %% 0.2 wrong: the PrimFunc is not returned -> the return statement
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+
+# %% 0.2 wrong: Python's min and max -> Cannot use and / or / not operator to Expr
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = min(max(X[vi, vj], 0), 6)
+    return f
+
+# %% 0.2 wrong: made by a tensor expression -> one by te.create_prim_func
+def make_relu6():
+    from tvm import te
+    A = te.placeholder((4, 10), name="A")
+    return te.create_prim_func([A, te.compute((4, 10), lambda i, j: te.min(te.max(A[i, j], 0.0), 6.0))])
+
+# %% 0.2 right: symbolic shapes, the other order of the two cuts
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(x: T.handle, y: T.handle):
+        n, m = T.int64(), T.int64()
+        X = T.match_buffer(x, (n, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.sblock("cut"):
+                a, b = T.axis.remap("SS", [i, j])
+                Y[a, b] = T.max(T.min(X[a, b], T.float32(6)), T.float32(0))
+    return f
+
+# %% 0.2 right: two steps with a buffer between them
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(A: T.Buffer((4, 10), "float32"), C: T.Buffer((4, 10), "float32")):
+        B = T.sblock_alloc_buffer((4, 10), "float32")
+        for i, j in T.grid(4, 10):
+            with T.sblock("B"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                B[vi, vj] = T.if_then_else(A[vi, vj] > T.float32(0), A[vi, vj], T.float32(0))
+        for j, i in T.grid(10, 4):
+            with T.sblock("C"):
+                vj, vi = T.axis.remap("SS", [j, i])
+                C[vi, vj] = T.min(B[vi, vj], T.float32(6))
+    return f
+
+# %% 0.2 right: plain loops without an sblock
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i in range(4):
+            for j in range(10):
+                Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.3 wrong: without T.init -> T.init: what does an element start from
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: without T.init in a temporary -> T.init: what does an element start from
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        M = T.sblock_alloc_buffer((5,), "float32")
+        for i, k in T.grid(5, 12):
+            with T.sblock("M"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                M[vi] = T.max(M[vi], X[vi, vk])
+        for i in range(5):
+            with T.sblock("Y"):
+                vi = T.axis.remap("S", [i])
+                Y[vi] = M[vi]
+    return f
+
+# %% 0.3 wrong: starts from zero -> it starts from 0
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(0)
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: starts from -1000000 -> is not low enough
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(-1000000)
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: both axes spatial -> marked S
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SS", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: the smallest -> the smallest of each row
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.max_value("float32")
+                Y[vi] = T.min(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: the axes are exchanged -> every index inside its buffer
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vk, vi = T.axis.remap("RS", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: the last column is left out -> the last is left out
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 11):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: without a reduction axis -> an sblock with a reduction axis
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i in range(5):
+            Y[i] = T.min_value("float32")
+            for k in range(12):
+                Y[i] = T.max(Y[i], X[i, k])
+    return f
+
+# %% 0.3 wrong: a column of results -> float32 (5, 1)
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5, 1), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi, 0] = T.min_value("float32")
+                Y[vi, 0] = T.max(Y[vi, 0], X[vi, vk])
+    return f
+
+# %% 0.3 right: starts from the first number of the row
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(data: T.Buffer((5, 12), "float32"), best: T.Buffer((5,), "float32")):
+        for r, c in T.grid(5, 12):
+            with T.sblock("best"):
+                row, column = T.axis.remap("SR", [r, c])
+                with T.init():
+                    best[row] = data[row, 0]
+                best[row] = T.max(data[row, column], best[row])
+    return f
+
+# %% 0.3 right: the first value in an sblock of its own, the loops the other way round
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i in range(5):
+            with T.sblock("first"):
+                vi = T.axis.remap("S", [i])
+                Y[vi] = T.min_value("float32")
+        for k, i in T.grid(12, 5):
+            with T.sblock("Y"):
+                vk, vi = T.axis.remap("RS", [k, i])
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 right: in a temporary, with an infinite first value
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        M = T.sblock_alloc_buffer((5,), "float32")
+        for i, k in T.grid(5, 12):
+            with T.sblock("M"):
+                vi = T.axis.spatial(5, i)
+                vk = T.axis.reduce(12, k)
+                with T.init():
+                    M[vi] = T.float32("-inf")
+                M[vi] = T.if_then_else(X[vi, vk] > M[vi], X[vi, vk], M[vi])
+        for i in range(5):
+            with T.sblock("Y"):
+                vi = T.axis.remap("S", [i])
+                Y[vi] = M[vi]
+    return f
+
+# %% 0.4 wrong: always True -> False for a function that
+def looks_pure(function, x, shape):
+    return True
+
+# %% 0.4 wrong: only the input is looked at -> two fillings of out that differ
+def looks_pure(function, x, shape):
+    given = x.copy()
+    function(given, np.zeros(shape, dtype="float32"))
+    return np.array_equal(given, x)
+
+# %% 0.4 wrong: both times the same filling -> False for a function that adds x to what out held
+def looks_pure(function, x, shape):
+    outputs = []
+    for _ in range(2):
+        given, out = x.copy(), np.zeros(shape, dtype="float32")
+        function(given, out)
+        if not np.array_equal(given, x):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: NaN is not equal to NaN -> equal_nan=True
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (0, 1):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(given, out)
+        if not np.array_equal(given, x):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs)
+
+# %% 0.4 wrong: x is compared with itself -> changes x in place
+def looks_pure(function, x, shape):
+    before, outputs = x, []
+    for filling in (-1e6, 1e6):
+        out = np.full(shape, filling, dtype="float32")
+        function(x, out)
+        outputs.append(out)
+    return np.array_equal(before, x) and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: the function works on the caller's x -> that the caller's x stays as it was
+def looks_pure(function, x, shape):
+    before, outputs = x.copy(), []
+    for filling in (-1e6, 1e6):
+        out = np.full(shape, filling, dtype="float32")
+        function(x, out)
+        outputs.append(out)
+    return np.array_equal(before, x) and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: out in the shape of x -> transposes
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(x.shape, filling, dtype="float32")
+        try:
+            function(given, out)
+        except ValueError:
+            return False
+        if not np.array_equal(given, x):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: both fillings low -> one of them above all numbers
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (-1e6, -1e5):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(given, out)
+        if not np.array_equal(given, x):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: nothing is returned -> True or False
+def looks_pure(function, x, shape):
+    function(x.copy(), np.zeros(shape, dtype="float32"))
+
+# %% 0.4 right: four calls, compared as bytes
+def looks_pure(function, x, shape):
+    results = set()
+    for filling in (np.nan, 0, 1e30, 1e30):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(given, out)
+        if given.tobytes() != x.tobytes():
+            return False
+        results.add(np.nan_to_num(out, nan=123.0).tobytes())
+    return len(results) == 1
+
+# %% 0.4 right: on one copy, compared at the end
+def looks_pure(function, x, shape):
+    mine = np.array(x)
+    first = np.full(shape, 1e9, dtype=np.float32)
+    second = np.full(shape, -1e9, dtype=np.float32)
+    function(mine, first)
+    unchanged = (mine == x).all()
+    function(mine, second)
+    return unchanged and (mine == x).all() and np.allclose(first, second, 0, 0, equal_nan=True)
+
+# %% 0.5 wrong: a ReLU is missing after the first layer -> the ReLU after the first layer is missing
+def create_deep_mlp():
+    return deep_mlp(first=False)
+
+# %% 0.5 wrong: a ReLU is missing after the second layer -> the ReLU after the second layer is missing
+def create_deep_mlp():
+    return deep_mlp(second=False)
+
+# %% 0.5 wrong: a ReLU at the end -> a ReLU after the last layer
+def create_deep_mlp():
+    return deep_mlp(last=True)
+
+# %% 0.5 wrong: one image -> a symbol for the number of images
+def create_deep_mlp():
+    return deep_mlp(symbolic=False)
+
+# %% 0.5 wrong: without T.init -> T.init: what does an element start from
+def create_deep_mlp():
+    return deep_mlp(init=False)
+
+# %% 0.5 wrong: without the bias -> does not add it
+def create_deep_mlp():
+    return deep_mlp(bias=False)
+
+# %% 0.5 wrong: only the first image is computed -> only image 0 is right
+def create_deep_mlp():
+    return deep_mlp(rows=False)
+
+# %% 0.5 wrong: the parameters in another order -> the order of its parameters
+def create_deep_mlp():
+    return deep_mlp(order=True)
+
+# %% 0.5 wrong: the module of two layers -> main with 7 parameters
+def create_deep_mlp():
+    return MyModuleSymbolic
+
+# %% 0.5 wrong: library calls -> PrimFuncs that are called by R.call_tir
+def create_deep_mlp():
+    @I.ir_module
+    class DeepByLibrary:
+        @R.function
+        def main(x: R.Tensor(("n", 784), "float32"), w0: R.Tensor((128, 784), "float32"),
+                 b0: R.Tensor((128,), "float32"), w1: R.Tensor((64, 128), "float32"),
+                 b1: R.Tensor((64,), "float32"), w2: R.Tensor((10, 64), "float32"),
+                 b2: R.Tensor((10,), "float32")):
+            n = T.int64()
+            with R.dataflow():
+                lv0 = R.call_dps_packed("env.linear", (x, w0, b0), R.Tensor((n, 128), "float32"))
+                lv1 = R.call_dps_packed("env.relu", (lv0,), R.Tensor((n, 128), "float32"))
+                lv2 = R.call_dps_packed("env.linear", (lv1, w1, b1), R.Tensor((n, 64), "float32"))
+                lv3 = R.call_dps_packed("env.relu", (lv2,), R.Tensor((n, 64), "float32"))
+                out = R.call_dps_packed("env.linear", (lv3, w2, b2), R.Tensor((n, 10), "float32"))
+                R.output(out)
+            return out
+    return DeepByLibrary
+
+# %% 0.5 wrong: the PrimFuncs still have one row -> Program is not well-formed
+def create_deep_mlp():
+    @I.ir_module
+    class DeepOneRow:
+        @T.prim_func(s_tir=True)
+        def relu(x: T.handle, y: T.handle):
+            n = T.int64()
+            X = T.match_buffer(x, (1, n), "float32")
+            Y = T.match_buffer(y, (1, n), "float32")
+            for i, j in T.grid(1, n):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+        @R.function
+        def main(x: R.Tensor(("n", 784), "float32"), w0: R.Tensor((128, 784), "float32"),
+                 b0: R.Tensor((128,), "float32"), w1: R.Tensor((64, 128), "float32"),
+                 b1: R.Tensor((64,), "float32"), w2: R.Tensor((10, 64), "float32"),
+                 b2: R.Tensor((10,), "float32")):
+            n = T.int64()
+            cls = DeepOneRow
+            with R.dataflow():
+                out = R.call_tir(cls.relu, (x,), R.Tensor((n, 10), "float32"))
+                R.output(out)
+            return out
+    return DeepOneRow
+
+# %% 0.5 right: by a builder, static weights, the bias as the first value
+def create_deep_mlp():
+    return deep_mlp()
+
+# %% 0.5 right: all extents symbolic, linear and ReLU in one PrimFunc
+def create_deep_mlp():
+    @I.ir_module
+    class DeepFused:
+        @T.prim_func(s_tir=True)
+        def layer(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+            n, m, k = T.int64(), T.int64(), T.int64()
+            X = T.match_buffer(x, (n, k), "float32")
+            W = T.match_buffer(w, (m, k), "float32")
+            B = T.match_buffer(b, (m,), "float32")
+            Z = T.match_buffer(z, (n, m), "float32")
+            Y = T.sblock_alloc_buffer((n, m), "float32")
+            for i, j, l in T.grid(n, m, k):
+                with T.sblock("Y"):
+                    vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                    with T.init():
+                        Y[vi, vj] = T.float32(0)
+                    Y[vi, vj] = Y[vi, vj] + X[vi, vl] * W[vj, vl]
+            for i, j in T.grid(n, m):
+                with T.sblock("Z"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Z[vi, vj] = T.max(Y[vi, vj] + B[vj], T.float32(0))
+        @T.prim_func(s_tir=True)
+        def last(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+            n, m, k = T.int64(), T.int64(), T.int64()
+            X = T.match_buffer(x, (n, k), "float32")
+            W = T.match_buffer(w, (m, k), "float32")
+            B = T.match_buffer(b, (m,), "float32")
+            Z = T.match_buffer(z, (n, m), "float32")
+            for i, j, l in T.grid(n, m, k):
+                with T.sblock("Z"):
+                    vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                    with T.init():
+                        Z[vi, vj] = B[vj]
+                    Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
+        @R.function
+        def main(x: R.Tensor(("n", "a"), "float32"), w0: R.Tensor(("b", "a"), "float32"),
+                 b0: R.Tensor(("b",), "float32"), w1: R.Tensor(("c", "b"), "float32"),
+                 b1: R.Tensor(("c",), "float32"), w2: R.Tensor(("d", "c"), "float32"),
+                 b2: R.Tensor(("d",), "float32")):
+            n, b, c, d = T.int64(), T.int64(), T.int64(), T.int64()
+            cls = DeepFused
+            lv0 = R.call_tir(cls.layer, (x, w0, b0), R.Tensor((n, b), "float32"))
+            lv1 = R.call_tir(cls.layer, (lv0, w1, b1), R.Tensor((n, c), "float32"))
+            out = R.call_tir(cls.last, (lv1, w2, b2), R.Tensor((n, d), "float32"))
+            return out
+    return DeepFused
+
+# %% 0.5 right: by emit_te with TOPI
+def create_deep_mlp():
+    from tvm import topi
+    n, bb = tvm.tirx.Var("n", "int64"), relax.BlockBuilder()
+    shapes = {"x": (n, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
+              "w2": (10, 64), "b2": (10,)}
+    v = {name: relax.Var(name, relax.TensorType(s, "float32")) for name, s in shapes.items()}
+    with bb.function("main", list(v.values())):
+        with bb.dataflow():
+            y = v["x"]
+            for layer in range(3):
+                y = bb.emit_te(topi.nn.dense, y, v[f"w{layer}"])
+                y = bb.emit_te(topi.add, y, v[f"b{layer}"])
+                y = bb.emit_te(topi.nn.relu, y) if layer < 2 else y
+            y = bb.emit_output(y)
+        bb.emit_func_output(y)
+    return bb.get()
+
+# %% 0.6 wrong: out is rebound -> rebinds the name
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        out = torch.softmax(torch.from_dlpack(x), 1)
+
+# %% 0.6 wrong: returned -> a value was returned
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        return tvm.runtime.tensor(torch.softmax(torch.from_dlpack(x), 1).numpy())
+
+# %% 0.6 wrong: registered under another name -> env.soft_max
+def register_softmax():
+    @tvm.register_global_func("env.soft_max", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
+
+# %% 0.6 wrong: cannot be registered again -> override=True
+def register_softmax():
+    @tvm.register_global_func("env.softmax")
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
+
+# %% 0.6 wrong: over the batch -> this is the softmax of each column
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 0))
+
+# %% 0.6 wrong: the exponentials overflow -> the exponentials overflow
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        e = np.exp(np.from_dlpack(x))
+        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
+
+# %% 0.6 wrong: the logarithm -> this is log_softmax
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.log_softmax(torch.from_dlpack(x), 1))
+
+# %% 0.6 wrong: works in x -> that x stays as it was
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        e = np.from_dlpack(x)
+        e -= e.max(1, keepdims=True)
+        np.exp(e, out=e)
+        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
+
+# %% 0.6 wrong: as float64 numbers through PyTorch's out= -> env.softmax to run on x (1, 10)
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.softmax(torch.from_dlpack(x), 1, dtype=torch.float64, out=torch.from_dlpack(out))
+
+# %% 0.6 right: NumPy in the memory of out
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a, y = np.from_dlpack(x), np.from_dlpack(out)
+        np.subtract(a, a.max(axis=1, keepdims=True), out=y)
+        np.exp(y, out=y)
+        y /= y.sum(axis=-1, keepdims=True)
+
+# %% 0.6 right: loops, and float64 inside
+def register_softmax():
+    def softmax(scores, result):
+        for row, y in zip(np.from_dlpack(scores), np.from_dlpack(result)):
+            e = [math.exp(float(v) - float(row.max())) for v in row]
+            y[:] = np.array(e) / sum(e)
+    tvm.register_global_func("env.softmax", softmax, override=True)
+
+# %% 0.1 wrong: cheat np.asarray views, whole array, then element copy -> elements of X read one by one
+def lnumpy_softmax(X, Y):
+    A = np.asarray(X)
+    E = np.exp(A - A.max(1, keepdims=True))
+    E /= E.sum(1, keepdims=True)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            Y[i, j] = E[i, j]
+
+# %% 0.1 wrong: torch.softmax then element copy -> explicit loops over single elements
+def lnumpy_softmax(X, Y):
+    P = torch.softmax(torch.from_numpy(X), 1)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            Y[i, j] = P[i, j]
+
+# %% 0.1 wrong: argmax method -> the method argmax
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        largest = X[i, X[i].argmax()]
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: Y returned too -> that nothing is returned
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        largest = max(X[i])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+    return Y
+
+# %% 0.1 wrong: largest starts from 0 -> the largest number: it starts from 0
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        largest = 0
+        for j in range(m):
+            largest = max(largest, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: infinite loop -> still running
+def lnumpy_softmax(X, Y):
+    i = 0
+    while i < X.shape[0]:
+        Y[i, 0] = 1
+
+# %% 0.1 wrong: os._exit -> something in it ends the process
+def lnumpy_softmax(X, Y):
+    os._exit(0)
+
+# %% 0.1 right: online softmax
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        mx, s = -math.inf, 0.0
+        for j in range(m):
+            v = float(X[i, j])
+            if v > mx:
+                s = s * math.exp(mx - v) + 1
+                mx = v
+            else:
+                s += math.exp(v - mx)
+        for j in range(m):
+            Y[i, j] = math.exp(float(X[i, j]) - mx) / s
+
+# %% 0.2 wrong: remap SR -> spatial axes only
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SR", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: no s_tir in decorator -> docs/tvm_errors.md#tir-verifier
+def make_relu6():
+    @T.prim_func
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: a scalar argument -> a scalar among them
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), n: T.int32, Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 right: private PrimFunc
+def make_relu6():
+    @T.prim_func(s_tir=True, private=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 right: two assignments in one block
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+                Y[vi, vj] = T.min(Y[vi, vj], T.float32(6))
+    return f
+
+# %% 0.2 right: write first, then cut at 6 by if
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+                if Y[vi, vj] > T.float32(6):
+                    Y[vi, vj] = T.float32(6)
+    return f
+
+# %% 0.2 right: s_tir False plain loops
+def make_relu6():
+    @T.prim_func
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.3 wrong: init = max_value -> start from the lowest
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.max_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: Y[vi] = T.max(X...) of init and without Y -> forgets what was there
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(T.min_value("float32"), X[vi, vk])
+    return f
+
+# %% 0.3 right: reduction axis with if vk == 0 instead of T.init
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                if vk == 0:
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 right: first value in plain loops outside sblocks
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i in range(5):
+            Y[i] = T.min_value("float32")
+            for k in range(12):
+                with T.sblock("Y"):
+                    vi, vk = T.axis.remap("SR", [i, k])
+                    Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 right: reduction split in two loops
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k0, k1 in T.grid(5, 3, 4):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(5, i)
+                vk = T.axis.reduce(12, k0 * 4 + k1)
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 right: decomposed by a schedule
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    s = tvm.s_tir.Schedule(f)
+    b = s.get_sblock("Y")
+    s.decompose_reduction(b, s.get_loops(b)[1])
+    return s.mod["main"]

@@ -1,0 +1,726 @@
+# %% shared
+def softmax_with(x, axis=1, shift="row", divide=True, start=None, log=False, cast=False):
+    """The softmax as most people write it, with room for one mistake."""
+    n, m = x.shape
+    k, l, r, c = (te.reduce_axis((0, e)) for e in (m, m, n, n))
+    rows = te.compute((n,), lambda i: te.max(x[i, k], axis=k))
+    columns = te.compute((m,), lambda j: te.max(x[r, j], axis=r))
+    p, q = te.reduce_axis((0, n)), te.reduce_axis((0, m))
+    whole = te.compute((1,), lambda i: te.max(x[p, q], axis=[p, q]))
+    largest = {"row": lambda i, j: rows[i], "column": lambda i, j: columns[j],
+               "none": lambda i, j: 0.0, "whole": lambda i, j: whole[0],
+               "from 0": lambda i, j: te.max(rows[i], 0.0)}[shift]
+    powers = te.compute((n, m), lambda i, j: te.exp(x[i, j] - largest(i, j)))
+    if not divide:
+        return powers
+    if axis == 0:
+        total = te.compute((m,), lambda j: te.sum(powers[c, j], axis=c))
+        return te.compute((n, m), lambda i, j: powers[i, j] / total[j])
+    total = te.compute((n,), lambda i: te.sum(powers[i, l], axis=l))
+    if log:
+        return te.compute((n, m), lambda i, j: te.log(powers[i, j] / total[i]))
+    if cast:
+        return te.compute((n, m), lambda i, j: (powers[i, j] / total[i]).astype("float64"))
+    return te.compute((n, m), lambda i, j: powers[i, j] / total[i])
+
+
+def pool_with(x, kernel, stride, divide=None, extra=1, reducer=te.sum):
+    n, c, height, width = x.shape
+    (rows, columns), (down, across) = kernel, stride
+    p, q = te.reduce_axis((0, rows)), te.reduce_axis((0, columns))
+    total = te.compute(
+        (n, c, (height - rows) // down + extra, (width - columns) // across + extra),
+        lambda n, c, i, j: reducer(x[n, c, i * down + p, j * across + q], axis=[p, q]))
+    by = float(rows * columns) if divide is None else float(divide)
+    return te.compute(total.shape, lambda *i: total(*i) / by)
+
+
+def gelu_te(argument=0.5**0.5, factor=0.5, with_x=True):
+    def gelu(x):
+        return te.compute(x.shape, lambda *i: factor * (x(*i) if with_x else 1.0)
+                          * (1.0 + te.erf(x(*i) * argument)))
+    return gelu
+
+
+def two(value):
+    return (value, value) if isinstance(value, int) else tuple(value)
+
+
+def conv_rule(stride=None, padding=None, dilation=None, weight=lambda w: w, bias=(1, -1, 1, 1),
+              add="if any"):
+    def rule(bb, node_map, node, layer):
+        y = bb.emit_te(topi.nn.conv2d, node_map[node.args[0]], map_param(weight(layer.weight)),
+                       stride or layer.stride, layer.padding if padding is None else padding,
+                       dilation or layer.dilation)
+        if add == "never" or add == "if any" and layer.bias is None:
+            return y
+        return bb.emit_te(topi.add, y, map_param(layer.bias.reshape(bias)))
+    return rule
+
+
+def pool_rule(kernel=None, stride=None, padding=None, kind="max", sides=(0, 1, 0, 1)):
+    def rule(bb, node_map, node, layer):
+        pads = two(layer.padding if padding is None else padding)
+        return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]],
+                          two(kernel or layer.kernel_size),
+                          two(layer.kernel_size) if stride == "kernel" else
+                          two(stride or layer.stride), (1, 1), [pads[i] for i in sides], kind)
+    return rule
+
+
+def flatten_rule(bb, node_map, node, layer):
+    return bb.emit_te(topi.nn.flatten, node_map[node.args[0]])
+
+
+def softmax_rule(bb, node_map, node, layer):
+    return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], axis=layer.dim)
+
+
+def rules_with(**changes):
+    """The four rules, with one exchanged."""
+    right = {"conv": conv_rule(), "pool": pool_rule(), "flatten": flatten_rule,
+             "softmax": softmax_rule} | changes
+    return {nn.Conv2d: right["conv"], nn.MaxPool2d: right["pool"],
+            nn.Flatten: right["flatten"], nn.Softmax: right["softmax"]}
+
+
+def add_rule(bb, node_map, node):
+    return bb.emit_te(topi.add, node_map[node.args[0]], node_map[node.args[1]])
+
+
+def linear_only(layer_map):
+    return {nn.Linear: layer_map, nn.ReLU: map_relu_layer}
+
+
+def steps(x, top):
+    n, m = x.shape
+    b = te.reduce_axis((0, m))
+    p = te.compute((n, m), lambda i, j: te.exp(x[i, j] - top(i)))
+    t = te.compute((n,), lambda i: te.sum(p[i, b], axis=b))
+    return te.compute((n, m), lambda i, j: p[i, j] / t[i])
+
+def pool_of(x, kernel, stride, by, oh=None, ow=None):
+    n, c, h, w = x.shape
+    p, q = te.reduce_axis((0, kernel[0])), te.reduce_axis((0, kernel[1]))
+    oh = (h - kernel[0]) // stride[0] + 1 if oh is None else oh
+    ow = (w - kernel[1]) // stride[1] + 1 if ow is None else ow
+    t = te.compute((n, c, oh, ow), lambda n, c, i, j: te.sum(x[n, c, i*stride[0]+p, j*stride[1]+q], axis=[p, q]))
+    return te.compute(t.shape, lambda *i: t(*i) / float(by))
+
+def two(v): return (v, v) if isinstance(v, int) else tuple(v)
+
+def conv_r(stride=lambda l: l.stride, padding=lambda l: l.padding, dilation=lambda l: l.dilation, bias=lambda l: map_param(l.bias.reshape(1, -1, 1, 1))):
+    def rule(bb, node_map, node, layer):
+        y = bb.emit_te(topi.nn.conv2d, node_map[node.args[0]], map_param(layer.weight), stride(layer), padding(layer), dilation(layer))
+        return y if layer.bias is None else bb.emit_te(topi.add, y, bias(layer))
+    return rule
+
+def pool_r(sides=lambda p, q: (p, q, p, q)):
+    def rule(bb, nm, node, layer):
+        return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], two(layer.kernel_size), two(layer.stride), (1, 1), sides(*two(layer.padding)), "max")
+    return rule
+
+def flat_r(bb, nm, node, layer): return bb.emit_te(topi.nn.flatten, nm[node.args[0]])
+def soft_r(bb, nm, node, layer): return bb.emit_te(topi.nn.softmax, nm[node.args[0]], layer.dim)
+def rw(conv=None, pool=None, flat=None, soft=None):
+    return {nn.Conv2d: conv or conv_r(), nn.MaxPool2d: pool or pool_r(), nn.Flatten: flat or flat_r, nn.Softmax: soft or soft_r}
+def plus(bb, nm, node): return bb.emit_te(topi.add, nm[node.args[0]], nm[node.args[1]])
+
+
+# %% 5.1 wrong: over the rows -> it runs over axis 0
+def softmax(x):
+    return softmax_with(x, axis=0, shift="column")
+
+# %% 5.1 wrong: the maximum is not subtracted -> is each row's own maximum subtracted?
+def softmax(x):
+    return softmax_with(x, shift="none")
+
+# %% 5.1 wrong: the maximum of the whole tensor -> that of the whole tensor
+def softmax(x):
+    return softmax_with(x, shift="whole")
+
+# %% 5.1 wrong: the maximum starts from 0 -> does it start from 0?
+def softmax(x):
+    return softmax_with(x, shift="from 0")
+
+# %% 5.1 wrong: no quotient -> are not divided by their sum
+def softmax(x):
+    return softmax_with(x, divide=False)
+
+# %% 5.1 wrong: the logarithm -> this is the logarithm
+def softmax(x):
+    return softmax_with(x, log=True)
+
+# %% 5.1 wrong: by TOPI -> without topi
+def softmax(x):
+    return topi.nn.softmax(x, axis=1)
+
+# %% 5.1 wrong: float64 -> a float32 result
+def softmax(x):
+    return softmax_with(x, cast=True)
+
+# %% 5.1 wrong: the shape of one example is written into it -> every index inside its buffer
+def softmax(x):
+    big = te.compute((64, 64), lambda i, j: x[i, j])
+    return softmax_with(big)
+
+# %% 5.1 right: the maximum subtracted in two steps, sums by rows
+def softmax(x):
+    n, m = x.shape
+    a, b = te.reduce_axis((0, m)), te.reduce_axis((0, m))
+    top = te.compute((n, 1), lambda i, _: te.max(x[i, a], axis=a))
+    shifted = te.compute((n, m), lambda i, j: x[i, j] - top[i, 0])
+    total = te.compute((n, 1), lambda i, _: te.sum(te.exp(shifted[i, b]), axis=b))
+    return te.compute((n, m), lambda i, j: te.exp(shifted[i, j]) / total[i, 0])
+
+# %% 5.1 right: through the logarithm of the sum
+def softmax(x):
+    n, m = x.shape
+    a, b = te.reduce_axis((0, m)), te.reduce_axis((0, m))
+    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
+    total = te.compute((n,), lambda i: te.sum(te.exp(x[i, b] - top[i]), axis=b))
+    return te.compute((n, m), lambda i, j: te.exp(x[i, j] - top[i] - te.log(total[i])))
+
+# %% 5.2 wrong: the sum -> this is the sum
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, divide=1)
+
+# %% 5.2 wrong: always divided by 4 -> it is always by 4
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, divide=4)
+
+# %% 5.2 wrong: divided by the product of the stride -> by the stride's product
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, divide=stride[0] * stride[1])
+
+# %% 5.2 wrong: the maximum -> this is the maximum
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, divide=1, reducer=te.max)
+
+# %% 5.2 wrong: the stride is the window -> windows are as far apart as they are large
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, kernel)
+
+# %% 5.2 wrong: kernel and stride exchanged -> they are exchanged
+def avg_pool(x, kernel, stride):
+    return pool_with(x, stride, kernel)
+
+# %% 5.2 wrong: the step across is used for both -> where window (i, j) starts
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, (stride[1], stride[1]))
+
+# %% 5.2 wrong: rows and columns of the window exchanged -> rows and columns are exchanged
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel[::-1], stride)
+
+# %% 5.2 wrong: the last window is missing -> see + 1
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, extra=0)
+
+# %% 5.2 wrong: window 2x2 and stride 2 are written into it -> it is always 2x2 with stride 2
+def avg_pool(x, kernel, stride):
+    return pool_with(x, (2, 2), (2, 2))
+
+# %% 5.2 wrong: one window too many -> every index inside its buffer
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, extra=2)
+
+# %% 5.2 wrong: by TOPI -> without topi
+def avg_pool(x, kernel, stride):
+    return topi.nn.pool2d(x, kernel, stride, (1, 1), (0, 0, 0, 0), "avg")
+
+# %% 5.2 right: divided inside the sum
+def avg_pool(x, kernel, stride):
+    p, q = te.reduce_axis((0, kernel[0])), te.reduce_axis((0, kernel[1]))
+    count = kernel[0] * kernel[1]
+    shape = (*x.shape[:2], *((int(e) - k) // s + 1
+                             for e, k, s in zip(x.shape[2:], kernel, stride)))
+    return te.compute(shape, lambda n, c, i, j: te.sum(
+        x[n, c, i * stride[0] + p, j * stride[1] + q] * (1.0 / count), axis=[p, q]))
+
+# %% 5.2 right: columns first, then rows
+def avg_pool(x, kernel, stride):
+    n, c, height, width = x.shape
+    p, q = te.reduce_axis((0, kernel[0])), te.reduce_axis((0, kernel[1]))
+    wide = (width - kernel[1]) // stride[1] + 1
+    lines = te.compute((n, c, height, wide), lambda n, c, i, j: te.sum(
+        x[n, c, i, j * stride[1] + q] / float(kernel[1]), axis=q))
+    return te.compute((n, c, (height - kernel[0]) // stride[0] + 1, wide), lambda n, c, i, j: te.sum(
+        lines[n, c, i * stride[0] + p, j] / float(kernel[0]), axis=p))
+
+# %% 5.3 wrong: the tanh approximation -> the approximation with tanh
+def map_gelu(bb, node_map, node):
+    return bb.emit(relax.op.nn.gelu_tanh(node_map[node.args[0]]))
+
+# %% 5.3 wrong: the sigmoid approximation -> the approximation x * sigmoid
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(lambda x: topi.multiply(x, topi.sigmoid(topi.multiply(x, 1.702))),
+                      node_map[node.args[0]])
+
+# %% 5.3 wrong: no root of 2 -> its argument is not divided
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(argument=1.0), node_map[node.args[0]])
+
+# %% 5.3 wrong: multiplied by the root of 2 -> is multiplied by the root of 2
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(argument=2**0.5), node_map[node.args[0]])
+
+# %% 5.3 wrong: without one half -> the factor one half
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(factor=1.0), node_map[node.args[0]])
+
+# %% 5.3 wrong: without x in front -> the factor x in front
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(with_x=False), node_map[node.args[0]])
+
+# %% 5.3 wrong: for two axes only -> that your code runs
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(lambda x: te.compute(x.shape, lambda i, j: 0.5 * x[i, j] * (
+        1.0 + te.erf(x[i, j] * 0.5**0.5))), node_map[node.args[0]])
+
+# %% 5.3 wrong: an expression that is not emitted -> an expression that was not emitted
+def map_gelu(bb, node_map, node):
+    return relax.op.nn.gelu(node_map[node.args[0]])
+
+# %% 5.3 wrong: nothing is returned -> returned NoneType
+def map_gelu(bb, node_map, node):
+    bb.emit_te(gelu_te(), node_map[node.args[0]])
+
+# %% 5.3 wrong: of main's input, whatever the node's argument -> the GELU of main's input
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(), next(iter(node_map.values())))
+
+# %% 5.3 wrong: PyTorch computes while importing -> returned a constant
+def map_gelu(bb, node_map, node):
+    shape = [int(e) for e in node_map[node.args[0]].ty.shape]
+    return relax.const(F.gelu(torch.zeros(shape)).numpy(), "float32")
+
+# %% 5.3 wrong: a library function that calls PyTorch -> the library function env.gelu
+def map_gelu(bb, node_map, node):
+    x = node_map[node.args[0]]
+    return bb.emit(relax.op.call_dps_packed("env.gelu", (x,), x.ty))
+
+# %% 5.3 right: the operator of Relax
+def map_gelu(bb, node_map, node):
+    return bb.emit(relax.op.nn.gelu(node_map[node.args[0]]))
+
+# %% 5.3 right: by TOPI, in several lines
+def map_gelu(bb, node_map, node):
+    x = node_map[node.args[0]]
+    e = bb.emit_te(topi.erf, bb.emit_te(topi.divide, x, 2**0.5))
+    return bb.emit_te(topi.multiply, bb.emit_te(topi.add, e, 1.0), bb.emit_te(topi.multiply, x, 0.5))
+
+# %% 5.4 wrong: the stride of the convolution is ignored -> the layer's is ignored, 1 is used
+def cnn_rules():
+    return rules_with(conv=conv_rule(stride=1))
+
+# %% 5.4 wrong: the padding of the convolution is ignored -> the padding: the layer's is ignored
+def cnn_rules():
+    return rules_with(conv=conv_rule(padding=0))
+
+# %% 5.4 wrong: the numbers of the assignment's convolution -> the layer's are ignored
+def cnn_rules():
+    return rules_with(conv=conv_rule(1, 0, 1))
+
+# %% 5.4 wrong: the dilation is ignored -> the dilation: the layer's is ignored
+def cnn_rules():
+    return rules_with(conv=conv_rule(dilation=1))
+
+# %% 5.4 wrong: the kernel is flipped -> the kernel is flipped
+def cnn_rules():
+    return rules_with(conv=conv_rule(weight=lambda w: w.flip(2, 3)))
+
+# %% 5.4 wrong: the bias of the convolution is ignored -> the bias: it is left out
+def cnn_rules():
+    return rules_with(conv=conv_rule(add="never"))
+
+# %% 5.4 wrong: the bias is not reshaped -> Incompatible broadcast dims
+def cnn_rules():
+    return rules_with(conv=conv_rule(bias=(-1,)))
+
+# %% 5.4 wrong: the shape of the CNN's bias is written into the rule -> a rule that imports Conv2d(1, 3
+def cnn_rules():
+    return rules_with(conv=conv_rule(bias=(1, 32, 1, 1)))
+
+# %% 5.4 wrong: bias=False is not thought of -> layer.bias is None
+def cnn_rules():
+    return rules_with(conv=conv_rule(add="always"))
+
+# %% 5.4 wrong: only the first number of each pair -> only the first number of each pair is used
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return conv_rule(layer.stride[0], layer.padding[0], layer.dilation[0])(
+            bb, node_map, node, layer)
+    return rules_with(conv=rule)
+
+# %% 5.4 wrong: the stride of the pooling is ignored -> the window's size is used
+def cnn_rules():
+    return rules_with(pool=pool_rule(stride="kernel"))
+
+# %% 5.4 wrong: the padding of the pooling is ignored -> the padding: the layer's is ignored
+def cnn_rules():
+    return rules_with(pool=pool_rule(padding=0))
+
+# %% 5.4 wrong: the pooling of the assignment -> 2 is used for any layer
+def cnn_rules():
+    return rules_with(pool=pool_rule(2, 2))
+
+# %% 5.4 wrong: the four numbers in the wrong order -> top, left, bottom, right
+def cnn_rules():
+    return rules_with(pool=pool_rule(sides=(0, 0, 1, 1)))
+
+# %% 5.4 wrong: average pooling -> this is the average
+def cnn_rules():
+    return rules_with(pool=pool_rule(kind="avg"))
+
+# %% 5.4 wrong: padded with zeros, which win among negative values -> it must never win
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        (p, q), x = two(layer.padding), node_map[node.args[0]]
+        x = bb.emit_te(topi.nn.pad, x, [0, 0, p, q], [0, 0, p, q], 0.0)
+        return bb.emit_te(topi.nn.pool2d, x, two(layer.kernel_size), two(layer.stride), (1, 1),
+                          (0, 0, 0, 0), "max")
+    return rules_with(pool=rule)
+
+# %% 5.4 wrong: kernel_size handed on as a number -> a rule that imports MaxPool2d
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], layer.kernel_size, layer.stride,
+                          (1, 1), two(layer.padding) * 2, "max")
+    return rules_with(pool=rule)
+
+# %% 5.4 wrong: flattened as NHWC -> NCHW, channels are not moved
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        x = node_map[node.args[0]]
+        if len(x.ty.shape) == 4:
+            x = bb.emit_te(topi.transpose, x, (0, 2, 3, 1))
+        return bb.emit_te(topi.nn.flatten, x)
+    return rules_with(flatten=rule)
+
+# %% 5.4 wrong: the CNN's shape is written into the flatten -> Flatten(start_dim=1, end_dim=-1)
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit_te(topi.reshape, node_map[node.args[0]], (4, 5408))
+    return rules_with(flatten=rule)
+
+# %% 5.4 wrong: softmax always over the last axis -> the layer says dim=0
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]])
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: softmax over the batch -> the layer says dim=1
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], axis=0)
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: the logarithm -> this is the logarithm
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit(relax.op.nn.log_softmax(node_map[node.args[0]], axis=layer.dim))
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: an expression that is not emitted -> an expression that was not emitted
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return relax.op.nn.softmax(node_map[node.args[0]], axis=layer.dim)
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: PyTorch runs the layer while importing -> ran PyTorch's conv2d
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        shape = [int(e) for e in node_map[node.args[0]].ty.shape]
+        return relax.const(layer(torch.zeros(shape)).detach().numpy(), "float32")
+    return rules_with(conv=rule)
+
+# %% 5.4 wrong: the same, hidden behind an emitted line -> the rule for Conv2d
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        shape = [int(e) for e in node_map[node.args[0]].ty.shape]
+        y = layer(torch.zeros(shape)).detach().numpy()
+        return bb.emit_te(topi.nn.relu, relax.const(y, "float32"))
+    return rules_with(conv=rule)
+
+# %% 5.4 wrong: a library function that calls PyTorch -> the library function env.softmax
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        x = node_map[node.args[0]]
+        return bb.emit(relax.op.call_dps_packed("env.softmax", (x,), x.ty))
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: one class is missing -> no rule for Softmax
+def cnn_rules():
+    rules = rules_with()
+    del rules[nn.Softmax]
+    return rules
+
+# %% 5.4 wrong: keys are names -> the classes themselves
+def cnn_rules():
+    return {kind.__name__: rule for kind, rule in rules_with().items()}
+
+# %% 5.4 right: operators of Relax
+def cnn_rules():
+    def conv(bb, node_map, node, layer):
+        (p, q), x = layer.padding, node_map[node.args[0]]
+        y = bb.emit(relax.op.nn.conv2d(x, map_param(layer.weight), strides=layer.stride,
+                                       padding=(p, q, p, q), dilation=layer.dilation))
+        if layer.bias is not None:
+            y = bb.emit(relax.op.add(y, relax.op.reshape(map_param(layer.bias), (1, -1, 1, 1))))
+        return y
+
+    def pool(bb, node_map, node, layer):
+        (p, q), x = two(layer.padding), node_map[node.args[0]]
+        return bb.emit(relax.op.nn.max_pool2d(x, two(layer.kernel_size), two(layer.stride),
+                                              padding=(p, q, p, q)))
+
+    def flat(bb, node_map, node, layer):
+        return bb.emit(relax.op.reshape(x := node_map[node.args[0]], (x.ty.shape[0], -1)))
+
+    def soft(bb, node_map, node, layer):
+        return bb.emit(relax.op.nn.softmax(node_map[node.args[0]], axis=layer.dim))
+    return rules_with(conv=conv, pool=pool, flatten=flat, softmax=soft)
+
+# %% 5.4 right: own expressions, and a rule that serves other layers too
+def cnn_rules():
+    def conv(bb, node_map, node, layer):
+        def conv2d(x, w, *b):
+            (sy, sx), (py, px), (dy, dx) = layer.stride, layer.padding, layer.dilation
+            n, channels, h, wd = x.shape
+            f, _, kh, kw = w.shape
+            padded = topi.nn.pad(x, [0, 0, py, px])
+            c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+            y = te.compute((n, f, (h + 2 * py - dy * (kh - 1) - 1) // sy + 1,
+                            (wd + 2 * px - dx * (kw - 1) - 1) // sx + 1),
+                           lambda n, f, i, j: te.sum(padded[n, c, i * sy + p * dy, j * sx + q * dx]
+                                                     * w[f, c, p, q], axis=[c, p, q]))
+            return te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[0][f]) if b else y
+        params = [map_param(v) for v in (layer.weight, layer.bias) if v is not None]
+        return bb.emit_te(conv2d, node_map[node.args[0]], *params)
+    return rules_with(conv=conv) | {nn.ReLU: lambda *_: 1 / 0}
+
+# %% 5.5 wrong: a fixed batch -> in place of a number
+def import_for_any_batch(model, features):
+    return from_fx(fx.symbolic_trace(model), [(4, width) for width in features],
+                   {operator.add: add_rule}, MLP_RULES)
+
+# %% 5.5 wrong: a variable for each input -> call it once
+def import_for_any_batch(model, features):
+    return from_fx(fx.symbolic_trace(model),
+                   [(tvm.tirx.Var("n", "int64"), width) for width in features],
+                   {operator.add: add_rule}, MLP_RULES)
+
+# %% 5.5 wrong: the same width for all inputs -> that your code runs
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, features[0])] * len(features),
+                   {operator.add: add_rule}, MLP_RULES)
+
+# %% 5.5 wrong: no rule for + -> add add to call_function_map
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], {}, MLP_RULES)
+
+# %% 5.5 wrong: the rule for + takes its first argument twice -> adds the first term to itself
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def twice(bb, node_map, node):
+        return bb.emit_te(topi.add, node_map[node.args[0]], node_map[node.args[0]])
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: twice}, MLP_RULES)
+
+# %% 5.5 wrong: the rule for + returns its first argument -> its second term is dropped
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: lambda bb, node_map, node: node_map[node.args[0]]}, MLP_RULES)
+
+# %% 5.5 wrong: bias=False is not thought of -> that your code runs
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def linear(bb, node_map, node, layer):
+        y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
+        return bb.emit_te(topi.add, y, map_param(layer.bias))
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: add_rule}, linear_only(linear))
+
+# %% 5.5 wrong: the biases are ignored -> the biases are left out
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def linear(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: add_rule}, linear_only(linear))
+
+# %% 5.5 wrong: the variable that was not declared as output is returned -> a well-formed IRModule
+def import_for_any_batch(model, features):
+    traced, n = fx.symbolic_trace(model), tvm.tirx.Var("n", "int64")
+    widths, inputs, node_map = iter(features), [], {}
+    bb = relax.BlockBuilder()
+    with bb.function("main"):
+        with bb.dataflow():
+            for node in traced.graph.nodes:
+                if node.op == "placeholder":
+                    node_map[node] = relax.Var(node.name, relax.TensorType((n, next(widths)), "float32"))
+                    inputs.append(node_map[node])
+                elif node.op == "call_function":
+                    node_map[node] = add_rule(bb, node_map, node)
+                elif node.op == "call_module":
+                    layer = traced.get_submodule(node.target)
+                    node_map[node] = MLP_RULES[type(layer)](bb, node_map, node, layer)
+                else:
+                    output = node_map[node.args[0]]
+                    bb.emit_output(output)
+        bb.emit_func_output(output, params=inputs)
+    return bb.get()
+
+# %% 5.5 wrong: the module of one batch size after another -> an IRModule
+def import_for_any_batch(model, features):
+    return [from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                    {operator.add: add_rule}, MLP_RULES) for n in (1, 3, 7)]
+
+# %% 5.5 right: operators of Relax
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("batch", "int64")
+    plus = {operator.add: lambda bb, node_map, node: bb.emit(
+        relax.op.add(*(node_map[arg] for arg in node.args)))}
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], plus,
+                   OPERATOR_RULES)
+
+# %% 5.5 right: torch.export with a dynamic dimension, and TVM's importer
+def import_for_any_batch(model, features):
+    import warnings
+    n = torch.export.Dim("n", min=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inputs = tuple(torch.zeros(4, width) for width in features)
+        names = [p for p in __import__("inspect").signature(model.forward).parameters]
+        program = torch.export.export(model, inputs, dynamic_shapes={name: {0: n} for name in names})
+        return from_exported_program(program, unwrap_unit_return_tuple=True)
+
+# %% 5.1 wrong: te.min instead of te.max -> each row's own maximum subtracted
+def softmax(x):
+    n, m = x.shape
+    a = te.reduce_axis((0, m))
+    top = te.compute((n,), lambda i: te.min(x[i, a], axis=a))
+    return steps(x, lambda i: top[i])
+
+# %% 5.1 wrong: first element of the row subtracted -> each row's own maximum subtracted
+def softmax(x):
+    return steps(x, lambda i: x[i, 0])
+
+# %% 5.1 wrong: mean of the row subtracted -> each row's own maximum subtracted
+def softmax(x):
+    n, m = x.shape
+    a = te.reduce_axis((0, m))
+    s = te.compute((n,), lambda i: te.sum(x[i, a], axis=a))
+    return steps(x, lambda i: s[i] / m)
+
+# %% 5.1 wrong: maximum leaves out last column -> each row's own maximum subtracted
+def softmax(x):
+    n, m = x.shape
+    a = te.reduce_axis((0, m - 1))
+    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
+    return steps(x, lambda i: top[i])
+
+# %% 5.1 wrong: endless -> still running
+def softmax(x):
+    while True: pass
+
+# %% 5.2 wrong: divided by rows only -> by the rows of the window
+def avg_pool(x, kernel, stride):
+    return pool_of(x, kernel, stride, kernel[0])
+
+# %% 5.3 wrong: last value of node_map -> which variable it is applied to
+def map_gelu(bb, node_map, node):
+    return bb.emit(relax.op.nn.gelu(list(node_map.values())[-1]))
+
+# %% 5.3 wrong: only from rank 2 on -> that your code runs
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(lambda x: te.compute(x.shape, lambda i, j, *r: 0.5 * x(i, j, *r) * (1.0 + te.erf(x(i, j, *r) * 0.5**0.5))), node_map[node.args[0]])
+
+# %% 5.3 wrong: own NotImplementedError for rank 3 -> rank above 2
+def map_gelu(bb, node_map, node):
+    x = node_map[node.args[0]]
+    if len(x.ty.shape) > 2:
+        raise NotImplementedError("rank above 2")
+    return bb.emit(relax.op.nn.gelu(x))
+
+# %% 5.4 wrong: ceil mode on -> MaxPool2d(kernel_size=2
+def cnn_rules():
+    def r(bb, nm, node, l):
+        return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max", True)
+    return rw(pool=r)
+
+# %% 5.4 wrong: softmax without max subtraction -> large exponentials overflow
+def cnn_rules():
+    def r(bb, nm, node, l):
+        e = bb.emit(relax.op.exp(nm[node.args[0]]))
+        return bb.emit(relax.op.divide(e, relax.op.sum(e, axis=l.dim, keepdims=True)))
+    return rw(soft=r)
+
+# %% 5.4 wrong: one rule left undone -> not done yet
+def cnn_rules():
+    def soft(bb, nm, node, l):
+        raise NotImplementedError
+    return rw(soft=soft)
+
+# %% 5.4 wrong: PyTorch makes a matrix of the layer while importing -> ran PyTorch's conv2d
+def cnn_rules():
+    def r(bb, nm, node, l):
+        x = nm[node.args[0]]
+        n, *rest = (int(e) for e in x.ty.shape)
+        size = int(np.prod(rest))
+        with torch.no_grad():
+            zero = l(torch.zeros(1, *rest))
+            basis = l(torch.eye(size).reshape(size, *rest)) - zero
+        y = bb.emit(relax.op.matmul(relax.op.reshape(x, (n, size)), relax.const(basis.reshape(size, -1).numpy())))
+        y = bb.emit(relax.op.add(y, relax.const(zero.reshape(-1).numpy())))
+        return bb.emit(relax.op.reshape(y, (n, *zero.shape[1:])))
+    return rw(conv=r)
+
+# %% 5.4 wrong: padding[0] alone -> only its first number is used
+def cnn_rules():
+    return rw(conv_r(padding=lambda l: l.padding[0]))
+
+# %% 5.5 wrong: tuple of one -> a tuple of 1
+def import_for_any_batch(model, features):
+    import warnings
+    n = torch.export.Dim("n", min=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inputs = tuple(torch.zeros(4, width) for width in features)
+        return from_exported_program(torch.export.export(model, inputs, dynamic_shapes=[{0: n} for _ in inputs] if 0 else tuple({0: n} for _ in inputs)) if 0 else torch.export.export(model, inputs, dynamic_shapes={k: {0: n} for k in __import__("inspect").signature(model.forward).parameters}))
+
+# %% 5.5 wrong: int32 variable -> docs/tvm_errors.md
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int32")
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: plus}, MLP_RULES)
+
+# %% 5.5 wrong: own loop that does not find nested layers -> that your code runs
+def import_for_any_batch(model, features):
+    traced, n = fx.symbolic_trace(model), tvm.tirx.Var("n", "int64")
+    w, ins, m = iter(features), [], {}
+    bb = relax.BlockBuilder()
+    with bb.function("main"):
+        with bb.dataflow():
+            for node in traced.graph.nodes:
+                if node.op == "placeholder":
+                    m[node] = relax.Var(node.name, relax.TensorType((n, next(w)), "float32")); ins.append(m[node])
+                elif node.op == "call_function": m[node] = plus(bb, m, node)
+                elif node.op == "call_module":
+                    l = getattr(model, node.target); m[node] = MLP_RULES[type(l)](bb, m, node, l)
+                else: out = bb.emit_output(m[node.args[0]])
+        bb.emit_func_output(out, params=ins)
+    return bb.get()
+
+# %% 5.5 wrong: at most two inputs -> 
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, features[0]), (n, features[-1])][:len(features)], {operator.add: plus}, MLP_RULES)
+
+# %% 5.5 wrong: + adds the last two values whatever the arguments -> the rules
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda b, m, k: b.emit_te(topi.add, *list(m.values())[-2:])}, MLP_RULES)
