@@ -9,9 +9,12 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 FRESH ?=
 FROM ?=
 CPU ?=
+NB ?=
+SUBMISSIONS ?=
+GRADER := $(VENV)/.ready-grader
 export TQDM_DISABLE := 1
 
-.PHONY: help lab run test test-all outputs sync data doctor
+.PHONY: help lab run test test-all outputs sync data doctor handouts grade
 
 help:  ## list the targets
 	@echo "Machine learning compilation, a course that runs. What you can type:"
@@ -39,7 +42,7 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 	@$(PY) tools/sync.py check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --ignore=tests/slow
 
-test-all: test  ## make test, and hostile data and networks, broken set-ups, updates of a clone
+test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
 
 outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measured times as well)
@@ -48,6 +51,18 @@ outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measur
 
 doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
 	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p tools/doctor.py
+
+handouts: $(READY)  ## write what students get to build/handouts/, without solutions (NB="02 03": some notebooks)
+	@$(PY) tools/handouts.py $(NB)
+
+# nbgrader stands beside the course's packages in the instructor's .venv; students have none of it
+$(GRADER): instructor/requirements.txt $(READY)
+	@echo "Installing nbgrader into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "nbgrader could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@touch $@
+grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03")
+	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
+	@$(PY) tools/grade.py "$(SUBMISSIONS)" $(NB)
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) tools/sync.py $(FROM)

@@ -1,6 +1,7 @@
 """Execute the solved notebooks from top to bottom.
 
     python tools/execute.py run        into build/html/, with an index; notebooks/ stays as it is
+    python tools/execute.py run work   the same with a student's own copies; an error stops nothing
     python tools/execute.py outputs    and store their outputs in notebooks/; the times in cells
                                        tagged `timing` are kept, unless TIMES=1 is set
 """
@@ -20,19 +21,19 @@ sys.path.insert(0, str(ROOT))
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
 
-def client(notebook: nbformat.NotebookNode) -> NotebookClient:
+def client(notebook: nbformat.NotebookNode, folder: str = "notebooks") -> NotebookClient:
     """Return what executes a notebook of the course in a fresh kernel, in its folder."""
     return NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False,
-                          coalesce_streams=True,
+                          coalesce_streams=True, allow_errors=folder == "work",
                           extra_arguments=["--log-level=ERROR"],  # it warns of TCP without keys
-                          resources={"metadata": {"path": ROOT / "notebooks"}})
+                          resources={"metadata": {"path": ROOT / folder}})
 
 
 def execute(path: Path) -> nbformat.NotebookNode:
     """Return the notebook with the outputs of a fresh kernel; exit where a cell fails."""
     notebook = nbformat.read(path, as_version=4)
     try:
-        client(notebook).execute()
+        client(notebook, path.parent.name).execute()
     except (CellExecutionError, DeadKernelError) as error:
         sys.exit(f"\n{path.name} stopped:\n{error}")
     return notebook
@@ -65,7 +66,7 @@ def to_html(path: Path, folder: Path) -> str:
     return notebook.cells[0].source.splitlines()[0].lstrip("# ")
 
 
-def main(task: str) -> None:
+def main(task: str, folder: str = "notebooks") -> None:
     import helpers
     print(helpers.data_line(), flush=True)
     os.environ["MLC_DATA"] = str(helpers.data_folder())  # or each kernel tries to download again
@@ -74,7 +75,8 @@ def main(task: str) -> None:
                  "with `make data` on a machine with a network.")
     html = ROOT / "build" / "html"
     html.mkdir(parents=True, exist_ok=True)
-    rows, paths = [], sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+    rows, paths = [], sorted(path for path in (ROOT / folder).glob("[0-9]*.ipynb")
+                             if ".old" not in path.name)
     for number, path in enumerate(paths, start=1):
         print(f"[{number}/{len(paths)}] {path.stem} ... ", end="", flush=True)
         start = time.perf_counter()
@@ -94,4 +96,4 @@ def main(task: str) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(*sys.argv[1:])

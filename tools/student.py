@@ -10,6 +10,7 @@ from pathlib import Path
 
 import nbformat
 from nbconvert.preprocessors import Preprocessor
+from traitlets import Bool
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$",
@@ -21,14 +22,20 @@ class StudentVersion(Preprocessor):
     """Replace every solution by a stub and clear the outputs, which would give answers away.
 
     The markers are nbgrader's (### BEGIN SOLUTION, ### END SOLUTION); nbgrader is not needed.
+    `keep_given`: outputs above the first exercise stay, which show nothing but given cells.
     """
 
+    keep_given = Bool(False)
+
     def preprocess(self, nb, resources):
+        given = self.keep_given
         for cell in nb.cells:
             if cell.cell_type != "code":
                 continue
+            given = given and not cell.metadata.get("nbgrader")
             cell.source = SOLUTION.sub(STUB, cell.source)
-            cell.outputs, cell.execution_count = [], None
+            if not given:
+                cell.outputs, cell.execution_count = [], None
             if cell.metadata.get("nbgrader", {}).get("grade") \
                     or cell.source.startswith("# needs exercise"):
                 # "Run all cells" goes on after a check that fails, and where an answer is wrong
@@ -36,9 +43,12 @@ class StudentVersion(Preprocessor):
         return nb, resources
 
 
-def student_version(master: Path) -> nbformat.NotebookNode:
-    """Return the student's version of a solved notebook."""
-    return StudentVersion().preprocess(nbformat.read(master, as_version=4), {})[0]
+def student_version(master: Path, keep_given: bool = False) -> nbformat.NotebookNode:
+    """Return the student's version of a solved notebook; a handout's notebooks are that already."""
+    notebook = nbformat.read(master, as_version=4)
+    if not any(SOLUTION.search(cell.source) for cell in notebook.cells):
+        return notebook
+    return StudentVersion(keep_given=keep_given).preprocess(notebook, {})[0]
 
 
 def fill(work: Path, fresh: str | None = None) -> list[str]:

@@ -1,0 +1,180 @@
+"""Write what students get, into build/handouts/: a zip, and HTML without and with solutions.
+
+    python tools/handouts.py           all notebooks
+    python tools/handouts.py 02 03     some of them, for one week
+
+The zip is the same, byte for byte, whenever it is made of the same files. Nothing is written if
+a part of a solution would stand in it.
+"""
+
+import base64
+import hashlib
+import html
+import re
+import sys
+import zipfile
+from pathlib import Path
+
+import nbformat
+from nbconvert import HTMLExporter
+from student import SOLUTION, student_version
+
+ROOT = Path(__file__).resolve().parent.parent
+BUILD = ROOT / "build" / "handouts"
+TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
+FILES = ("helpers.py", "plots.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
+         "data/stand_in/**/*", "requirements*.txt", "LICENSE", "tools/student.py", "tools/lab.py",
+         "tools/doctor.py", "tools/execute.py")
+TARGETS = ("help", "data", "lab", "run", "doctor")
+LONG = 45  # a secret line of so many characters may not stand inside another line either
+
+
+def masters() -> list[Path]:
+    """Return the solved notebooks."""
+    return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+def chosen(numbers: list[str]) -> list[Path]:
+    """Return the solved notebooks with these numbers, or all; exit where there is none."""
+    names = {path.name[:2]: path for path in masters()}
+    if wrong := [number for number in numbers if number not in names]:
+        sys.exit(f"There is no notebook {wrong[0]}: take two digits each, NB=\"02 03\". "
+                 f"There are {', '.join(names)}.")
+    return [names[number] for number in sorted(set(numbers) or names)]
+
+
+def makefile() -> str:
+    """Return the Makefile without the targets that a student does not need."""
+    text = (ROOT / "Makefile").read_text(encoding="utf-8")
+    text = re.sub(r"^\.PHONY:.*$", f".PHONY: {' '.join(TARGETS)}", text, flags=re.MULTILINE)
+    own = "tools/student.py\n\t@$(PY) tools/execute.py run work\n"
+    pins = hashlib.sha256((ROOT / "requirements.txt").read_bytes()).hexdigest()[:8]
+    for old, new in [("tools/execute.py run\n", own),
+                     # the dates in a zip are old: a later handout's other pins show in this name
+                     ("/.ready\n", f"/.ready-{pins}\n"),
+                     ("execute every solved notebook, with times,", "execute your notebooks")]:
+        assert old in text, f"the Makefile has changed: no {old!r}"
+        text = text.replace(old, new)
+    text = re.sub(r"^(FROM|NB|SUBMISSIONS|GRADER) .*\n", "", text, flags=re.MULTILINE)
+    blocks = [(block.strip("\n"), re.search(r"^([a-z-]+):", block, re.MULTILINE))
+              for block in text.split("\n\n")]
+    return "\n\n".join(block for block, target in blocks
+                       if not target or target[1] in TARGETS) + "\n"
+
+
+def readme() -> str:
+    """Return the students' README, with the troubleshooting of the repository's."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    trouble = text[text.index("## Troubleshooting"):text.index("## Licence")]
+    return (ROOT / "instructor" / "student_README.md").read_text(encoding="utf-8") + trouble.strip()
+
+
+def as_html(notebook: nbformat.NotebookNode, name: str) -> str:
+    """Return a notebook as one HTML page."""
+    return HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": name}})[0]
+
+
+def contents(paths: list[Path]) -> dict[str, bytes]:
+    """Return the files of a handout by their names."""
+    found = {path.relative_to(ROOT).as_posix(): path.read_bytes()
+             for pattern in FILES for path in ROOT.glob(pattern) if path.is_file()}
+    found["README.md"], found["Makefile"] = readme().encode(), makefile().encode()
+    for path in paths:
+        notebook = student_version(path, keep_given=True)
+        found[f"notebooks/{path.name}"] = (nbformat.writes(notebook) + "\n").encode()
+        found[f"html/{path.stem}.html"] = as_html(notebook, path.stem).encode()
+    return dict(sorted(found.items()))
+
+
+# ---- does a solution leak? ------------------------------------------------------------------
+
+
+def _lines(text: str) -> set[str]:
+    return {line.strip() for line in text.splitlines() if len(line.strip()) > 20}
+
+
+def _without_marks(page: str) -> str:
+    """Return the text of HTML, and the pictures in it."""
+    return html.unescape(re.sub(r"<(?!img)[^>]*>", "", page))
+
+
+def _outputs(cell: nbformat.NotebookNode) -> tuple[set[str], set[str]]:
+    """Return the lines of text and the pictures (base64) that stand in a cell's outputs."""
+    lines, pictures = set(), set()
+    for output in cell.get("outputs", []):
+        lines |= _lines(output.get("text", "") + "\n".join(output.get("traceback", [])))
+        for kind, data in output.get("data", {}).items():
+            if kind.startswith("image/") and kind != "image/svg+xml":
+                pictures.add("".join(data.split()))
+            elif isinstance(data, str):
+                lines |= _lines(_without_marks(data) if kind == "text/html" else data)
+    return lines, pictures
+
+
+def secrets(paths: list[Path]) -> set[str]:
+    """Return what stands in the masters only in solutions, or in outputs that come of them."""
+    inside, outside = set(), set()
+    # what a check says when it passes stands in checks/, and is no part of an answer
+    ticks = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("checks/*.py"))
+    for path in paths:
+        for cell in nbformat.read(path, as_version=4).cells:
+            lines, pictures = _outputs(cell)
+            if cell.metadata.get("nbgrader", {}).get("grade"):
+                lines = {line for line in lines if line not in ticks}
+            solved = cell.metadata.get("nbgrader") or cell.source.startswith("# needs exercise")
+            (inside if solved else outside).update(lines, pictures)
+            for match in SOLUTION.finditer(cell.source):
+                inside |= _lines(match[0])
+            outside |= _lines(SOLUTION.sub("", cell.source))
+    return inside - outside
+
+
+def _text(name: str, data: bytes) -> str:
+    """Return a file of a handout as a reader sees it: text, without marks and escapes."""
+    text = data.decode("utf-8", errors="replace")
+    if name.endswith(".ipynb"):
+        cells = nbformat.reads(text, as_version=4).cells
+        outputs = [part for cell in cells for found in _outputs(cell) for part in found]
+        return "\n".join([*(cell.source for cell in cells), *outputs])
+    if name.endswith(".html"):
+        return _without_marks(text)
+    return base64.b64encode(data).decode() if name.endswith(".png") else text
+
+
+def leaks(files: dict[str, bytes], paths: list[Path]) -> list[str]:
+    """Return "file: line" for each part of a solution that stands in a handout."""
+    hidden = secrets(paths)
+    found = []
+    for name, data in files.items():
+        text = _text(name, data)
+        lines = _lines(text)
+        found += [f"{name}: {part[:90]}" for part in sorted(hidden)
+                  if part in lines or len(part) >= LONG and part in text]
+    return found
+
+
+def main(numbers: list[str]) -> None:
+    paths = chosen(numbers)
+    files = contents(paths)
+    if found := leaks(files, masters()):
+        sys.exit("\n".join(["Not written, solutions would leak:", *found]))
+    for folder in ("student", "solved"):
+        (BUILD / folder).mkdir(parents=True, exist_ok=True)
+    for path in paths:
+        (BUILD / "student" / f"{path.stem}.html").write_bytes(files[f"html/{path.stem}.html"])
+        solved = as_html(nbformat.read(path, as_version=4), f"{path.stem}, solved")
+        (BUILD / "solved" / f"{path.stem}_solved.html").write_text(solved, encoding="utf-8")
+    target = BUILD / ("_".join(["mlc", *(path.name[:2] for path in paths if numbers)]) + ".zip")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, data in files.items():  # fixed dates and modes: twice gives the same bytes
+            entry = zipfile.ZipInfo(f"{TOP}/{name}", (2000, 1, 1, 0, 0, 0))
+            entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+    print(f"build/handouts/{target.name}: {len(paths)} notebooks, {len(files)} files, "
+          f"{target.stat().st_size / 1e6:.1f} MB")
+    print("build/handouts/student/ and build/handouts/solved/: the same as HTML. Keep solved/ "
+          "to yourself.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
