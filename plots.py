@@ -1,5 +1,9 @@
 """Pictures: images and predictions, loop nests, the order of visits, times."""
 
+import inspect
+import re
+import textwrap
+
 import matplotlib.pyplot as plt
 import numpy as np
 import tvm
@@ -323,7 +327,6 @@ def _indent(line: str) -> int:
 def _listing(axes: plt.Axes, lines: list[str], left: float, side: int,
              right: float) -> dict[str, list[int]]:
     """Draw lines of code with their scopes as boxes; return the rows of each kind of line."""
-    import re
     rows: dict[str, list[int]] = {kind: [] for kind in _SCOPES}
     for row, line in enumerate(lines):
         for kind, marks in _SCOPES.items():
@@ -344,8 +347,6 @@ def builder_and_module(build, mod: tvm.IRModule, most: int = 84) -> None:
 
     Arrows go from each call of the builder to the line that it made, found by the words in them.
     """
-    import inspect
-    import textwrap
     source = textwrap.dedent(inspect.getsource(build)).rstrip().splitlines()
     printed = helpers.show(mod, only="main").text.splitlines()
     printed = [line if len(line) <= most else line[:most - 2] + " …" for line in printed]

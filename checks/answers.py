@@ -103,16 +103,14 @@ def _outcome(run: Callable[[], str]) -> tuple[bool, Any]:
         return True, run()
     except CheckFailed as failed:
         return False, failed.parts
-    except NotImplementedError as error:
-        if str(error):  # not the stub's
-            return False, ("that your code runs", reason(error), line_of_answer(error))
-        name = traceback.extract_tb(error.__traceback__)[-1].name
-        return False, (f"not done yet: write the code at the TODO of {name}, then run both cells.",
-                       "", "")
     except (SystemExit, KeyboardInterrupt) as error:
         return False, ("that your code runs to its end", type(error).__name__,
                        line_of_answer(error))
     except Exception as error:  # whatever the reader's code raises is to be shown in one line
+        if isinstance(error, NotImplementedError) and not str(error):  # the stub's
+            name = traceback.extract_tb(error.__traceback__)[-1].name
+            return False, (f"not done yet: write the code at the TODO of {name}, then run both "
+                           "cells.", "", "")
         return False, ("that your code runs", reason(error), line_of_answer(error))
 
 
@@ -178,8 +176,7 @@ def exercise(number: str, seconds: float = 30) -> Callable:
                           if (code := getattr(answer, "__code__", None)))
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
-                mark = f"Exercise {number} ✗\n" if parts[1] else f"Exercise {number} is "
-                raise CheckFailed(*parts, title=mark.rstrip("\n") if parts[1] else mark)
+                raise CheckFailed(*parts, title=f"Exercise {number} {'✗' if parts[1] else 'is '}")
             print(f"Exercise {number} ✓ {parts}")
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         return run

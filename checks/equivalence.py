@@ -53,8 +53,8 @@ def intermediate_values(mod: tvm.IRModule, images: np.ndarray) -> list[tuple[str
     bindings += [binding for binding in bindings[:-1] if binding.var.same_as(returned)]
     outputs = relax.Tuple([binding.var for binding in bindings])
     all_values = relax.Function(main.params, relax.SeqExpr(main.body.blocks, outputs),
-                           relax.TupleType([binding.var.ty for binding in bindings]),
-                           is_pure=main.is_pure).with_attr("global_symbol", "main")
+                                relax.TupleType([binding.var.ty for binding in bindings]),
+                                is_pure=main.is_pure).with_attr("global_symbol", "main")
     functions = {variable: func for variable, func in plain.functions_items()
                  if variable.name_hint != "main"}
     everything = tvm.IRModule({**functions, plain.get_global_var("main"): all_values})
@@ -239,9 +239,9 @@ def _covering(layers: list[nn.Module], reference: list[torch.Tensor], index: int
         return float(np.abs(binding[2] - right).max()) if binding[2].shape == right.shape \
             else np.inf
 
-    candidates = [binding for binding in rest if np.isfinite(distance(binding, index))]
     if len(rest) == 1:  # what is left is one kernel
         return rest[0], len(layers) - 1
+    candidates = [binding for binding in rest if np.isfinite(distance(binding, index))]
     if not candidates:  # a fused kernel whose output has another shape: the next one that fits
         return next(((binding, layer) for binding in rest for layer in range(index, len(layers))
                      if np.isfinite(distance(binding, layer))), (rest[0], index))

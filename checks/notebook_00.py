@@ -179,6 +179,13 @@ def _in_tvmscript() -> Iterator[None]:
         te.create_prim_func = original
 
 
+def _parts(statement: Any) -> list[Any]:
+    """Return the statements directly inside one, in program order."""
+    children = getattr(statement, "seq", None) or [
+        getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
+    return [child for child in children if child is not None]
+
+
 def _sblocks(func: tvm.tirx.PrimFunc) -> list[Any]:
     """Return the sblocks of a PrimFunc in program order, without the root."""
     found: list[Any] = []
@@ -188,10 +195,8 @@ def _sblocks(func: tvm.tirx.PrimFunc) -> list[Any]:
             node = node.block
             if node.name_hint != "root":
                 found.append(node)
-        for child in getattr(node, "seq", None) or [
-                getattr(node, name, None) for name in ("body", "then_case", "else_case")]:
-            if child is not None:
-                walk(child)
+        for part in _parts(node):
+            walk(part)
 
     walk(func.body)
     return found
@@ -230,10 +235,8 @@ def _refuse_garbage(func: tvm.tirx.PrimFunc, name: str) -> None:
                                   f"nothing was written into {buffer} before",
                                   "T.init: what does an element start from?")
             written.add(buffer)
-        for child in getattr(node, "seq", None) or [
-                getattr(node, part, None) for part in ("body", "then_case", "else_case")]:
-            if child is not None:
-                walk(child, block)
+        for part in _parts(node):
+            walk(part, block)
 
     walk(func.body, "root")
 
