@@ -247,14 +247,18 @@ def pytorch_model(weights: Mapping[str, np.ndarray]) -> nn.Sequential:
     return model.eval()
 
 
-def import_model(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule:
-    """Import a PyTorch model with TVM's own importer and lower its operators to PrimFuncs."""
+def import_operators(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule:
+    """Import a PyTorch model with TVM's own importer; its operators stay whole (R.nn.conv2d)."""
     from tvm.relax.frontend.torch import from_exported_program
     with warnings.catch_warnings():  # a FutureWarning of torch.export, with a path in it
         warnings.simplefilter("ignore")
         program = torch.export.export(model, (torch.zeros(input_shape),))
-        mod = from_exported_program(program, unwrap_unit_return_tuple=True)
-    return relax.transform.LegalizeOps()(mod)
+        return from_exported_program(program, unwrap_unit_return_tuple=True)
+
+
+def import_model(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule:
+    """Import a PyTorch model and lower its operators to PrimFuncs, one for each."""
+    return relax.transform.LegalizeOps()(import_operators(model, input_shape))
 
 
 def build(mod: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
@@ -406,7 +410,8 @@ class Timing:
     high: float
 
     def __str__(self) -> str:
-        return f"{self.median:8.1f} µs  ({self.low:.1f} to {self.high:.1f})"
+        unsteady = "  unsteady: is the machine busy?" if self.high > 2 * self.low else ""
+        return f"{self.median:8.1f} µs  ({self.low:.1f} to {self.high:.1f}){unsteady}"
 
 
 def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
@@ -438,11 +443,13 @@ def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
 
 
 def machine() -> str:
-    """One line: the CPU and the numbers of threads that TVM and PyTorch use."""
+    """One line: the CPU, the numbers of threads of TVM and PyTorch, and whether it is busy."""
     try:
         cpu = next(line.split(":")[1].strip() for line in
                    Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
     except (OSError, StopIteration):
         cpu = platform.processor() or platform.machine()
-    return (f"{cpu}, TVM with {tvm.runtime.num_threads()} threads, "
-            f"PyTorch with {torch.get_num_threads()}")
+    busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 0.5  # this process alone: one a core
+    return (f"{cpu}, TVM with {tvm.runtime.num_threads()} threads, PyTorch with "
+            f"{torch.get_num_threads()}" + "; BUSY with something else: no time here means much"
+            * busy)

@@ -89,10 +89,13 @@ def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
 
 
 def index_value(expression, loops: dict) -> np.ndarray:
-    """Evaluate an index expression for all iterations at once."""
+    """Evaluate an index expression for all iterations at once; `loops`: each variable's values.
+
+    The keys are the variables themselves: two loops of one nest may have the same name.
+    """
     match type(expression).__name__:
         case "Var":
-            return loops[expression.name]
+            return loops[expression]
         case "IntImm":
             return np.int64(expression.value)
         case "Cast":
@@ -100,7 +103,8 @@ def index_value(expression, loops: dict) -> np.ndarray:
         case name:
             left, right = index_value(expression.a, loops), index_value(expression.b, loops)
             return {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply,
-                    "FloorDiv": np.floor_divide, "FloorMod": np.mod}[name](left, right)
+                    "FloorDiv": np.floor_divide, "FloorMod": np.mod,
+                    "Min": np.minimum, "Max": np.maximum}[name](left, right)
 
 
 def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
@@ -113,7 +117,7 @@ def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int
     """
     nest = [nest for nest in helpers.nests(func) if nest.buffer == func.params[-1].name][-1]
     grid = np.indices([loop.extent for loop in nest.loops]).reshape(len(nest.loops), -1)
-    loops = {loop.name: grid[i] for i, loop in enumerate(nest.loops)}
+    loops = {loop.node.loop_var: grid[i] for i, loop in enumerate(nest.loops)}
     at_once = {"vectorized"} if threads == 1 else {"vectorized", "parallel"}
     step = np.zeros(grid.shape[1], dtype=np.int64)
     for i, loop in enumerate(nest.loops):
@@ -147,8 +151,12 @@ def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
          f"is written: {', '.join(funcs)}.")
 
 
-def times(timings: dict[str, helpers.Timing]) -> None:
-    """Draw median times as bars, with the quartiles as whiskers."""
+def times(timings: dict[str, helpers.Timing], floor: float | None = None) -> None:
+    """Draw median times as bars, with the quartiles as whiskers.
+
+    With a `floor`, the least possible time in microseconds, the axis is logarithmic and a line
+    stands at the floor.
+    """
     figure, axes = plt.subplots(figsize=(7, 0.5 * len(timings) + 0.8), layout="constrained")
     medians = [timing.median for timing in timings.values()]
     spread = [[t.median - t.low for t in timings.values()], [t.high - t.median
@@ -156,8 +164,72 @@ def times(timings: dict[str, helpers.Timing]) -> None:
     axes.barh(list(timings), medians, xerr=spread, color="#7cc4a4", ecolor="#57606a", capsize=3)
     axes.invert_yaxis()
     axes.set(xlabel="microseconds for one call (median, quartiles)")
+    if floor is not None:
+        axes.axvline(floor, color="#57606a", linestyle="--", linewidth=1)
+        axes.annotate("floor", (floor, 1), (3, 2), xycoords=("data", "axes fraction"),
+                      textcoords="offset points", size=8)
+        axes.set(xscale="log", xlim=(min(floor, *medians) * 0.7, max(medians) * 1.8))
+        for row, timing in enumerate(timings.values()):
+            axes.text(timing.high * 1.08, row, f"{timing.median:.0f}", va="center", size=8)
     show(figure, "Bars: " + ", ".join(f"{name} {timing.median:.0f} microseconds"
                                       for name, timing in timings.items()) + ".")
+
+
+def roofline(peak: float, bandwidth: float,
+             trails: dict[str, list[tuple[float, float, float]]]) -> None:
+    """Draw what was reached against what the machine allows: a roofline, both axes logarithmic.
+
+    peak in GFLOP/s, bandwidth in GB/s. A trail is what an operator went through, each point
+    (floating-point operations, bytes moved at least, microseconds); the last is drawn bold.
+    """
+    figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
+    spots = {name: [(flops / moved, flops / us / 1e3) for flops, moved, us in trail]
+             for name, trail in trails.items()}
+    reached = [spot for trail in spots.values() for spot in trail]
+    intensity = np.geomspace(min(x for x, _ in reached) / 2, max(x for x, _ in reached) * 4, 99)
+    axes.plot(intensity, np.minimum(peak, bandwidth * intensity), color="#57606a")
+    axes.fill_between(intensity, np.minimum(peak, bandwidth * intensity), peak * 3,
+                      color="#d0d7de", alpha=0.4, linewidth=0)
+    for name, trail in spots.items():
+        x, y = zip(*trail, strict=True)
+        line, = axes.plot(x, y, linestyle=":", marker="o", markersize=4, alpha=0.6)
+        axes.plot(x[-1], y[-1], marker="o", markersize=9, color=line.get_color())
+        axes.annotate(name, (x[-1], y[-1]), (8, -3), textcoords="offset points", size=9,
+                      color=line.get_color())
+    axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
+             ylim=(min(y for _, y in reached) / 2, peak * 3),
+             xlabel="floating-point operations for each byte moved", ylabel="GFLOP/s")
+    axes.annotate("what no program can reach", (0.02, 0.93), xycoords="axes fraction", size=9,
+                  color="#57606a")
+    show(figure, f"Roofline, peak {peak:.0f} GFLOP/s, bandwidth {bandwidth:.0f} GB/s. " + "; ".join(
+        f"{name} at " + " then ".join(f"{y:.1f}" for _, y in trail) + " GFLOP/s"
+        for name, trail in spots.items()) + ".")
+
+
+def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
+    """Draw numbers in the order of memory, as (channel, column), cut into vectors of `vector`.
+
+    The colour tells the column, the text the channel.
+    """
+    longest = max(map(len, orders.values()))
+    figure, all_axes = plt.subplots(len(orders), 1, figsize=(9, 0.95 * len(orders) + 0.3),
+                                    squeeze=False, layout="constrained")
+    columns = sorted({column for order in orders.values() for _, column in order})
+    ink = plt.get_cmap("viridis")(np.linspace(0.25, 1, len(columns)))
+    for axes, (title, order) in zip(all_axes[:, 0], orders.items(), strict=True):
+        for place, (channel, column) in enumerate(order):
+            axes.add_patch(plt.Rectangle((place, 0), 1, 1, facecolor=ink[columns.index(column)],
+                                         edgecolor="white"))
+            axes.text(place + 0.5, 0.5, channel, ha="center", va="center", size=7)
+        for start in range(0, len(order), vector):
+            axes.add_patch(plt.Rectangle((start, -0.06), vector, 1.12, fill=False, linewidth=2,
+                                         edgecolor="#57606a"))
+        axes.set(xlim=(-0.2, longest + 0.2), ylim=(-0.2, 1.2))
+        axes.set_title(title.replace("_", " "), size=9, loc="left")
+        axes.axis("off")
+    show(figure, f"Numbers in the order of memory, in vectors of {vector}. " + "; ".join(
+        f"{title}: " + ", ".join(f"channel {c} column {x}" for c, x in order[:vector])
+        for title, order in orders.items()) + ".")
 
 
 # ---- images and predictions ----------------------------------------------------------------

@@ -313,7 +313,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, images: np.ndarray) -> Che
                        cause or f"{kernel}: its arguments and its output shape")
 
 
-def build(mod: Any) -> relax.VirtualMachine:
+def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
     """Check an IRModule and build it, with a message in words where that fails."""
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed("an IRModule", type(mod).__name__, "what your function returns: bb.get()")
@@ -328,7 +328,7 @@ def build(mod: Any) -> relax.VirtualMachine:
                           "the shapes of the calls, and bb.emit_output for what leaves the block"
                           ) from None
     try:
-        return helpers.build(mod)
+        return helpers.build(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
             raise CheckFailed("that every library function is registered", reason(error),
@@ -339,7 +339,7 @@ def build(mod: Any) -> relax.VirtualMachine:
 
 
 @torch.no_grad()
-def check_same(mod: Any, model: nn.Sequential, loader: Iterable) -> str:
+def check_same(mod: Any, model: nn.Sequential, loader: Iterable, target: Any = "llvm") -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed."""
     if not isinstance(model, nn.Sequential):
         raise CheckFailed("a nn.Sequential as the second argument", type(model).__name__,
@@ -348,7 +348,7 @@ def check_same(mod: Any, model: nn.Sequential, loader: Iterable) -> str:
     if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
         raise CheckFailed("a model in evaluation mode", "one that is training",
                           "torch_model.eval() before the comparison")
-    machine = build(mod)
+    machine = build(mod, target)
     atol = ATOL_PROBABILITIES if isinstance(model[-1], nn.Softmax) else ATOL
     images_seen = batches = right = right_torch = 0
     largest = 0.0
@@ -382,14 +382,15 @@ def check_same(mod: Any, model: nn.Sequential, loader: Iterable) -> str:
     return verified + (f"\nRight on {right} of {images_seen:,} images; PyTorch on {right_torch}")
 
 
-def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader: Iterable) -> None:
+def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader: Iterable,
+                      target: Any = "llvm") -> None:
     """Compare an IRModule with a PyTorch model on every batch, and say where they part.
 
     `main` takes a batch as the loader gives it and returns what the model returns: rtol 1e-4, and
     atol 1e-7 for probabilities, 1e-4 for logits. Raises CheckFailed with the first layer that
     differs, its shape, its kernel, the largest error and, where it can be verified, the cause.
     """
-    passed, parts = isolated(lambda: check_same(mod, torch_model, test_loader), 120)
+    passed, parts = isolated(lambda: check_same(mod, torch_model, test_loader, target), 120)
     if not passed:
         raise CheckFailed(*parts, title="Not equivalent ✗")
     print(f"Equivalent ✓ {parts}")

@@ -1,6 +1,6 @@
 """The checks of notebook 04: schedules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -22,23 +22,50 @@ def _same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
             "the results: a schedule must not change them", {})
 
 
-def _moves(nest: helpers.Nest, loop: helpers.Loop) -> list[tuple[int, ...]]:
-    """How the axes of a block move from one iteration of a loop to the next, each way once."""
+def places(nest: helpers.Nest, expressions: Sequence[Any],
+           loops: Sequence[helpers.Loop]) -> np.ndarray:
+    """Values of expressions of a block's axes, (iterations, expressions), as some loops run.
+
+    The other loops stand at 0. Loops are known by their variables: names may occur twice.
+    """
     import plots
-    steps = {other.name: np.zeros(loop.extent, np.int64) for other in nest.loops}
-    steps[loop.name] = np.arange(loop.extent)
-    values = np.array([np.broadcast_to(plots.index_value(value, steps), loop.extent)
-                       for value in nest.realize.iter_values])
-    return sorted({tuple(map(int, move)) for move in np.diff(values).T})
+    extents = [_most(loop) for loop in loops]
+    grid = np.indices(extents).reshape(len(loops), int(np.prod(extents)))
+    at: dict[Any, Any] = {loop.node.loop_var: np.int64(0) for loop in nest.loops}
+    at |= {loop.node.loop_var: grid[i] for i, loop in enumerate(loops)}
+    axes = [axis.var for axis in nest.realize.block.iter_vars]
+    at |= {axis: plots.index_value(value, at)
+           for axis, value in zip(axes, nest.realize.iter_values, strict=True)}
+    return np.stack([np.broadcast_to(plots.index_value(expression, at), grid.shape[1])
+                     for expression in expressions], axis=1)
 
 
-def _require_threads(nest: helpers.Nest, least: int) -> None:
+def _most(loop: helpers.Loop) -> int:
+    """The number of a loop's iterations; where compute_at made it vary, the largest."""
+    if isinstance(loop.extent, int):
+        return loop.extent
+    return int(tvm.arith.Analyzer().const_int_bound(loop.node.extent).max_value)
+
+
+def moves(nest: helpers.Nest, loop: helpers.Loop,
+          expressions: Sequence[Any] | None = None) -> list[tuple[int, ...]]:
+    """How a block's axes move from one iteration of a loop to the next, each way once.
+
+    With `expressions`: how these move, as the indices at which the block reads or writes.
+    """
+    if expressions is None:
+        expressions = [axis.var for axis in nest.realize.block.iter_vars]
+    steps = np.diff(places(nest, expressions, [loop]), axis=0)
+    return sorted({tuple(map(int, step)) for step in steps})
+
+
+def require_threads(nest: helpers.Nest, least: int) -> None:
     outer = nest.loops[0]
     if outer.kind != "parallel":
         raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
                           "schedule.parallel: which loop does it get?")
     reductions = [int(axis.iter_type) == 2 for axis in nest.realize.block.iter_vars]
-    if any(step and reduces for move in _moves(nest, outer)
+    if any(step and reduces for move in moves(nest, outer)
            for step, reduces in zip(move, reductions, strict=True)):
         raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
                           f"moves a reduction axis of {nest.block}", "which loop is made parallel")
@@ -47,7 +74,7 @@ def _require_threads(nest: helpers.Nest, least: int) -> None:
                           "the factors of the split, or fuse before parallel")
 
 
-def _require_lanes(nest: helpers.Nest, what: str) -> helpers.Loop:
+def require_lanes(nest: helpers.Nest, what: str) -> helpers.Loop:
     inner = nest.loops[-1]
     if inner.kind != "vectorized":
         found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
@@ -57,7 +84,7 @@ def _require_lanes(nest: helpers.Nest, what: str) -> helpers.Loop:
     return inner
 
 
-def _require_decomposed(func: tvm.tirx.PrimFunc) -> None:
+def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
     for nest in helpers.nests(func):
         if nest.has_init:
             raise CheckFailed("a decomposed reduction", f"block {nest.block} still has its T.init",
@@ -113,13 +140,13 @@ def exercise_4_2(schedule_add: Callable) -> str:
         after = _scheduled(schedule_add, before)
         nest = next(nest for nest in helpers.nests(after) if nest.block == "C")
         for other in helpers.nests(after):
-            _require_threads(other, 4)
-        lanes = _require_lanes(nest, "block C")
+            require_threads(other, 4)
+        lanes = require_lanes(nest, "block C")
         if lanes.extent != 8:
             raise CheckFailed("8 lanes", f"{lanes}", "the factor of the split")
-        if _moves(nest, lanes) != [(0, 1)]:
+        if moves(nest, lanes) != [(0, 1)]:
             raise CheckFailed("lanes along a row, each one column on", "steps in (i, j) of "
-                              f"{_moves(nest, lanes)}", "which loop is split into lanes: i or j?")
+                              f"{moves(nest, lanes)}", "which loop is split into lanes: i or j?")
         _same_results(before, after)
     return "a parallel outermost loop, 8 lanes along a row, the same results for two shapes"
 
@@ -130,31 +157,38 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
     for sizes in [(32, 32, 32), (16, 64, 24)]:
         before = _product(*sizes)
         after = _scheduled(schedule_matmul, before)
-        _require_decomposed(after)
+        require_decomposed(after)
         update = next(nest for nest in helpers.nests(after) if nest.reduces)
         for nest in helpers.nests(after):
-            _require_threads(nest, 2)
-        lanes = _require_lanes(update, "the update")
-        if _moves(update, lanes) != [(0, 1, 0)]:
-            raise CheckFailed("lanes along j", f"steps in (i, j, k) of {_moves(update, lanes)}",
+            require_threads(nest, 2)
+        lanes = require_lanes(update, "the update")
+        if moves(update, lanes) != [(0, 1, 0)]:
+            raise CheckFailed("lanes along j", f"steps in (i, j, k) of {moves(update, lanes)}",
                               "which loop is innermost and vectorised")
         _same_results(before, after)
     return "a parallel outermost loop, lanes along j, T.init apart, the same results for two shapes"
 
 
-def _require_conv2d(mod: Any, original: tvm.IRModule) -> list[helpers.Nest]:
-    """Raise CheckFailed with the first step that the schedule of conv2d lacks."""
+def require_only(mod: Any, original: tvm.IRModule, name: str,
+                 called: str = "") -> tvm.tirx.PrimFunc:
+    """Return function `name` of a module; raise CheckFailed where any other one has changed."""
+    called = called or name
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
     before = {variable.name_hint: func for variable, func in original.functions_items()}
     after = {variable.name_hint: func for variable, func in mod.functions_items()}
     if set(before) != set(after):
         raise CheckFailed(f"functions {sorted(before)}", f"{sorted(after)}", "what you return")
-    for name in before:
-        if name != "conv2d" and not tvm_ffi.structural_equal(before[name], after[name]):
-            raise CheckFailed("no change besides conv2d", f"{name} has changed",
+    for other in before:
+        if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
+            raise CheckFailed(f"no change besides {called}", f"{other} has changed",
                               "func_name of the blocks that you schedule")
-    return require_scheduled(after["conv2d"])
+    return after[name]
+
+
+def _require_conv2d(mod: Any, original: tvm.IRModule) -> list[helpers.Nest]:
+    """Raise CheckFailed with the first step that the schedule of conv2d lacks."""
+    return require_scheduled(require_only(mod, original, "conv2d"))
 
 
 def require_scheduled(func: tvm.tirx.PrimFunc) -> list[helpers.Nest]:
@@ -169,14 +203,14 @@ def require_scheduled(func: tvm.tirx.PrimFunc) -> list[helpers.Nest]:
         if nest.block == "pad_temp":
             raise CheckFailed("no padding block", f"block {nest.block} still writes {nest.buffer}",
                               "step 2: compute_inline")
-    _require_threads(update, 2)
+    require_threads(update, 2)
     for nest in nests:
-        _require_threads(nest, 2)
-    _require_lanes(update, "the convolution")
+        require_threads(nest, 2)
+    require_lanes(update, "the convolution")
     if not any(loop.kind == "unrolled" for loop in update.loops):
         raise CheckFailed("an unrolled loop around the lanes",
                           ", ".join(map(str, update.loops)), "step 5: unroll")
-    _require_decomposed(func)
+    require_decomposed(func)
     return nests
 
 
@@ -208,6 +242,6 @@ def exercise_4_5(schedule_conv2d_with_bias: Callable) -> str:
     original = bb.get()
     mod = schedule_conv2d_with_bias(tvm.IRModule(dict(original.functions_items())))
     nests = _require_conv2d(mod, original)
-    _require_lanes(nests[-1], f"block {nests[-1].block}")
+    require_lanes(nests[-1], f"block {nests[-1].block}")
     check_same(mod, nn.Sequential(model[0]), helpers.test_loader(count=40))
     return "convolution and bias block scheduled, values equal to PyTorch's on 40 images"

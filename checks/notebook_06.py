@@ -1,0 +1,622 @@
+"""The checks of notebook 06: the roofline, fast kernels, a tuner. None of them measures a time."""
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import relax
+from tvm.relax.dpl import is_op, wildcard
+
+import helpers
+from checks.answers import RTOL, CheckFailed, exercise, line_of_answer, reason
+from checks.equivalence import check_same, cnn
+from checks.notebook_04 import (
+    moves,
+    places,
+    require_decomposed,
+    require_lanes,
+    require_only,
+    require_threads,
+)
+
+# ---- the roofline --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A dense layer and a machine, of 10**9 operations and 10**9 bytes in a second."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    peak: float
+    bandwidth: float
+
+    def time(self, per_term: float = 2, size: float = 4, images: float = 1, weights: float = 1,
+             results: float = 1, bias: int = 0, giga: float = 1e9, micro: float = 1e6,
+             combine: Callable[[float, float], float] = max) -> float:
+        """Return the least time in microseconds; the arguments are for mistakes in it."""
+        b, i, o = self.batch, self.inputs, self.outputs
+        moved = size * (images * b * i + weights * o * i + results * b * o + bias * o)
+        operations = per_term * b * i * o + bias * b * o
+        return combine(operations / (self.peak * giga), moved / (self.bandwidth * giga)) * micro
+
+
+_LAYERS = [_Layer(4, 5408, 100, 240.0, 104.0), _Layer(64, 5408, 100, 240.0, 104.0),
+           _Layer(1, 100, 10, 50.0, 20.0), _Layer(300, 200, 400, 100.0, 40.0),
+           _Layer(64, 5408, 100, 1500.0, 12.0), _Layer(1024, 8, 2, 30.0, 25.0)]
+
+_TIMES: dict[str, Callable[[_Layer], float]] = {
+    "the operations: the factor 2 is missing, for each input is multiplied and added":
+        lambda layer: layer.time(per_term=1),
+    "the operations: one addition for each input too, not one less":
+        lambda layer: layer.time(per_term=2 - 1 / layer.inputs),
+    "the bytes: these are numbers, and a float32 has 4 bytes": lambda layer: layer.time(size=1),
+    "the bytes: a float32 has 4 of them, not 8": lambda layer: layer.time(size=8),
+    "the bytes: a float32 has 4 of them, not 32": lambda layer: layer.time(size=32),
+    "the last step: the two times are added, but they run side by side":
+        lambda layer: layer.time(combine=lambda a, b: a + b),
+    "the last step: this is the smaller of the two times":
+        lambda layer: layer.time(combine=min),
+    "the last step: this is the mean of the two times":
+        lambda layer: layer.time(combine=lambda a, b: (a + b) / 2),
+    "the unit: these are seconds": lambda layer: layer.time(micro=1),
+    "the unit: these are milliseconds": lambda layer: layer.time(micro=1e3),
+    "the unit: these are nanoseconds": lambda layer: layer.time(micro=1e9),
+    "the unit: peak and bandwidth are taken as single operations and bytes in a second":
+        lambda layer: layer.time(giga=1),
+    "the unit: this is too large by a million (a GFLOP/s is 1,000 operations in a microsecond)":
+        lambda layer: layer.time(micro=1e12),
+    "the unit: arithmetic is in microseconds, transport in nanoseconds":
+        lambda layer: layer.time(combine=lambda a, b: max(a, 1e3 * b)),
+    "the unit: transport is in microseconds, arithmetic in nanoseconds":
+        lambda layer: layer.time(combine=lambda a, b: max(1e3 * a, b)),
+    "the unit: a giga is 10**9 here, not 2**30": lambda layer: layer.time(giga=2**30),
+    "the unit: a GB is 10**9 bytes here, not 2**30":
+        lambda layer: layer.time(combine=lambda a, b: max(a, b * 1e9 / 2**30)),
+    "the bytes: the weights are counted once for each image, but they move once":
+        lambda layer: layer.time(weights=layer.batch),
+    "the bytes: the images are left out": lambda layer: layer.time(images=0),
+    "the bytes: the results are left out": lambda layer: layer.time(results=0),
+    "the bytes: the weights are left out": lambda layer: layer.time(weights=0),
+    "the bytes: images and results are left out": lambda layer: layer.time(images=0, results=0),
+    "the bytes: weights and results are left out": lambda layer: layer.time(weights=0, results=0),
+    "the bytes: the results are counted twice": lambda layer: layer.time(results=2),
+    "the bytes: the images are counted once for each output, but they move once":
+        lambda layer: layer.time(images=layer.outputs),
+    "the bias: it is left out of the count": lambda layer: layer.time(bias=1),
+    "arithmetic alone: what of the bytes?":
+        lambda layer: layer.time(combine=lambda arithmetic, transport: arithmetic),
+    "the bytes alone: what of the arithmetic?":
+        lambda layer: layer.time(combine=lambda arithmetic, transport: transport),
+    "peak and bandwidth: they are exchanged": lambda layer: _Layer(
+        layer.batch, layer.inputs, layer.outputs, layer.bandwidth, layer.peak).time(),
+    "the division: // drops what is behind the point": lambda layer: layer.time(
+        micro=1, giga=1, combine=lambda a, b: max(a // 1, b // 1)) / 1e3,
+    "the last step: this is the greater of operations and bytes, before either is a time":
+        lambda layer: _greater(layer),
+}
+
+
+def _greater(layer: _Layer) -> float:
+    """The time of whichever is more, operations or bytes: as if the machine's ratio were 1."""
+    b, i, o = layer.batch, layer.inputs, layer.outputs
+    arithmetic = 2 * b * i * o >= 4 * (b * i + o * i + b * o)
+    return layer.time(combine=lambda left, right: left if arithmetic else right)
+
+
+@exercise("6.1")
+def exercise_6_1(least_time: Callable) -> str:
+    """the roofline of a dense layer."""
+    came: list[float] = []
+    for layer in _LAYERS:
+        time = least_time(layer.batch, layer.inputs, layer.outputs, layer.peak, layer.bandwidth)
+        if not isinstance(time, numbers.Real):
+            raise CheckFailed("a number", f"{type(time).__name__}", "the return statement: one "
+                              "number, in microseconds")
+        came.append(float(time))
+    expected = [layer.time() for layer in _LAYERS]
+    for layer, time, right in zip(_LAYERS, came, expected, strict=True):
+        if np.isclose(time, right, RTOL, 0):
+            continue
+        cause = next((text for text, wrong in _TIMES.items()
+                      if np.allclose(came, [wrong(each) for each in _LAYERS], RTOL, 0)),
+                     "operations, bytes and units, one after the other")
+        raise CheckFailed(f"{right:.5g} µs for batch {layer.batch}, {layer.inputs:,} inputs, "
+                          f"{layer.outputs} outputs, {layer.peak:g} GFLOP/s, "
+                          f"{layer.bandwidth:g} GB/s", f"{time:.5g}", cause)
+    bound_by_memory = sum(layer.time() > layer.time(size=0) for layer in _LAYERS)
+    return (f"right for {len(_LAYERS)} layers: memory is the limit of {bound_by_memory}, "
+            f"arithmetic of {len(_LAYERS) - bound_by_memory}")
+
+
+# ---- what a schedule keeps in a buffer -----------------------------------------------------
+
+
+def _adds_up(func: tvm.tirx.PrimFunc) -> helpers.Nest:
+    """Return the loop nest of the block that does most of the additions."""
+    summing = [nest for nest in helpers.nests(func) if nest.reduces]
+    if not summing:
+        raise CheckFailed("a block that adds up", "no block with a reduction axis",
+                          "what became of the reduction")
+    return max(summing, key=lambda nest: np.prod([float(loop.extent) for loop in nest.loops
+                                                  if isinstance(loop.extent, int)]))
+
+
+def _name(nest: helpers.Nest) -> str:
+    """The block's name before decompose_reduction."""
+    return nest.block.removesuffix("_update")
+
+
+def _written(nest: helpers.Nest) -> Any:
+    return nest.realize.block.writes[0].source
+
+
+def _indices(region: Any) -> list[Any]:
+    return [part.min for part in region.region]
+
+
+def _stored(nest: helpers.Nest) -> list[Any]:
+    """The indices at which a block writes."""
+    return _indices(nest.realize.block.writes[0])
+
+
+def _touches(nest: helpers.Nest, buffer: Any) -> bool:
+    block = nest.realize.block
+    return any(region.source.same_as(buffer) for region in [*block.reads, *block.writes])
+
+
+def _common(nests: Sequence[helpers.Nest]) -> int:
+    """How many outer loops nests have in common."""
+    count = 0
+    for loops in zip(*(nest.loops for nest in nests), strict=False):
+        if not all(loop.node.same_as(loops[0].node) for loop in loops):
+            break
+        count += 1
+    return count
+
+
+def _tile(nest: helpers.Nest, outer: int, expressions: Sequence[Any]) -> int:
+    """Count the different values of expressions inside the outer loops of a nest."""
+    inner = [loop for loop in nest.loops[outer:]
+             if any(map(any, moves(nest, loop, expressions)))]
+    return len(np.unique(places(nest, expressions, inner), axis=0))
+
+
+def _kept(func: tvm.tirx.PrimFunc, nest: helpers.Nest) -> tuple[int, str]:
+    """Count the outer loops inside which a block's buffer lives; and say what keeps it large.
+
+    TVM allocates a buffer inside the loops that all blocks have in common which use it.
+    """
+    buffer = _written(nest)
+    users = [other for other in helpers.nests(func) if _touches(other, buffer)]
+    outer = _common(users)
+    readers = [other for other in users if not _written(other).same_as(buffer)]
+    together = _common([nest, *readers])
+    reducing = _reducing(nest)
+    first = nest.loops.index(reducing[0]) if reducing else len(nest.loops)
+    between = [loop for loop in nest.loops[outer:first]
+               if any(map(any, moves(nest, loop, _stored(nest))))]
+    if together > outer:
+        return outer, ("decompose_reduction: the loop that it gets is outside the tile, and so the "
+                       "first values of all tiles are written before that loop")
+    if not readers or reducing and not between:  # no loop is left to put the reader under
+        inner = ", ".join(str(loop) for loop in nest.loops[first:] if loop not in reducing)
+        return outer, f"the size of the tile: the loops {inner}"
+    if not outer:
+        return outer, (f"block {_name(readers[-1])}, which reads it, has loops of its own: "
+                       "compute_at or reverse_compute_at")
+    return outer, (f"where block {_name(readers[-1])} reads it: both are under "
+                   f"{', '.join(map(str, nest.loops[:outer]))}, and no further loop")
+
+
+def _require_lanes_along_x(nest: helpers.Nest, what: str) -> None:
+    lanes = require_lanes(nest, what)
+    steps = moves(nest, lanes, _stored(nest))
+    if steps != [(0, 0, 0, 1)]:
+        raise CheckFailed(f"lanes of {what} along x, each one column on",
+                          f"steps in (image, channel, y, x) of {steps}, with {lanes}",
+                          "which loop is innermost and vectorised: one over x alone")
+
+
+def _require_unrolled_window(conv: helpers.Nest) -> None:
+    for loop in _reducing(conv):
+        if loop.kind != "unrolled":
+            raise CheckFailed("an unrolled window of 3 by 3", f"{loop}, around block {_name(conv)}",
+                              "schedule.unroll, for both loops of the window")
+
+
+def _reducing(nest: helpers.Nest) -> list[helpers.Loop]:
+    """The loops of a nest that move a reduction axis."""
+    axes = [axis.var for axis in nest.realize.block.iter_vars if int(axis.iter_type) == 2]
+    return [loop for loop in nest.loops if axes and any(map(any, moves(nest, loop, axes)))]
+
+
+def _copy(mod: tvm.IRModule) -> tvm.IRModule:
+    return tvm.IRModule(dict(mod.functions_items()))
+
+
+# ---- the convolution -----------------------------------------------------------------------
+
+
+@exercise("6.2")
+def exercise_6_2(fast_conv2d: Callable) -> str:
+    """a convolution with a tile of sums in registers."""
+    _, model = cnn()
+    original = helpers.import_model(model, (4, 1, 28, 28))
+    mod = fast_conv2d(_copy(original))
+    func = require_only(mod, original, "conv2d")
+    _refuse_blocks(func, ["pad_temp"])
+    conv = _adds_up(func)
+    require_threads(conv, 2)
+    _require_lanes_along_x(conv, "the convolution")
+    _require_unrolled_window(conv)
+    _require_local(conv, "the convolution")
+    outer, cause = _kept(func, conv)
+    sums = _tile(conv, outer, _stored(conv))
+    if sums > 64:
+        raise CheckFailed("no more than 64 sums at a time", f"{sums:,} in {conv.buffer}",
+                          cause)
+    for nest in helpers.nests(func):
+        require_threads(nest, 2)
+    require_decomposed(func)
+    verified = check_same(mod, model, helpers.test_loader(count=200))
+    return (f"padding inlined, parallel, lanes along x, the window unrolled, {sums} sums at a "
+            f"time, decomposed.\n{verified}")
+
+
+def _refuse_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
+    for nest in helpers.nests(func):
+        if nest.block in names:
+            raise CheckFailed(f"no block {nest.block}",
+                              f"block {nest.block} still writes {nest.buffer}", "compute_inline")
+
+
+def _require_local(nest: helpers.Nest, what: str) -> None:
+    if (scope := _written(nest).scope()) != "local":
+        raise CheckFailed(f'sums of {what} in a buffer of scope "local"',
+                          f'{nest.buffer}, of scope "{scope}"',
+                          f'cache_write(block, 0, "local") for block {_name(nest)}')
+
+
+# ---- the dense layer -----------------------------------------------------------------------
+
+
+def _fused() -> tuple[tvm.IRModule, dict[str, str]]:
+    """The CNN as the notebook fuses it: a PrimFunc for conv2d to pooling, one for each dense."""
+    _, model = cnn()
+    image, weight, bias = wildcard(), wildcard(), wildcard()
+    conv = is_op("relax.add")(is_op("relax.nn.conv2d")(image, weight), bias)
+    conv_pool = is_op("relax.nn.max_pool2d")(is_op("relax.nn.relu")(conv))
+    product = is_op("relax.matmul")(wildcard(), is_op("relax.permute_dims")(wildcard()))
+    dense = is_op("relax.add")(wildcard(), product)
+    patterns = [("conv_pool", conv_pool), ("dense", is_op("relax.nn.relu")(dense)),
+                ("head", is_op("relax.nn.softmax")(dense))]
+    operators = helpers.import_operators(model, (4, 1, 28, 28))
+    grouped = relax.transform.FuseOpsByPattern(patterns, bind_constants=False)(operators)
+    names = {str(func.attrs["Composite"]): variable.name_hint
+             for variable, func in grouped.functions_items() if "Composite" in func.attrs}
+    return relax.transform.FuseTIR()(relax.transform.LegalizeOps()(grouped)), names
+
+
+IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
+
+
+@exercise("6.3")
+def exercise_6_3(fast_dense: Callable) -> str:
+    """a dense layer with lanes of partial sums."""
+    _, model = cnn()
+    original, names = _fused()
+    mod = fast_dense(_copy(original), names["dense"])
+    func = require_only(mod, original, names["dense"], "the dense layer")
+    sums, lanes = _require_dense(func)
+    verified = check_same(mod, model, helpers.test_loader(count=200))
+    return (f"the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
+            f"time, parallel, decomposed.\n{verified}")
+
+
+def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
+    """Raise CheckFailed with what a dense layer lacks; return results at a time, and lanes."""
+    _refuse_blocks(func, ["T_transpose"])
+    partial = _adds_up(func)
+    block = _name(partial)
+    if sum(nest.reduces for nest in helpers.nests(func)) < 2:
+        raise CheckFailed("a block for the partial sums and one that adds them up",
+                          f"one block, {block}, adds everything up",
+                          "rfactor, for a loop that k is split into")
+    reads = {tuple(map(int, region.source.shape)): _indices(region)
+             for region in partial.realize.block.reads}
+    images, weights = reads.get((IMAGES, INPUTS)), reads.get((OUTPUTS, INPUTS))
+    if images is None or weights is None:
+        raise CheckFailed(f"weights {(OUTPUTS, INPUTS)} and images {(IMAGES, INPUTS)}, as they are "
+                          "stored", f"{block} reads buffers of shapes {sorted(reads)}",
+                          "no other layout is needed")
+    lanes = _require_partial_lanes(partial, weights)
+    _require_local(partial, "the dense layer")
+    results = [images[0], weights[0]]
+    outer, cause = _kept(func, partial)
+    kept = _tile(partial, outer, results)
+    if kept > 40:
+        raise CheckFailed("8 to 40 results at a time", f"{kept} of them, in {partial.buffer}",
+                          cause)
+    serial = [loop for loop in _reducing(partial) if loop.kind != "unrolled"]
+    inside = partial.loops.index((serial or _reducing(partial))[-1]) + 1
+    if (served := _tile(partial, inside, images[:1])) < IMAGES:
+        raise CheckFailed("all four images inside the loop over the inputs",
+                          f"{served} inside {partial.loops[inside - 1]}",
+                          "reorder: the loop over the images goes inside, so that each weight that "
+                          "was loaded serves all four")
+    if (least := min(kept, _tile(partial, inside, results))) < 8:
+        raise CheckFailed("8 to 40 results at a time", f"{least} of them",
+                          "split the loop over the outputs, and put the inner one inside the loop "
+                          "over the inputs too")
+    require_threads(partial, 10)
+    if partial.has_init:
+        raise CheckFailed("a decomposed reduction", f"block {block} still has its T.init",
+                          f"schedule.decompose_reduction for {block}, as the last step")
+    return kept, lanes
+
+
+def _require_partial_lanes(partial: helpers.Nest, weights: Sequence[Any]) -> int:
+    """Return how many lanes there are, neighbours among the weights and the partial sums."""
+    lanes = require_lanes(partial, f"block {_name(partial)}")
+    steps = moves(partial, lanes, weights)
+    expected = "lanes that are neighbours among the weights"
+    match steps:
+        case [(0, 1)]:
+            pass
+        case [(0, distance)] if distance > 1:
+            raise CheckFailed(expected, f"{lanes}, each {distance} weights from the next",
+                              "rfactor: it gets the inner one of the loops that k is split into")
+        case [(1, 0)]:
+            raise CheckFailed(expected, f"{lanes}, each of another output",
+                              "which loop is innermost and vectorised: the one that was rfactored")
+        case [(0, 0)]:
+            raise CheckFailed(expected, f"{lanes}, all of the same weight",
+                              "which loop is innermost and vectorised: the one that was rfactored")
+        case _:
+            raise CheckFailed(expected, f"{lanes}: steps in (output, input) of {steps}",
+                              "which loop is innermost and vectorised: the one that was rfactored")
+    stored = moves(partial, lanes, _stored(partial))
+    if stored != [(*[0] * (len(stored[0]) - 1), 1)]:
+        raise CheckFailed("lanes that are neighbours among the partial sums", f"steps of {stored} "
+                          f"in {partial.buffer}{_shape(_written(partial))}",
+                          "rfactor's second argument: with 2 the partial sums are the last axis")
+    if lanes.extent not in (8, 16):
+        raise CheckFailed("8 or 16 lanes", f"{lanes}", "the factor by which k is split")
+    return int(lanes.extent)
+
+
+def _shape(buffer: Any) -> list[int]:
+    return [int(extent) for extent in buffer.shape]
+
+
+# ---- the model -----------------------------------------------------------------------------
+
+
+@exercise("6.4")
+def exercise_6_4(fast_model: Callable) -> str:
+    """the model with both kernels."""
+    _, model = cnn()
+    original, names = _fused()
+    mod = fast_model(_copy(original), dict(names))
+    if not isinstance(mod, tvm.IRModule):
+        raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
+    funcs = {variable.name_hint: func for variable, func in mod.functions_items()}
+    for what in ("conv_pool", "dense"):
+        if names[what] not in funcs:
+            raise CheckFailed(f'a function names["{what}"]', f"functions {sorted(funcs)}",
+                              "what you return")
+        if tvm_ffi.structural_equal(funcs[names[what]], original[names[what]]):
+            raise CheckFailed(f"{what}, scheduled", f"{what} is as it was", {
+                "dense": 'begin with fast_dense(mod, names["dense"]), and schedule what it returns',
+                "conv_pool": "the return value: the mod of which schedule?"}[what])
+    sums = _require_conv_pool(funcs[names["conv_pool"]])
+    dense = _adds_up(funcs[names["dense"]])
+    require_threads(dense, 2)
+    require_lanes(dense, f"block {_name(dense)} of dense")
+    verified = check_same(mod, model, helpers.test_loader(count=200))
+    return (f"{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "
+            f"threads and lanes.\n{verified}")
+
+
+def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
+    """Raise CheckFailed with what conv_pool lacks; return how many sums exist at a time."""
+    _refuse_blocks(func, ["pad_temp", "T_add", "compute"])
+    conv, nests = _adds_up(func), helpers.nests(func)
+    output = func.params[-1].name
+    stage, largest = conv, 0
+    while stage.buffer != output:  # from the convolution over copies of it to the pooling
+        outer, cause = _kept(func, stage)
+        exist = _tile(stage, outer, _stored(stage))
+        if exist > 2 * 26:
+            raise CheckFailed("no more than two rows of the convolution at a time, 52 numbers",
+                              f"{exist:,} in {stage.buffer}",
+                              cause)
+        largest = max(largest, exist)
+        following = [nest for nest in nests if nest is not stage and nest.buffer != stage.buffer
+                     and _touches(nest, _written(stage))]
+        stage = following[-1]
+        if stage.reduces:
+            break
+    pool = stage
+    _require_lanes_along_x(conv, "the convolution")
+    _require_lanes_along_x(pool, "the pooling")
+    _require_unrolled_window(conv)
+    for nest in nests:
+        require_threads(nest, 2)
+    require_decomposed(func)
+    return largest
+
+
+# ---- a tuner -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Fake:
+    """A candidate with the times that it will take; `right` may be what is_correct raises."""
+
+    name: str
+    times: Sequence[float]
+    right: bool | Exception = True
+
+
+@dataclass
+class _Log:
+    """What a tuner calls, in its order."""
+
+    checked: list[str] = field(default_factory=list)
+    timed: list[str] = field(default_factory=list)
+    late: str = ""  # the first candidate that was checked after something had been timed
+
+    def is_correct(self, fake: _Fake) -> bool:
+        if self.timed and not self.late:
+            self.late = fake.name
+        self.checked.append(fake.name)
+        if isinstance(fake.right, Exception):
+            raise fake.right
+        return fake.right
+
+    def time_of(self, fake: _Fake) -> float:
+        self.timed.append(fake.name)
+        return float(fake.times[(self.timed.count(fake.name) - 1) % len(fake.times)])
+
+
+def _middle(times: Sequence[float], upper: int) -> float:
+    return sorted(times)[(len(times) - 1 + upper) // 2]
+
+
+_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "the lower of the two middle times": lambda times: _middle(times, 0),
+    "the upper of the two middle times": lambda times: _middle(times, 1),
+    "the least single time": min, "the least mean": np.mean, "the least of the longest times": max,
+    "the least first time": lambda times: times[0], "the least last time": lambda times: times[-1],
+    "the least time in the middle round": lambda times: times[len(times) // 2],
+    "the greatest median": lambda times: -np.median(times),
+    "the greatest mean": lambda times: -np.mean(times)}
+
+# Together, the winners of the cases show which statistic was taken.
+_CASES: list[tuple[str, int | None, list[_Fake]]] = [
+    ("five rounds", None, [
+        _Fake("steady", [30, 30, 15, 30, 60]), _Fake("wrong", [0.5] * 5, False),
+        _Fake("spiky", [50, 10, 200, 10, 10]), _Fake("lucky", [40, 1, 30, 40, 90]),
+        _Fake("broken", [0.2] * 5, RuntimeError("this candidate cannot run")),
+        _Fake("even", [45, 45, 44, 45, 46]), _Fake("quick start", [5, 70, 71, 72, 73]),
+        _Fake("late", [80, 81, 82, 83, 4]), _Fake("slow", [90] * 5)]),
+    ("repeats=3", 3, [
+        _Fake("broken", [0.1], ValueError("wrong shape")), _Fake("a", [1, 30, 31, 0.5, 0.5]),
+        _Fake("b", [20, 3, 4, 60, 60]), _Fake("wrong", [0.1], False), _Fake("c", [6, 7, 6.5]),
+        _Fake("d", [40, 41, 2]), _Fake("e", [50, 2.5, 52])]),
+    ("repeats=4", 4, [
+        _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
+    ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
+    ("none correct", None, [
+        _Fake("wrong", [1], False), _Fake("broken", [1], KeyError("weights"))]),
+    ("no candidates", None, [])]
+
+
+def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[_Fake]) -> Any:
+    """Return what a tuner gives for a case; raise CheckFailed where it calls what it should not."""
+    log, right = _Log(), [fake for fake in fakes if fake.right is True]
+    rounds = repeats or 5
+    given = {} if repeats is None else {"repeats": repeats}
+    try:
+        came = tune({fake.name: fake for fake in fakes}, log.is_correct, log.time_of, **given)
+    except Exception as error:  # whatever the tuner lets through
+        raised = [fake.name for fake in fakes if error is fake.right]
+        if raised:
+            raise CheckFailed("that a candidate for which is_correct raises is left out",
+                              f"{reason(error)}, from {raised[0]!r}",
+                              "try around is_correct, and except Exception") from None
+        if not right and isinstance(error, ValueError | IndexError | TypeError):
+            raise CheckFailed(f"None; {title}", reason(error), "the last step, where nothing was "
+                              f"measured; {line_of_answer(error)}") from None
+        raise
+    _check_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
+    return came
+
+
+def _best(case: tuple[str, int | None, list[_Fake]],
+          statistic: Callable[[Sequence[float]], float] = np.median) -> str | None:
+    """The name of a case's correct candidate with the least statistic of its times."""
+    _, repeats, fakes = case
+    values = {fake.name: float(statistic(fake.times[:repeats or 5])) for fake in fakes
+              if fake.right is True}
+    return min(values, key=values.get, default=None)
+
+
+def _check_calls(log: _Log, names: list[str], right: list[str], rounds: int, title: str) -> None:
+    for name in names:
+        count = log.checked.count(name)
+        if count != 1 and not log.late:
+            look_at = "is_correct, for every candidate"
+            if count > 1:
+                look_at = "keep what is_correct said, for it runs the candidate"
+            elif log.checked and log.checked == names[:len(log.checked)]:
+                look_at = f"{log.checked[-1]!r} was the last that was checked: continue, not break"
+            raise CheckFailed(f"that each candidate is checked once; {title}",
+                              f"{name!r}: {count} times", look_at)
+    if log.late:
+        raise CheckFailed(f"that all are checked before anything is timed; {title}",
+                          f"{log.late!r} is checked after a time_of",
+                          "two loops: one that checks, then one that measures")
+    if bad := [name for name in log.timed if name not in right]:
+        raise CheckFailed(f"that only correct candidates are timed; {title}",
+                          f"{bad[0]!r} is timed",
+                          "what is kept where is_correct says False, and where it raises")
+    expected = right * rounds
+    if log.timed == expected:
+        return
+    counts = {name: log.timed.count(name) for name in right}
+    for name, count in counts.items():
+        if count != rounds:
+            cause = {0: "the loop that measures", rounds + 1: "one time_of too many: no call to "
+                     "warm up, and each round calls it once"}.get(
+                count, "repeats: how many rounds are there?")
+            raise CheckFailed(f"{rounds} calls of time_of for each; {title}",
+                              f"{count} for {name!r}", cause)
+    came = ", ".join(log.timed[:len(right) + 1])
+    raise CheckFailed(f"rounds: {', '.join(expected[:len(right) + 1])}, ...; {title}",
+                      f"{came}, ...", "the loop over the rounds goes outside, the loop over the "
+                      "candidates inside" if log.timed == [n for n in right for _ in range(rounds)]
+                      else "in each round the order of the dict")
+
+
+def _check_winners(came: list[Any]) -> None:
+    """Raise CheckFailed with the first case for which a tuner returned the wrong thing."""
+    for case, winner in zip(_CASES, came, strict=True):
+        best, title = _best(case), case[0]
+        if not (winner is None and best is None or isinstance(winner, str) and winner == best):
+            says, look_at = _why(winner, best, came)
+            raise CheckFailed(f"{best!r}, the least median; {title}" if best else f"None; {title}",
+                              says, look_at)
+
+
+def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
+    """Say what a tuner returned, and where to look."""
+    if best is None:
+        return repr(winner), "the last step, where no candidate was correct"
+    if winner is None:
+        return "None", "the return statement"
+    if isinstance(winner, _Fake):
+        return f"the candidate {winner.name!r}", "what is returned: its name is wanted"
+    if isinstance(winner, numbers.Real):
+        return f"{winner:g}", "what is returned: the name is wanted, not its time"
+    if not isinstance(winner, str):
+        return type(winner).__name__, "what is returned: the name alone"
+    return repr(winner), next(
+        (f"the median: this one has {text}" for text, statistic in _STATISTICS.items()
+         if came == [_best(case, statistic) for case in _CASES]),
+        "which times are compared, and which name belongs to them")
+
+
+@exercise("6.5")
+def exercise_6_5(tune: Callable) -> str:
+    """a tuner that checks first and compares medians."""
+    _check_winners([_run_tuner(tune, *case) for case in _CASES])
+    return ("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and one "
+            "that raises\nare left out; None where none is correct")
