@@ -11,10 +11,12 @@ FROM ?=
 CPU ?=
 NB ?=
 SUBMISSIONS ?=
+ALL ?=
 GRADER := $(VENV)/.ready-grader
+BENCH := $(VENV)/.ready-bench
 export TQDM_DISABLE := 1
 
-.PHONY: help lab run test test-all outputs sync data doctor handouts grade
+.PHONY: help lab run test test-all outputs sync data doctor handouts grade bench
 
 help:  ## list the targets
 	@echo "Machine learning compilation, a course that runs. What you can type:"
@@ -63,6 +65,15 @@ $(GRADER): instructor/requirements.txt $(READY)
 grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03")
 	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
 	@$(PY) tools/grade.py "$(SUBMISSIONS)" $(NB)
+
+# students have none of what the benchmark compares with
+$(BENCH): requirements-bench.txt $(READY)
+	@echo "Installing ONNX Runtime and its exporter into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r $< || { echo "They could not be installed: see the lines above; a network is needed. Without ONNX Runtime: $(PY) tools/bench.py 4"; exit 1; }
+	@touch $@
+
+bench: $(BENCH) data  ## time notebook 06's model beside ONNX Runtime and PyTorch (ALL=1: batches of 1, 4, 16, 64)
+	@$(PY) tools/bench.py $(if $(ALL),1 4 16 64,4)
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) tools/sync.py $(FROM)

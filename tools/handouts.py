@@ -23,9 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "handouts"
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
 FILES = ("helpers.py", "plots.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
-         "data/stand_in/**/*", "requirements*.txt", "LICENSE", "tools/student.py", "tools/lab.py",
-         "tools/doctor.py", "tools/execute.py")
-TARGETS = ("help", "data", "lab", "run", "doctor")
+         "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/student.py",
+         "tools/lab.py", "tools/doctor.py", "tools/execute.py", "tools/bench.py")
+TARGETS = ("help", "data", "lab", "run", "doctor", "bench")
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 

@@ -1,0 +1,184 @@
+"""The benchmark: what it refuses to time, what it takes from the notebook, what it writes."""
+
+import json
+import multiprocessing
+import threading
+from pathlib import Path
+
+import bench
+import nbformat
+import numpy as np
+import pytest
+import torch
+import tvm
+
+import helpers
+
+TIMES = {bench.TVM: 30.0, bench.TVM + bench.NUMPY: 40.0, bench.ORT + bench.BOUND: 45.0,
+         bench.ORT + bench.NUMPY: 60.0, bench.EAGER: 300.0}
+
+
+def _setting(threads: int = 1) -> dict:
+    return {"batch": 4, "threads": threads, "gflops": 250.0, "gbytes": 100.0,
+            "times": {name: bench.summary([[time, time + 1, time - 1], [time], [time]])
+                      for name, time in TIMES.items()}}
+
+
+def test_the_summary_is_of_blocks_so_that_one_disturbed_call_does_not_show() -> None:
+    took = bench.summary([[10, 10, 900], [11, 11, 11], [12, 9, 12]])
+    assert took == {"median": 11, "low": 10.5, "high": 11.5, "least": 9}
+
+
+def test_like_is_compared_with_like() -> None:
+    found = bench.ratios(_setting()["times"])
+    assert found[bench.TVM] == {bench.ORT: 1.5, bench.EAGER: 10}
+    assert found[bench.TVM + bench.NUMPY] == {bench.ORT: 1.5, bench.EAGER: 7.5}
+    assert found[bench.EAGER][bench.ORT] == 0.15
+
+
+def test_the_table_gives_ratios_the_share_of_the_peak_and_the_floor() -> None:
+    text = bench.table(_setting())
+    (line,) = [line for line in text.splitlines() if line.startswith(f"| {bench.TVM}  ")]
+    assert [cell.strip() for cell in line.split("|")[2:-1]] == [
+        "30.0", "30.0 to 30.0", "79%", "1.50", "10.00", "-"]  # torch.compile was not timed
+    assert "5.89 MFLOP at the measured 250 GFLOP/s take 23.6 µs" in text
+    assert len({len(line) for line in text.splitlines() if line.startswith("|")}) == 1
+
+
+def test_the_three_files_say_the_same(tmp_path: Path) -> None:
+    about = {"date": "2026-01-31", "cpu": "a CPU", "versions": {"torch": "2.13.0"},
+             "not timed": {bench.COMPILED: "left out: it needs a C++ compiler, and there is none"}}
+    text = bench.write([_setting(1), _setting(2)], about, tmp_path)
+    assert (tmp_path / "bench.md").read_text(encoding="utf-8") == text
+    assert text.startswith("2026-01-31, a CPU, torch 2.13.0.") and "Batch 4, 2 threads" in text
+    assert "torch.compile left out: it needs a C++ compiler, and there is none." in text
+    stored = json.loads((tmp_path / "bench.json").read_text())
+    assert stored == {**about, "settings": [_setting(1), _setting(2)]}
+    assert (tmp_path / "bench.png").read_bytes().startswith(b"\x89PNG")
+
+
+def _answers(monkeypatch, make, *messages) -> list:
+    """What a contender's process would answer; here it is a thread, and pins nothing."""
+    monkeypatch.setattr(bench, "cores", list)
+    monkeypatch.setattr(bench, "BLOCK", 0.01)
+    ours, theirs = multiprocessing.Pipe()
+    thread = threading.Thread(target=bench.serve, args=(theirs, make))
+    thread.start()
+    answers = []
+    for message in messages:
+        ours.send(message)
+        answers.append(ours.recv())
+    ours.send(None)
+    thread.join()
+    return answers
+
+
+REFERENCE = np.full((4, 10), 0.1, "float32")
+PREPARE = (np.zeros((4, 1, 28, 28), "float32"), 1, REFERENCE)
+
+
+def test_right_outputs_are_timed(monkeypatch) -> None:
+    ready, block = _answers(monkeypatch, lambda images, threads: (REFERENCE.copy, np.asarray),
+                            PREPARE, "block")
+    assert ready == ("ready", "") and min(block) > 0
+
+
+@pytest.mark.parametrize(("out", "why"), [
+    (REFERENCE * 1.001, "differs from PyTorch by up to 0.0001"),
+    (REFERENCE * np.nan, "differs from PyTorch by up to nan"),
+    (REFERENCE[:1], "gives float32 (1, 10), not float32 (4, 10)"),
+    (REFERENCE.astype("float64"), "gives float64 (4, 10), not float32 (4, 10)"),
+])
+def test_wrong_outputs_are_refused(out, why, monkeypatch) -> None:
+    assert _answers(monkeypatch, lambda images, threads: ((lambda: out), np.asarray),
+                    PREPARE) == [("wrong", why)]
+
+
+def test_a_library_that_is_not_there_is_left_out_in_words(monkeypatch) -> None:
+    monkeypatch.setattr(bench, "onnxruntime", None)
+    assert _answers(monkeypatch, bench.ort_numpy, PREPARE) == [
+        ("left out", "onnxruntime is not installed; `make bench` installs it")]
+
+
+def test_an_error_of_a_library_goes_to_the_log(monkeypatch, capsys) -> None:
+    def broken(images: np.ndarray, threads: int) -> None:
+        raise RuntimeError("out of threads")
+
+    assert _answers(monkeypatch, broken, PREPARE) == [
+        ("failed", "RuntimeError, see build/bench.log")]
+    assert "out of threads" in capsys.readouterr().err
+
+
+class _Fake:
+    """A worker that answers at once."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        self.name, self.pipe, self.process = name, self, self
+
+    def send(self, message) -> None:
+        self.message = message
+
+    def join(self, seconds: float) -> None:
+        pass
+
+    def answer(self):
+        return ("wrong", "differs") if self.name == bench.TVM else ("ready", "")
+
+    def ask(self, message):
+        assert self.name != bench.TVM, "what is wrong must not be timed"
+        return (200.0, 100.0) if self.name == bench.FLOOR else [20.0]
+
+
+def test_what_is_wrong_is_named_and_not_timed(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(bench, "Worker", _Fake)
+    troubles: dict[str, str] = {}
+    images, reference = np.zeros((16, 1, 28, 28), "float32"), np.zeros((16, 10), "float32")
+    settings = bench.contest(2, [4, 16], images, reference, troubles)
+    assert troubles == {bench.TVM: "wrong: differs"}
+    assert [setting["batch"] for setting in settings] == [4, 16]
+    assert all(set(setting["times"]) == bench.CONTENDERS.keys() - {bench.TVM}
+               for setting in settings)
+    assert f"{bench.TVM} wrong: differs" in capsys.readouterr().out
+
+
+SCRIPT = '''@T.prim_func(s_tir=True)
+def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
+    for i in range(4):
+        with T.sblock("double"):
+            v = T.axis.spatial(4, i)
+            b[v] = a[v] * T.float32(2)'''
+
+
+def test_only_cells_tagged_kernel_are_executed_and_tvmscript_finds_its_source(tmp_path) -> None:
+    cell = nbformat.v4.new_code_cell
+    cells = [cell("raise SystemExit"), cell("HALVES = 2", metadata={"tags": ["kernel"]}),
+             cell(SCRIPT + "\nhalf = 1 / HALVES", metadata={"tags": ["kernel", "timing"]})]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "x.ipynb")
+    found = bench.kernels(tmp_path / "x.ipynb")
+    assert found["half"] == 0.5
+    data = tvm.runtime.tensor(np.arange(4, dtype="float32"))
+    out = tvm.runtime.tensor(np.zeros(4, "float32"))
+    tvm.compile(found["double"], target="llvm").mod.get_function("double")(data, out)
+    assert out.numpy().tolist() == [0, 2, 4, 6]
+
+
+NOTEBOOK = pytest.mark.skipif(not bench.NOTEBOOK.is_file(), reason="notebook 06 is not there yet")
+LIBRARY = pytest.mark.skipif(bench.onnxruntime is None, reason="`make bench` installs onnxruntime")
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export
+@pytest.mark.parametrize("make", [
+    pytest.param(bench.tvm_tensors, marks=NOTEBOOK), pytest.param(bench.tvm_numpy, marks=NOTEBOOK),
+    pytest.param(bench.ort_binding, marks=LIBRARY), pytest.param(bench.ort_numpy, marks=LIBRARY),
+    bench.eager, bench.tvm_imported])
+def test_contenders_give_pytorchs_probabilities(make) -> None:
+    images = next(iter(helpers.test_loader(4, 4)))[0]
+    with torch.inference_mode():
+        reference = helpers.pytorch_model(helpers.load_weights("cnn"))(images).numpy()
+        call, read = make(images.numpy(), torch.get_num_threads())
+        assert bench.difference(read(call()), reference) is None
+
+
+@NOTEBOOK
+def test_the_notebook_measures_the_floor() -> None:
+    assert {"measure_peak", "measure_bandwidth"} <= bench.kernels(bench.NOTEBOOK).keys()

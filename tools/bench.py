@@ -1,0 +1,467 @@
+"""Time notebook 06's compiled model beside ONNX Runtime and PyTorch.
+
+    python tools/bench.py 4              batches of 4 images
+    python tools/bench.py 1 4 16 64      and of other sizes
+
+Each contender lives in a process of its own. They take turns, a block of calls at a time, for
+ROUNDS rounds; the next one begins when the last one's thread pool has gone to sleep. A contender
+whose outputs are not PyTorch's is not timed. Writes build/bench.json, build/bench.md and
+build/bench.png; what the libraries print goes to build/bench.log.
+"""
+
+import contextlib
+import datetime
+import gc
+import importlib.metadata
+import json
+import linecache
+import multiprocessing
+import os
+import re
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any
+
+import matplotlib.pyplot as plt
+import nbformat
+import numpy as np
+import psutil
+import torch
+import tvm
+from torch._inductor import cpp_builder, exc
+from tvm import relax, te, topi
+from tvm.script import ir, tirx
+from tvm.script import relax as relax_script
+
+try:
+    import onnxruntime
+except ImportError:  # the others can be timed without it
+    onnxruntime = None
+
+ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+import helpers  # noqa: E402
+
+NOTEBOOK = ROOT / "notebooks" / "06_closing_the_gap.ipynb"
+BUILD = ROOT / "build"
+ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one
+RTOL, ATOL = 1e-4, 1e-7  # against PyTorch's probabilities
+WEIGHTS = 4 * (32 * 9 + 32 + 5408 * 100 + 100 + 100 * 10 + 10)  # bytes of the CNN's parameters
+BOUND, NUMPY = ", IOBinding", ", NumPy"
+TVM, ORT, EAGER, COMPILED, IMPORTED = ("TVM, one kernel", "ONNX Runtime", "PyTorch eager",
+                                       "torch.compile", "TVM as imported")
+FLOOR = "floor"
+SPAWN = multiprocessing.get_context("spawn")  # fork hangs once TVM or torch has made threads
+Call = Callable[[], Any]
+NOTE = """Microseconds a batch: the median and the quartiles of the blocks (less is better).
+x: how many times as fast as that library. NumPy: arrays in, a new array out, compared with ONNX
+Runtime's `run`; without it, tensors that are there already, compared with its IOBinding."""
+
+
+class LeftOutError(Exception):
+    """A contender cannot run on this machine; the message says why."""
+
+
+def flops(batch: int) -> int:
+    """Floating-point operations of the convolution and the dense layers, for `batch` images."""
+    return 2 * batch * (9 * 32 * 26 * 26 + 5408 * 100 + 100 * 10)
+
+
+def kernels(path: Path) -> dict[str, Any]:
+    """Execute a notebook's cells tagged `kernel`; return the names that they define.
+
+    TVMScript reads the source of what it parses, so Python is told each cell's text.
+    """
+    space = {"np": np, "torch": torch, "tvm": tvm, "relax": relax, "te": te, "topi": topi,
+             "T": tirx, "R": relax_script, "I": ir, "time": time, "helpers": helpers}
+    for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
+        if "kernel" in cell.metadata.get("tags", []):
+            name = f"<{path.name}, cell {number}>"
+            lines = cell.source.splitlines(keepends=True)
+            linecache.cache[name] = (len(cell.source), None, lines, name)
+            exec(compile(cell.source, name, "exec"), space)
+    return space
+
+
+# ---- the contenders -------------------------------------------------------------------------
+# Each makes, from images (n, 1, 28, 28) and a number of threads, what computes the probabilities
+# anew at each call, and what reads them as an array (n, 10) from what the call returned.
+
+Made = tuple[Call, Callable[[Any], np.ndarray]]
+
+
+def one_kernel(images: np.ndarray) -> Callable[[Any], Any]:
+    """Build notebook 06's kernel for this CPU; return the VM's function that runs it."""
+    target = tvm.target.Target.from_device("cpu")
+    packed_model = kernels(NOTEBOOK)["packed_model"]
+    mod = packed_model(helpers.load_weights("cnn"), len(images), target)
+    return helpers.build(mod, target)["main"]
+
+
+def tvm_tensors(images: np.ndarray, threads: int) -> Made:
+    run, data = one_kernel(images), tvm.runtime.tensor(images)
+    return (lambda: run(data)), np.from_dlpack
+
+
+def tvm_numpy(images: np.ndarray, threads: int) -> Made:
+    run, data = one_kernel(images), tvm.runtime.tensor(np.zeros_like(images))
+    view = torch.from_dlpack(data).numpy()  # np.from_dlpack's could not be written to
+
+    def call() -> np.ndarray:
+        np.copyto(view, images)
+        return np.from_dlpack(run(data)).copy()
+    return call, np.asarray
+
+
+def tvm_imported(images: np.ndarray, threads: int) -> Made:
+    """The starting point: what TVM makes of the model when nobody schedules anything."""
+    network = helpers.pytorch_model(helpers.load_weights("cnn"))
+    run = helpers.build(helpers.import_model(network, images.shape))["main"]
+    data = tvm.runtime.tensor(images)
+    return (lambda: run(data)), helpers.to_numpy
+
+
+def ort_session(images: np.ndarray, threads: int) -> Any:
+    """Export the model, and open it with ONNX Runtime's own settings, which are its fastest."""
+    if onnxruntime is None:
+        raise LeftOutError("onnxruntime is not installed; `make bench` installs it")
+    network = helpers.pytorch_model(helpers.load_weights("cnn"))
+    with torch.inference_mode(False):
+        program = torch.onnx.export(network, (torch.zeros(images.shape),), dynamo=True)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    return onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options,
+                                        providers=["CPUExecutionProvider"])
+
+
+def ort_binding(images: np.ndarray, threads: int) -> Made:
+    session = ort_session(images, threads)
+    value = onnxruntime.OrtValue.ortvalue_from_numpy
+    data, out = value(images), value(np.zeros((len(images), 10), "float32"))
+    binding = session.io_binding()
+    binding.bind_ortvalue_input(session.get_inputs()[0].name, data)
+    binding.bind_ortvalue_output(session.get_outputs()[0].name, out)
+    return (lambda: session.run_with_iobinding(binding)), lambda _: out.numpy()
+
+
+def ort_numpy(images: np.ndarray, threads: int) -> Made:
+    session = ort_session(images, threads)
+    feed = {session.get_inputs()[0].name: images}
+    return (lambda: session.run(None, feed)), lambda out: out[0]
+
+
+def eager(images: np.ndarray, threads: int) -> Made:
+    torch.set_num_threads(threads)
+    network, data = helpers.pytorch_model(helpers.load_weights("cnn")), torch.from_numpy(images)
+    return (lambda: network(data)), helpers.to_numpy
+
+
+def compiled(images: np.ndarray, threads: int) -> Made:
+    try:
+        cpp_builder.get_cpp_compiler()
+    except exc.InvalidCxxCompiler:
+        raise LeftOutError("it needs a C++ compiler, and there is none") from None
+    torch.set_num_threads(threads)
+    torch._dynamo.reset()  # or the second batch size gets code for every size
+    network = torch.compile(helpers.pytorch_model(helpers.load_weights("cnn")))
+    data = torch.from_numpy(images)
+    return (lambda: network(data)), helpers.to_numpy
+
+
+CONTENDERS = {TVM: tvm_tensors, TVM + NUMPY: tvm_numpy, ORT + BOUND: ort_binding,
+              ORT + NUMPY: ort_numpy, EAGER: eager, COMPILED: compiled, IMPORTED: tvm_imported}
+
+
+# ---- in a contender's process ---------------------------------------------------------------
+
+
+def difference(out: np.ndarray, reference: np.ndarray) -> str | None:
+    """Say how an output is not PyTorch's probabilities, or return None where it is."""
+    if out.shape != reference.shape or out.dtype != reference.dtype:
+        return f"gives {out.dtype} {out.shape}, not {reference.dtype} {reference.shape}"
+    if np.allclose(out, reference, rtol=RTOL, atol=ATOL):
+        return None
+    return f"differs from PyTorch by up to {np.abs(out - reference).max():.2g}"
+
+
+def repeat(call: Call, seconds: float) -> list[float]:
+    """Call again and again for so long; return microseconds a call, each a mean over 2 ms."""
+    count, means, end = 1, [], time.perf_counter() + seconds
+    while (start := time.perf_counter()) < end:
+        for _ in range(count):
+            call()
+        mean = (time.perf_counter() - start) / count
+        means.append(mean * 1e6)
+        count = max(1, int(0.002 / mean))
+    return means
+
+
+def cores() -> list[int]:
+    """CPUs that this process may use, one of each physical core first; none on macOS."""
+    if not hasattr(os, "sched_getaffinity"):
+        return []
+
+    def is_second(cpu: int) -> bool:
+        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+        return path.is_file() and int(re.split("[,-]", path.read_text())[0]) != cpu
+    return sorted(os.sched_getaffinity(0), key=lambda cpu: (is_second(cpu), cpu))
+
+
+def pin(call: Call, threads: int, cpus: list[int]) -> None:
+    """Give the main thread, and the threads that work most during calls, a CPU each."""
+    def used() -> dict[int, float]:
+        return {thread.id: thread.user_time + thread.system_time
+                for thread in psutil.Process().threads()}
+    before, main = used(), os.getpid()
+    repeat(call, 0.3)
+    spent = {thread: seconds - before.get(thread, 0) for thread, seconds in used().items()}
+    others = sorted(spent.keys() - {main}, key=spent.get, reverse=True)
+    for thread, cpu in zip([main, *others[:threads - 1]], cpus, strict=False):
+        os.sched_setaffinity(thread, {cpu})
+
+
+def rest(limit: float = 3.0) -> None:
+    """Wait until the threads of this process sleep: pools spin for up to 150 ms after a call."""
+    end = time.monotonic() + limit
+    while time.monotonic() < end:
+        before = time.process_time()
+        time.sleep(0.03)
+        if time.process_time() - before < 0.003:
+            return
+
+
+def prepare(make: Callable[..., Made], images: np.ndarray, threads: int, reference: np.ndarray,
+            cpus: list[int]) -> tuple[tuple[str, str], Call | None]:
+    """Build a contender, look at its outputs, warm it up and pin it; return (state, why), call."""
+    try:
+        call, read = make(images, threads)
+        call()
+        if wrong := difference(read(call()), reference):
+            return ("wrong", wrong), None
+        repeat(call, 0.3)
+        if cpus:
+            pin(call, threads, cpus)
+    except LeftOutError as error:
+        return ("left out", str(error)), None
+    except Exception as error:  # whatever a library raises: the others go on
+        traceback.print_exc()
+        return ("failed", f"{type(error).__name__}, see build/bench.log"), None
+    return ("ready", ""), call
+
+
+def serve(pipe: Connection, make: Callable[..., Made]) -> None:
+    """Answer the parent until it sends None: prepare a batch, or run a block of calls."""
+    cpus, call = cores(), None
+    with torch.inference_mode():
+        while message := pipe.recv():
+            if message == "block":
+                repeat(call, 0.05)  # wakes the pool
+                answer = repeat(call, BLOCK)
+            else:
+                call = None  # ends the last batch's threads
+                if cpus:
+                    os.sched_setaffinity(0, cpus)  # which new threads inherit
+                answer, call = prepare(make, *message, cpus)
+            rest()
+            pipe.send(answer)
+
+
+def measure_floor(pipe: Connection) -> None:
+    """Measure this CPU: GFLOP/s of multiply-adds, GB/s of reading as much as the weights."""
+    space, target = kernels(NOTEBOOK), tvm.target.Target.from_device("cpu")
+    while threads := pipe.recv():
+        answer = (space["measure_peak"](target, threads),
+                  space["measure_bandwidth"](target, threads, WEIGHTS))
+        rest()
+        pipe.send(answer)
+
+
+def work(pipe: Connection, name: str) -> None:
+    """Be a contender's process, or the floor's; what libraries print goes to the log."""
+    log = os.open(BUILD / "bench.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+    os.dup2(log, 1)
+    os.dup2(log, 2)
+    gc.disable()
+    with contextlib.suppress(EOFError, KeyboardInterrupt):  # the parent was stopped
+        measure_floor(pipe) if name == FLOOR else serve(pipe, CONTENDERS[name])
+
+
+# ---- the parent -----------------------------------------------------------------------------
+
+
+class Worker:
+    """A process and the pipe to it."""
+
+    def __init__(self, name: str, threads: int) -> None:
+        os.environ.update(TVM_NUM_THREADS=str(threads), OMP_NUM_THREADS=str(threads))
+        self.name, (self.pipe, theirs) = name, multiprocessing.Pipe()
+        self.process = SPAWN.Process(target=work, args=(theirs, name), daemon=True)
+        self.process.start()
+        theirs.close()
+
+    def answer(self) -> Any:
+        """Return what the process sends; exits where it died."""
+        try:
+            return self.pipe.recv()
+        except (EOFError, ConnectionError):
+            self.process.join(5)
+            sys.exit(f"\n{self.name}: its process ended (exit code {self.process.exitcode}). "
+                     "Its last words are in build/bench.log.")
+
+    def ask(self, message: Any) -> Any:
+        self.pipe.send(message)
+        return self.answer()
+
+
+def timed(team: list[Worker]) -> dict[str, list[list[float]]]:
+    """Let the contenders take turns, another first each time; return each one's blocks."""
+    blocks: dict[str, list[list[float]]] = {worker.name: [] for worker in team}
+    for turn in range(ROUNDS):
+        first = turn % max(1, len(team))
+        for worker in team[first:] + team[:first]:
+            blocks[worker.name].append(worker.ask("block"))
+        print(".", end="", flush=True)
+    return blocks
+
+
+def summary(blocks: list[list[float]]) -> dict[str, float]:
+    """Microseconds a call: median and quartiles of the blocks' medians, and the least mean."""
+    low, median, high = np.percentile([np.median(block) for block in blocks], [25, 50, 75])
+    least = min(map(min, blocks))
+    return {"median": float(median), "low": float(low), "high": float(high), "least": float(least)}
+
+
+def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.ndarray,
+            troubles: dict[str, str]) -> list[dict[str, Any]]:
+    """Time every contender with so many threads; return a dict for each batch size.
+
+    Whatever is not timed goes into `troubles`, with the reason.
+    """
+    print(f"{plural(threads)}: starting {len(CONTENDERS)} processes", flush=True)
+    floor, *team = [Worker(name, threads) for name in (FLOOR, *CONTENDERS)]
+    settings, floors = [], []
+    for batch in batches:
+        for worker in team:
+            worker.pipe.send((images[:batch], threads, reference[:batch]))
+        states = {worker: worker.answer() for worker in team}
+        for worker, (state, why) in states.items():
+            if state != "ready" and worker.name not in troubles:
+                troubles[worker.name] = f"{state}: {why}"
+                print(f"  {worker.name} {state}: {why}", flush=True)
+        floors.append(floor.ask(threads))
+        print(f"  batch {batch}: outputs verified, timing ", end="", flush=True)
+        blocks = timed([worker for worker, (state, _) in states.items() if state == "ready"])
+        print(flush=True)
+        settings.append({"batch": batch, "threads": threads,
+                         "times": {name: summary(times) for name, times in blocks.items()}})
+    floors.append(floor.ask(threads))
+    for worker in (floor, *team):
+        worker.pipe.send(None)
+        worker.process.join(10)
+    gflops, gbytes = (max(values) for values in zip(*floors, strict=True))
+    return [{**setting, "gflops": gflops, "gbytes": gbytes} for setting in settings]
+
+
+# ---- the report -----------------------------------------------------------------------------
+
+
+def plural(threads: int) -> str:
+    return "1 thread" if threads == 1 else f"{threads} threads"
+
+
+def ratios(times: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
+    """How many times as fast as each peer: NumPy against NumPy, all else against IOBinding."""
+    def peers(name: str) -> dict[str, str]:
+        return {ORT: ORT + (NUMPY if name.endswith(NUMPY) else BOUND), EAGER: EAGER,
+                COMPILED: COMPILED}
+    return {name: {peer: times[column]["median"] / time["median"]
+                   for peer, column in peers(name).items() if column in times}
+            for name, time in times.items()}
+
+
+def table(setting: dict[str, Any]) -> str:
+    """Return one batch size at one number of threads as a Markdown table, with its floor."""
+    widths, peers = (10, 16, 11, 14, 15, 15), (ORT, EAGER, COMPILED)
+    row = "| {:23} |" + "".join(f" {{:>{width}}} |" for width in widths)
+    lines = [row.format("", "median, µs", "quartiles", "of the peak", *(f"x {p}" for p in peers)),
+             row.format("-" * 23, *("-" * (width - 1) + ":" for width in widths))]
+    work_done, gflops, gbytes = flops(setting["batch"]), setting["gflops"], setting["gbytes"]
+    times = ratios(setting["times"])
+    for name, took in setting["times"].items():
+        lines.append(row.format(
+            name, f"{took['median']:.1f}", f"{took['low']:.1f} to {took['high']:.1f}",
+            f"{work_done / took['median'] / 1e3 / gflops:.0%}",
+            *(f"{times[name][peer]:.2f}" if peer in times[name] else "-" for peer in peers)))
+    return (f"Batch {setting['batch']}, {plural(setting['threads'])}\n\n" + "\n".join(lines) +
+            f"\n\nFloor: {work_done / 1e6:.2f} MFLOP at the measured {gflops:.0f} GFLOP/s take "
+            f"{work_done / gflops / 1e3:.1f} µs; reading {WEIGHTS / 1e6:.2f} MB of weights at the "
+            f"measured {gbytes:.0f} GB/s takes {WEIGHTS / gbytes / 1e3:.1f} µs.")
+
+
+def plot(settings: list[dict[str, Any]], path: Path) -> None:
+    """Draw the medians as points with their quartiles, and the floor as a line."""
+    columns = len({setting["threads"] for setting in settings})
+    rows = len(settings) // columns
+    figure, axes = plt.subplots(rows, columns, squeeze=False, sharex="row", sharey=True,
+                                figsize=(4.6 * columns + 1.5, 2.7 * rows), layout="constrained")
+    for ax, setting in zip(axes.T.flat, settings, strict=True):
+        for name, took in setting["times"].items():
+            ax.plot([took["low"], took["high"]], [name, name], color="#57606a", lw=2)
+            ax.plot(took["median"], name, "o", color="#1a7f37" if TVM in name else "#57606a")
+            ax.annotate(f"{took['median']:.0f}", (took["high"], name), (6, 0), va="center",
+                        textcoords="offset points", size=9)
+        ax.axvline(flops(setting["batch"]) / setting["gflops"] / 1e3, color="#cf222e", ls="--")
+        ax.grid(axis="x", which="both", color="#eaeef2")
+        ax.set(xscale="log", title=f"batch {setting['batch']}, {plural(setting['threads'])}")
+        ax.margins(x=0.15, y=0.1)
+    for ax in axes[-1]:
+        ax.set_xlabel("µs a batch, logarithmic; dashed: the floor of the arithmetic")
+    axes[0, 0].invert_yaxis()  # shared: all of them
+    figure.savefig(path, dpi=130)
+    plt.close(figure)
+
+
+def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -> str:
+    """Write bench.json, bench.md and bench.png to `folder`; return the text of bench.md."""
+    versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
+    text = "\n\n".join([f"{about['date']}, {about['cpu']}, {versions}.", *map(table, settings),
+                        NOTE,
+                        *(f"{name} {why}." for name, why in about["not timed"].items())]) + "\n"
+    (folder / "bench.json").write_text(json.dumps({**about, "settings": settings}, indent=1) + "\n")
+    (folder / "bench.md").write_text(text, encoding="utf-8")
+    plot(settings, folder / "bench.png")
+    return text
+
+
+def main(batches: list[int]) -> None:
+    print(helpers.data_line(), flush=True)
+    os.environ["MLC_DATA"] = str(helpers.data_folder())  # or each process tries to download
+    os.environ["MPLBACKEND"] = "agg"
+    BUILD.mkdir(exist_ok=True)
+    (BUILD / "bench.log").write_text("")
+    if (load := os.getloadavg()[0]) > 0.5:
+        print(f"This machine is busy (load {load:.1f}): the times will be disturbed.", flush=True)
+    images = next(iter(helpers.test_loader(max(batches), max(batches))))[0]
+    with torch.inference_mode():
+        reference = helpers.pytorch_model(helpers.load_weights("cnn"))(images).numpy()
+    settings, troubles = [], {}
+    for threads in (1, 2)[:len(cores()) or os.cpu_count()]:
+        settings += contest(threads, batches, images.numpy(), reference, troubles)
+    target = tvm.target.Target.from_device("cpu")
+    versions = {name: importlib.metadata.version(name)
+                for name in ("apache-tvm", "torch", *["onnxruntime"] * bool(onnxruntime))}
+    about = {"date": datetime.date.today().isoformat(),
+             "cpu": f"{helpers.machine().partition(', TVM with')[0]} ({target.attrs['mcpu']})",
+             "versions": versions, "not timed": troubles}
+    print("\n" + write(settings, about, BUILD))
+    print("Written: build/bench.json, build/bench.md, build/bench.png")
+    if any(not why.startswith("left out") for why in troubles.values()):
+        sys.exit("Not every contender could be timed: see above.")
+
+
+if __name__ == "__main__":
+    main([int(size) for size in sys.argv[1:]])
