@@ -10,7 +10,7 @@ import sync
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-MOST_TIMING_CELLS = 4
+MOST_TIMING_CELLS = {"06": 20}  # the notebook on speed times every step; the others four at most
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
@@ -75,10 +75,11 @@ def test_stored_outputs_are_complete_and_clean(notebook) -> None:
                 assert output.metadata["image/png"].get("alt"), "plots.show gives a text"
 
 
-def test_few_cells_are_left_out_of_the_comparison(notebook) -> None:
+def test_few_cells_are_left_out_of_the_comparison(request, notebook) -> None:
     left_out = [cell for cell in _code(notebook)
                 if set(cell.metadata.get("tags", [])) & {"timing", "nbval-ignore-output"}]
-    assert len(left_out) <= MOST_TIMING_CELLS
+    number = request.node.callspec.params["notebook"].stem[:2]
+    assert len(left_out) <= MOST_TIMING_CELLS.get(number, 4)
     for cell in left_out:
         assert {"timing", "nbval-ignore-output"} <= set(cell.metadata.tags)
 
