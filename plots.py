@@ -199,7 +199,7 @@ def roofline(peak: float, bandwidth: float,
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
              ylim=(min(y for _, y in reached) / 2, peak * 3),
              xlabel="floating-point operations for each byte moved", ylabel="GFLOP/s")
-    axes.annotate("what no program can reach", (0.02, 0.93), xycoords="axes fraction", size=9,
+    axes.annotate("beyond the roof", (0.02, 0.93), xycoords="axes fraction", size=9,
                   color="#57606a")
     show(figure, f"Roofline, peak {peak:.0f} GFLOP/s, bandwidth {bandwidth:.0f} GB/s. " + "; ".join(
         f"{name} at " + " then ".join(f"{y:.1f}" for _, y in trail) + " GFLOP/s"
@@ -215,7 +215,7 @@ def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
     figure, all_axes = plt.subplots(len(orders), 1, figsize=(9, 0.95 * len(orders) + 0.3),
                                     squeeze=False, layout="constrained")
     columns = sorted({column for order in orders.values() for _, column in order})
-    ink = plt.get_cmap("viridis")(np.linspace(0.25, 1, len(columns)))
+    ink = plt.get_cmap("viridis")(np.linspace(0.5, 1, len(columns)))
     for axes, (title, order) in zip(all_axes[:, 0], orders.items(), strict=True):
         for place, (channel, column) in enumerate(order):
             axes.add_patch(plt.Rectangle((place, 0), 1, 1, facecolor=ink[columns.index(column)],

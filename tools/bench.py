@@ -57,7 +57,8 @@ TVM, ORT, EAGER, COMPILED, IMPORTED = ("TVM, one kernel", "ONNX Runtime", "PyTor
 FLOOR = "floor"
 SPAWN = multiprocessing.get_context("spawn")  # fork hangs once TVM or torch has made threads
 Call = Callable[[], Any]
-NOTE = """Microseconds a batch: the median and the quartiles of the blocks (less is better).
+NOTE = """Microseconds a batch (less is better): the median and the quartiles of the blocks, and the
+least of any 2 ms. Far apart, they say that something else was running on the machine.
 x: how many times as fast as that library. NumPy: arrays in, a new array out, compared with ONNX
 Runtime's `run`; without it, tensors that are there already, compared with its IOBinding."""
 
@@ -211,17 +212,29 @@ def cores() -> list[int]:
     return sorted(os.sched_getaffinity(0), key=lambda cpu: (is_second(cpu), cpu))
 
 
-def pin(call: Call, threads: int, cpus: list[int]) -> None:
-    """Give the main thread, and the threads that work most during calls, a CPU each."""
+def place(call: Call, threads: int, cpus: list[int]) -> bool:
+    """Pin the main thread and those that work most to a CPU each, if that is faster than not to.
+
+    Some pools gain by it, others lose: each contender gets what is better for it.
+    """
     def used() -> dict[int, float]:
         return {thread.id: thread.user_time + thread.system_time
                 for thread in psutil.Process().threads()}
+
+    def settle(pinned: bool) -> float:
+        for thread, cpu in zip(workers, cpus, strict=False):
+            with contextlib.suppress(ProcessLookupError):  # a helper that has ended
+                os.sched_setaffinity(thread, {cpu} if pinned else set(cpus))
+        return float(np.median(repeat(call, 0.15)))
+
     before, main = used(), os.getpid()
     repeat(call, 0.3)
     spent = {thread: seconds - before.get(thread, 0) for thread, seconds in used().items()}
     others = sorted(spent.keys() - {main}, key=spent.get, reverse=True)
-    for thread, cpu in zip([main, *others[:threads - 1]], cpus, strict=False):
-        os.sched_setaffinity(thread, {cpu})
+    workers = [main, *others[:threads - 1]]
+    free, pinned = np.median([[settle(False), settle(True)] for _ in range(4)], axis=0)
+    settle(pinned < free)
+    return bool(pinned < free)
 
 
 def rest(limit: float = 3.0) -> None:
@@ -234,17 +247,15 @@ def rest(limit: float = 3.0) -> None:
             return
 
 
-def prepare(make: Callable[..., Made], images: np.ndarray, threads: int, reference: np.ndarray,
-            cpus: list[int]) -> tuple[tuple[str, str], Call | None]:
-    """Build a contender, look at its outputs, warm it up and pin it; return (state, why), call."""
+def prepare(make: Callable[..., Made], images: np.ndarray, threads: int, reference: np.ndarray
+            ) -> tuple[tuple[str, str], Call | None]:
+    """Build a contender, look at its outputs and warm it up; return (state, why), call."""
     try:
         call, read = make(images, threads)
         call()
         if wrong := difference(read(call()), reference):
             return ("wrong", wrong), None
         repeat(call, 0.3)
-        if cpus:
-            pin(call, threads, cpus)
     except LeftOutError as error:
         return ("left out", str(error)), None
     except Exception as error:  # whatever a library raises: the others go on
@@ -254,18 +265,21 @@ def prepare(make: Callable[..., Made], images: np.ndarray, threads: int, referen
 
 
 def serve(pipe: Connection, make: Callable[..., Made]) -> None:
-    """Answer the parent until it sends None: prepare a batch, or run a block of calls."""
-    cpus, call = cores(), None
+    """Answer the parent until it sends None: prepare a batch, take a place, or run a block."""
+    cpus, call, threads = cores(), None, 1
     with torch.inference_mode():
         while message := pipe.recv():
             if message == "block":
                 repeat(call, 0.05)  # wakes the pool
                 answer = repeat(call, BLOCK)
+            elif message == "place":
+                answer = place(call, threads, cpus) if cpus else False
             else:
                 call = None  # ends the last batch's threads
                 if cpus:
                     os.sched_setaffinity(0, cpus)  # which new threads inherit
-                answer, call = prepare(make, *message, cpus)
+                threads = message[1]
+                answer, call = prepare(make, *message)
             rest()
             pipe.send(answer)
 
@@ -354,9 +368,11 @@ def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.
                 print(f"  {worker.name} {state}: {why}", flush=True)
         floors.append(floor.ask(threads))
         print(f"  batch {batch}: outputs verified, timing ", end="", flush=True)
-        blocks = timed([worker for worker, (state, _) in states.items() if state == "ready"])
+        ready = [worker for worker, (state, _) in states.items() if state == "ready"]
+        pinned = [worker.name for worker in ready if worker.ask("place")]
+        blocks = timed(ready)
         print(flush=True)
-        settings.append({"batch": batch, "threads": threads,
+        settings.append({"batch": batch, "threads": threads, "pinned": pinned,
                          "times": {name: summary(times) for name, times in blocks.items()}})
     floors.append(floor.ask(threads))
     for worker in (floor, *team):
@@ -385,21 +401,24 @@ def ratios(times: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
 
 def table(setting: dict[str, Any]) -> str:
     """Return one batch size at one number of threads as a Markdown table, with its floor."""
-    widths, peers = (10, 16, 11, 14, 15, 15), (ORT, EAGER, COMPILED)
+    widths, peers = (10, 16, 6, 11, 14, 15, 15), (ORT, EAGER, COMPILED)
     row = "| {:23} |" + "".join(f" {{:>{width}}} |" for width in widths)
-    lines = [row.format("", "median, µs", "quartiles", "of the peak", *(f"x {p}" for p in peers)),
+    heads = ("median, µs", "quartiles", "least", "of the peak", *(f"x {peer}" for peer in peers))
+    lines = [row.format("", *heads),
              row.format("-" * 23, *("-" * (width - 1) + ":" for width in widths))]
     work_done, gflops, gbytes = flops(setting["batch"]), setting["gflops"], setting["gbytes"]
     times = ratios(setting["times"])
     for name, took in setting["times"].items():
         lines.append(row.format(
             name, f"{took['median']:.1f}", f"{took['low']:.1f} to {took['high']:.1f}",
+            f"{took['least']:.1f}",
             f"{work_done / took['median'] / 1e3 / gflops:.0%}",
             *(f"{times[name][peer]:.2f}" if peer in times[name] else "-" for peer in peers)))
     return (f"Batch {setting['batch']}, {plural(setting['threads'])}\n\n" + "\n".join(lines) +
             f"\n\nFloor: {work_done / 1e6:.2f} MFLOP at the measured {gflops:.0f} GFLOP/s take "
             f"{work_done / gflops / 1e3:.1f} µs; reading {WEIGHTS / 1e6:.2f} MB of weights at the "
-            f"measured {gbytes:.0f} GB/s takes {WEIGHTS / gbytes / 1e3:.1f} µs.")
+            f"measured {gbytes:.0f} GB/s takes {WEIGHTS / gbytes / 1e3:.1f} µs.\nEach thread on a "
+            f"CPU of its own, as it was faster so: {'; '.join(setting['pinned']) or 'nobody'}.")
 
 
 def plot(settings: list[dict[str, Any]], path: Path) -> None:
