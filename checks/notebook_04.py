@@ -44,7 +44,7 @@ def _most(loop: helpers.Loop) -> int:
     """The number of a loop's iterations; where compute_at made it vary, the largest."""
     if isinstance(loop.extent, int):
         return loop.extent
-    return int(tvm.arith.Analyzer().const_int_bound(loop.node.extent).max_value)
+    return int(tvm.sym.Analyzer().const_int_bound(loop.node.extent).max_value)
 
 
 def moves(nest: helpers.Nest, loop: helpers.Loop,
