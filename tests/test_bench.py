@@ -151,7 +151,8 @@ def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
 
 def test_only_cells_tagged_kernel_are_executed_and_tvmscript_finds_its_source(tmp_path) -> None:
     cell = nbformat.v4.new_code_cell
-    cells = [cell("raise SystemExit"), cell("HALVES = 2", metadata={"tags": ["kernel"]}),
+    cells = [cell("raise SystemExit"), cell("from tvm.script import tirx as T\nHALVES = 2",
+                                              metadata={"tags": ["kernel"]}),
              cell(SCRIPT + "\nhalf = 1 / HALVES", metadata={"tags": ["kernel", "timing"]})]
     nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "x.ipynb")
     found = bench.kernels(tmp_path / "x.ipynb")

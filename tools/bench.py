@@ -33,9 +33,6 @@ import psutil
 import torch
 import tvm
 from torch._inductor import cpp_builder, exc
-from tvm import relax, te, topi
-from tvm.script import ir, tirx
-from tvm.script import relax as relax_script
 
 try:
     import onnxruntime
@@ -77,8 +74,7 @@ def kernels(path: Path) -> dict[str, Any]:
 
     TVMScript reads the source of what it parses, so Python is told each cell's text.
     """
-    space = {"np": np, "torch": torch, "tvm": tvm, "relax": relax, "te": te, "topi": topi,
-             "T": tirx, "R": relax_script, "I": ir, "time": time, "helpers": helpers}
+    space: dict[str, Any] = {}
     for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
         if "kernel" in cell.metadata.get("tags", []):
             name = f"<{path.name}, cell {number}>"
@@ -127,7 +123,7 @@ def tvm_imported(images: np.ndarray, threads: int) -> Made:
 
 
 def ort_session(images: np.ndarray, threads: int) -> Any:
-    """Export the model, and open it with ONNX Runtime's own settings, which are its fastest."""
+    """Export the model, and open it with ONNX Runtime's own settings."""
     if onnxruntime is None:
         raise LeftOutError("onnxruntime is not installed; `make bench` installs it")
     network = helpers.pytorch_model(helpers.load_weights("cnn"))
@@ -457,7 +453,6 @@ def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -
 
 
 def main(batches: list[int]) -> None:
-    print(helpers.data_line(), flush=True)
     os.environ["MLC_DATA"] = str(helpers.data_folder())  # or each process tries to download
     os.environ["MPLBACKEND"] = "agg"
     BUILD.mkdir(exist_ok=True)
