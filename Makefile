@@ -30,7 +30,7 @@ $(READY): requirements.txt $(if $(CPU),requirements-cpu.txt)
 	@touch $@
 
 data: $(READY)  ## fetch the images and weights into data/, or say that the stand-in is used
-	@$(PY) data/fetch.py
+	@$(PY) -m data.fetch
 
 lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (FRESH=03 sets one back; CPU=1: small torch)
 	@$(PY) tools/student.py $(FRESH)

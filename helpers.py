@@ -3,18 +3,11 @@
 Thin on purpose. What a notebook explains stands in the notebook; here is what would be in its way.
 """
 
-import functools
-import hashlib
 import html
-import io
 import os
-import pickle
 import platform
 import re
-import subprocess
-import sys
 import time
-import types
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,214 +16,57 @@ from typing import Any
 
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent
-CLASS_NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
-               "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
-N_IMAGES = 1000  # the notebooks evaluate on the first 1,000 test images; there are 10,000
+import versions
+from data.store import (
+    CLASS_NAMES,
+    N_IMAGES,
+    ROOT,
+    CourseError,
+    data_folder,
+    data_line,
+    load_weights,
+    read_arrays,
+    test_images,
+)
 
-
-class CourseError(Exception):
-    """An error whose message is meant for the reader: notebooks show it without a traceback."""
-
-    def _render_traceback_(self) -> list[str]:  # IPython asks the exception for this
-        return str(self).splitlines()
-
-
-def _require_pins() -> None:
-    """Raise CourseError, with the doctor's line, where TVM is not the version of the course."""
-    from tools.doctor import package, pins
-    for name, wanted in pins().items():
-        good, line = package(name, wanted)
-        if not good and name.startswith("apache-tvm"):
-            raise CourseError(f"{line}.\n     In JupyterLab take the kernel 'Python 3 "
-                              "(ipykernel)'. `make doctor` looks at everything.")
-
-
-_require_pins()
+if wrong := versions.wrong("apache-tvm"):
+    raise CourseError(f"{wrong}.\n     In JupyterLab take the kernel 'Python 3 (ipykernel)'. "
+                      "`make doctor` looks at everything.")
 
 import torch
 import tvm
 from torch import nn
 from tvm import relax
 
+from loops import nests
 
-def _import_torchvision() -> types.ModuleType:
-    """Import torchvision, also beside a CPU-only torch.
+versions.allow_torchvision()  # in notebook 01: here nothing imports it, for that takes seconds
 
-    PyPI's torchvision is compiled for CUDA and registers operators when it is imported; beside a
-    CPU-only torch that fails with "operator torchvision::nms does not exist". The course needs
-    its datasets and transforms, which use none of those operators, so their registration is left
-    out and the import tried again.
+
+class Images(torch.utils.data.Dataset):
+    """Pairs of an image, float32 (1, 28, 28) in [0, 1], and its label, an int from 0 to 9.
+
+    The same as torchvision's FashionMNIST with the transform ToTensor.
     """
-    try:
-        import torchvision
-    except RuntimeError:
-        for name in [name for name in sys.modules if name.partition(".")[0] == "torchvision"]:
-            del sys.modules[name]
-        stub = "torchvision._meta_registrations"
-        sys.modules[stub] = types.ModuleType(stub)
-        import torchvision
-    return torchvision
+
+    def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
+        self.data, self.targets = torch.tensor(images), torch.tensor(labels).long()
+
+    def __len__(self) -> int:
+        return len(self.data)
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return self.data[index, None].float() / 255, int(self.targets[index])
 
 
-torchvision = _import_torchvision()
-
-
-# ---- data ----------------------------------------------------------------------------------
-
-_IDX = [f"{part}-{what}-ubyte" for part in ("t10k", "train") for what in
-        ("images-idx3", "labels-idx1")]
-
-
-@dataclass(frozen=True)
-class Weights:
-    """A published weight file: its name, SHA-256, and the shape of each array in it."""
-
-    file: str
-    sha256: str
-    shapes: Mapping[str, tuple[int, ...]]
-
-
-WEIGHTS = {
-    "cnn": Weights("fasionmnist_mlp_assignment_params.pkl",
-                   "5002bc310ff329ce00cddff6a8aa9065558a24248c9f7f211bb8b7e1d5c0db2e",
-                   {"conv2d_weight": (32, 1, 3, 3), "conv2d_bias": (32,),
-                    "linear0_weight": (100, 5408), "linear0_bias": (100,),
-                    "linear1_weight": (10, 100), "linear1_bias": (10,)}),
-    "mlp": Weights("fasionmnist_mlp_params.pkl",
-                   "65e60c21536ed052ba5e1e6c94806530c7d804056822a6b39066ce6a5b02e646",
-                   {"w0": (128, 784), "b0": (128,), "w1": (10, 128), "b1": (10,)}),
-}
-
-
-def missing(folder: Path) -> list[str]:
-    """Names of the files that `folder` lacks; each model is a published .pkl or an .npz."""
-    images = [f"FashionMNIST/raw/{name}" for name in _IDX]
-    models = [f"models/{spec.file}" for name, spec in WEIGHTS.items()
-              if not (folder / "models" / f"{name}.npz").is_file()]
-    return [name for name in images + models if not (folder / name).is_file()]
-
-
-@functools.cache
-def data_folder() -> Path:
-    """Return the folder with the images and the weights, found in this order.
-
-    The folder that the environment variable MLC_DATA names (relative to the repository);
-    data/ if it is complete; data/ after a download; the stand-in that comes with the course.
-    """
-    named = os.environ.get("MLC_DATA")
-    if named:
-        folder = (ROOT / named).resolve()
-        if absent := missing(folder):
-            raise CourseError(f"MLC_DATA={named}: no {absent[0]} there.\n"
-                              "Point MLC_DATA at a folder laid out like data/ (data/README.md), "
-                              "or unset it: then the data are downloaded.")
-        return folder
-    if missing(ROOT / "data"):
-        subprocess.run([sys.executable, str(ROOT / "data" / "fetch.py")], capture_output=True,
-                       check=False)
-    return ROOT / "data" if not missing(ROOT / "data") else ROOT / "data" / "stand_in"
-
-
-def is_stand_in() -> bool:
-    """Whether the data are the drawn stand-in and not Fashion-MNIST."""
-    return data_folder() == ROOT / "data" / "stand_in"
-
-
-def data_line() -> str:
-    """One line that says which data the course runs on."""
-    if is_stand_in():
-        return ("Data: the STAND-IN, drawn garments (this is not Fashion-MNIST). "
-                "For the real images, `make data` with a network; see data/README.md.")
-    return "Data: Fashion-MNIST and the published weights."
-
-
-def test_data(count: int = N_IMAGES) -> torch.utils.data.Dataset:
-    """Return the first `count` test images: float32 (1, 28, 28) in [0, 1], and labels 0 to 9.
-
-    Raises CourseError where the files are damaged or hold fewer images.
-    """
-    try:
-        dataset = torchvision.datasets.FashionMNIST(
-            str(data_folder()), train=False, transform=torchvision.transforms.ToTensor())
-    except Exception as error:  # torchvision raises whatever its parser stumbles over
-        raise CourseError("The test images cannot be read: damaged or incomplete IDX files "
-                          f"({str(error) or type(error).__name__}).\n{_REPAIR}") from None
-    images, labels = dataset.data, dataset.targets
-    if images.shape[1:] != (28, 28) or len(images) != len(labels) or int(labels.max()) > 9:
-        raise CourseError(f"The test images do not fit their labels: images "
-                          f"{tuple(images.shape)}, labels {tuple(labels.shape)}.\n{_REPAIR}")
-    if count > len(dataset):
-        raise CourseError(f"{count:,} test images asked for, {len(dataset):,} are there.\n"
-                          f"Ask for fewer, or get all 10,000: data/README.md.")
-    return torch.utils.data.Subset(dataset, range(count))
-
-
-_REPAIR = ("Delete the folder data/FashionMNIST and restart the kernel: "
-           "it is then downloaded anew.")
+def test_data(count: int = N_IMAGES) -> Images:
+    """Return the first `count` test images. Raises CourseError where the files are damaged."""
+    return Images(*test_images(count))
 
 
 def test_loader(batch_size: int = 4, count: int = N_IMAGES) -> torch.utils.data.DataLoader:
     """Return the test images in order, as batches: float32 (batch_size, 1, 28, 28), int64."""
     return torch.utils.data.DataLoader(test_data(count), batch_size=batch_size, shuffle=False)
-
-
-class _ArraysOnly(pickle.Unpickler):
-    """Reads pickled numpy arrays and refuses everything else before it is executed."""
-
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in {("numpy.core.multiarray", "_reconstruct"),
-                              ("numpy._core.multiarray", "_reconstruct"),
-                              ("numpy", "ndarray"), ("numpy", "dtype")}:
-            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
-        raise pickle.UnpicklingError(f"it asks for {module}.{name}, not for an array")
-
-
-def read_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    """Read a pickled dict of float32 arrays that must have these names and shapes.
-
-    Raises CourseError for anything else in the pickle, without executing it.
-    """
-    try:
-        arrays = _ArraysOnly(io.BytesIO(data)).load()
-    except Exception as error:  # a damaged pickle raises nearly anything
-        raise CourseError(f"The weight file is refused: {error}.") from None
-    return _checked(arrays, shapes)
-
-
-def _checked(arrays: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
-    if not isinstance(arrays, dict) or set(arrays) != set(shapes):
-        names = sorted(map(str, arrays)) if isinstance(arrays, dict) else type(arrays).__name__
-        raise CourseError(f"The weights should be {sorted(shapes)}, the file has {names}.")
-    for name, shape in shapes.items():
-        array = arrays[name]
-        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != np.float32:
-            came = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
-            raise CourseError(f"Weight {name} should be float32 {shape}, the file has {came}.")
-        if not np.isfinite(array).all():
-            raise CourseError(f"Weight {name} holds NaN or infinity: the file is damaged.")
-    return arrays
-
-
-def load_weights(model: str) -> dict[str, np.ndarray]:
-    """Return the trained weights of "cnn" (the assignment's) or "mlp" as float32 arrays.
-
-    Raises CourseError where the checksum, a name, a shape or a value is wrong.
-    """
-    spec, folder = WEIGHTS[model], data_folder() / "models"
-    published = folder / spec.file
-    if published.is_file():
-        data = published.read_bytes()
-        if hashlib.sha256(data).hexdigest() != spec.sha256:
-            raise CourseError(f"{spec.file} is not the published file (its SHA-256 differs).\n"
-                              "Delete it and restart the kernel: it is then downloaded anew.")
-        return read_arrays(data, spec.shapes)
-    try:
-        with np.load(folder / f"{model}.npz", allow_pickle=False) as stored:
-            arrays = {name: stored[name].astype(np.float32) for name in stored.files}
-    except Exception as error:  # a damaged archive raises nearly anything
-        raise CourseError(f"{model}.npz cannot be read ({error}).") from None
-    return _checked(arrays, spec.shapes)
 
 
 # ---- the model -----------------------------------------------------------------------------
@@ -264,13 +100,6 @@ def import_model(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule
 def build(mod: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
     """Compile an IRModule and return a VirtualMachine that runs it on the CPU."""
     return relax.VirtualMachine(relax.build(mod, target=target), tvm.cpu())
-
-
-def to_numpy(value: Any) -> np.ndarray:
-    """Return what a VirtualMachine gave, a tvm or torch tensor or a tuple of one, as an array."""
-    if not hasattr(value, "numpy"):
-        (value,) = value
-    return value.numpy()
 
 
 # ---- showing -------------------------------------------------------------------------------
@@ -331,71 +160,6 @@ def show_diff(before: Any, after: Any, context: int = 3) -> Listing:
              for item in (before, after)]
     lines = difflib.unified_diff(*(text.splitlines() for text in texts), n=context, lineterm="")
     return Listing("\n".join(list(lines)[2:]) or "no difference", "diff")
-
-
-# ---- loop nests ----------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Loop:
-    """One loop of a PrimFunc; kind is serial, parallel, vectorized or unrolled."""
-
-    name: str
-    extent: int | str  # a str where the shape is symbolic
-    kind: str
-    node: Any  # the tvm.tirx.For
-
-    def __str__(self) -> str:
-        return f"{self.name}: {self.extent}" + ("" if self.kind == "serial" else f" {self.kind}")
-
-
-@dataclass(frozen=True)
-class Nest:
-    """An sblock and the loops around it, outermost first."""
-
-    block: str
-    loops: tuple[Loop, ...]
-    realize: Any  # the tvm.s_tir.SBlockRealize
-
-    @property
-    def reduces(self) -> bool:
-        """Whether the block has a reduction axis."""
-        return any(int(var.iter_type) == 2 for var in self.realize.block.iter_vars)
-
-    @property
-    def has_init(self) -> bool:
-        """Whether T.init still stands in the block: the reduction is not decomposed."""
-        return self.realize.block.init is not None
-
-    @property
-    def buffer(self) -> str:
-        """Name of the buffer that the block writes."""
-        return self.realize.block.writes[0].source.name
-
-
-def nests(func: tvm.tirx.PrimFunc) -> list[Nest]:
-    """Return the loop nest of each sblock of a PrimFunc, in program order."""
-    found: list[Nest] = []
-
-    def walk(node: Any, loops: tuple[Loop, ...]) -> None:
-        match type(node).__name__:
-            case "For":
-                kind = tvm.tirx.ForKind(node.kind).name.lower()
-                extent = getattr(node.extent, "value", None)
-                loop = Loop(node.loop_var.name, str(node.extent) if extent is None else int(extent),
-                            kind, node)
-                walk(node.body, (*loops, loop))
-            case "SeqStmt":
-                for part in node.seq:
-                    walk(part, loops)
-            case "SBlockRealize":
-                inner = len(found)
-                walk(node.block.body, loops)
-                if len(found) == inner and node.block.name_hint != "root":
-                    found.append(Nest(node.block.name_hint, loops, node))
-
-    walk(func.body, ())
-    return found
 
 
 # ---- timing --------------------------------------------------------------------------------

@@ -10,6 +10,7 @@ import tvm
 from IPython.display import display
 
 import helpers
+from loops import nests, visit_steps
 
 
 def show(figure: plt.Figure, alt: str) -> None:
@@ -28,7 +29,7 @@ _SAYS = {"serial": "one after another", "parallel": "shared among threads",
 def _tree(func: tvm.tirx.PrimFunc) -> list:
     """Return the loops of a PrimFunc as a tree: [loop, [children]] and sblocks as leaves."""
     roots: list = []
-    for nest in helpers.nests(func):
+    for nest in nests(func):
         level = roots
         for loop in nest.loops:
             if not (level and isinstance(level[-1], list) and level[-1][0].node.same_as(loop.node)):
@@ -79,59 +80,13 @@ def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
         _draw(axes, tree, 0, 0, 8.6)
         axes.set(xlim=(-0.1, 8.7), ylim=(rows + 0.1, -0.1), title=title.replace("_", " "))
         axes.axis("off")
-        kinds |= {loop.kind for nest in helpers.nests(funcs[title]) for loop in nest.loops}
+        kinds |= {loop.kind for nest in nests(funcs[title]) for loop in nest.loops}
     handles = [plt.Rectangle((0, 0), 1, 1, facecolor=_INK[kind], edgecolor="#57606a",
                              label=f"{kind}: {_SAYS[kind]}") for kind in _INK if kind in kinds]
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
     show(figure, "Loop nests as boxes in boxes. " + "; ".join(
         f"{title}: " + ", ".join(f"{nest.block} in {' > '.join(map(str, nest.loops))}"
-                                 for nest in helpers.nests(func)) for title, func in funcs.items()))
-
-
-def index_value(expression, loops: dict) -> np.ndarray:
-    """Evaluate an index expression for all iterations at once; `loops`: each variable's values.
-
-    The keys are the variables themselves: two loops of one nest may have the same name.
-    """
-    match type(expression).__name__:
-        case "Var":
-            return loops[expression]
-        case "IntImm":
-            return np.int64(expression.value)
-        case "Cast":
-            return index_value(expression.value, loops)
-        case name:
-            left, right = index_value(expression.a, loops), index_value(expression.b, loops)
-            return {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply,
-                    "FloorDiv": np.floor_divide, "FloorMod": np.mod,
-                    "Min": np.minimum, "Max": np.maximum}[name](left, right)
-
-
-def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
-                threads: int | None = None) -> np.ndarray:
-    """Return the moment at which a PrimFunc first writes each element of its output.
-
-    The last sblock that writes the output counts. Only the first `shape` elements along the two
-    `axes` are looked at; along other axes, the first. Lanes of a vectorised loop share a moment.
-    So do the iterations of a parallel loop, as with a thread for each, unless `threads` is 1.
-    """
-    nest = [nest for nest in helpers.nests(func) if nest.buffer == func.params[-1].name][-1]
-    grid = np.indices([loop.extent for loop in nest.loops]).reshape(len(nest.loops), -1)
-    loops = {loop.node.loop_var: grid[i] for i, loop in enumerate(nest.loops)}
-    at_once = {"vectorized"} if threads == 1 else {"vectorized", "parallel"}
-    step = np.zeros(grid.shape[1], dtype=np.int64)
-    for i, loop in enumerate(nest.loops):
-        if loop.kind not in at_once:
-            step = step * loop.extent + grid[i]
-    output = len(nest.realize.block.writes[0].region)  # the other block axes are reductions
-    places = np.stack([np.broadcast_to(index_value(value, loops), step.shape)
-                       for value in list(nest.realize.iter_values)[:output]])
-    limits = np.ones((output, 1), dtype=np.int64)
-    limits[list(axes), 0] = shape
-    seen = (places < limits).all(axis=0)
-    steps = np.full(shape, step.max() + 1)
-    np.minimum.at(steps, tuple(places[list(axes)][:, seen]), step[seen])
-    return steps
+                                 for nest in nests(func)) for title, func in funcs.items()))
 
 
 def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),

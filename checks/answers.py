@@ -21,11 +21,12 @@ import tvm_ffi
 from tvm import te
 
 import helpers
+from data.store import ROOT, CourseError
 
 RTOL, ATOL, ATOL_PROBABILITIES = 1e-4, 1e-4, 1e-7
 
 
-class CheckFailed(helpers.CourseError):
+class CheckFailed(CourseError):
     """What an exercise's check has to say: expected, came, look at.
 
     Where `came` is a message of TVM that docs/tvm_errors.md explains, a line points there.
@@ -43,7 +44,7 @@ class CheckFailed(helpers.CourseError):
 @functools.cache
 def _explanations() -> dict[str, str]:
     """Return the messages that docs/tvm_errors.md quotes in its headings, each with its link."""
-    document = helpers.ROOT / "docs" / "tvm_errors.md"
+    document = ROOT / "docs" / "tvm_errors.md"
     text = document.read_text(encoding="utf-8") if document.is_file() else ""
     links = {}
     for heading in re.findall(r"^### (.*)$", text.partition("## Installation")[0], re.MULTILINE):
@@ -208,6 +209,13 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     output = tvm.runtime.tensor(np.full(shape, np.nan, "float32"))
     tvm.compile(mod, target="llvm")["main"](*map(tvm.runtime.tensor, arrays), output)
     return output.numpy()
+
+
+def to_numpy(value: Any) -> np.ndarray:
+    """Return what a VirtualMachine gave, a tvm or torch tensor or a tuple of one, as an array."""
+    if not hasattr(value, "numpy"):
+        (value,) = value
+    return value.numpy()
 
 
 def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:

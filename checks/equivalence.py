@@ -21,6 +21,7 @@ from checks.answers import (
     isolated,
     reason,
     refuse_out_of_bounds,
+    to_numpy,
     where,
 )
 
@@ -362,7 +363,7 @@ def check_same(mod: Any, model: nn.Sequential, loader: Iterable, target: Any = "
                               "the batches of the loader have the module's size") from None
         if not hasattr(output, "numpy") and len(output) != 1:
             raise CheckFailed("one output", f"a tuple of {len(output)}", "what main returns")
-        came = helpers.to_numpy(output)
+        came = to_numpy(output)
         if came.dtype != expected.dtype:
             raise CheckFailed(f"an output of {expected.dtype}", f"{came.dtype}",
                               "constants and casts: all of them float32")

@@ -24,6 +24,7 @@ from checks.answers import (
     where,
 )
 from checks.equivalence import build
+from loops import is_reduction
 
 # ---- low-level NumPy -----------------------------------------------------------------------
 
@@ -333,7 +334,7 @@ def exercise_0_2(make_relu6: Callable) -> str:
             "T.min and T.max, which are exchanged": lambda: np.minimum(np.maximum(x, 6), 0),
             "the upper constant: it is 1, not 6": lambda: np.clip(x, 0, 1),
             "x: it is copied as it is": lambda: x})
-    if any(int(axis.iter_type) == 2 for block in _sblocks(func) for axis in block.iter_vars):
+    if any(is_reduction(axis) for block in _sblocks(func) for axis in block.iter_vars):
         raise CheckFailed("spatial axes only", "a reduction axis",
                           'remap("SS", ...): each pair of vi and vj writes another element')
     return "min(max(x, 0), 6) for all 40 elements, whatever Y held before"
@@ -349,7 +350,7 @@ def exercise_0_3(make_row_max: Callable) -> str:
     x = 5 * random(5, 12)
     x[1], x[3], x[4, 0] = -np.abs(x[1]) - 1, -2e30, 40  # rows with nothing above zero
     x[3, 5], x[0, 11] = -1e30, 9
-    reduces = any(int(axis.iter_type) == 2 and str(axis.dom.extent) not in ("1", "T.int64(1)")
+    reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
                   for block in _sblocks(func) for axis in block.iter_vars)
     for filling in (np.nan, 3e38, -3e38):
         came = _run(func, x, (5,), filling)

@@ -24,8 +24,10 @@ from checks.answers import (
     registered,
     registry,
     run_library,
+    to_numpy,
 )
 from checks.equivalence import build, check_same, cnn, is_layer
+from loops import nests
 
 
 def _recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]]) -> Callable:
@@ -110,7 +112,7 @@ def exercise_3_2(create_linear_module: Callable) -> str:
                 names = ", ".join(param.name for param in mod["main"].params)
                 raise CheckFailed("main with one parameter, x", f"parameters {names}",
                                   'the weight and the bias: relax.const(weight, "float32")')
-            came = helpers.to_numpy(machine["main"](tvm.runtime.tensor(x)))
+            came = to_numpy(machine["main"](tvm.runtime.tensor(x)))
         _check_call(calls, "env.linear", x=(1, k), w=(m, k), b=(m,), out=(1, m))
         _check_values("env.linear", calls[0], x=x, w=weight, b=bias)
         compare(came, _linear(x, weight, bias), "which variable main returns", {
@@ -170,7 +172,7 @@ def _convolving(mod: tvm.IRModule) -> list[str]:
     """Name the PrimFuncs with a reduction in seven loops: four of the output, three of the sum."""
     return [variable.name_hint for variable, func in mod.functions_items()
             if isinstance(func, tvm.tirx.PrimFunc)
-            and any(nest.reduces and len(nest.loops) >= 7 for nest in helpers.nests(func))]
+            and any(nest.reduces and len(nest.loops) >= 7 for nest in nests(func))]
 
 
 def _check_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np.ndarray]],
@@ -178,7 +180,7 @@ def _check_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np.n
     """Run the CNN on one batch and check how it calls env.conv2d; `calls` is what that noted."""
     came = images.numpy()
     with contextlib.suppress(ValueError, TypeError, RuntimeError):  # check_same will tell
-        came = helpers.to_numpy(machine["main"](tvm.runtime.tensor(images.numpy())))
+        came = to_numpy(machine["main"](tvm.runtime.tensor(images.numpy())))
     if not calls and (names := _convolving(mod)):
         raise CheckFailed("the convolution by env.conv2d", "env.conv2d is not called, PrimFunc "
                           f"{names[0]} convolves", "bb.emit(relax.op.call_dps_packed(...)) in "
@@ -216,7 +218,7 @@ def exercise_3_5(create_model_with_library_conv2d: Callable) -> str:
         _check_library_conv2d(mod, machine, calls, weights, images)
         verified = check_same(mod, model, loader)
         count, factor = len(calls) - 1, 0.0  # the layers after it must feel the 0
-        came = helpers.to_numpy(machine["main"](tvm.runtime.tensor(images.numpy())))
+        came = to_numpy(machine["main"](tvm.runtime.tensor(images.numpy())))
     with torch.no_grad():
         expected = model[1:](torch.zeros(4, 32, 26, 26)).numpy()
     others = ", ".join(_convolving(mod)) or "none"

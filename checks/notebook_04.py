@@ -12,6 +12,7 @@ from tvm import relax, te, topi
 import helpers
 from checks.answers import CheckFailed, compare, exercise, random, run_prim_func
 from checks.equivalence import check_same, cnn
+from loops import Loop, Nest, index_value, is_reduction, nests
 
 
 def _same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
@@ -22,32 +23,31 @@ def _same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
             "the results: a schedule must not change them", {})
 
 
-def places(nest: helpers.Nest, expressions: Sequence[Any],
-           loops: Sequence[helpers.Loop]) -> np.ndarray:
+def places(nest: Nest, expressions: Sequence[Any],
+           loops: Sequence[Loop]) -> np.ndarray:
     """Values of expressions of a block's axes, (iterations, expressions), as some loops run.
 
     The other loops stand at 0. Loops are known by their variables: names may occur twice.
     """
-    import plots
     extents = [_most(loop) for loop in loops]
     grid = np.indices(extents).reshape(len(loops), int(np.prod(extents)))
     at: dict[Any, Any] = {loop.node.loop_var: np.int64(0) for loop in nest.loops}
     at |= {loop.node.loop_var: grid[i] for i, loop in enumerate(loops)}
     axes = [axis.var for axis in nest.realize.block.iter_vars]
-    at |= {axis: plots.index_value(value, at)
+    at |= {axis: index_value(value, at)
            for axis, value in zip(axes, nest.realize.iter_values, strict=True)}
-    return np.stack([np.broadcast_to(plots.index_value(expression, at), grid.shape[1])
+    return np.stack([np.broadcast_to(index_value(expression, at), grid.shape[1])
                      for expression in expressions], axis=1)
 
 
-def _most(loop: helpers.Loop) -> int:
+def _most(loop: Loop) -> int:
     """The number of a loop's iterations; where compute_at made it vary, the largest."""
     if isinstance(loop.extent, int):
         return loop.extent
     return int(tvm.sym.Analyzer().const_int_bound(loop.node.extent).max_value)
 
 
-def moves(nest: helpers.Nest, loop: helpers.Loop,
+def moves(nest: Nest, loop: Loop,
           expressions: Sequence[Any] | None = None) -> list[tuple[int, ...]]:
     """How a block's axes move from one iteration of a loop to the next, each way once.
 
@@ -59,12 +59,12 @@ def moves(nest: helpers.Nest, loop: helpers.Loop,
     return sorted({tuple(map(int, step)) for step in steps})
 
 
-def require_threads(nest: helpers.Nest, least: int) -> None:
+def require_threads(nest: Nest, least: int) -> None:
     outer = nest.loops[0]
     if outer.kind != "parallel":
         raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
                           "schedule.parallel: which loop does it get?")
-    reductions = [int(axis.iter_type) == 2 for axis in nest.realize.block.iter_vars]
+    reductions = [is_reduction(axis) for axis in nest.realize.block.iter_vars]
     if any(step and reduces for move in moves(nest, outer)
            for step, reduces in zip(move, reductions, strict=True)):
         raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
@@ -74,7 +74,7 @@ def require_threads(nest: helpers.Nest, least: int) -> None:
                           "the factors of the split, or fuse before parallel")
 
 
-def require_lanes(nest: helpers.Nest, what: str) -> helpers.Loop:
+def require_lanes(nest: Nest, what: str) -> Loop:
     inner = nest.loops[-1]
     if inner.kind != "vectorized":
         found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
@@ -85,7 +85,7 @@ def require_lanes(nest: helpers.Nest, what: str) -> helpers.Loop:
 
 
 def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
-    for nest in helpers.nests(func):
+    for nest in nests(func):
         if nest.has_init:
             raise CheckFailed("a decomposed reduction", f"block {nest.block} still has its T.init",
                               "schedule.decompose_reduction, as the last step")
@@ -124,7 +124,7 @@ def exercise_4_1(inline_all: Callable) -> str:
     for shape in [(16, 16), (5, 33)]:
         before = _three_steps(shape)
         after = _scheduled(inline_all, before)
-        blocks = [nest.block for nest in helpers.nests(after)]
+        blocks = [nest.block for nest in nests(after)]
         if len(blocks) != 1:
             raise CheckFailed("one sblock", f"{len(blocks)}: {', '.join(blocks)}",
                               f"compute_inline for {' and '.join(blocks[:-1])}")
@@ -138,8 +138,8 @@ def exercise_4_2(schedule_add: Callable) -> str:
     for shape in [(64, 128), (16, 24)]:
         before = _addition(shape)
         after = _scheduled(schedule_add, before)
-        nest = next(nest for nest in helpers.nests(after) if nest.block == "C")
-        for other in helpers.nests(after):
+        nest = next(nest for nest in nests(after) if nest.block == "C")
+        for other in nests(after):
             require_threads(other, 4)
         lanes = require_lanes(nest, "block C")
         if lanes.extent != 8:
@@ -158,8 +158,8 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
         before = _product(*sizes)
         after = _scheduled(schedule_matmul, before)
         require_decomposed(after)
-        update = next(nest for nest in helpers.nests(after) if nest.reduces)
-        for nest in helpers.nests(after):
+        update = next(nest for nest in nests(after) if nest.reduces)
+        for nest in nests(after):
             require_threads(nest, 2)
         lanes = require_lanes(update, "the update")
         if moves(update, lanes) != [(0, 1, 0)]:
@@ -186,32 +186,32 @@ def require_only(mod: Any, original: tvm.IRModule, name: str,
     return after[name]
 
 
-def _require_conv2d(mod: Any, original: tvm.IRModule) -> list[helpers.Nest]:
+def _require_conv2d(mod: Any, original: tvm.IRModule) -> list[Nest]:
     """Raise CheckFailed with the first step that the schedule of conv2d lacks."""
     return require_scheduled(require_only(mod, original, "conv2d"))
 
 
-def require_scheduled(func: tvm.tirx.PrimFunc) -> list[helpers.Nest]:
+def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
     """Return the loop nests of a convolution, or raise CheckFailed with the step that it lacks.
 
     Any conv2d will do: by TOPI or by an own expression, with or without a bias block.
     """
-    nests = helpers.nests(func)
-    reducing = next(i for i, nest in enumerate(nests) if nest.reduces)
-    update = nests[reducing]
-    for nest in nests[:reducing]:
+    found = nests(func)
+    reducing = next(i for i, nest in enumerate(found) if nest.reduces)
+    update = found[reducing]
+    for nest in found[:reducing]:
         if nest.block == "pad_temp":
             raise CheckFailed("no padding block", f"block {nest.block} still writes {nest.buffer}",
                               "step 2: compute_inline")
     require_threads(update, 2)
-    for nest in nests:
+    for nest in found:
         require_threads(nest, 2)
     require_lanes(update, "the convolution")
     if not any(loop.kind == "unrolled" for loop in update.loops):
         raise CheckFailed("an unrolled loop around the lanes",
                           ", ".join(map(str, update.loops)), "step 5: unroll")
     require_decomposed(func)
-    return nests
+    return found
 
 
 @exercise("4.4")
@@ -241,7 +241,7 @@ def exercise_4_5(schedule_conv2d_with_bias: Callable) -> str:
         bb.emit_func_output(gv)
     original = bb.get()
     mod = schedule_conv2d_with_bias(tvm.IRModule(dict(original.functions_items())))
-    nests = _require_conv2d(mod, original)
-    require_lanes(nests[-1], f"block {nests[-1].block}")
+    last = _require_conv2d(mod, original)[-1]
+    require_lanes(last, f"block {last.block}")
     check_same(mod, nn.Sequential(model[0]), helpers.test_loader(count=40))
     return "convolution and bias block scheduled, values equal to PyTorch's on 40 images"

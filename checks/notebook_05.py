@@ -12,7 +12,16 @@ from torch.nn import functional as F
 from tvm import relax, topi
 
 import helpers
-from checks.answers import CheckFailed, TorchCalls, compare, exercise, random, reason, run_te
+from checks.answers import (
+    CheckFailed,
+    TorchCalls,
+    compare,
+    exercise,
+    random,
+    reason,
+    run_te,
+    to_numpy,
+)
 from checks.equivalence import build, check_same, cnn
 
 # ---- tensor expressions --------------------------------------------------------------------
@@ -214,7 +223,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
     for shape, behind in [((16, 25), False), ((2, 3, 4), False), ((11,), False), ((9, 7), True)]:
         mod = _import(_Gelu(behind), shape, rules, {}, "map_gelu")
         x = 6 * random(*shape)
-        came = helpers.to_numpy(build(mod)["main"](tvm.runtime.tensor(x)))
+        came = to_numpy(build(mod)["main"](tvm.runtime.tensor(x)))
         a = torch.from_numpy(np.maximum(x, 0) - 4 if behind else x)
         compare(came, F.gelu(a).numpy(), "the formula, and which variable it is applied to", {
             "the form: this is the approximation with tanh, not the exact one with erf":
@@ -388,7 +397,7 @@ def _check_layer(layer: nn.Module, shape: tuple[int, ...], rules: Mapping) -> No
         if seed and isinstance(layer, nn.Softmax):
             x *= np.float32(500)
         a = torch.from_numpy(x)
-        came = helpers.to_numpy(machine["main"](tvm.runtime.tensor(x)))
+        came = to_numpy(machine["main"](tvm.runtime.tensor(x)))
         hints = {f"{hint}; {text}": lambda a=a, compute=compute: compute(a)
                  for hint, compute in _mistakes(layer).items()}
         compare(came, layer(a).numpy(), f"the rule for {text}", hints, atol=1e-5)

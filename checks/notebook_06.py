@@ -22,6 +22,7 @@ from checks.notebook_04 import (
     require_only,
     require_threads,
 )
+from loops import Loop, Nest, is_reduction, nests
 
 # ---- the roofline --------------------------------------------------------------------------
 
@@ -137,9 +138,9 @@ def exercise_6_1(least_time: Callable) -> str:
 # ---- what a schedule keeps in a buffer -----------------------------------------------------
 
 
-def _adds_up(func: tvm.tirx.PrimFunc) -> helpers.Nest:
+def _adds_up(func: tvm.tirx.PrimFunc) -> Nest:
     """Return the loop nest of the block that does most of the additions."""
-    summing = [nest for nest in helpers.nests(func) if nest.reduces]
+    summing = [nest for nest in nests(func) if nest.reduces]
     if not summing:
         raise CheckFailed("a block that adds up", "no block with a reduction axis",
                           "what became of the reduction")
@@ -147,12 +148,12 @@ def _adds_up(func: tvm.tirx.PrimFunc) -> helpers.Nest:
                                                   if isinstance(loop.extent, int)]))
 
 
-def _name(nest: helpers.Nest) -> str:
+def _name(nest: Nest) -> str:
     """The block's name before decompose_reduction."""
     return nest.block.removesuffix("_update")
 
 
-def _written(nest: helpers.Nest) -> Any:
+def _written(nest: Nest) -> Any:
     return nest.realize.block.writes[0].source
 
 
@@ -160,17 +161,17 @@ def _indices(region: Any) -> list[Any]:
     return [part.min for part in region.region]
 
 
-def _stored(nest: helpers.Nest) -> list[Any]:
+def _stored(nest: Nest) -> list[Any]:
     """The indices at which a block writes."""
     return _indices(nest.realize.block.writes[0])
 
 
-def _touches(nest: helpers.Nest, buffer: Any) -> bool:
+def _touches(nest: Nest, buffer: Any) -> bool:
     block = nest.realize.block
     return any(region.source.same_as(buffer) for region in [*block.reads, *block.writes])
 
 
-def _common(nests: Sequence[helpers.Nest]) -> int:
+def _common(nests: Sequence[Nest]) -> int:
     """How many outer loops nests have in common."""
     count = 0
     for loops in zip(*(nest.loops for nest in nests), strict=False):
@@ -180,20 +181,20 @@ def _common(nests: Sequence[helpers.Nest]) -> int:
     return count
 
 
-def _tile(nest: helpers.Nest, outer: int, expressions: Sequence[Any]) -> int:
+def _tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
     """Count the different values of expressions inside the outer loops of a nest."""
     inner = [loop for loop in nest.loops[outer:]
              if any(map(any, moves(nest, loop, expressions)))]
     return len(np.unique(places(nest, expressions, inner), axis=0))
 
 
-def _kept(func: tvm.tirx.PrimFunc, nest: helpers.Nest) -> tuple[int, str]:
+def _kept(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
     """Count the outer loops inside which a block's buffer lives; and say what keeps it large.
 
     TVM allocates a buffer inside the loops that all blocks have in common which use it.
     """
     buffer = _written(nest)
-    users = [other for other in helpers.nests(func) if _touches(other, buffer)]
+    users = [other for other in nests(func) if _touches(other, buffer)]
     outer = _common(users)
     readers = [other for other in users if not _written(other).same_as(buffer)]
     together = _common([nest, *readers])
@@ -214,7 +215,7 @@ def _kept(func: tvm.tirx.PrimFunc, nest: helpers.Nest) -> tuple[int, str]:
                    f"{', '.join(map(str, nest.loops[:outer]))}, and no further loop")
 
 
-def _require_lanes_along_x(nest: helpers.Nest, what: str) -> None:
+def _require_lanes_along_x(nest: Nest, what: str) -> None:
     lanes = require_lanes(nest, what)
     steps = moves(nest, lanes, _stored(nest))
     if steps != [(0, 0, 0, 1)]:
@@ -223,16 +224,16 @@ def _require_lanes_along_x(nest: helpers.Nest, what: str) -> None:
                           "which loop is innermost and vectorised: one over x alone")
 
 
-def _require_unrolled_window(conv: helpers.Nest) -> None:
+def _require_unrolled_window(conv: Nest) -> None:
     for loop in _reducing(conv):
         if loop.kind != "unrolled":
             raise CheckFailed("an unrolled window of 3 by 3", f"{loop}, around block {_name(conv)}",
                               "schedule.unroll, for both loops of the window")
 
 
-def _reducing(nest: helpers.Nest) -> list[helpers.Loop]:
+def _reducing(nest: Nest) -> list[Loop]:
     """The loops of a nest that move a reduction axis."""
-    axes = [axis.var for axis in nest.realize.block.iter_vars if int(axis.iter_type) == 2]
+    axes = [axis.var for axis in nest.realize.block.iter_vars if is_reduction(axis)]
     return [loop for loop in nest.loops if axes and any(map(any, moves(nest, loop, axes)))]
 
 
@@ -261,7 +262,7 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
     if sums > 64:
         raise CheckFailed("no more than 64 sums at a time", f"{sums:,} in {conv.buffer}",
                           cause)
-    for nest in helpers.nests(func):
+    for nest in nests(func):
         require_threads(nest, 2)
     require_decomposed(func)
     verified = check_same(mod, model, helpers.test_loader(count=200))
@@ -270,13 +271,13 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
 
 
 def _refuse_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
-    for nest in helpers.nests(func):
+    for nest in nests(func):
         if nest.block in names:
             raise CheckFailed(f"no block {nest.block}",
                               f"block {nest.block} still writes {nest.buffer}", "compute_inline")
 
 
-def _require_local(nest: helpers.Nest, what: str) -> None:
+def _require_local(nest: Nest, what: str) -> None:
     if (scope := _written(nest).scope()) != "local":
         raise CheckFailed(f'sums of {what} in a buffer of scope "local"',
                           f'{nest.buffer}, of scope "{scope}"',
@@ -324,7 +325,7 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     _refuse_blocks(func, ["T_transpose"])
     partial = _adds_up(func)
     block = _name(partial)
-    if sum(nest.reduces for nest in helpers.nests(func)) < 2:
+    if sum(nest.reduces for nest in nests(func)) < 2:
         raise CheckFailed("a block for the partial sums and one that adds them up",
                           f"one block, {block}, adds everything up",
                           "rfactor, for a loop that k is split into")
@@ -361,7 +362,7 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     return kept, lanes
 
 
-def _require_partial_lanes(partial: helpers.Nest, weights: Sequence[Any]) -> int:
+def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
     """Return how many lanes there are, neighbours among the weights and the partial sums."""
     lanes = require_lanes(partial, f"block {_name(partial)}")
     steps = moves(partial, lanes, weights)
@@ -427,7 +428,7 @@ def exercise_6_4(fast_model: Callable) -> str:
 def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
     """Raise CheckFailed with what conv_pool lacks; return how many sums exist at a time."""
     _refuse_blocks(func, ["pad_temp", "T_add", "compute"])
-    conv, nests = _adds_up(func), helpers.nests(func)
+    conv, every = _adds_up(func), nests(func)
     output = func.params[-1].name
     stage, largest = conv, 0
     while stage.buffer != output:  # from the convolution over copies of it to the pooling
@@ -438,7 +439,7 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
                               f"{exist:,} in {stage.buffer}",
                               cause)
         largest = max(largest, exist)
-        following = [nest for nest in nests if nest is not stage and nest.buffer != stage.buffer
+        following = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
                      and _touches(nest, _written(stage))]
         stage = following[-1]
         if stage.reduces:
@@ -447,7 +448,7 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
     _require_lanes_along_x(conv, "the convolution")
     _require_lanes_along_x(pool, "the pooling")
     _require_unrolled_window(conv)
-    for nest in nests:
+    for nest in every:
         require_threads(nest, 2)
     require_decomposed(func)
     return largest

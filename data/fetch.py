@@ -1,6 +1,6 @@
 """Get Fashion-MNIST and the published weights into data/, and say what the course runs on.
 
-    python data/fetch.py
+    python -m data.fetch
 
 A download runs in a process of its own and is ended when 10 seconds pass without progress: a
 network that drops packets would block it for minutes, since neither torchvision nor torch.hub
@@ -14,8 +14,9 @@ import tempfile
 import time
 from pathlib import Path
 
-DATA = Path(__file__).resolve().parent
-sys.path.insert(0, str(DATA.parent))
+import versions
+from data import store
+
 WEIGHTS_URL = "https://github.com/mlc-ai/web-data/raw/main/models/"
 PATIENCE = 10.0  # seconds without progress
 STARTUP = 20.0  # seconds more for the process to import torch
@@ -51,17 +52,18 @@ def download(folder: Path) -> None:
 
     import torch
 
-    import helpers
+    versions.allow_torchvision()
+    from torchvision.datasets import FashionMNIST
 
     socket.setdefaulttimeout(PATIENCE)
     (folder / "models").mkdir(parents=True)  # fetch() sees by this that torch is imported
     try:
-        for spec in helpers.WEIGHTS.values():
+        for spec in store.WEIGHTS.values():
             what = spec.file
             torch.hub.download_url_to_file(WEIGHTS_URL + what, str(folder / "models" / what),
                                            hash_prefix=spec.sha256, progress=False)
         what = "Fashion-MNIST"
-        helpers.torchvision.datasets.FashionMNIST(str(folder), train=False, download=True)
+        FashionMNIST(str(folder), train=False, download=True)
     except Exception as error:
         sys.exit(f"{what}: {_in_words(error)}")
     for archive in folder.rglob("*.gz"):
@@ -82,7 +84,8 @@ def _size(folder: Path) -> int:
 def _run(command: list[str], incoming: Path) -> str:
     """Run the process that downloads into `incoming`; return "" or the reason why it failed."""
     with tempfile.TemporaryFile("w+", errors="replace") as said:  # bars would fill a pipe
-        child = subprocess.Popen([*command, str(incoming)], stdout=subprocess.DEVNULL, stderr=said)
+        child = subprocess.Popen([*command, str(incoming)], cwd=store.ROOT,
+                                 stdout=subprocess.DEVNULL, stderr=said)
         try:
             size, since = -SLOWEST, time.monotonic() + STARTUP
             while child.poll() is None:
@@ -101,12 +104,12 @@ def _run(command: list[str], incoming: Path) -> str:
     return (lines or [ended])[-1] if child.returncode else ""
 
 
-def fetch(target: Path = DATA, command: list[str] | None = None) -> str:
+def fetch(target: Path = store.DATA, command: list[str] | None = None) -> str:
     """Download into `target` and return "", or the reason why that did not work.
 
     `command`: the process that downloads into the folder given as its last argument.
     """
-    command = command or [sys.executable, __file__, "--into"]
+    command = command or [sys.executable, "-m", "data.fetch", "--into"]
     place = target
     try:
         with tempfile.TemporaryDirectory(prefix=".incoming-", dir=target,
@@ -125,13 +128,12 @@ def fetch(target: Path = DATA, command: list[str] | None = None) -> str:
 
 
 def main() -> None:
-    import helpers
-    if not os.environ.get("MLC_DATA") and helpers.missing(DATA):
+    if not os.environ.get("MLC_DATA") and store.missing(store.DATA):
         print("Downloading Fashion-MNIST (30 MB) and the trained weights (3 MB) ...", flush=True)
         if reason := fetch():
             print(f"That did not work: {reason}.")
-        os.environ["MLC_DATA"] = "data" if not helpers.missing(DATA) else "data/stand_in"
-    print(helpers.data_line())
+        os.environ["MLC_DATA"] = "data" if not store.missing(store.DATA) else "data/stand_in"
+    print(store.data_line())
 
 
 if __name__ == "__main__":
@@ -140,7 +142,5 @@ if __name__ == "__main__":
     else:
         try:
             main()
-        except Exception as error:
-            if not hasattr(error, "_render_traceback_"):  # a CourseError is for the reader
-                raise
+        except store.CourseError as error:
             sys.exit(str(error))

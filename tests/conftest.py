@@ -10,21 +10,22 @@ import nbval.kernel
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tools"), str(ROOT / "data")]
+sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tools")]
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settle the data for all processes, and give nbval the patterns that belong to them."""
-    import helpers
+    from data import store
     try:
-        folder = helpers.data_folder()
-    except helpers.CourseError as error:
+        folder = store.data_folder()
+    except store.CourseError as error:
         raise pytest.UsageError(str(error)) from None
     os.environ["MLC_DATA"] = str(folder)
-    parts = ["sanitize.cfg"] + ["sanitize_stand_in.cfg"] * helpers.is_stand_in()
-    joined = ROOT / "build" / f"nbval_{'stand_in' if helpers.is_stand_in() else 'real'}.cfg"
+    real = store.is_real()
+    parts = ["sanitize.cfg"] + ["sanitize_stand_in.cfg"] * (not real)
+    joined = ROOT / "build" / f"nbval_{'real' if real else 'other'}.cfg"
     if not hasattr(config, "workerinput"):  # the workers of xdist read what this process wrote
         joined.parent.mkdir(exist_ok=True)
         joined.write_text("\n".join((ROOT / "tests" / part).read_text() for part in parts))
@@ -32,8 +33,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    import helpers
-    return helpers.data_line()
+    from data import store
+    return store.data_line()
 
 
 def _await_reply(self: nbval.kernel.RunningKernel, msg_id: str, timeout: float | None = None):

@@ -4,6 +4,7 @@ import io
 import os
 import pickle
 import shutil
+import struct
 import subprocess
 import sys
 import time
@@ -16,6 +17,8 @@ import tvm
 from tvm import te
 
 import helpers
+from data import store
+from loops import nests, visit_steps
 
 ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = ROOT / "data" / "stand_in"
@@ -31,6 +34,14 @@ def folder(monkeypatch, tmp_path: Path):
     helpers.data_folder.cache_clear()
 
 
+@pytest.fixture
+def real() -> Path:
+    """The folder with the real data; skip where this run has none."""
+    if not store.is_real():
+        pytest.skip("this run is on the stand-in")
+    return store.data_folder()
+
+
 def _right(count: int = 1000) -> int:
     model = helpers.pytorch_model(helpers.load_weights("cnn"))
     with torch.no_grad():
@@ -39,7 +50,7 @@ def _right(count: int = 1000) -> int:
 
 
 def test_the_cnn_is_right_on_843_real_images_or_914_of_the_stand_in() -> None:
-    assert _right() == (914 if helpers.is_stand_in() else 843)
+    assert _right() == (914 if store.is_stand_in() else 843)
 
 
 def test_the_stand_in_needs_nothing_else(folder: Path) -> None:
@@ -51,7 +62,7 @@ def test_the_stand_in_needs_nothing_else(folder: Path) -> None:
 
 
 def test_the_stand_in_is_what_its_script_draws() -> None:
-    import make_stand_in
+    from data import make_stand_in
     images, labels = make_stand_in.draw_test_set()
     raw = STAND_IN / "FashionMNIST" / "raw"
     assert (raw / "t10k-images-idx3-ubyte").read_bytes()[16:] == images.tobytes()
@@ -69,8 +80,106 @@ def test_mlc_data_that_points_nowhere(monkeypatch) -> None:
 def test_the_data_line_names_the_stand_in(monkeypatch) -> None:
     monkeypatch.setenv("MLC_DATA", "data/stand_in")
     helpers.data_folder.cache_clear()
-    assert helpers.is_stand_in() and "STAND-IN" in helpers.data_line()
+    assert store.is_stand_in() and "STAND-IN" in helpers.data_line()
     helpers.data_folder.cache_clear()
+
+
+# ---- whose the data are: known by their content, wherever they lie ----
+
+REAL_LINE = "Data: Fashion-MNIST and the published weights."
+
+
+def _whose(pixels: bytes, labels: bytes, models: dict[str, bytes], folder: Path) -> str:
+    """Write images (n, 28, 28), labels and weight files into `folder`; return the data line."""
+    raw, count = folder / "FashionMNIST" / "raw", len(labels)
+    (raw / "t10k-images-idx3-ubyte").write_bytes(
+        struct.pack(">4i", 2051, count, 28, 28) + pixels)
+    (raw / "t10k-labels-idx1-ubyte").write_bytes(struct.pack(">2i", 2049, count) + labels)
+    shutil.rmtree(folder / "models")
+    for name, data in models.items():
+        (folder / "models").mkdir(exist_ok=True)
+        (folder / "models" / name).write_bytes(data)
+    return helpers.data_line()
+
+
+def _parts(folder: Path) -> tuple[bytes, bytes, dict[str, bytes]]:
+    """Return the pixels, the labels and the weight files of a folder with data."""
+    raw = folder / "FashionMNIST" / "raw"
+    return ((raw / "t10k-images-idx3-ubyte").read_bytes()[16:],
+            (raw / "t10k-labels-idx1-ubyte").read_bytes()[8:],
+            {path.name: path.read_bytes() for path in (folder / "models").iterdir()})
+
+
+def test_a_copy_of_the_stand_in_is_the_stand_in(folder: Path) -> None:
+    assert store.is_stand_in() and not store.is_real() and "STAND-IN" in helpers.data_line()
+
+
+def test_the_whole_test_set_is_known_by_its_first_1000_images(folder: Path) -> None:
+    pixels, labels, models = _parts(STAND_IN)
+    more = bytes(9000 * 784), bytes(9000)
+    assert "STAND-IN" in _whose(pixels + more[0], labels + more[1], models, folder)
+    assert len(helpers.test_data(10_000)) == 10_000
+
+
+def test_the_real_data_are_real_wherever_they_lie(real: Path, folder: Path) -> None:
+    pixels, labels, models = _parts(real)
+    assert _whose(pixels, labels, models, folder) == REAL_LINE and store.is_real()
+    more = bytes(9000 * 784), bytes(9000)
+    assert _whose(pixels[:784_000] + more[0], labels[:1000] + more[1], models, folder) == REAL_LINE
+    assert _whose(pixels, labels, _parts(STAND_IN)[2], folder) == (
+        "Data: Fashion-MNIST's images and the stand-in's weights. No number that the course "
+        "states holds for them; see data/README.md.")
+    assert not store.is_real() and not store.is_stand_in()
+
+
+@pytest.mark.parametrize("change", [
+    lambda pixels, labels: (bytes(784_000), labels),
+    lambda pixels, labels: (pixels, labels[1:] + labels[:1]),
+    lambda pixels, labels: (pixels[:500 * 784], labels[:500]),
+    lambda pixels, labels: (b"", b""),
+])
+def test_unknown_images_are_nobodys(folder: Path, change) -> None:
+    pixels, labels, models = _parts(STAND_IN)
+    assert _whose(*change(pixels, labels), models, folder) == (
+        "Data: images of unknown origin and the stand-in's weights. No number that the course "
+        "states holds for them; see data/README.md.")
+    assert not store.is_real() and not store.is_stand_in()
+
+
+def test_unknown_weights_are_nobodys(folder: Path) -> None:
+    pixels, labels, models = _parts(STAND_IN)
+    models["cnn.npz"], models["mlp.npz"] = models["mlp.npz"], models["cnn.npz"]
+    assert "images and weights of unknown origin." in _whose(pixels, labels, models, folder)
+
+
+def test_outputs_are_stored_from_the_real_data_only(folder: Path, monkeypatch, capsys) -> None:
+    import execute
+    monkeypatch.setattr(execute, "store", lambda path: pytest.fail("it began to execute"))
+    with pytest.raises(SystemExit, match="Stored outputs come from the real images"):
+        execute.main("outputs")
+    assert "STAND-IN" in capsys.readouterr().out
+    (folder / "FashionMNIST" / "raw" / "t10k-images-idx3-ubyte").write_bytes(bytes(784_016))
+    with pytest.raises(SystemExit, match="Stored outputs come from the real images"):
+        execute.main("outputs")
+    assert "unknown origin" in capsys.readouterr().out
+
+
+# ---- images and weights, good and damaged ----
+
+
+def test_the_dataset_is_what_torchvision_makes(folder: Path) -> None:
+    import torchvision
+    theirs = torchvision.datasets.FashionMNIST(
+        str(folder), train=False, transform=torchvision.transforms.ToTensor())
+    for (a, i), (b, j) in zip(theirs, helpers.test_data(), strict=True):
+        assert torch.equal(a, b) and a.dtype == b.dtype and (i, type(i)) == (j, type(j))
+
+
+def test_helpers_do_not_import_torchvision() -> None:
+    code = ("import sys, helpers; helpers.import_model(helpers.pytorch_model("
+            "helpers.load_weights('cnn')), (1, 1, 28, 28)); helpers.test_data(1)[0]; "
+            "assert 'torchvision' not in sys.modules; import torchvision.datasets")
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True)
 
 
 def test_truncated_images(folder: Path) -> None:
@@ -93,7 +202,7 @@ def test_more_images_than_there_are() -> None:
 
 
 def test_a_weight_file_that_is_not_the_published_one(folder: Path) -> None:
-    (folder / "models" / helpers.WEIGHTS["cnn"].file).write_bytes(b"something else")
+    (folder / "models" / store.WEIGHTS["cnn"].file).write_bytes(b"something else")
     with pytest.raises(helpers.CourseError, match="SHA-256 differs"):
         helpers.load_weights("cnn")
 
@@ -157,7 +266,7 @@ WRITES = "import sys, time, pathlib; folder = pathlib.Path(sys.argv[1]); "
      "no progress"),
 ])
 def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch, code, reason) -> None:
-    import fetch
+    from data import fetch
     monkeypatch.setattr(fetch, "PATIENCE", 1.0)
     monkeypatch.setattr(fetch, "STARTUP", 1.0)
     start = time.monotonic()
@@ -166,7 +275,7 @@ def test_a_download_that_fails_leaves_nothing(tmp_path, monkeypatch, code, reaso
 
 
 def test_a_download_that_works(tmp_path: Path) -> None:
-    import fetch
+    from data import fetch
     code = WRITES + "(folder / 'models').mkdir(); (folder / 'models/x').write_bytes(b'1')"
     assert fetch.fetch(tmp_path, [sys.executable, "-c", code]) == ""
     assert (tmp_path / "models" / "x").read_bytes() == b"1"
@@ -174,7 +283,7 @@ def test_a_download_that_works(tmp_path: Path) -> None:
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    import fetch
+    from data import fetch
     assert "cannot be written" in fetch.fetch(tmp_path / "nowhere")
 
 
@@ -212,22 +321,21 @@ def test_nests_know_kinds_and_blocks() -> None:
     schedule = tvm.s_tir.Schedule(_added())
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     schedule.vectorize(schedule.split(j, factors=[None, 4])[1])
-    (nest,) = helpers.nests(schedule.mod["main"])
+    (nest,) = nests(schedule.mod["main"])
     assert [loop.kind for loop in nest.loops] == ["serial", "serial", "vectorized"]
     assert [loop.extent for loop in nest.loops] == [8, 2, 4]
     assert (nest.block, nest.buffer, nest.reduces, nest.has_init) == ("C", "C", False, False)
 
 
 def test_visit_steps() -> None:
-    import plots
-    steps = plots.visit_steps(_added(), (8, 8))
+    steps = visit_steps(_added(), (8, 8))
     assert np.array_equal(steps, np.arange(64).reshape(8, 8))
     schedule = tvm.s_tir.Schedule(_added())
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(j, i)
-    assert np.array_equal(plots.visit_steps(schedule.mod["main"], (8, 8)), steps.T)
+    assert np.array_equal(visit_steps(schedule.mod["main"], (8, 8)), steps.T)
     schedule.parallel(j)
-    assert np.array_equal(plots.visit_steps(schedule.mod["main"], (8, 8))[:, 0], np.arange(8))
+    assert np.array_equal(visit_steps(schedule.mod["main"], (8, 8))[:, 0], np.arange(8))
 
 
 def test_measure_tells_slow_from_fast() -> None:

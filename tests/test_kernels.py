@@ -11,6 +11,7 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 import helpers
+from checks.answers import to_numpy
 
 CPUS = {"host": tvm.target.Target.from_device("cpu")}
 if platform.machine() in ("x86_64", "AMD64"):
@@ -19,7 +20,7 @@ if platform.machine() in ("x86_64", "AMD64"):
 
 def _probabilities(mod: tvm.IRModule, target: tvm.target.Target, images: torch.Tensor
                    ) -> np.ndarray:
-    return helpers.to_numpy(helpers.build(mod, target)["main"](tvm.runtime.tensor(images.numpy())))
+    return to_numpy(helpers.build(mod, target)["main"](tvm.runtime.tensor(images.numpy())))
 
 
 @pytest.mark.parametrize("one_region", [True, False])

@@ -26,6 +26,7 @@ from tvm.script import tirx as T
 
 import helpers
 from checks.answers import explained, reason
+from loops import nests
 
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "tvm_errors.md").read_text()
@@ -592,7 +593,7 @@ def test_silent_loss_of_lanes() -> None:
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     schedule.vectorize(j)
     schedule.split(j, factors=[None, 4])
-    assert {loop.kind for loop in helpers.nests(schedule.mod["main"])[1].loops} == {"serial"}
+    assert {loop.kind for loop in nests(schedule.mod["main"])[1].loops} == {"serial"}
 
 
 def test_silent_tolerance() -> None:

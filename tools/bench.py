@@ -42,6 +42,8 @@ except ImportError:  # the others can be timed without it
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 import helpers  # noqa: E402
+from checks.answers import to_numpy  # noqa: E402
+from data import store  # noqa: E402
 
 NOTEBOOK = ROOT / "notebooks" / "06_closing_the_gap.ipynb"
 BUILD = ROOT / "build"
@@ -119,7 +121,7 @@ def tvm_imported(images: np.ndarray, threads: int) -> Made:
     network = helpers.pytorch_model(helpers.load_weights("cnn"))
     run = helpers.build(helpers.import_model(network, images.shape))["main"]
     data = tvm.runtime.tensor(images)
-    return (lambda: run(data)), helpers.to_numpy
+    return (lambda: run(data)), to_numpy
 
 
 def ort_session(images: np.ndarray, threads: int) -> Any:
@@ -154,7 +156,7 @@ def ort_numpy(images: np.ndarray, threads: int) -> Made:
 def eager(images: np.ndarray, threads: int) -> Made:
     torch.set_num_threads(threads)
     network, data = helpers.pytorch_model(helpers.load_weights("cnn")), torch.from_numpy(images)
-    return (lambda: network(data)), helpers.to_numpy
+    return (lambda: network(data)), to_numpy
 
 
 def compiled(images: np.ndarray, threads: int) -> Made:
@@ -166,7 +168,7 @@ def compiled(images: np.ndarray, threads: int) -> Made:
     torch._dynamo.reset()  # or the second batch size gets code for every size
     network = torch.compile(helpers.pytorch_model(helpers.load_weights("cnn")))
     data = torch.from_numpy(images)
-    return (lambda: network(data)), helpers.to_numpy
+    return (lambda: network(data)), to_numpy
 
 
 CONTENDERS = {TVM: tvm_tensors, TVM + NUMPY: tvm_numpy, ORT + BOUND: ort_binding,
@@ -453,7 +455,7 @@ def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -
 
 
 def main(batches: list[int]) -> None:
-    os.environ["MLC_DATA"] = str(helpers.data_folder())  # or each process tries to download
+    os.environ["MLC_DATA"] = str(store.data_folder())  # or each process tries to download
     os.environ["MPLBACKEND"] = "agg"
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.log").write_text("")

@@ -8,38 +8,13 @@ import os
 import platform
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT))
+from versions import FIX, line, package, pins  # noqa: E402
+
 PYTHONS = ((3, 11), (3, 12), (3, 13))
-FIX = "run `make lab` (it installs what is pinned in requirements.txt)"
-
-
-def pins() -> dict[str, str]:
-    """Return the pinned version of each package in requirements.txt."""
-    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
-    return dict(line.split("#")[0].strip().split("==") for line in lines if "==" in line)
-
-
-def package(name: str, wanted: str) -> tuple[bool, str]:
-    """Return whether a package has its pinned version, and the line that says so.
-
-    The notebooks' setup cell stops with this line where it is a FAIL. A local version label, as
-    in torch 2.13.0+cpu, does not count.
-    """
-    try:
-        found = metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return line(False, name, f"is not installed, {wanted} is needed", FIX)
-    if found.partition("+")[0] != wanted:
-        return line(False, name, f"is {found}, the course needs {wanted}", FIX)
-    return line(True, name, found)
-
-
-def line(good: bool, thing: str, says: str, fix: str = "") -> tuple[bool, str]:
-    """Return one line of the report, e.g. "FAIL numpy is not installed: run ..."."""
-    return good, f"{'OK  ' if good else 'FAIL'} {thing} {says}" + (f": {fix}" if fix else "")
 
 
 def python_version() -> tuple[bool, str]:
@@ -85,23 +60,27 @@ print("compiles and runs a PrimFunc for", tvm.target.Target("llvm").kind.name, "
 """
 TORCH = """
 import sys; sys.path.insert(0, {root!r})
-import torch, helpers
-helpers.torchvision.datasets.FashionMNIST
-print(torch.__version__, "and torchvision", helpers.torchvision.__version__, "import")
+import torch, versions
+versions.allow_torchvision()
+import torchvision
+torchvision.datasets.FashionMNIST
+print(torch.__version__, "and torchvision", torchvision.__version__, "import")
 """
 DATA = """
 import os, sys; sys.path.insert(0, {root!r})
-import helpers
-if not os.environ.get("MLC_DATA") and helpers.missing(helpers.ROOT / "data"):
+from data import store
+if not os.environ.get("MLC_DATA") and store.missing(store.DATA):
     os.environ["MLC_DATA"] = "data/stand_in"  # no download from here
-for model in helpers.WEIGHTS:
-    helpers.load_weights(model)
-helpers.test_data()
-where = helpers.data_folder()
-count = len(helpers.torchvision.datasets.FashionMNIST(str(where), train=False))
-print("are the stand-in, drawn garments: `make data` gets the real ones" if helpers.is_stand_in()
-      else f"are the published weights and {{count:,}} images of Fashion-MNIST, in {{where}}"
-      + ("" if count == 10_000 else " (a part of the 10,000 is fine)"))
+for model in store.WEIGHTS:
+    store.load_weights(model)
+count, where = len(store.test_images(None)[0]), store.data_folder()
+if store.is_real():
+    print(f"are the published weights and {{count:,}} images of Fashion-MNIST, in {{where}}"
+          + ("" if count == 10_000 else " (a part of the 10,000 is fine)"))
+elif store.is_stand_in():
+    print("are the stand-in, drawn garments: `make data` gets the real ones")
+else:
+    print(f"in {{where}}: {{store.data_line().removeprefix('Data: ')}}")
 """
 
 

@@ -67,10 +67,10 @@ def to_html(path: Path, folder: Path) -> str:
 
 
 def main(task: str, folder: str = "notebooks") -> None:
-    import helpers
-    print(helpers.data_line(), flush=True)
-    os.environ["MLC_DATA"] = str(helpers.data_folder())  # or each kernel tries to download again
-    if task == "outputs" and helpers.is_stand_in():
+    from data.store import data_folder, data_line, is_real
+    print(data_line(), flush=True)
+    os.environ["MLC_DATA"] = str(data_folder())  # or each kernel tries to download again
+    if task == "outputs" and not is_real():
         sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
                  "with `make data` on a machine with a network.")
     html = ROOT / "build" / "html"
@@ -91,7 +91,7 @@ def main(task: str, folder: str = "notebooks") -> None:
         index.write_text("<!doctype html><meta charset=utf-8><title>Machine learning compilation"
                          "</title><body style='font-family:sans-serif;max-width:40em;margin:3em "
                          "auto'><h1>Machine learning compilation</h1><ul>" + "\n".join(rows)
-                         + f"</ul><p>{helpers.data_line()}</p>", encoding="utf-8")
+                         + f"</ul><p>{data_line()}</p>", encoding="utf-8")
         print(f"Open {index.relative_to(ROOT)} in a browser.")
 
 

@@ -311,8 +311,8 @@ def main() -> None:
 
     import limited_kernel
 
-    import helpers
-    os.environ["MLC_DATA"] = str(helpers.data_folder())  # a submission has no network
+    from data import store
+    os.environ["MLC_DATA"] = str(store.data_folder())  # a submission has no network
     if gaps := limited_kernel.not_limited():
         print(f"This system does not keep submissions from {', '.join(gaps)}: use a container, "
               "see instructor/README.md.")

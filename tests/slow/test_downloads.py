@@ -22,15 +22,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.error import URLError
 
-import fetch
 import numpy as np
 import pytest
 
 import helpers
+import versions
+from data import fetch, store
 
 ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = ROOT / "data" / "stand_in"
-CNN, MLP = (helpers.WEIGHTS[model].file for model in ("cnn", "mlp"))
+CNN, MLP = (store.WEIGHTS[model].file for model in ("cnn", "mlp"))
 TRAIN, TEST = "train-images-idx3-ubyte", "t10k-images-idx3-ubyte"
 TEST_LABELS = "t10k-labels-idx1-ubyte"
 
@@ -50,7 +51,7 @@ def published() -> dict[str, bytes]:
              "train-labels-idx1-ubyte": _idx(2049, np.arange(10, dtype=np.uint8)),
              TEST: (raw / TEST).read_bytes(), TEST_LABELS: (raw / TEST_LABELS).read_bytes()}
     files = {f"{name}.gz": gzip.compress(data, 1, mtime=0) for name, data in files.items()}
-    for model, spec in helpers.WEIGHTS.items():
+    for model, spec in store.WEIGHTS.items():
         with np.load(STAND_IN / "models" / f"{model}.npz") as stored:
             arrays = {name: stored[name].astype(np.float32) for name in spec.shapes}
         files[spec.file] = pickle.dumps(arrays)
@@ -59,11 +60,13 @@ def published() -> dict[str, bytes]:
 
 def point_at(url: str, put: Callable = setattr) -> None:
     """Have the code that downloads look at `url` for the files of published(), with their sums."""
-    files, mnist = published(), helpers.torchvision.datasets.FashionMNIST
+    versions.allow_torchvision()
+    from torchvision.datasets import FashionMNIST as mnist
+    files = published()
     put(fetch, "WEIGHTS_URL", url)
-    put(helpers, "WEIGHTS", {
+    put(store, "WEIGHTS", {
         model: dataclasses.replace(spec, sha256=hashlib.sha256(files[spec.file]).hexdigest())
-        for model, spec in helpers.WEIGHTS.items()})
+        for model, spec in store.WEIGHTS.items()})
     put(mnist, "mirrors", [url])
     put(mnist, "resources", [(name, hashlib.md5(data).hexdigest())
                              for name, data in files.items() if name.endswith(".gz")])
@@ -172,9 +175,10 @@ def _closed_port() -> int:
 
 def _command(url: str, extra: str = "") -> list[str]:
     """Return the command that downloads from `url`; `extra` is executed before it does."""
-    paths = [str(ROOT), str(ROOT / "data"), str(Path(__file__).parent)]
+    paths = [str(ROOT), str(Path(__file__).parent)]
     return [sys.executable, "-c", f"import sys; sys.path[:0] = {paths}\n"
-            f"import fetch, pathlib, test_downloads\ntest_downloads.point_at({url!r})\n{extra}\n"
+            "import pathlib, test_downloads\nfrom data import fetch\n"
+            f"test_downloads.point_at({url!r})\n{extra}\n"
             "fetch.download(pathlib.Path(sys.argv[1]))"]
 
 
@@ -407,14 +411,13 @@ def test_an_interrupt_ends_the_process_and_leaves_nothing(tmp_path: Path, monkey
 
 def test_fetch_py_without_a_network(tmp_path: Path) -> None:
     shutil.copytree(STAND_IN, tmp_path / "data" / "stand_in")
-    shutil.copytree(ROOT / "tools", tmp_path / "tools")
-    for name in ("helpers.py", "requirements.txt", "data/fetch.py"):
+    for name in ("versions.py", "data/__init__.py", "data/fetch.py", "data/store.py"):
         shutil.copy(ROOT / name, tmp_path / name)
     before = _content(tmp_path)
     env = {name: value for name, value in os.environ.items()
            if name.lower() not in ("mlc_data", "no_proxy", "pythonpath")}
     env |= dict.fromkeys(("http_proxy", "https_proxy"), f"http://127.0.0.1:{_closed_port()}")
-    result = subprocess.run([sys.executable, "data/fetch.py"], cwd=tmp_path, capture_output=True,
+    result = subprocess.run([sys.executable, "-m", "data.fetch"], cwd=tmp_path, capture_output=True,
                             text=True, env={**env, "PYTHONDONTWRITEBYTECODE": "1"}, check=False)
     assert (result.returncode, result.stderr) == (0, "")
     began, failed, data = result.stdout.splitlines()

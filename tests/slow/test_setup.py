@@ -10,6 +10,8 @@ import doctor
 import pytest
 import symbols
 
+import versions
+
 ROOT = Path(__file__).resolve().parents[2]
 
 
@@ -39,8 +41,8 @@ def test_doctor_where_nothing_is_installed(tmp_path: Path, clone: Path) -> None:
     result = _run(str(tmp_path / "bare" / "bin" / "python"), "tools/doctor.py", cwd=clone)
     assert result.returncode == 1 and "Traceback" not in result.stdout + result.stderr
     lines = result.stdout.splitlines()
-    for name, wanted in doctor.pins().items():
-        assert f"FAIL {name} is not installed, {wanted} is needed: {doctor.FIX}" in lines
+    for name, wanted in versions.pins().items():
+        assert f"FAIL {name} is not installed, {wanted} is needed: {versions.FIX}" in lines
     assert any(line.startswith("FAIL TVM ModuleNotFoundError") for line in lines)
     assert any(line.startswith("FAIL torch ") for line in lines)
     assert any(line.startswith("FAIL data ") for line in lines)
@@ -82,9 +84,9 @@ def test_doctor_on_platforms(monkeypatch, system, chip, good, words) -> None:
 
 
 def test_doctor_on_versions(monkeypatch) -> None:
-    monkeypatch.setattr(doctor.metadata, "version", lambda name: "2.13.0+cpu")
-    assert doctor.package("torch", "2.13.0") == (True, "OK   torch 2.13.0+cpu")
-    good, text = doctor.package("torch", "2.14.0")
+    monkeypatch.setattr(versions.metadata, "version", lambda name: "2.13.0+cpu")
+    assert versions.package("torch", "2.13.0") == (True, "OK   torch 2.13.0+cpu")
+    good, text = versions.package("torch", "2.14.0")
     assert not good and text.startswith("FAIL torch is 2.13.0+cpu, the course needs 2.14.0: run")
     monkeypatch.setattr(doctor.sys, "version_info", (3, 14, 0))
     good, text = doctor.python_version()

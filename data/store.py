@@ -1,0 +1,258 @@
+"""The data: where they are, whose they are, and reading them. NumPy only.
+
+Nothing here believes a name or a place: images and weights are known by their SHA-256.
+"""
+
+import functools
+import hashlib
+import io
+import math
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+DATA = Path(__file__).resolve().parent
+ROOT = DATA.parent
+CLASS_NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
+               "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
+N_IMAGES = 1000  # the notebooks evaluate on the first 1,000 test images; there are 10,000
+
+
+class CourseError(Exception):
+    """An error whose message is meant for the reader: notebooks show it without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:  # IPython asks the exception for this
+        return str(self).splitlines()
+
+
+# ---- what there is -------------------------------------------------------------------------
+
+_IDX = [f"{part}-{what}-ubyte" for part in ("t10k", "train") for what in
+        ("images-idx3", "labels-idx1")]
+
+
+@dataclass(frozen=True)
+class Weights:
+    """A published weight file: its name, SHA-256, and the shape of each array in it.
+
+    `stand_in` is the SHA-256 of the .npz that takes its place in data/stand_in/models/.
+    """
+
+    file: str
+    sha256: str
+    stand_in: str
+    shapes: Mapping[str, tuple[int, ...]]
+
+
+WEIGHTS = {
+    "cnn": Weights("fasionmnist_mlp_assignment_params.pkl",
+                   "5002bc310ff329ce00cddff6a8aa9065558a24248c9f7f211bb8b7e1d5c0db2e",
+                   "74429c0256304bc53d876f1c08ee5a59baa2de85aeb7a7850814cce1c12c6d24",
+                   {"conv2d_weight": (32, 1, 3, 3), "conv2d_bias": (32,),
+                    "linear0_weight": (100, 5408), "linear0_bias": (100,),
+                    "linear1_weight": (10, 100), "linear1_bias": (10,)}),
+    "mlp": Weights("fasionmnist_mlp_params.pkl",
+                   "65e60c21536ed052ba5e1e6c94806530c7d804056822a6b39066ce6a5b02e646",
+                   "5312d56bff75ca72d53ac00f266f8786a20e99f5c5209d5dbfb5ecf192172db2",
+                   {"w0": (128, 784), "b0": (128,), "w1": (10, 128), "b1": (10,)}),
+}
+
+
+def missing(folder: Path) -> list[str]:
+    """Names of the files that `folder` lacks; each model is a published .pkl or an .npz."""
+    images = [f"FashionMNIST/raw/{name}" for name in _IDX]
+    models = [f"models/{spec.file}" for name, spec in WEIGHTS.items()
+              if not (folder / "models" / f"{name}.npz").is_file()]
+    return [name for name in images + models if not (folder / name).is_file()]
+
+
+@functools.cache
+def data_folder() -> Path:
+    """Return the folder with the images and the weights, found in this order.
+
+    The folder that the environment variable MLC_DATA names (relative to the repository);
+    data/ if it is complete; data/ after a download; the stand-in that comes with the course.
+    """
+    named = os.environ.get("MLC_DATA")
+    if named:
+        folder = (ROOT / named).resolve()
+        if absent := missing(folder):
+            raise CourseError(f"MLC_DATA={named}: no {absent[0]} there.\n"
+                              "Point MLC_DATA at a folder laid out like data/ (data/README.md), "
+                              "or unset it: then the data are downloaded.")
+        return folder
+    if missing(DATA):
+        subprocess.run([sys.executable, "-m", "data.fetch"], cwd=ROOT, capture_output=True,
+                       check=False)
+    return DATA if not missing(DATA) else DATA / "stand_in"
+
+
+# ---- whose it is ---------------------------------------------------------------------------
+
+REAL, STAND_IN, UNKNOWN = "real", "stand-in", "unknown"
+# SHA-256 of the pixels and then the labels of the first 1,000 test images, without IDX headers:
+# the same whether a file holds these images or all 10,000
+_IMAGES = {"99324003f90225ff171e1aec72f674b69ec6865868cc89648a79ce554830d86d": REAL,
+           "d4501a56a983b21ddacb3b2f999706a8c6728a94c766452bbfe0d13f149a5841": STAND_IN}
+_WHOSE = {REAL: ("Fashion-MNIST's images", "the published weights"),
+          STAND_IN: ("the stand-in's images", "the stand-in's weights"),
+          UNKNOWN: ("images of unknown origin", "weights of unknown origin")}
+
+
+def provenance() -> tuple[str, str]:
+    """Return whose the test images and the weights in use are: each REAL, STAND_IN or UNKNOWN.
+
+    The files' content decides, wherever they lie. Damaged files are UNKNOWN.
+    """
+    raw, models = data_folder() / "FashionMNIST" / "raw", data_folder() / "models"
+    digest = hashlib.sha256()
+    for name, header, size in [(_IDX[0], 16, 28 * 28), (_IDX[1], 8, 1)]:
+        with (raw / name).open("rb") as file:
+            file.seek(header)
+            digest.update(file.read(N_IMAGES * size))
+    found = set()
+    for name, spec in WEIGHTS.items():
+        published = (models / spec.file).is_file()
+        stored = (models / (spec.file if published else f"{name}.npz")).read_bytes()
+        known = {spec.sha256: REAL, spec.stand_in: STAND_IN}
+        found.add(known.get(hashlib.sha256(stored).hexdigest(), UNKNOWN))
+    weights = found.pop() if len(found) == 1 else UNKNOWN
+    return _IMAGES.get(digest.hexdigest(), UNKNOWN), weights
+
+
+def is_real() -> bool:
+    """Whether the data are Fashion-MNIST and the published weights; outputs come from these."""
+    return provenance() == (REAL, REAL)
+
+
+def is_stand_in() -> bool:
+    """Whether the data are the drawn stand-in, images and weights."""
+    return provenance() == (STAND_IN, STAND_IN)
+
+
+def data_line() -> str:
+    """One line that says which data the course runs on."""
+    images, weights = provenance()
+    if (images, weights) == (REAL, REAL):
+        return "Data: Fashion-MNIST and the published weights."
+    if (images, weights) == (STAND_IN, STAND_IN):
+        return ("Data: the STAND-IN, drawn garments (this is not Fashion-MNIST). "
+                "For the real images, `make data` with a network; see data/README.md.")
+    return (f"Data: {_WHOSE[images][0]} and {_WHOSE[weights][1]}. No number that the course "
+            "states holds for them; see data/README.md.")
+
+
+# ---- images --------------------------------------------------------------------------------
+
+_REPAIR = ("Delete the folder data/FashionMNIST and restart the kernel: "
+           "it is then downloaded anew.")
+_IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
+
+
+def _read_idx(path: Path, axes: int) -> np.ndarray:
+    """Return the uint8 array with so many axes that an IDX file holds.
+
+    Reads and refuses what torchvision.datasets.mnist.read_sn3_pascalvincent_tensor does, in its
+    words. The header, in 32-bit integers, high byte first: the dtype's number and the number of
+    axes, then the extent of each.
+    """
+    data = path.read_bytes()
+    kind, count = divmod(int(data[:4].hex(), 16), 256)
+    assert 1 <= count <= 3 and kind in _IDX_TYPES
+    shape = [int(data[4 * i:4 * i + 4].hex(), 16) for i in range(1, count + 1)]
+    values = np.frombuffer(data, _IDX_TYPES[kind], offset=4 * (count + 1))
+    if values.size != math.prod(shape) or not values.size:
+        raise ValueError(f"shape '{shape}' is invalid for input of size {values.size}")
+    if values.dtype != np.uint8:
+        raise TypeError(f"x should be of dtype uint8 instead of {values.dtype.name}")
+    if count != axes:
+        raise ValueError(f"x should have {axes} dimension instead of {count}")
+    return values.reshape(shape)
+
+
+def test_images(count: int | None = N_IMAGES) -> tuple[np.ndarray, np.ndarray]:
+    """Return the first `count` test images, or all: uint8 (count, 28, 28), labels uint8 (count,).
+
+    Raises CourseError where the files are damaged or hold fewer images.
+    """
+    raw = data_folder() / "FashionMNIST" / "raw"
+    try:
+        images, labels = _read_idx(raw / _IDX[0], 3), _read_idx(raw / _IDX[1], 1)
+    except Exception as error:  # whatever the parser stumbles over
+        raise CourseError("The test images cannot be read: damaged or incomplete IDX files "
+                          f"({str(error) or type(error).__name__}).\n{_REPAIR}") from None
+    if images.shape[1:] != (28, 28) or len(images) != len(labels) or labels.max() > 9:
+        raise CourseError(f"The test images do not fit their labels: images "
+                          f"{images.shape}, labels {labels.shape}.\n{_REPAIR}")
+    if count is not None and count > len(images):
+        raise CourseError(f"{count:,} test images asked for, {len(images):,} are there.\n"
+                          f"Ask for fewer, or get all 10,000: data/README.md.")
+    return images[:count], labels[:count]
+
+
+# ---- weights -------------------------------------------------------------------------------
+
+
+class _ArraysOnly(pickle.Unpickler):
+    """Reads pickled numpy arrays and refuses everything else before it is executed."""
+
+    def find_class(self, module: str, name: str) -> Any:
+        if (module, name) in {("numpy.core.multiarray", "_reconstruct"),
+                              ("numpy._core.multiarray", "_reconstruct"),
+                              ("numpy", "ndarray"), ("numpy", "dtype")}:
+            return super().find_class(module.replace("numpy.core", "numpy._core"), name)
+        raise pickle.UnpicklingError(f"it asks for {module}.{name}, not for an array")
+
+
+def read_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Read a pickled dict of float32 arrays that must have these names and shapes.
+
+    Raises CourseError for anything else in the pickle, without executing it.
+    """
+    try:
+        arrays = _ArraysOnly(io.BytesIO(data)).load()
+    except Exception as error:  # a damaged pickle raises nearly anything
+        raise CourseError(f"The weight file is refused: {error}.") from None
+    return _checked(arrays, shapes)
+
+
+def _checked(arrays: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    if not isinstance(arrays, dict) or set(arrays) != set(shapes):
+        names = sorted(map(str, arrays)) if isinstance(arrays, dict) else type(arrays).__name__
+        raise CourseError(f"The weights should be {sorted(shapes)}, the file has {names}.")
+    for name, shape in shapes.items():
+        array = arrays[name]
+        if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != np.float32:
+            came = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
+            raise CourseError(f"Weight {name} should be float32 {shape}, the file has {came}.")
+        if not np.isfinite(array).all():
+            raise CourseError(f"Weight {name} holds NaN or infinity: the file is damaged.")
+    return arrays
+
+
+def load_weights(model: str) -> dict[str, np.ndarray]:
+    """Return the trained weights of "cnn" (the assignment's) or "mlp" as float32 arrays.
+
+    Raises CourseError where the checksum, a name, a shape or a value is wrong.
+    """
+    spec, folder = WEIGHTS[model], data_folder() / "models"
+    published = folder / spec.file
+    if published.is_file():
+        data = published.read_bytes()
+        if hashlib.sha256(data).hexdigest() != spec.sha256:
+            raise CourseError(f"{spec.file} is not the published file (its SHA-256 differs).\n"
+                              "Delete it and restart the kernel: it is then downloaded anew.")
+        return read_arrays(data, spec.shapes)
+    try:
+        with np.load(folder / f"{model}.npz", allow_pickle=False) as stored:
+            arrays = {name: stored[name].astype(np.float32) for name in stored.files}
+    except Exception as error:  # a damaged archive raises nearly anything
+        raise CourseError(f"{model}.npz cannot be read ({error}).") from None
+    return _checked(arrays, spec.shapes)

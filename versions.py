@@ -1,0 +1,58 @@
+"""The pinned versions: what they are, what is installed, and the line that says what is wrong.
+
+Only the standard library is imported here: `make doctor` works where nothing is installed.
+"""
+
+import sys
+import types
+from importlib import metadata
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+FIX = "run `make lab` (it installs what is pinned in requirements.txt)"
+
+
+def pins() -> dict[str, str]:
+    """Return the pinned version of each package in requirements.txt."""
+    lines = (ROOT / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return dict(line.split("#")[0].strip().split("==") for line in lines if "==" in line)
+
+
+def line(good: bool, thing: str, says: str, fix: str = "") -> tuple[bool, str]:
+    """Return one line of the doctor's report, e.g. "FAIL numpy is not installed: run ..."."""
+    return good, f"{'OK  ' if good else 'FAIL'} {thing} {says}" + (f": {fix}" if fix else "")
+
+
+def package(name: str, wanted: str) -> tuple[bool, str]:
+    """Return whether a package has its pinned version, and the line that says so.
+
+    The notebooks' setup cell stops with this line where it is a FAIL. A local version label, as
+    in torch 2.13.0+cpu, does not count.
+    """
+    try:
+        found = metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return line(False, name, f"is not installed, {wanted} is needed", FIX)
+    if found.partition("+")[0] != wanted:
+        return line(False, name, f"is {found}, the course needs {wanted}", FIX)
+    return line(True, name, found)
+
+
+def wrong(prefix: str) -> str:
+    """Return the line of the first wrong package whose name begins so, or ""."""
+    lines = (package(name, wanted) for name, wanted in pins().items() if name.startswith(prefix))
+    return next((text for good, text in lines if not good), "")
+
+
+def allow_torchvision() -> None:
+    """Make `import torchvision` work beside a CPU-only torch; it is not imported here.
+
+    PyPI's torchvision is compiled for CUDA and registers operators when it is imported; beside a
+    CPU-only torch that fails with "operator torchvision::nms does not exist". The course needs
+    its datasets and transforms, which use none of those operators, so their registration is left
+    out: an empty module stands in its place.
+    """
+    import torch
+    if torch.version.cuda is None and "torchvision" not in sys.modules:
+        name = "torchvision._meta_registrations"
+        sys.modules.setdefault(name, types.ModuleType(name))
