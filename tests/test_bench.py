@@ -5,7 +5,6 @@ import multiprocessing
 import threading
 from pathlib import Path
 
-import bench
 import nbformat
 import numpy as np
 import pytest
@@ -13,6 +12,7 @@ import torch
 import tvm
 
 import helpers
+from tools import bench
 
 TIMES = {bench.TVM: 30.0, bench.TVM + bench.NUMPY: 40.0, bench.ORT + bench.BOUND: 45.0,
          bench.ORT + bench.NUMPY: 60.0, bench.EAGER: 300.0}

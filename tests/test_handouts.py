@@ -6,9 +6,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-import handouts
 import nbformat
 import pytest
+
+from tools import handouts
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"

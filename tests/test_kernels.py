@@ -2,16 +2,15 @@
 
 import platform
 
-import bench
 import numpy as np
 import pytest
 import torch
-import tune
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
 import helpers
 from checks.answers import to_numpy
+from tools import bench, tune
 
 CPUS = {"host": tvm.target.Target.from_device("cpu")}
 if platform.machine() in ("x86_64", "AMD64"):

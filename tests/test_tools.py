@@ -6,11 +6,10 @@ import sys
 import time
 from pathlib import Path
 
-import execute
-import lab
 import nbformat
 import pytest
-import sync
+
+from tools import execute, lab, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -25,9 +24,9 @@ def _notebook(path: Path, *sources: str) -> nbformat.NotebookNode:
 
 def _nbval(path: Path, data: str) -> subprocess.CompletedProcess:
     return subprocess.run([sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
-                           "--confcutdir", str(ROOT / "tests"), "-p", "conftest", str(path)],
+                           "--confcutdir", str(ROOT), "-p", "conftest", str(path)],
                           capture_output=True, text=True, cwd=ROOT, check=False,
-                          env={**os.environ, "MLC_DATA": data, "PYTHONPATH": str(ROOT / "tests")})
+                          env={**os.environ, "MLC_DATA": data, "PYTHONPATH": str(ROOT)})
 
 
 def test_a_crashed_kernel_is_reported_within_seconds(tmp_path: Path) -> None:

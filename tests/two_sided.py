@@ -13,9 +13,10 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-import execute
 import nbformat
-from student import SOLUTION, STUB
+
+from tools import execute
+from tools.student import SOLUTION, STUB
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = re.compile(r"^# %% (\d\.\d) (right|wrong): (.*?)(?: -> (.*))?$")

@@ -1,7 +1,7 @@
 """Time notebook 06's compiled model beside ONNX Runtime and PyTorch.
 
-    python tools/bench.py 4              batches of 4 images
-    python tools/bench.py 1 4 16 64      and of other sizes
+    python -m tools.bench 4              batches of 4 images
+    python -m tools.bench 1 4 16 64      and of other sizes
 
 Each contender lives in a process of its own. They take turns, a block of calls at a time, for
 ROUNDS rounds; the next one begins when the last one's thread pool has gone to sleep. A contender
@@ -34,17 +34,16 @@ import torch
 import tvm
 from torch._inductor import cpp_builder, exc
 
+import helpers
+from checks.answers import to_numpy
+from data import store
+
 try:
     import onnxruntime
 except ImportError:  # the others can be timed without it
     onnxruntime = None
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-import helpers  # noqa: E402
-from checks.answers import to_numpy  # noqa: E402
-from data import store  # noqa: E402
-
 NOTEBOOK = ROOT / "notebooks" / "06_closing_the_gap.ipynb"
 BUILD = ROOT / "build"
 ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one

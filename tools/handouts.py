@@ -1,7 +1,7 @@
 """Write what students get, into build/handouts/: a zip, and HTML without and with solutions.
 
-    python tools/handouts.py           all notebooks
-    python tools/handouts.py 02 03     some of them, for one week
+    python -m tools.handouts           all notebooks
+    python -m tools.handouts 02 03     some of them, for one week
 
 The zip is the same, byte for byte, whenever it is made of the same files. Nothing is written if
 a part of a solution would stand in it.
@@ -17,7 +17,8 @@ from pathlib import Path
 
 import nbformat
 from nbconvert import HTMLExporter
-from student import SOLUTION, student_version
+
+from tools.student import SOLUTION, student_version
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "handouts"

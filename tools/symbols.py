@@ -1,6 +1,6 @@
 """Name the TVM symbols that the course uses and the installed apache-tvm lacks.
 
-    python tools/symbols.py
+    python -m tools.symbols
 
 For the weekly run on the newest release: it reads every dotted name of TVM in the modules and
 the notebooks' cells, looks each up, prints those that are gone, and exits 1 if there are any.

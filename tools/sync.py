@@ -1,9 +1,9 @@
 """Keep notebooks/ and paired_md/ the same.
 
-    python tools/sync.py           write paired_md/ from notebooks/
-    python tools/sync.py md        write the cells of notebooks/ from paired_md/; outputs of
+    python -m tools.sync           write paired_md/ from notebooks/
+    python -m tools.sync md        write the cells of notebooks/ from paired_md/; outputs of
                                    cells that did not change, and cell ids, stay
-    python tools/sync.py check     change nothing; exit 1 and say what differs
+    python -m tools.sync check     change nothing; exit 1 and say what differs
 """
 
 import sys

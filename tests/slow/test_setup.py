@@ -6,11 +6,10 @@ import sys
 import venv
 from pathlib import Path
 
-import doctor
 import pytest
-import symbols
 
 import versions
+from tools import doctor, symbols
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -2,17 +2,20 @@
 
 import os
 import queue
-import sys
 import time
 from pathlib import Path
 
 import nbval.kernel
 import pytest
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "tests"), str(ROOT / "tools")]
+import tools  # noqa: F401 (first: what it leaves out makes the import of nbformat quick)
+
+pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it before this file
+
+ROOT = Path(__file__).resolve().parent
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
 
 
 def pytest_configure(config: pytest.Config) -> None:
