@@ -8,7 +8,6 @@ a part of a solution would stand in it.
 """
 
 import base64
-import hashlib
 import html
 import re
 import sys
@@ -24,9 +23,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "handouts"
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
 FILES = ("*.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
-         "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/student.py",
-         "tools/lab.py", "tools/doctor.py", "tools/execute.py", "tools/bench.py")
-TARGETS = ("help", "data", "lab", "run", "doctor", "bench")
+         "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/__init__.py",
+         "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
+         "tools/bench.py")
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
@@ -42,25 +41,6 @@ def chosen(numbers: list[str]) -> list[Path]:
         sys.exit(f"There is no notebook {wrong[0]}: take two digits each, NB=\"02 03\". "
                  f"There are {', '.join(names)}.")
     return [names[number] for number in sorted(set(numbers) or names)]
-
-
-def makefile() -> str:
-    """Return the Makefile without the targets that a student does not need."""
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    text = re.sub(r"^\.PHONY:.*$", f".PHONY: {' '.join(TARGETS)}", text, flags=re.MULTILINE)
-    own = "tools/student.py\n\t@$(PY) tools/execute.py run work\n"
-    pins = hashlib.sha256((ROOT / "requirements.txt").read_bytes()).hexdigest()[:8]
-    for old, new in [("tools/execute.py run\n", own),
-                     # the dates in a zip are old: a later handout's other pins show in this name
-                     ("/.ready\n", f"/.ready-{pins}\n"),
-                     ("execute every solved notebook, with times,", "execute your notebooks")]:
-        assert old in text, f"the Makefile has changed: no {old!r}"
-        text = text.replace(old, new)
-    text = re.sub(r"^(FROM|NB|SUBMISSIONS|GRADER) .*\n", "", text, flags=re.MULTILINE)
-    blocks = [(block.strip("\n"), re.search(r"^([a-z-]+):", block, re.MULTILINE))
-              for block in text.split("\n\n")]
-    return "\n\n".join(block for block, target in blocks
-                       if not target or target[1] in TARGETS) + "\n"
 
 
 def readme() -> str:
@@ -79,7 +59,9 @@ def contents(paths: list[Path]) -> dict[str, bytes]:
     """Return the files of a handout by their names."""
     found = {path.relative_to(ROOT).as_posix(): path.read_bytes()
              for pattern in FILES for path in ROOT.glob(pattern) if path.is_file()}
-    found["README.md"], found["Makefile"] = readme().encode(), makefile().encode()
+    del found["conftest.py"]
+    found["README.md"] = readme().encode()
+    found["Makefile"] = (ROOT / "course.mk").read_bytes()
     for path in paths:
         notebook = student_version(path, keep_given=True)
         found[f"notebooks/{path.name}"] = (nbformat.writes(notebook) + "\n").encode()
