@@ -55,16 +55,16 @@ doctor:  ## say what is wrong with this machine's set-up, one line a thing, with
 	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p tools/doctor.py
 
 handouts: $(READY)  ## write what students get to build/handouts/, without solutions (NB="02 03": some notebooks)
-	@$(PY) tools/handouts.py $(NB)
+	@$(PY) -m tools.handouts $(NB)
 
-# nbgrader stands beside the course's packages in the instructor's .venv; students have none of it
+# these stand beside the course's packages in the instructor's .venv; students have none of them
 $(GRADER): instructor/requirements.txt $(READY)
-	@echo "Installing nbgrader into $(VENV)/ (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "nbgrader could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@echo "Installing what grading needs into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
 	@touch $@
 grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03")
 	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
-	@$(PY) tools/grade.py "$(SUBMISSIONS)" $(NB)
+	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB)
 
 # students have none of what the benchmark compares with
 $(BENCH): requirements-bench.txt $(READY)

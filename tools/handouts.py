@@ -17,7 +17,8 @@ from pathlib import Path
 
 import nbformat
 from nbconvert import HTMLExporter
-from student import SOLUTION, student_version
+
+from tools.student import SOLUTION, student_version
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "handouts"
