@@ -25,14 +25,14 @@ outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measur
 handouts: $(READY)  ## write what students get to build/handouts/, without solutions (NB="02 03": some notebooks)
 	@$(PY) -m tools.handouts $(NB)
 
-# nbgrader stands beside the course's packages in the instructor's .venv; students have none of it
+# these stand beside the course's packages in the instructor's .venv; students have none of them
 $(GRADER): instructor/requirements.txt $(READY)
-	@echo "Installing nbgrader into $(VENV)/ (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "nbgrader could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@echo "Installing what grading needs into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
 	@touch $@
 grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03")
 	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
-	@$(PY) tools/grade.py "$(SUBMISSIONS)" $(NB)
+	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB)
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) -m tools.sync $(FROM)

@@ -1,0 +1,118 @@
+"""Run one exercise's check on the source of an answer, in a process of its own.
+
+The process was forked from one that has seen nothing of any submission. What a check says counts
+only with the number that the process was given, and only if nothing that checks rely on was
+changed.
+"""
+
+import contextlib
+import io
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from ipykernel.compiler import XCachingCompiler
+from IPython.core.interactiveshell import InteractiveShell
+
+import checks
+from checks import answers
+from tools.grading import confine, integrity
+
+MOST_SAID = 10_000  # characters
+
+
+class _Bounded(io.StringIO):
+    """Keeps the first characters that are printed, and drops the rest."""
+
+    def write(self, text: str) -> int:
+        return super().write(text[:max(0, 4 * MOST_SAID - self.tell())])
+
+
+class _Shell(InteractiveShell):
+    """IPython as a kernel has it: magics, and cells whose lines messages can quote."""
+
+    compiler_class = XCachingCompiler
+
+    def showtraceback(self, *arguments: Any, **options: Any) -> None:
+        """Show nothing: what a cell raised is in the result of running it."""
+
+    def showsyntaxerror(self, *arguments: Any, **options: Any) -> None:
+        """Show nothing, as above."""
+
+
+def _words(error: BaseException) -> str:
+    """Return what a reader sees of an error: the check's lines, or the error's own."""
+    if isinstance(error, answers.helpers.CourseError):
+        return str(error)
+    return answers.reason(error)
+
+
+def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str) -> dict[str, Any]:
+    """Check one exercise: whether it passed, what was said, and the secret. For a child process.
+
+    `sources` are the cells to run, the answer's among them; `answer` is the name that the check
+    takes. Nothing of this process can be used for anything else afterwards.
+    """
+    check = getattr(checks, f"exercise_{number.replace('.', '_')}")
+    printed = _Bounded()
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = printed
+    warnings.simplefilter("ignore")
+    confine.go_home(scratch)
+    confine.lock_in(scratch)
+    torch.set_num_threads(1)  # a forked child with more threads hangs
+    shell = _Shell()  # copies files to its home, with their modes
+    confine.refuse_calls()
+    before = integrity.snapshot()
+    outcome = answers._outcome
+
+    def watched(todo: Any) -> tuple[bool, Any]:
+        """The same in the process that `answers.isolated` forks: changes there count too."""
+        result = outcome(todo)
+        if names := integrity.changed(before):
+            return False, _refusal(names)
+        return result
+
+    answers._outcome = watched
+    before["checks.answers"]["_outcome"] = integrity.snapshot()["checks.answers"]["_outcome"]
+
+    def says(passed: bool, text: str) -> dict[str, Any]:
+        return {"passed": passed, "said": text[:MOST_SAID], "secret": secret}
+
+    title = f"Exercise {number} ✗"
+    for source in sources:
+        result = shell.run_cell(source, store_history=False)
+        if error := result.error_before_exec or result.error_in_exec:
+            return says(False, f"{title}\n  expected: that the cell runs\n  came:     "
+                               f"{_words(error)}\n  look at:  {answers.line_of_answer(error)}")
+    if answer not in shell.user_ns:
+        return says(False, f"{title}\n  expected: that {answer} is defined\n  came:     no cell "
+                           f"above the check defines it\n  look at:  the answer's cell")
+    if names := integrity.changed(before):
+        return says(False, "\n".join([title, *_lines(names)]))
+    printed.seek(0)
+    printed.truncate()
+    try:
+        with contextlib.redirect_stdout(printed):
+            check(shell.user_ns[answer])
+    except BaseException as error:  # whatever comes is what the check said
+        return says(False, _words(error))
+    text = printed.getvalue().strip()
+    if names := integrity.changed(before):
+        return says(False, "\n".join([title, *_lines(names)]))
+    if not any(line.startswith(f"Exercise {number} ✓ ") for line in text.splitlines()):
+        return says(False, f"{title}\n  the check did not say that it passed")
+    return says(True, text)
+
+
+def _refusal(names: list[str]) -> tuple[str, str, str]:
+    return ("an answer that leaves Python's, NumPy's, TVM's and the course's functions alone",
+            f"changed: {', '.join(names[:3])}" + (f" and {len(names) - 3} more"
+                                                  if len(names) > 3 else ""),
+            "the lines that assign to an attribute of a module or a class")
+
+
+def _lines(names: list[str]) -> list[str]:
+    return [f"  {label:9} {text}" for label, text in
+            zip(("expected:", "came:", "look at:"), _refusal(names), strict=True)]

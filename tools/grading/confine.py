@@ -1,0 +1,261 @@
+"""Close a process in: no network, nothing to write to but one folder, little to read, few calls.
+
+Three walls, each of which stands without the others. **Namespaces** (Linux, where an ordinary user
+may have them): no network at all, every file system read-only but one small folder in memory, and
+processes that all end with the first of them. **Landlock**: reading and writing below named folders
+only, no TCP, no signals outwards. **seccomp** (libseccomp, by the package pyseccomp): no sockets
+but pairs, no change of modes, priorities or limits. `gaps` says what this machine cannot keep.
+"""
+
+import contextlib
+import ctypes
+import errno
+import functools
+import os
+import resource
+import signal
+import struct
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+GIGABYTE = 2**30
+# TVM and torch need 1.5 GB of addresses; the compiler and matplotlib write small files
+LIMITS = {"AS": 4 * GIGABYTE, "FSIZE": GIGABYTE // 16, "CPU": 3600, "CORE": 0}
+DISK, FILES = GIGABYTE // 2, 20_000  # of the only folder that can be written to, altogether
+# what a submission may read of the course: what its cells import. Not the solved notebooks
+COURSE = ("helpers.py", "loops.py", "kernels.py", "versions.py", "plots.py", "plots", "checks",
+          "data", "docs", "requirements.txt")
+SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev/null",
+          "/dev/zero", "/dev/random", "/dev/urandom", "/nix/store", sys.prefix, sys.base_prefix)
+DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
+KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "MLC_DATA", "TVM_NUM_THREADS", "TQDM_DISABLE",
+        "PYTHONDONTWRITEBYTECODE")
+
+PDEATHSIG, SUBREAPER, CAPBSET_DROP, NO_NEW_PRIVS = 1, 36, 24, 38  # prctl(2)
+NEW = {"mount": 0x20000, "ipc": 0x8000000, "user": 0x10000000, "pid": 0x20000000,
+       "net": 0x40000000}  # unshare(2), CLONE_NEW*
+MOUNT_PRIVATE, MOUNT_NOSUID, MOUNT_NODEV = 0x44000, 2, 4  # mount(2); private with all below
+MOUNT_SETATTR, READ_ONLY, RECURSIVE, HERE = 442, 1, 0x8000, -100  # mount_setattr(2)
+# Landlock, from linux/landlock.h: numbers of the calls (the same on all processors), and flags
+CREATE, ADD_RULE, RESTRICT = 444, 445, 446
+READ_FILE, READ_DIR = 1 << 2, 1 << 3
+WRITE = sum(1 << bit for bit in (1, 4, 5, 6, 7, 8, 9, 10, 11, 12))  # write, remove, make
+REFER, TRUNCATE, TCP, SIGNAL_AND_SOCKET = 1 << 13, 1 << 14, 3, 3
+OF_A_FILE = 1 << 1 | READ_FILE | TRUNCATE  # rights that a rule on a file, not a folder, may give
+# calls that nobody's answer needs. io_uring and process_vm go round what is refused elsewhere;
+# socket is refused altogether: what a kernel listens on is there before
+REFUSED = ("socket", "io_uring_setup", "ptrace", "process_vm_readv", "process_vm_writev",
+           "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat",
+           "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
+           "setpriority", "ioprio_set", "keyctl", "add_key", "request_key", "bpf", "perf_event_open", "userfaultfd",
+           "mount", "umount2", "unshare", "setns", "kcmp", "pidfd_getfd")
+UNKNOWN = ("sched_setscheduler", "sched_setparam", "sched_setattr")  # ZeroMQ asks at each thread,
+# and ends the process at any other answer than "there is no such call"
+
+
+@functools.cache
+def _libc() -> ctypes.CDLL:
+    return ctypes.CDLL(None, use_errno=True)
+
+
+def _call(function: str, *arguments: object) -> int:
+    """Call a function of the C library; raises OSError where it says -1."""
+    result = getattr(_libc(), function)(*arguments)
+    if result < 0:
+        code = ctypes.get_errno()
+        raise OSError(code, f"{function}: {os.strerror(code)}")
+    return result
+
+
+# ---- processes that end together -------------------------------------------------------------
+
+
+def end_with_parent(number: signal.Signals) -> None:
+    """Send this process a signal when its parent ends, also if that is killed (Linux)."""
+    if sys.platform == "linux":
+        _call("prctl", PDEATHSIG, int(number), 0, 0, 0)
+
+
+def adopt_orphans() -> None:
+    """Become the parent of every process below this one that loses its own (Linux)."""
+    if sys.platform == "linux":
+        _call("prctl", SUBREAPER, 1, 0, 0, 0)
+
+
+# ---- namespaces -------------------------------------------------------------------------------
+
+
+def _drop_capabilities() -> None:
+    """Give up what a new user namespace gave: else a submission could undo the mounts."""
+    for capability in range(64):
+        with contextlib.suppress(OSError):  # this kernel has fewer
+            _call("prctl", CAPBSET_DROP, capability, 0, 0, 0)
+    header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # capabilities(7), version 3
+    _call("capset", header, nothing)
+
+
+def enter_namespaces(scratch: Path) -> None:
+    """Go on as the first process of new namespaces; the caller's process waits and then ends.
+
+    No network, no other process to be seen, everything read-only; `scratch` becomes an empty
+    folder in memory, DISK bytes and FILES files large. Raises OSError where that is not allowed.
+    The process may have one thread only.
+    """
+    user, group = os.getuid(), os.getgid()
+    _call("unshare", sum(NEW.values()))
+    for name, text in [("setgroups", "deny"), ("uid_map", f"{user} {user} 1"),
+                       ("gid_map", f"{group} {group} 1")]:
+        Path(f"/proc/self/{name}").write_text(text)
+    end_with_parent(signal.SIGKILL)
+    first = os.fork()
+    if first:
+        _, status = os.waitpid(first, 0)
+        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+    end_with_parent(signal.SIGKILL)  # a fork does not inherit it
+    _call("mount", b"none", b"/", None, ctypes.c_ulong(MOUNT_PRIVATE), None)
+    attributes = struct.pack("=QQQQ", READ_ONLY, 0, 0, 0)
+    _call("syscall", MOUNT_SETATTR, HERE, b"/", RECURSIVE, attributes,
+          ctypes.c_size_t(len(attributes)))
+    _call("mount", b"tmpfs", os.fsencode(scratch), b"tmpfs",
+          ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV),
+          f"size={DISK},nr_inodes={FILES},mode=700".encode())
+    _call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV), None)
+    _drop_capabilities()
+
+
+def namespaces_work(scratch: Path) -> bool:
+    """Whether a process of this user may enter namespaces: a child tries."""
+    if sys.platform != "linux":
+        return False
+    child = os.fork()
+    if not child:
+        code = 1
+        with contextlib.suppress(OSError):
+            enter_namespaces(scratch)
+            code = 0
+        os._exit(code)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+# ---- Landlock ---------------------------------------------------------------------------------
+
+
+def landlock_abi() -> int:
+    """Return the version of Landlock in this system, or 0."""
+    if sys.platform != "linux":
+        return 0
+    return max(0, _libc().syscall(CREATE, None, ctypes.c_size_t(0), 1))
+
+
+def _lock(folder: Path, data: Path) -> None:
+    """Allow reading what a cell of the course needs, writing in `folder` only, and no TCP."""
+    abi = landlock_abi()
+    if not abi:
+        return
+    files = READ_FILE | READ_DIR | WRITE | (REFER if abi >= 2 else 0) | (TRUNCATE * (abi >= 3))
+    handled = struct.pack("QQQ", files, TCP, SIGNAL_AND_SOCKET)
+    handled = handled[:8 if abi < 4 else 16 if abi < 6 else 24]
+    rules = _call("syscall", CREATE, handled, ctypes.c_size_t(len(handled)), 0)
+    read = dict.fromkeys([*SYSTEM, *(str(ROOT / name) for name in COURSE), str(data)],
+                         READ_FILE | READ_DIR)
+    places = read | dict.fromkeys(DEVICES, READ_FILE | 1 << 1) | {
+        str(ROOT): READ_DIR,  # the names of its files, which Python's import looks through
+        str(folder): files}
+    for place, access in places.items():
+        try:
+            opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
+        except OSError:
+            continue  # not on this system
+        if not os.path.isdir(place):
+            access &= OF_A_FILE
+        rule = struct.pack("=Qi", access & files, opened)
+        _call("syscall", ADD_RULE, rules, 1, rule, 0)
+        os.close(opened)
+    _call("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)
+    _call("syscall", RESTRICT, rules, 0)
+    os.close(rules)
+
+
+# ---- system calls -----------------------------------------------------------------------------
+
+
+def _seccomp():
+    """Return the package pyseccomp, or None where it or libseccomp is missing."""
+    if sys.platform != "linux":
+        return None
+    try:
+        import pyseccomp
+    except (ImportError, OSError, RuntimeError):
+        return None
+    return pyseccomp
+
+
+def refuse_calls() -> None:
+    """Refuse the calls of REFUSED to all threads of this process and to its children."""
+    seccomp = _seccomp()
+    if not seccomp:
+        return
+    rules = seccomp.SyscallFilter(seccomp.ALLOW)
+    rules.set_attr(seccomp.Attr.CTL_TSYNC, 1)
+    denied, unknown = seccomp.ERRNO(errno.EPERM), seccomp.ERRNO(errno.ENOSYS)
+    for name in (*REFUSED, *UNKNOWN):
+        with contextlib.suppress(OSError, ValueError):  # a call that this processor never had
+            rules.add_rule(unknown if name in UNKNOWN else denied, name)
+    # limits of one's own process (0) may be lowered, those of others not
+    rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+    rules.load()
+
+
+# ---- all of it --------------------------------------------------------------------------------
+
+
+def gaps(namespaces: bool) -> list[str]:
+    """Say what this system cannot keep a submission from."""
+    abi, calls = landlock_abi(), _seccomp() is not None
+    found = [
+        (sys.platform != "linux", "taking more than 4 GB of memory in one process"),
+        (abi < 1, "reading your files and the solutions"),
+        (abi < 1 and not namespaces, "writing outside its folder"),
+        (not namespaces and not calls and abi < 4, "opening TCP connections"),
+        (not namespaces and not calls, "listening on the network, and UDP"),
+        (not calls, "talking to local sockets, such as Docker's"),
+        (not namespaces and not calls, "changing modes of your files and priorities of your "
+                                       "processes"),
+        (not namespaces and abi < 6, "ending other processes of the same user")]
+    return [text for missing, text in found if missing]
+
+
+def limit_resources() -> None:
+    """Limit memory, the size of a file, processor seconds and core dumps."""
+    for name, most in LIMITS.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(ValueError, OSError):  # macOS refuses RLIMIT_AS
+            resource.setrlimit(kind, (most, most))
+
+
+def clean_environment() -> None:
+    """Leave nothing of the environment that a submission could tell: no tokens, no keys."""
+    for name in set(os.environ) - set(KEPT):
+        del os.environ[name]
+
+
+def go_home(folder: Path) -> None:
+    """Make `folder` the place for everything that programs keep in a home, and go there."""
+    home = folder / ".home"
+    home.mkdir(exist_ok=True)
+    for name in ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_RUNTIME_DIR",
+                 "XDG_CACHE_HOME"):
+        os.environ[name] = str(home)
+    os.chdir(folder)
+
+
+def lock_in(folder: Path) -> None:
+    """Limit this process's resources, files and TCP for good; `folder` is what it may write to.
+
+    Call it while there is one thread. `refuse_calls` comes when no socket is needed any more.
+    """
+    limit_resources()
+    _lock(folder, Path(os.environ.get("MLC_DATA") or ROOT / "data").resolve())

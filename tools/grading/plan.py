@@ -1,0 +1,137 @@
+"""Make of a submission what is to be done with it: cells for the page, and a plan a check.
+
+A check gets the *source* of an answer: its cell, and of the cells above the statements that it
+needs. Whatever else a student's notebook does, to modules, to IPython or to the checks, is not
+there when the check runs.
+"""
+
+import re
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import nbformat
+
+from tools.grading import submission
+from tools.grading.submission import Cell
+
+# own lines that may be an attempt to pass without an answer: for a person to look at
+SUSPECT = re.compile(r"\bchecks\b(?!\.(exercise_\d_\d|check_equivalence)\()|CheckFailed|_exit\b|"
+                     r"sys\.modules|builtins|get_ipython|_render_traceback_|_getframe|\bgc\.|"
+                     r"__globals__|__closure__|__code__")
+
+
+@dataclass
+class Check:
+    """An exercise of the master: its number, points, and the name that its check takes."""
+
+    number: str
+    points: float
+    answer: str
+    source: str
+
+
+@dataclass
+class Plan:
+    """What is to be done with one notebook."""
+
+    cells: list[dict[str, Any]] = field(default_factory=list)  # as the page shows them
+    sources: dict[str, list[str]] = field(default_factory=dict)  # a check's cells, to be run
+    notes: list[str] = field(default_factory=list)
+
+
+def checks_of(master: nbformat.NotebookNode) -> list[Check]:
+    """Return the checks of a master or a student version, in order."""
+    found = []
+    for cell in master.cells:
+        data = cell.metadata.get("nbgrader", {})
+        if data.get("grade"):
+            answer = re.match(r"checks\.exercise_\w+\((\w+)\)\s*$", cell.source)
+            if not answer:
+                raise ValueError(f"check {data.grade_id}: not checks.exercise_x_y(name)")
+            found.append(Check(data.grade_id, data.points, answer[1], cell.source))
+    return found
+
+
+def _placed(cells: list[Cell], checks: list[Check]) -> tuple[dict[str, int], list[str]]:
+    """Give cells that lost their grade_id their name; return where each is, and what was wrong.
+
+    Of a cell that is there twice the last one counts.
+    """
+    names = {check.number for check in checks}
+    by_line = {check.source: check.number for check in checks}
+    place: dict[str, int] = {}
+    notes = []
+    for at, cell in enumerate(cells):
+        if cell.name.removesuffix("-solution") not in names:
+            cell.name = by_line.get(cell.source.strip(), "")
+        if not cell.code:  # an answer or a check that was made a Markdown cell
+            cell.name = ""
+        if cell.name:
+            if cell.name in place and cell.name in names:
+                notes.append(f"check {cell.name} is there more than once: the last one counts")
+            place[cell.name] = at
+    return place, list(dict.fromkeys(notes))
+
+
+def _cut(code: str, picked: list[submission.Statement]) -> str:
+    """Return of a cell's Python the lines of some statements, the others empty."""
+    lines = code.splitlines(keepends=True)
+    kept = {number for statement in picked for number in range(*statement.lines)}
+    return "".join(line if number in kept else "\n" for number, line in enumerate(lines))
+
+
+def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
+    """Return the Plan of a submission as JSON has it; `master` is the student version."""
+    checks = checks_of(master)
+    place, notes = _placed(cells, checks)
+    plan = Plan(notes=notes)
+    given = {cell.source.strip() for cell in master.cells}
+    given_lines = {line.strip() for cell in master.cells for line in cell.source.splitlines()}
+    timed = {cell.source for cell in master.cells if "timing" in cell.metadata.get("tags", [])}
+    own = {cell.source.strip() for cell in cells}
+    missing = [Cell(cell.source, True) for cell in master.cells if cell.cell_type == "code"
+               and "nbgrader" not in cell.metadata and cell.source.strip() not in own]
+    every = [*missing, *cells]
+    codes, flat = [], []
+    for at, cell in enumerate(every):
+        try:
+            code = submission.python(cell.source) if cell.code else ""
+        except Exception:  # IPython's transformer, on anything that is no Python
+            code = cell.source
+        codes.append(code)
+        flat += submission.statements(code, at)
+    for check in checks:
+        number, shift = check.number, len(missing)
+        if number not in place:
+            plan.notes.append(f"check {number} was missing: put back")
+        elif cells[place[number]].source.strip() != check.source:
+            plan.notes.append(f"check {number} was edited: put back")
+        answer = place.get(f"{number}-solution")
+        end = max(place.get(number, len(cells)), -1 if answer is None else answer + 1) + shift
+        whole = -1 if answer is None else answer + shift
+        others = {at + shift for name, at in place.items() if name in {c.number for c in checks}}
+        above = [statement for statement in flat
+                 if statement.cell < end and statement.cell not in others]
+        picked = [above[i] for i in submission.needed(above, [check.answer], whole)]
+        plan.sources[number] = [
+            codes[at] if at == whole else
+            _cut(codes[at], [statement for statement in picked if statement.cell == at])
+            for at in sorted({statement.cell for statement in picked} | {whole} - {-1})]
+    known = {check.number: check for check in checks}
+    for at, cell in enumerate(cells):
+        if cell.source in timed:  # no check needs its times, and notebook 06 measures for minutes
+            continue
+        if cell.name in known and place[cell.name] != at:
+            continue
+        shown = cell.source if cell.name not in known else known[cell.name].source
+        plan.cells.append(asdict(Cell(shown, cell.code, cell.name)))
+        if cell.code and cell.name not in known and cell.source.strip() not in given:
+            plan.notes += [f"look at: {submission.printable(line.strip()[:80])}"
+                           for line in cell.source.splitlines()
+                           if line.strip() not in given_lines and SUSPECT.search(line)]
+    for number, check in known.items():
+        if number not in place:
+            cell = asdict(Cell(check.source, True, number))
+            after = [i for i, c in enumerate(plan.cells) if c["name"] == f"{number}-solution"]
+            plan.cells.insert(after[-1] + 1 if after else len(plan.cells), cell)
+    return asdict(plan)

@@ -1,0 +1,307 @@
+"""What a student handed in: found among other files, read whatever it holds, cut to what is needed.
+
+Nothing here runs a line of it, and nothing here trusts the type of a field.
+"""
+
+import ast
+import json
+import os
+import re
+import stat
+import symtable
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from IPython.core.inputtransformer2 import TransformerManager
+
+MOST_FILE = 50_000_000  # bytes of a notebook
+MOST_ENTRIES = 20_000  # files and folders that are looked at for one student
+MOST_SOURCE = 300_000  # characters of a cell that are executed
+
+
+def printable(text: str) -> str:
+    """Return text for a terminal, a table and a page: no control characters, any bytes shown."""
+    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
+    return "".join(character if unicodedata.category(character)[0] != "C" or character == "\u200d"
+                   else "\N{REPLACEMENT CHARACTER}" for character in text)
+
+
+def clean(text: Any) -> str:
+    """Return a text of a notebook as a str that can be encoded; a list of parts is joined."""
+    if isinstance(text, list):
+        text = "".join(part for part in text if isinstance(part, str))
+    if not isinstance(text, str):
+        return ""
+    return text.encode("utf-8", "replace").decode("utf-8")
+
+
+# ---- finding ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Found:
+    """The files of a student's folder: which is which notebook, and what is to be said."""
+
+    taken: dict[str, Path] = field(default_factory=dict)  # by the notebook's stem
+    notes: dict[str, list[str]] = field(default_factory=dict)
+
+
+def _files(folder: Path) -> Iterator[Path]:
+    """Yield what may be a notebook, also in folders; raises nothing, follows no link."""
+    seen = 0
+    for place, folders, names in os.walk(folder, onerror=None):
+        folders[:] = sorted(name for name in folders if name != ".ipynb_checkpoints")
+        for name in sorted(names):
+            seen += 1
+            if seen > MOST_ENTRIES:
+                return
+            if ".ipynb" in name.lower() and not re.search(r"\.old\d+", name):
+                yield Path(place, name)
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
+
+
+def _fits(name: str, stem: str) -> int:
+    """Return how well a file's name fits a notebook: 0 is not at all, 4 is exactly.
+
+    Learning platforms and browsers put names and numbers before and behind: "anna_77_02_emit_te_
+    ingestion-2.ipynb", "02_emit_te_ingestion (1).IPYNB", "Anna 02 emit-te-ingestion.ipynb.txt".
+    """
+    if name == f"{stem}.ipynb":
+        return 4
+    slug, wanted = f"_{_slug(name)}_", _slug(stem)
+    if f"_{wanted}_" in slug:
+        return 3
+    if wanted[3:] in slug:
+        return 2
+    return int(bool(re.match(rf"_{stem[:2]}_", slug)))
+
+
+def find(folder: Path, stems: Sequence[str], wanted: Iterable[str] = ()) -> Found:
+    """Return a student's copies of the notebooks `stems`, and what is to be said about each.
+
+    Of `wanted` (all of them by default) those that are not there are named. A file that is a
+    notebook by its name, but fits none, is named too; so is what is no ordinary file.
+    """
+    found, fits, strangers = Found(), {}, []
+    for path in _files(folder):
+        name = path.name
+        best = max(stems, key=lambda stem: _fits(name, stem))
+        where = printable(str(path.relative_to(folder)))
+        try:
+            regular = stat.S_ISREG(path.lstat().st_mode)
+        except OSError:
+            regular = False
+        score = _fits(name, best)
+        if not score:
+            strangers.append(where)
+        elif not regular:
+            found.notes.setdefault(best, []).append(f"{best[:2]}: {where} is not an ordinary file")
+        else:
+            fits.setdefault(best, []).append((-score, len(path.parts), where, path))
+    for stem, files in fits.items():
+        files.sort(key=lambda item: item[:3])
+        found.taken[stem] = files[0][3]
+        if files[0][0] != -4 or len(files) > 1:
+            found.notes.setdefault(stem, []).append(
+                f"{stem[:2]}: {len(files)} file(s) could be it, {files[0][2]} was taken")
+    for stem in wanted or stems:
+        if stem not in found.taken:
+            text = f"{stem[:2]} was not handed in"
+            if strangers:
+                text = f"{stem[:2]} was not found by its name; there is {', '.join(strangers[:3])}"
+                text += f" and {len(strangers) - 3} more" * (len(strangers) > 3)
+            if stem not in found.notes:
+                found.notes[stem] = [text]
+    return found
+
+
+# ---- reading ----------------------------------------------------------------------------------
+
+
+@dataclass
+class Cell:
+    """A cell of a submission: its text, whether it is code, and its grade_id ("" without one)."""
+
+    source: str
+    code: bool
+    name: str = ""
+
+
+def read(path: Path) -> bytes:
+    """Return a file's bytes; raises ValueError with one line that says what is wrong."""
+    try:
+        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except OSError as error:
+        raise ValueError(f"cannot be read ({error.strerror})") from None
+    with os.fdopen(opened, "rb") as file:
+        state = os.fstat(file.fileno())
+        if not stat.S_ISREG(state.st_mode):
+            raise ValueError("is not an ordinary file")
+        if state.st_size > MOST_FILE:
+            raise ValueError(f"larger than {MOST_FILE // 1_000_000} MB")
+        return file.read(MOST_FILE + 1)
+
+
+def cells(data: bytes) -> list[Cell]:
+    """Return the cells of a notebook of any format; raises ValueError with what is wrong.
+
+    Whatever has the wrong type is left out: what counts is the text of cells.
+    """
+    try:
+        notebook = json.loads(data)
+    except (ValueError, RecursionError) as error:
+        text = (str(error) or type(error).__name__).splitlines()[0][:100]
+        raise ValueError(f"not a notebook ({text})") from None
+    if not isinstance(notebook, dict):
+        raise ValueError("not a notebook (no cells)")
+    sheets = notebook.get("worksheets")  # the format of 2013 and before
+    listed = notebook.get("cells")
+    if listed is None and isinstance(sheets, list):
+        listed = [cell for sheet in sheets if isinstance(sheet, dict)
+                  for cell in (sheet.get("cells") if isinstance(sheet.get("cells"), list) else ())]
+    if not isinstance(listed, list):
+        raise ValueError("not a notebook (no cells)")
+    found = []
+    for cell in listed:
+        if not isinstance(cell, dict):
+            continue
+        metadata = cell.get("metadata")
+        grader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
+        name = grader.get("grade_id") if isinstance(grader, dict) else None
+        code = cell.get("cell_type", "code" if "outputs" in cell else "") == "code"
+        source = clean(cell.get("source", cell.get("input", "")))
+        found.append(Cell(source, code, clean(name)))
+    return found
+
+
+# ---- what a check needs -----------------------------------------------------------------------
+
+
+@dataclass
+class Statement:
+    """A statement at the top of a cell: what it binds, reads and changes, by global name."""
+
+    cell: int
+    lines: tuple[int, int]  # its first and last line in the cell, from 0, end excluded
+    binds: set[str]
+    surely: bool  # it binds whenever it runs: not in a branch or a loop
+    reads: set[str]
+    later: set[str]  # what functions read that it makes: when they are called
+    changes: set[str]
+    imports: bool
+
+
+COMPOUND = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
+_transform = TransformerManager()
+
+
+def python(source: str) -> str:
+    """Return a cell's code as Python: magics and ! lines become calls, %%time is taken off."""
+    if match := re.match(r"\s*%%(time|capture|prun)\b.*\n", source):
+        source = "\n" * match[0].count("\n") + source[match.end():]
+    return _transform.transform_cell(source[:MOST_SOURCE])
+
+
+def _later(table: symtable.SymbolTable) -> set[str]:
+    """Return the global names that the functions and classes of a scope read."""
+    found = set()
+    for inner in table.get_children():
+        found |= {symbol.get_name() for symbol in inner.get_symbols()
+                  if symbol.is_referenced() and symbol.is_global()} | _later(inner)
+    return found
+
+
+def _root(node: ast.AST) -> str:
+    """Return the name at the front of an expression such as a.b[0].c, or ""."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _changes(statement: ast.stmt) -> set[str]:
+    """Return the names whose values a statement may change without binding them anew."""
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return set()
+    found = set()
+    for node in ast.walk(statement):
+        match node:
+            case ast.Assign(targets=targets) | ast.Delete(targets=targets):
+                found |= {_root(target) for target in targets if not isinstance(target, ast.Name)}
+            case ast.AugAssign(target=target) | ast.AnnAssign(target=target):
+                found.add(_root(target))
+            case ast.Expr(value=ast.Call(func=ast.Attribute() as called)):
+                found.add(_root(called))
+            case ast.withitem(context_expr=ast.Call(func=ast.Attribute() as called)):
+                found.add(_root(called))
+    return found - {""}
+
+
+def statements(code: str, cell: int) -> list[Statement]:
+    """Return the statements of a cell's Python; none where it is no Python."""
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []
+    lines, found, start, last = code.splitlines(keepends=True), [], 0, 0
+    for statement in tree.body:
+        decorated = getattr(statement, "decorator_list", [])
+        first = min([statement.lineno, *(item.lineno for item in decorated)]) - 1
+        if first < last:  # two on a line are looked at as one
+            found.pop()
+            first = start
+        start, last = first, statement.end_lineno or statement.lineno
+        try:
+            table = symtable.symtable("".join(lines[start:last]), "cell", "exec")
+        except (SyntaxError, ValueError, RecursionError):
+            continue
+        symbols = table.get_symbols()
+        binds = {symbol.get_name() for symbol in symbols
+                 if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()}
+        imports = isinstance(statement, ast.Import | ast.ImportFrom)
+        if imports and any(alias.name == "*" for alias in statement.names):
+            binds.add("*")
+        found.append(Statement(
+            cell, (start, last), binds, not isinstance(statement, COMPOUND),
+            {symbol.get_name() for symbol in symbols if symbol.is_referenced()}, _later(table),
+            _changes(statement), imports))
+    return found
+
+
+def needed(flat: Sequence[Statement], names: Iterable[str], whole: int) -> list[int]:
+    """Return the places of the statements that the names, and the cell `whole`, depend on.
+
+    A statement is needed if it is the last one that binds a needed name, or changes what a needed
+    name stands for, unless that is a module: what is done to modules is nobody's answer.
+    """
+    modules = {name for statement in flat if statement.imports for name in statement.binds}
+    picked: set[int] = set()
+    todo = [(name, len(flat)) for name in names]
+    asked = set(todo)
+
+    def pick(place: int) -> None:
+        picked.add(place)
+        statement = flat[place]
+        more = [(name, place) for name in statement.reads | statement.changes]
+        more += [(name, len(flat)) for name in statement.later]
+        todo.extend(item for item in more if item not in asked)
+        asked.update(more)
+
+    for place, statement in enumerate(flat):
+        if statement.cell == whole or "*" in statement.binds:
+            pick(place)
+    while todo:
+        name, before = todo.pop()
+        for place in range(before - 1, -1, -1):
+            statement = flat[place]
+            binds = name in statement.binds
+            if (binds or name in statement.changes - modules) and place not in picked:
+                pick(place)
+            if binds and statement.surely:
+                break
+    return sorted(picked)
