@@ -48,5 +48,14 @@ def test_enough_answers(stem: str) -> None:
         assert numbers[number, True] >= 1, f"{number}: another right answer is needed"
 
 
-def test_there_are_at_least_twelve_exercises() -> None:
-    assert sum(len(_exercises(stem)) for stem in STEMS) >= 12
+def test_there_are_35_exercises() -> None:
+    assert sum(len(_exercises(stem)) for stem in STEMS) == 35
+
+
+def test_a_wrong_answer_without_words_to_expect_is_refused() -> None:
+    wrong, right = two_sided.read("# %% 1.1 wrong: x -> its words\na\n# %% 1.1 right: y\nb\n")
+    assert (wrong.right, wrong.title, wrong.words, wrong.source) == (False, "x", "its words", "a\n")
+    assert (right.right, right.title, right.words, right.source) == (True, "y", "", "b\n")
+    for heading in ("1.1 wrong: x -> ", "1.1 wrong: x", "1.1 wrong:", "1.1 odd: x -> y", "1.1 x"):
+        with pytest.raises(ValueError, match="cannot read the line"):
+            two_sided.read(f"# %% {heading}\nx = 1\n")

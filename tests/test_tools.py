@@ -86,6 +86,39 @@ def test_outputs_and_ids_survive_a_sync_from_the_markdown(tmp_path: Path, monkey
     assert after.cells == nbformat.reads(before, 4).cells
 
 
+def test_sync_does_not_overwrite_edits(tmp_path: Path, monkeypatch) -> None:
+    for folder in ("notebooks", "paired_md"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    monkeypatch.setattr(sync, "ROOT", tmp_path)
+    ipynb, md = tmp_path / "notebooks" / "00_x.ipynb", tmp_path / "paired_md" / "00_x.md"
+    _notebook(ipynb, "1 + 1")
+    sync.write_markdown()
+    os.utime(ipynb, (1, 1))  # the pair says the same: it does not matter which is newer
+    sync.refuse_to_overwrite_edits(to_markdown=True)
+    md.write_text(md.read_text().replace("1 + 1", "1 + 2"))
+    with pytest.raises(SystemExit, match="paired_md/00_x.md is newer .*`make sync FROM=md`"):
+        sync.refuse_to_overwrite_edits(to_markdown=True)
+    sync.refuse_to_overwrite_edits(to_markdown=False)
+    os.utime(md, (0, 0))
+    sync.refuse_to_overwrite_edits(to_markdown=True)
+    with pytest.raises(SystemExit, match="notebooks/00_x.ipynb is newer .*`make sync`"):
+        sync.refuse_to_overwrite_edits(to_markdown=False)
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["tools.sync", "MD"], "Nothing is written: there is no 'MD'."),
+    (["tools.execute"], "python -m tools.execute run "),
+    (["tools.execute", "output"], "python -m tools.execute outputs "),
+])
+def test_tools_say_how_they_are_called(words: list[str], says: str) -> None:
+    before = sorted(ROOT.glob("*/[0-9]*"))
+    result = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True,
+                            text=True, check=False)
+    assert result.returncode == 1 and says in result.stderr and "Traceback" not in result.stderr
+    assert result.stdout == "" and sorted(ROOT.glob("*/[0-9]*")) == before
+
+
 def test_times_are_kept_and_other_outputs_are_not() -> None:
     def cell(text: str, *tags: str) -> nbformat.NotebookNode:
         made = nbformat.v4.new_code_cell("x", id=f"{'-'.join(tags) or 'plain'}",

@@ -164,8 +164,16 @@ def test_every_symbol_of_the_course_resolves() -> None:
 
 
 def test_a_symbol_that_is_gone_is_named() -> None:
-    used = symbols.names("from tvm import relax\nrelax.vm.build(mod)\ntvm.nd.array(x)\nnp.zeros(3)")
-    assert {"tvm.relax", "tvm.relax.vm.build", "tvm.nd.array"} <= used
-    assert not any(name.startswith("np") for name in used)
+    used = symbols.names("""
+import tvm, tvm.relax.op as op, numpy as np
+from tvm import relax
+from tvm.s_tir import meta_schedule as ms
+relax.vm.build(mod); tvm.nd.array(x); ms.tune_tir; op.add; np.zeros(3); te.compute
+""")
+    assert used == {"tvm", "tvm.relax.op", "tvm.relax.op.add", "tvm.relax", "tvm.relax.vm",
+                    "tvm.relax.vm.build", "tvm.nd", "tvm.nd.array", "tvm.s_tir.meta_schedule",
+                    "tvm.s_tir.meta_schedule.tune_tir"}
+    everywhere = {name for source in symbols.sources().values() for name in symbols.names(source)}
+    assert {"tvm.s_tir.meta_schedule.database.JSONDatabase", "tvm.te.compute"} <= everywhere
     assert symbols.resolves("tvm.relax")
     assert not symbols.resolves("tvm.relax.vm.build") and not symbols.resolves("tvm.nd.array")
