@@ -15,6 +15,8 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
+
+
 def sources() -> dict[str, str]:
     """Return the code of each module and notebook, by its name."""
     rooms = ("data", "plots", "checks", "tools")
