@@ -1,12 +1,18 @@
 """Settings of the test run: data, nbval's sanitizers, crashed kernels, the table of answers."""
 
+import base64
+import io
 import os
 import queue
+import re
 import time
+from collections.abc import Generator
 from pathlib import Path
 
 import nbval.kernel
 import pytest
+from nbformat import NotebookNode
+from PIL import Image
 
 import tools  # noqa: F401 (first: what it leaves out makes the import of nbformat quick)
 
@@ -59,6 +65,43 @@ def _await_reply(self: nbval.kernel.RunningKernel, msg_id: str, timeout: float |
 
 
 nbval.kernel.RunningKernel.await_reply = _await_reply
+
+
+def _pictures(outputs: list[NotebookNode]) -> list[tuple[str, str | None]]:
+    """Return the text and the fingerprint of each picture in a cell's outputs (plots.show)."""
+    shown = [out.metadata.get("image/png", {}) for out in outputs
+             if "image/png" in out.get("data", {})]
+    return [(about.get("alt", ""), about.get("drawn")) for about in shown]
+
+
+def _exchanged(outputs: list[NotebookNode]) -> list[str | None]:
+    """Return the fingerprints that the stored PNGs themselves hold."""
+    data = [out.data["image/png"] for out in outputs if "image/png" in out.get("data", {})]
+    return [Image.open(io.BytesIO(base64.b64decode(png))).info.get("Description") for png in data]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Compare a cell's pictures with the stored ones, which nbval does not look at.
+
+    Their texts, which are made from the data, and their fingerprints. Of pictures of times, which
+    differ in each run, the kind counts: the text up to its first colon or comma.
+    """
+    result = yield
+    if not isinstance(item, nbval.plugin.IPyNbCell):
+        return result
+    stored, came = _pictures(item.cell.outputs), _pictures(item.test_outputs or [])
+    if _exchanged(item.cell.outputs) != [drawn for _, drawn in stored]:
+        item.raise_cell_error("A stored picture is not the one that belongs there: `make outputs`")
+    if item.options["check"]:
+        said = [[item.sanitize(f"{alt}\ndrawn: {drawn}") for alt, drawn in pictures]
+                for pictures in (stored, came)]
+    else:
+        said = [[re.split(r"[:,]", alt)[0] for alt, _ in pictures] for pictures in (stored, came)]
+    if said[0] != said[1]:
+        item.raise_cell_error("Pictures differ", "\n".join(
+            ["stored:", *said[0], "came:", *said[1]]))
+    return result
 
 
 def pytest_terminal_summary(terminalreporter) -> None:

@@ -1,13 +1,17 @@
 """The tools: nbval's settings, the comparison of pairs, the command that opens JupyterLab."""
 
+import base64
+import io
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
 import pytest
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
 
 from tools import execute, lab, sync
 
@@ -22,35 +26,88 @@ def _notebook(path: Path, *sources: str) -> nbformat.NotebookNode:
     return notebook
 
 
-def _nbval(path: Path, data: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
-                           "--confcutdir", str(ROOT), "-p", "conftest", str(path)],
-                          capture_output=True, text=True, cwd=ROOT, check=False,
-                          env={**os.environ, "MLC_DATA": data, "PYTHONPATH": str(ROOT)})
+# ---- what nbval compares ----
+
+LINES = ["Data: Fashion-MNIST and the published weights.",
+         "Right on 843 of 1,000 images; PyTorch on 843",
+         "max |difference| to PyTorch below 1e-5"]
+SAME = [LINES[0].replace("Fashion", "Other"), LINES[1].replace("843", "914"), LINES[2]]
+PRINTED = {"same": SAME, "worse": [*SAME[:2], "max |difference| to PyTorch below 1e-2"],
+           "unequal": [SAME[0], "Right on 914 of 1,000 images; PyTorch on 915", SAME[2]]}
 
 
-def test_a_crashed_kernel_is_reported_within_seconds(tmp_path: Path) -> None:
-    _notebook(tmp_path / "x.ipynb", "import os", "os._exit(1)")
-    start = time.monotonic()
-    result = _nbval(tmp_path / "x.ipynb", "data/stand_in")
-    assert "the kernel crashed in this cell" in result.stdout
-    assert result.returncode == 1 and time.monotonic() - start < 60
+def _png(drawn: str | None) -> str:
+    """Return a PNG that holds its fingerprint, as plots.show makes it, in base64."""
+    file, about = io.BytesIO(), PngInfo()
+    if drawn:
+        about.add_text("Description", drawn)
+    Image.new("L", (2, 2), color=len(drawn or "")).save(file, "PNG", pnginfo=about)
+    return base64.b64encode(file.getvalue()).decode()
 
 
-def test_on_the_stand_in_only_what_depends_on_data_may_differ(tmp_path: Path) -> None:
-    lines = ["Data: Fashion-MNIST and the published weights.",
-             "Right on 843 of 1,000 images; PyTorch on 843",
-             "max |difference| to PyTorch below 1e-5"]
-    same = [lines[0].replace("Fashion", "Other"), lines[1].replace("843", "914"), lines[2]]
-    unequal = [*same[:1], "Right on 914 of 1,000 images; PyTorch on 915", same[2]]
-    worse = [*same[:2], "max |difference| to PyTorch below 1e-2"]
-    for printed, passes in [(same, True), (unequal, False), (worse, False)]:
-        path = tmp_path / "x.ipynb"
-        notebook = _notebook(path, f"print({chr(10).join(printed)!r})")
-        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="\n".join(lines) + "\n")]
-        nbformat.write(notebook, path)
-        result = _nbval(path, "data/stand_in")
-        assert (result.returncode == 0) is passes, (printed, result.stdout)
+def _picture(alt: str, drawn: str | None, png: str) -> tuple[dict, dict]:
+    return {"image/png": png, "text/plain": "<Figure>"}, \
+        {"image/png": {"alt": alt} | ({"drawn": drawn} if drawn else {})}
+
+
+DRAWN, OTHER = "3 Rectangle; 0123456789abcdef", "4 Rectangle; 0123456789abcdef"
+LOOPS = _picture("Loop nests: i, j", DRAWN, _png(DRAWN))
+TIMES = _picture("Bars: a 65 microseconds", None, _png(None))
+PICTURES = {  # the picture that is shown, and the stored one
+    "as it was": (LOOPS, LOOPS),
+    "another PNG": (LOOPS, _picture("Loop nests: i, j", DRAWN, _png(OTHER))),
+    "another text": (LOOPS, _picture("Loop nests: i, k", DRAWN, _png(DRAWN))),
+    "another picture": (LOOPS, _picture("Loop nests: i, j", OTHER, _png(OTHER))),
+    "other times": (TIMES, _picture("Bars: a 70 microseconds", None, _png(None))),
+    "not of times": (TIMES, _picture("Loop nests: a 65", None, _png(None))),
+    "of these images": (_picture("recall: Shirt 0.2", OTHER, _png(OTHER)),
+                        _picture("recall: Shirt 0.1", DRAWN, _png(DRAWN)))}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory) -> dict[str, tuple[str, float]]:
+    """Let pytest run some notebooks on the stand-in: what is wrong with each, "", and seconds."""
+    folder = tmp_path_factory.mktemp("nbval")
+    _notebook(folder / "crash.ipynb", "import os; os._exit(1)")
+    for name, lines in PRINTED.items():
+        notebook = _notebook(folder / f"{name}.ipynb", f"print({chr(10).join(lines)!r})")
+        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="\n".join(LINES) + "\n")]
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    for name, ((data, about), (stored, stored_about)) in PICTURES.items():
+        notebook = _notebook(folder / f"{name}.ipynb",
+                             f"display({data}, metadata={about}, raw=True)")
+        notebook.cells[0].outputs = [nbformat.v4.new_output("display_data", stored,
+                                                            metadata=stored_about)]
+        if "times" in name:
+            notebook.cells[0].metadata["tags"] = ["nbval-ignore-output"]
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    subprocess.run([sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
+                    "--confcutdir", str(ROOT), "-p", "conftest", "--junitxml=said.xml", "."],
+                   cwd=folder, capture_output=True, check=False,
+                   env={**os.environ, "MLC_DATA": "data/stand_in", "PYTHONPATH": str(ROOT)})
+    cases = ElementTree.parse(folder / "said.xml").iter("testcase")
+    return {case.attrib["classname"].rpartition("/")[2].split(".")[0]: (
+        "".join(part.text or "" for part in case), float(case.attrib["time"])) for case in cases}
+
+
+def test_a_crashed_kernel_is_reported_within_seconds(said) -> None:
+    text, seconds = said["crash"]
+    assert "the kernel crashed in this cell" in text and seconds < 30
+
+
+def test_on_the_stand_in_only_what_depends_on_data_may_differ(said) -> None:
+    assert said["same"][0] == "" and said["of these images"][0] == ""
+    assert "PyTorch on 915" in said["unequal"][0] and "below 1e-2" in said["worse"][0]
+
+
+def test_a_picture_that_was_exchanged_is_found(said) -> None:
+    assert said["as it was"][0] == "" and said["other times"][0] == ""
+    assert "A stored picture is not the one that belongs there" in said["another PNG"][0]
+    for name in ("another text", "another picture", "not of times"):
+        assert "Pictures differ" in said[name][0]
+
+
+# ---- pairs ----
 
 
 def test_a_pair_that_differs_is_named(tmp_path: Path, monkeypatch) -> None:
