@@ -21,6 +21,7 @@ import tvm_ffi
 from tvm import te
 
 import helpers
+from checks.alarm import alarmed
 from data.store import ROOT, CourseError
 
 RTOL, ATOL, ATOL_PROBABILITIES = 1e-4, 1e-4, 1e-7
@@ -132,11 +133,16 @@ def _child(run: Callable[[], str], pipe: Any) -> None:
 def isolated(run: Callable[[], str], seconds: float) -> tuple[bool, Any]:
     """Run a check so that it can neither crash nor hang the kernel; see _outcome.
 
-    Linux: in a forked child with a time limit. Elsewhere in this process: fork is not safe beside
-    macOS' frameworks, and there the static checks stand alone.
+    Linux: in a forked child with a time limit. Elsewhere in this process, where a timer ends loops
+    in Python: fork is not safe beside macOS' frameworks, and there nothing ends compiled loops.
     """
+    late = ("an answer in time", f"still running after {seconds:g} seconds",
+            "your loops: does each end, and does each count what it should?")
     if sys.platform != "linux":
-        return _outcome(run)
+        try:
+            return alarmed(lambda: _outcome(run), seconds)
+        except TimeoutError:
+            return False, late
     context = multiprocessing.get_context("fork")
     receive, send = context.Pipe(duplex=False)
     child = context.Process(target=_child, args=(run, send), daemon=True)
@@ -146,8 +152,7 @@ def isolated(run: Callable[[], str], seconds: float) -> tuple[bool, Any]:
     send.close()
     try:
         if not receive.poll(seconds):
-            return False, ("an answer in time", f"still running after {seconds:g} seconds",
-                           "your loops: does each end, and does each count what it should?")
+            return False, late
         passed, parts, printed = receive.recv()
     except EOFError:
         child.join()
