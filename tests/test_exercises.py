@@ -1,5 +1,6 @@
 """Every exercise from both sides: wrong answers get their message, right ones pass."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -59,3 +60,10 @@ def test_a_wrong_answer_without_words_to_expect_is_refused() -> None:
     for heading in ("1.1 wrong: x -> ", "1.1 wrong: x", "1.1 wrong:", "1.1 odd: x -> y", "1.1 x"):
         with pytest.raises(ValueError, match="cannot read the line"):
             two_sided.read(f"# %% {heading}\nx = 1\n")
+
+
+def test_without_fork_what_ends_the_process_is_left_out(monkeypatch) -> None:
+    tried = [candidate for stem in STEMS for candidate in two_sided.candidates(stem)]
+    assert all(candidate.runs_here for candidate in tried)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert [c.title for c in tried if not c.runs_here] == ["os._exit"]
