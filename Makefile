@@ -10,8 +10,9 @@ GRADER := $(VENV)/.ready-grader
 
 .PHONY: test test-all outputs sync handouts grade
 
-test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check the style
+test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/mypy
 	@$(PY) -m tools.sync check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --ignore=tests/slow
 

@@ -156,9 +156,9 @@ def show(item: tvm.IRModule | tvm.ir.BaseFunc, only: str | None = None) -> Listi
 def show_diff(before: Any, after: Any, context: int = 3) -> Listing:
     """Show what changed between two modules, functions or texts: - before, + after."""
     import difflib
-    texts = [_readable(item if isinstance(item, str) else script(item))
-             for item in (before, after)]
-    lines = difflib.unified_diff(*(text.splitlines() for text in texts), n=context, lineterm="")
+    old, new = (_readable(item if isinstance(item, str) else script(item)).splitlines()
+                for item in (before, after))
+    lines = difflib.unified_diff(old, new, n=context, lineterm="")
     return Listing("\n".join(list(lines)[2:]) or "no difference", "diff")
 
 

@@ -96,7 +96,9 @@ def _outputs(cell: nbformat.NotebookNode) -> tuple[set[str], set[str]]:
 
 def secrets(paths: list[Path]) -> set[str]:
     """Return what stands in the masters only in solutions, or in outputs that come of them."""
-    inside, outside, said = set(), set(), set()
+    inside: set[str] = set()
+    outside: set[str] = set()
+    said: set[str] = set()
     # what a check says when it passes stands in checks/, and is no part of an answer
     ticks = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("checks/*.py"))
     for path in paths:
