@@ -14,7 +14,7 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(PY) -m tools.sync check
-	@$(VENV)/bin/pytest -n 2 --dist loadscope --ignore=tests/slow
+	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow
 
 test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow

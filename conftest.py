@@ -6,6 +6,7 @@ import os
 import queue
 import re
 import time
+from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
 
@@ -39,6 +40,21 @@ def pytest_configure(config: pytest.Config) -> None:
         joined.parent.mkdir(exist_ok=True)
         joined.write_text("\n".join((ROOT / "tests" / part).read_text() for part in parts))
     config.option.nbval_sanitize_with = str(joined)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes longest first: two-sided runs, then notebooks, each by what is in it.
+
+    Workers take whole classes and files in this order; a long one at the end would run alone.
+    """
+    cells = Counter(item.path for item in items)
+
+    def when(item: pytest.Item) -> tuple[int, int]:
+        if isinstance(item, nbval.plugin.IPyNbCell):
+            return 1, -cells[item.path]
+        return (0 if item.name == "test_two_sided" else 2), 0
+
+    items.sort(key=when)
 
 
 def pytest_report_header() -> str:
