@@ -22,6 +22,7 @@ pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it
 ROOT = Path(__file__).resolve().parent
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model
 os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
 
 
