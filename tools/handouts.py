@@ -8,6 +8,7 @@ a part of a solution would stand in it.
 """
 
 import base64
+import functools
 import html
 import re
 import sys
@@ -50,9 +51,14 @@ def readme() -> str:
     return (ROOT / "instructor" / "student_README.md").read_text(encoding="utf-8") + trouble.strip()
 
 
+@functools.cache
+def _exporter() -> HTMLExporter:
+    return HTMLExporter()  # one for all: it reads its templates once
+
+
 def as_html(notebook: nbformat.NotebookNode, name: str) -> str:
     """Return a notebook as one HTML page."""
-    return HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": name}})[0]
+    return _exporter().from_notebook_node(notebook, {"metadata": {"name": name}})[0]
 
 
 def contents(paths: list[Path]) -> dict[str, bytes]:
