@@ -10,6 +10,7 @@ the first of them: what several answers have in common.
 """
 
 import dataclasses
+import os
 import re
 import sys
 import warnings
@@ -160,7 +161,9 @@ def try_all(stem: str) -> list[Candidate]:
             add(solution)
             ends.append(len(cells))
     notebook.cells = without_the_rest(cells, whole, ends)
-    execute.client(notebook).execute()
+    # one thread, as in the processes in which checks run answers: other tests have the other cores
+    one = {"TVM_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    execute.client(notebook).execute(env={**os.environ, **one})
     for candidate, answer, check in watched:
         candidate.message = _error(answer) or _error(check)
     return [candidate for candidate in tried if candidate.exercise != SHARED]
