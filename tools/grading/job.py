@@ -15,7 +15,7 @@ import nbformat
 
 from tools.grading import confine, plan, stages, submission
 
-READ, RENDER = 60, 60  # seconds for reading a file, and for making its page
+READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
 
 
 def limit(exercises: int, seconds: float) -> float:

@@ -167,6 +167,10 @@ class _Exporter(HTMLExporter):
 
     plain = False
 
+    def default_filters(self) -> Any:
+        yield from super().default_filters()
+        yield "strip_files_prefix", clean  # its own takes minutes for 60,000 brackets
+
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:
         if self.plain or len(source) >= MOST_SHOWN:
