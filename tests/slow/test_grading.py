@@ -98,11 +98,11 @@ if not os.fork():
         os._exit(0)
     os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600) # stays"])
 """
-THREE_HOGS = """
+FOUR_HOGS = """
 import os, time
-for number in range(3):
+for number in range(4):
     if not os.fork():
-        hog = bytearray(b"x") * (3 << 30)
+        hog = bytearray(b"x") * (2 << 30)
         time.sleep(20)
         os._exit(0)
 time.sleep(20)
@@ -224,8 +224,8 @@ def _submissions(place: Path, outside: Path, port: int) -> None:
         "cheat 7": _answers(_2_2=MASTERS_SOLUTION),
         "cheat 8": _answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
                                  "    raise SystemExit"),
-        "stays": _answers("2.1", own=STAYS), "three hogs": _answers("2.1", own=THREE_HOGS),
-        "hogs in answer": _answers("2.1", _2_2=THREE_HOGS), "fills": _answers("2.1", own=FILLS),
+        "stays": _answers("2.1", own=STAYS), "four hogs": _answers("2.1", own=FOUR_HOGS),
+        "hogs in answer": _answers("2.1", _2_2=FOUR_HOGS), "fills": _answers("2.1", own=FILLS),
         "prints": _answers("2.1", own=PRINTS_FOR_EVER), "junk": _answers("2.1", own=JUNK),
         "junk in answer": _answers("2.1", _2_2=JUNK)}
     for name, notebook in notebooks.items():
@@ -376,7 +376,7 @@ CASES = [
     ("cheat 1", {}, "look at: checks.exercise_2_2 = lambda answer: None"),
     *[(f"cheat {number}", {}, None) for number in range(2, 9)],
     ("stays", ONLY_2_1, ""),
-    ("three hogs", ONLY_2_1, "took more than 6 GB of memory with all its processes"),
+    ("four hogs", ONLY_2_1, "took more than 6 GB of memory with all its processes"),
     ("hogs in answer", ONLY_2_1, "02: the answer to 2.2 took more than 6 GB of memory"),
     ("fills", ONLY_2_1, None),
     ("prints", ONLY_2_1, None),

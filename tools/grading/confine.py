@@ -246,7 +246,7 @@ def clean_environment() -> None:
 def go_home(folder: Path) -> None:
     """Make `folder` the place for everything that programs keep in a home, and go there."""
     home = folder / ".home"
-    home.mkdir(exist_ok=True)
+    (home / "fontconfig").mkdir(parents=True, exist_ok=True)  # it changes modes of what it makes
     for name in ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_RUNTIME_DIR",
                  "XDG_CACHE_HOME"):
         os.environ[name] = str(home)
