@@ -60,7 +60,7 @@ class Grader:
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True)
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["tools.grading.checking", "tools.grading.page"])
+        self.context.set_forkserver_preload(["tools.grading.server"])
 
     def grade(self, path: Path, master: Any, graded: Graded) -> None:
         """Grade a file against a student version, and add what came to `graded`."""

@@ -9,7 +9,6 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -114,7 +113,6 @@ for number in range(14):
 print("the disk", "is full")
 """
 PRINTS_FOR_EVER = """
-import threading
 def run():
     while True:
         print("tick")
@@ -219,7 +217,7 @@ def _submissions(place: Path, outside: Path, port: int) -> None:
         "cheat 2": _answers(own=PATCHES, _2_2=_wrong_linear()),
         "cheat 3": _answers(_2_2=PATCHES + _wrong_linear()),
         "cheat 4": _answers(_2_2=_wrong_linear().replace("return", "exec(PATCHES); return")
-                            + f"PATCHES = {PATCHES!r}\n"),
+                            + f"\nPATCHES = {PATCHES!r}\n"),
         "cheat 5": _answers(own=TRANSFORMER), "cheat 6": _answers(_2_2=BLIND),
         "cheat 7": _answers(_2_2=MASTERS_SOLUTION),
         "cheat 8": _answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
@@ -300,9 +298,10 @@ class Run:
     """What came of a run of make grade, and what reached the grader's sockets meanwhile."""
 
     build: Path
-    result: subprocess.CompletedProcess
+    status: int
+    printed: bytes
     called: list
-    listened: set[int]
+    listened: set[str]
 
     @property
     def rows(self) -> dict[str, dict[str, str]]:
@@ -329,35 +328,32 @@ def graded(request, tmp_path_factory, outside) -> Run:
             if student.is_dir() and student.name not in WITHOUT:
                 shutil.rmtree(student)
         command = [sys.executable, "-c", NO_NAMESPACES, *_arguments(place, build)]
-    before, found, done = _listening(), set(), threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.2):
-            found.update(_listening() - before)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        result = subprocess.run(command, cwd=ROOT, capture_output=True, check=False,
-                                env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"})
-    finally:
-        done.set()
-        watcher.join()
+    found = set()
+    with open(tmp_path_factory.mktemp("out") / "out", "w+b") as out, subprocess.Popen(
+            command, cwd=ROOT, stdout=out, stderr=out,
+            env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"}) as process:
+        while process.poll() is None:
+            found |= _listening(process)
+            time.sleep(0.3)
+        out.seek(0)
+        printed = out.read()
     called = []
     for listener in (server, datagrams, local):
         listener.setblocking(False)
         with contextlib.suppress(BlockingIOError):
             called.append(listener.recv(10) if listener is datagrams else listener.accept())
         listener.close()
-    return Run(build, result, called, found)
+    return Run(build, process.returncode, printed, called, found)
 
 
-def _listening() -> set[int]:
-    """The TCP ports on which something listens in this network."""
-    rows = [line.split() for path in ("/proc/net/tcp", "/proc/net/tcp6")
-            for line in Path(path).read_text().splitlines()[1:]] \
-        if sys.platform == "linux" else []
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
+def _listening(process: subprocess.Popen) -> set[str]:
+    """The TCP ports on which the grader's processes listen."""
+    found = set()
+    for child in _family(process):
+        with contextlib.suppress(psutil.Error):
+            found |= {str(open_.laddr) for open_ in child.net_connections("tcp")
+                      if open_.status == psutil.CONN_LISTEN}
+    return found
 
 
 ONLY_2_1 = {"2.1": 1}
@@ -375,7 +371,7 @@ CASES = [
     ("hostile", ONLY_2_1, ""),
     ("cheat 1", {}, "look at: checks.exercise_2_2 = lambda answer: None"),
     *[(f"cheat {number}", {}, None) for number in range(2, 9)],
-    ("stays", ONLY_2_1, ""),
+    ("stays", ONLY_2_1, "look at: os._exit(0)"),
     ("four hogs", ONLY_2_1, "took more than 6 GB of memory with all its processes"),
     ("hogs in answer", ONLY_2_1, "02: the answer to 2.2 took more than 6 GB of memory"),
     ("fills", ONLY_2_1, None),
@@ -419,13 +415,13 @@ def test_each_gets_what_it_deserves(graded, name: str, earned: dict, problem: st
 
 
 def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:
-    result, namespaces = graded.result, graded.build.name.endswith("True")
-    assert result.returncode == 0
+    namespaces = graded.build.name.endswith("True")
+    assert graded.status == 0
     assert set(graded.rows) == ({case[0] for case in CASES} if namespaces else set(WITHOUT))
-    assert b"\x1b" not in result.stdout and b"Traceback" not in result.stdout + result.stderr
-    assert b"mail.zip is not a student's folder: left out" in result.stdout
+    assert b"\x1b" not in graded.printed and b"Traceback" not in graded.printed
+    assert b"mail.zip is not a student's folder: left out" in graded.printed
     gaps = b"This system does not keep submissions from"
-    assert (gaps in result.stdout) == bool(confine.gaps(namespaces and NAMESPACES))
+    assert (gaps in graded.printed) == bool(confine.gaps(namespaces and NAMESPACES))
 
 
 def _page(build: Path, name: str, page: str = "index") -> str:
@@ -482,7 +478,7 @@ def test_nothing_stays(graded) -> None:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             line = " ".join(process.cmdline())
-            left += [line] if "# stays" in line or "tools.grading.kernel" in line else []
+            left += [line] if "# stays" in line or str(graded.build) in line else []
     assert left == [] and not (graded.build / "grading").exists()
 
 
@@ -490,7 +486,9 @@ def test_nothing_stays(graded) -> None:
 
 
 def _family(process: subprocess.Popen) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(process.pid).children(recursive=True)
+    return []
 
 
 @LINUX

@@ -245,7 +245,7 @@ def _changes(statement: ast.stmt) -> set[str]:
                 found.add(_root(called))
             case ast.withitem(context_expr=ast.Call(func=ast.Attribute() as called)):
                 found.add(_root(called))
-    return found - {""}
+    return found - {"", "get_ipython"}
 
 
 def statements(code: str, cell: int) -> list[Statement]:
