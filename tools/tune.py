@@ -37,14 +37,15 @@ def fuse(mod: tvm.IRModule) -> tvm.IRModule:
 
 def tune(mod: tvm.IRModule, folder: Path) -> None:
     """Tune every PrimFunc of mod for this CPU; write the best record of each into folder."""
-    import cloudpickle
-    cloudpickle.register_pickle_by_value(kernels)  # those that build don't find the module
+    import cloudpickle  # the tests import this file without it
+    cloudpickle.register_pickle_by_value(kernels)  # the processes that build don't find the file
     os.environ["TVM_NUM_THREADS"] = str(THREADS)  # for the processes that run the candidates
     cpu = tvm.target.Target.from_device("cpu")
     target = tvm.target.Target({"kind": "llvm", "mcpu": cpu.attrs["mcpu"], "num-cores": THREADS})
     with tempfile.TemporaryDirectory() as work_dir:
         found = ms.relax_integration.tune_relax(
             mod, {}, target, work_dir, max_trials_global=TRIALS, num_trials_per_iter=ROUND, seed=0,
+            # there alone: the search, in this process, wants the instructions to be there
             builder=ms.builder.LocalBuilder(initializer=kernels.no_tensor_intrinsics))
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.json"):
