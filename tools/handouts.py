@@ -23,7 +23,7 @@ from tools.student import SOLUTION, student_version
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "handouts"
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
-FILES = ("*.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
+FILES = ("*.py", "plots/*.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
          "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/student.py",
          "tools/lab.py", "tools/doctor.py", "tools/execute.py", "tools/bench.py")
 TARGETS = ("help", "data", "lab", "run", "doctor", "bench")

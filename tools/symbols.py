@@ -23,7 +23,8 @@ ALIASES = {"tvm": "tvm", "relax": "tvm.relax", "te": "tvm.te", "topi": "tvm.topi
 
 def sources() -> dict[str, str]:
     """Return the code of each module and notebook, by its name."""
-    modules = sorted([*ROOT.glob("*.py"), *ROOT.glob("checks/*.py")])
+    modules = sorted([*ROOT.glob("*.py"), *ROOT.glob("plots/*.py"),
+                      *ROOT.glob("checks/*.py")])
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in modules}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells

@@ -1,0 +1,88 @@
+"""Where every figure passes: it is shown once, with a text and with what was drawn in it."""
+
+import base64
+import hashlib
+import io
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+from IPython.display import display
+from matplotlib import artist, axis, colors, patches, spines
+
+EDGE, GREY, ORANGE, BLUE, PALE = "#57606a", "#c3cad1", "#d9822b", "#4878a8", "#cfe3f5"
+ARROW = {"arrowstyle": "->", "color": "#30363d", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
+
+
+def ink(background: str | tuple[float, ...]) -> str:
+    """Return "black" or "white", whichever is read better on a colour: at least 4.5 to 1.
+
+    From the relative luminance of WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-relative-luminance
+    """
+    rgb = np.array(colors.to_rgb(background))
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return "black" if linear @ [0.2126, 0.7152, 0.0722] > 0.179 else "white"
+
+
+def box(axes: plt.Axes, left: float, top: float, width: float, height: float, colour: str,
+        **style) -> None:
+    """Draw a rectangle with a thin grey edge, in the units of the data."""
+    axes.add_patch(plt.Rectangle((left, top), width, height, facecolor=colour,
+                                 **{"edgecolor": EDGE, "lw": 0.8, **style}))
+
+
+def swatches(says: dict[str, str], colours: dict[str, str]) -> list[patches.Patch]:
+    """Return what a legend needs: a patch for each kind in `says`, with its text and colour."""
+    return [patches.Patch(facecolor=colours[kind], edgecolor=EDGE, label=label)
+            for kind, label in says.items()]
+
+
+def _drawn(figure: plt.Figure) -> Iterator[artist.Artist]:
+    """Yield what a figure's maker drew; no ticks, for they follow from sizes."""
+    for axes in figure.axes:
+        legend = axes.get_legend()
+        yield from (item for item in axes.get_children() if item not in (axes.patch, legend)
+                    and not isinstance(item, spines.Spine | axis.Axis))
+        yield from (axes.xaxis.label, axes.yaxis.label)
+    for legend in (*figure.legends, *(axes.get_legend() for axes in figure.axes)):
+        yield from legend.get_texts() if legend else ()
+
+
+_LOOKS = ("text", "color", "facecolor", "position", "width", "height", "xydata", "array", "clim")
+
+
+def fingerprint(figure: plt.Figure) -> str:
+    """Return what was drawn as one line: the number of artists of each kind, and their SHA-256.
+
+    Texts, colours and data, rounded to three decimals, count; sizes in pixels, fonts and ticks do
+    not. So it is the same on every machine, and another for another picture.
+    """
+    def plain(value: Any) -> str:
+        return value if isinstance(value, str) else str(
+            (np.round(np.asarray(value, dtype=float), 3) + 0.0).tolist())  # no -0.0
+
+    found = [(type(item).__name__, plain(getattr(item, "xy", ())),  # a corner, or an arrow's end
+              *(plain(getattr(item, f"get_{look}", tuple)()) for look in _LOOKS))
+             for item in _drawn(figure)]
+    kinds = Counter(kind for kind, *_ in found)
+    digest = hashlib.sha256(repr(found).encode()).hexdigest()[:16]
+    return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) + f"; {digest}"
+
+
+def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
+    """Display a figure once, with a text for readers who cannot see it.
+
+    The output's metadata has the text, `alt`, and the fingerprint, `drawn`, which the PNG itself
+    has as its Description: a stored picture that was exchanged for another does not fit. What was
+    `measured`, as times are, has none, for it is another in each run.
+    """
+    about, drawn = {"alt": alt}, None
+    if not measured:
+        about["drawn"] = drawn = fingerprint(figure)
+    png = io.BytesIO()
+    figure.savefig(png, bbox_inches="tight", metadata={"Description": drawn, "Software": None})
+    display({"image/png": base64.b64encode(png.getvalue()).decode(), "text/plain": repr(figure)},
+            metadata={"image/png": about}, raw=True)
+    plt.close(figure)

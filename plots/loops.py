@@ -1,0 +1,136 @@
+"""Loop nests as boxes in boxes, the order of visits, and the order of numbers in memory."""
+
+import itertools
+from collections import Counter
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import numpy as np
+import tvm
+
+from loops import Loop, nests, visit_steps
+from plots.figure import EDGE, box, ink, show, swatches
+
+_INK = {"serial": "#d0d7de", "parallel": "#7cc4a4", "vectorized": "#f2b36b", "unrolled": "#a9a4e0"}
+_SAYS = {"serial": "one after another", "parallel": "shared among threads",
+         "vectorized": "one instruction for all", "unrolled": "written out, no loop left"}
+_TALL = 40  # rows: from here on, what has nothing between it shares a row
+
+
+@dataclass(eq=False)
+class _Row:
+    """A row of the picture: loops that begin in it, or an sblock, or both."""
+
+    depth: int
+    loops: list[Loop]  # none, one, or those of one kind that share the row
+    block: str = ""
+    height: int = 1  # in rows, down to where the loops end
+
+
+def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
+    """Return the rows of a PrimFunc, one for each loop and one for each sblock.
+
+    With `share`, loops of one kind that hold the same sblocks stand in one row, and an sblock
+    stands in that of a loop which holds nothing else.
+    """
+    every = nests(func)
+    held = Counter(loop.node for nest in every for loop in nest.loops)
+    rows: list[_Row] = []
+    opened: list[_Row] = []  # those whose loops are open
+    for nest in every:
+        groups = [list(loops) for _, loops in itertools.groupby(
+            nest.loops, lambda loop: (loop.kind, held[loop.node]) if share else loop.node)]
+        common = sum(itertools.takewhile(bool, (
+            row.loops[0].node.same_as(group[0].node)
+            for row, group in zip(opened, groups, strict=False))))
+        notes = [note for note, holds in [("reduces", nest.reduces), ("T.init", nest.has_init)]
+                 if holds]
+        block = nest.block + (f"  ({', '.join(notes)})" if notes else "")
+        new = [_Row(common + i, group) for i, group in enumerate(groups[common:])]
+        opened[common:] = new
+        if share and new and held[nest.loops[-1].node] == 1:
+            new[-1].block = block
+        else:
+            new = [*new, _Row(len(groups), [], f"sblock {block}")]
+        rows += new
+        for row in opened:
+            row.height = len(rows) - rows.index(row)
+    return rows
+
+
+def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
+    """Draw the loops of PrimFuncs side by side as boxes in boxes, coloured by their kind.
+
+    The keywords are the titles: loop_nests(before=func, after=sch.mod["main"]).
+    """
+    share = max(len(_rows(func)) for func in funcs.values()) > _TALL
+    every = {title: _rows(func, share) for title, func in funcs.items()}
+    high = max(map(len, every.values()))
+    figure, all_axes = plt.subplots(1, len(every), figsize=(4.6 * len(every), 0.27 * high + 0.8),
+                                    squeeze=False, layout="constrained")
+    for axes, (title, rows) in zip(all_axes[0], every.items(), strict=True):
+        for y, row in enumerate(rows):
+            left, says = row.depth * 0.42 + 0.1, {"y": y + 0.5, "va": "center"}
+            if row.loops:
+                kind = row.loops[0].kind
+                box(axes, left - 0.1, y + 0.06, 8.6 - row.depth * 0.52, row.height - 0.12,
+                    _INK[kind], lw=0.7)
+                loops = ", ".join(f"{loop.name} in {loop.extent}" for loop in row.loops)
+                axes.text(left, s=loops + ("" if kind == "serial" else f"  {kind}"), size=8,
+                          family="monospace", **says)
+            if row.block:
+                side = {"x": 8.5 - row.depth * 0.1, "ha": "right"} if row.loops else {"x": left}
+                axes.text(s=row.block, size=7.5, weight="bold", family="monospace", **side, **says)
+        axes.set(xlim=(-0.1, 8.7), ylim=(high + 0.1, -0.1), title=title.replace("_", " "))
+        axes.axis("off")
+    kinds = {loop.kind for rows in every.values() for row in rows for loop in row.loops}
+    handles = swatches({kind: f"{kind}: {_SAYS[kind]}" for kind in _INK if kind in kinds}, _INK)
+    figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
+    show(figure, "Loop nests as boxes in boxes. " + "; ".join(
+        f"{title}: " + ", ".join(f"{nest.block} in {' > '.join(map(str, nest.loops))}"
+                                 for nest in nests(func)) for title, func in funcs.items()))
+
+
+def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
+                threads: int | None = None, **funcs: tvm.tirx.PrimFunc) -> None:
+    """Draw the moment at which each element of an output is written; see loops.visit_steps.
+
+    The keywords are the titles, as in loop_nests.
+    """
+    names = ("i", "j") if axes == (0, 1) else ("y", "x")
+    figure, panels = plt.subplots(1, len(funcs), figsize=(4.1 * len(funcs), 4.2), squeeze=False,
+                                  layout="constrained")
+    for panel, (title, func) in zip(panels[0], funcs.items(), strict=True):
+        steps = visit_steps(func, shape, axes, threads)
+        drawn = panel.imshow(steps, cmap="YlGnBu", vmin=0, vmax=steps.max() * 1.3 + 1)
+        for (i, j), step in np.ndenumerate(steps):
+            panel.text(j, i, step, ha="center", va="center", size=8,
+                       color=ink(drawn.to_rgba(step)))
+        panel.set(title=title.replace("_", " "), xlabel=names[1], ylabel=names[0],
+                  xticks=range(shape[1]), yticks=range(shape[0]))
+    show(figure, f"For each element of a {shape[0]} by {shape[1]} output, the moment at which it "
+         f"is written: {', '.join(funcs)}.")
+
+
+def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
+    """Draw numbers in the order of memory, as (channel, column), cut into vectors of `vector`.
+
+    The colour tells the column, the text the channel. The keywords are the titles.
+    """
+    longest = max(map(len, orders.values()))
+    figure, all_axes = plt.subplots(len(orders), 1, figsize=(9, 0.95 * len(orders) + 0.3),
+                                    squeeze=False, layout="constrained")
+    columns = sorted({column for order in orders.values() for _, column in order})
+    colours = plt.get_cmap("viridis")(np.linspace(0.5, 1, len(columns)))
+    for axes, (title, order) in zip(all_axes[:, 0], orders.items(), strict=True):
+        for place, (channel, column) in enumerate(order):
+            box(axes, place, 0, 1, 1, colours[columns.index(column)], edgecolor="white")
+            axes.text(place + 0.5, 0.5, channel, ha="center", va="center", size=8)
+        for start in range(0, len(order), vector):
+            box(axes, start, -0.06, vector, 1.12, "none", lw=2, edgecolor=EDGE)
+        axes.set(xlim=(-0.2, longest + 0.2), ylim=(-0.2, 1.2))
+        axes.set_title(title.replace("_", " "), size=9, loc="left")
+        axes.axis("off")
+    show(figure, f"Numbers in the order of memory, in vectors of {vector}. " + "; ".join(
+        f"{title}: " + ", ".join(f"channel {c} column {x}" for c, x in order[:vector])
+        for title, order in orders.items()) + ".")
