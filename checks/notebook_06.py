@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax
-from tvm.relax.dpl import is_op, wildcard
 
 import helpers
+import kernels
 from checks.answers import RTOL, CheckFailed, exercise, line_of_answer, reason
 from checks.equivalence import check_same, cnn
 from checks.notebook_04 import (
@@ -290,18 +289,7 @@ def _require_local(nest: Nest, what: str) -> None:
 def _fused() -> tuple[tvm.IRModule, dict[str, str]]:
     """The CNN as the notebook fuses it: a PrimFunc for conv2d to pooling, one for each dense."""
     _, model = cnn()
-    image, weight, bias = wildcard(), wildcard(), wildcard()
-    conv = is_op("relax.add")(is_op("relax.nn.conv2d")(image, weight), bias)
-    conv_pool = is_op("relax.nn.max_pool2d")(is_op("relax.nn.relu")(conv))
-    product = is_op("relax.matmul")(wildcard(), is_op("relax.permute_dims")(wildcard()))
-    dense = is_op("relax.add")(wildcard(), product)
-    patterns = [("conv_pool", conv_pool), ("dense", is_op("relax.nn.relu")(dense)),
-                ("head", is_op("relax.nn.softmax")(dense))]
-    operators = helpers.import_operators(model, (4, 1, 28, 28))
-    grouped = relax.transform.FuseOpsByPattern(patterns, bind_constants=False)(operators)
-    names = {str(func.attrs["Composite"]): variable.name_hint
-             for variable, func in grouped.functions_items() if "Composite" in func.attrs}
-    return relax.transform.FuseTIR()(relax.transform.LegalizeOps()(grouped)), names
+    return kernels.fuse_layers(helpers.import_operators(model, (4, 1, 28, 28)))
 
 
 IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer

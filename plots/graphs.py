@@ -79,55 +79,52 @@ def _operator(mod: tvm.IRModule, value: relax.Expr) -> tuple[str, str]:
     return type(value).__name__, "operator"
 
 
-def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool
-                 ) -> tuple[nx.DiGraph, dict[str, list[int]]]:
-    """Return the operators of a Relax function, and the users of each parameter and constant.
+def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
+    """Return the operators of a Relax function as a graph.
 
-    Nodes are numbers, with name, kind, and the number of their dataflow block; what is returned
-    is a node of kind "returned". Edges have the tensor as their text, or "" where nothing but the
-    order of the program counts: unless `by_data`, block after block, and line after line outside
-    of dataflow blocks.
+    Nodes are numbers, with name, kind, and the number of their dataflow block. What comes from
+    outside, parameters and constants, are nodes of kind "input"; what is returned, "returned".
+    Edges have the tensor as their text, or "" where nothing but the order of the program counts:
+    unless `by_data`, block after block, and line after line outside of dataflow blocks.
     """
-    func, graph, inputs, constants = mod[name], nx.DiGraph(), {}, itertools.count()
-    made: dict[relax.Var, int | str] = {p: _typed(p.name, p) for p in func.params}  # a str: input
+    func, graph, constants = mod[name], nx.DiGraph(), itertools.count()
+
+    def add(name: str, kind: str, block: int | None = None, after: Iterable[int] = ()) -> int:
+        node = len(graph)
+        graph.add_node(node, name=name, kind=kind, block=block)
+        graph.add_edges_from(((other, node) for other in after), text="")
+        return node
+
+    made = {param: add(_typed(param.name, param), "input") for param in func.params}
     before: list[int] = []
-
-    def follow(node: int, others: Iterable[int]) -> None:
-        graph.add_edges_from([(other, node) for other in others
-                              if not graph.has_edge(other, node)], text="")
-
     for number, block in enumerate(func.body.blocks):
         pure, here = isinstance(block, relax.DataflowBlock), []
         for binding in block.bindings:
             if isinstance(binding.value, relax.Var):
                 made[binding.var] = made[binding.value]  # a second name
                 continue
-            node, (title, kind) = len(graph), _operator(mod, binding.value)
-            graph.add_node(node, name=title, kind=kind, block=number if pure else None)
+            after = [] if by_data else before if pure else [*before, *here]
+            node = add(*_operator(mod, binding.value), number if pure else None, after)
             parts: list[relax.Expr] = []
             relax.analysis.post_order_visit(binding.value, parts.append)
             for part in parts:
-                if isinstance(part, tvm.ir.GenericConst) and isinstance(part.ty, relax.TensorType):
-                    inputs[_typed(f"constant {next(constants)}", part)] = [node]
-                elif isinstance(part, relax.Var) and part in made:
-                    source = made[part]
-                    if isinstance(source, int):
-                        graph.add_edge(source, node, text=_typed(part.name, part))
-                    elif node not in inputs.setdefault(source, []):
-                        inputs[source].append(node)
-            if not by_data:
-                follow(node, before if pure else [*before, *here])
+                if isinstance(part, relax.Var) and part in made:
+                    graph.add_edge(made[part], node, text=_typed(part.name, part))
+                elif isinstance(part, tvm.ir.GenericConst) and isinstance(part.ty,
+                                                                          relax.TensorType):
+                    constant = add(_typed(f"constant {next(constants)}", part), "input")
+                    graph.add_edge(constant, node, text="a constant")
             made[binding.var] = node
             here.append(node)
         before = here or before
-    ends, result = [node for node in graph if not graph.out_degree(node)], func.body.body
+    ends = [node for node, kind in graph.nodes(data="kind")
+            if kind != "input" and not graph.out_degree(node)]
+    result = func.body.body
     for var in result.fields if isinstance(result, relax.Tuple) else [result]:
-        if isinstance(source := made.get(var), int):
-            text, node = _typed(var.name, var), len(graph)
-            graph.add_node(node, name=f"{text}, returned", kind="returned", block=None)
-            graph.add_edge(source, node, text=text)
-            follow(node, ends)
-    return graph, inputs
+        if var in made and graph.nodes[made[var]]["kind"] != "input":
+            text = _typed(var.name, var)
+            graph.add_edge(made[var], add(f"{text}, returned", "returned", after=ends), text=text)
+    return graph
 
 
 def _draw_blocks(axes: plt.Axes, graph: nx.DiGraph, at: dict[int, tuple[float, float]]) -> None:
@@ -163,12 +160,15 @@ def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = F
     dataflow block is a grey area. Outside of one, boxes stand one below the other in the order of
     the program, unless `by_data`: then nothing counts but which box takes which box's result.
     """
-    graph, inputs = _relax_graph(mod, name, by_data)
+    graph = _relax_graph(mod, name, by_data)
     titles, kinds = dict(graph.nodes(data="name")), dict(graph.nodes(data="kind"))
+    inputs, returned = ([node for node in graph if kinds[node] == kind]
+                        for kind in ("input", "returned"))
+    users = {titles[node]: list(graph.successors(node)) for node in inputs}
+    graph.remove_nodes_from(inputs)
+    beside = {node: [text for text in users if node in users[text]] for node in graph}
     arrows = sorted(((a, b, text) for a, b, text in graph.edges(data="text") if text),
                     key=lambda arrow: arrow[1])
-    beside = {node: [text for text, users in inputs.items() if node in users] for node in graph}
-    returned = [node for node in graph if kinds[node] == "returned"]
     places, said = _places(graph), set()
     if len(returned) == 1:  # below the box that it comes from
         (source,) = [a for a, b, _ in arrows if b == returned[0]]
@@ -178,7 +178,7 @@ def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = F
         return max(map(len, texts), default=0) * _LETTER
 
     wide = max(1.7, widest(titles[node] for node in graph if node not in returned) + 0.35)
-    aside = widest(inputs) + 0.45
+    aside = widest(users) + 0.45
     step = max(1.12, 0.3 * max(map(len, beside.values()), default=0) + 0.5)
     at = {node: (x * (wide + aside + 0.25), y * step - 0.3 * (node in returned))
           for node, (x, y) in places.items()}
@@ -224,8 +224,8 @@ def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = F
     if len(found) > 1:
         axes.legend(handles=swatches(found, _INK), loc="upper left", bbox_to_anchor=(0, 0),
                     fontsize=7.5, frameon=False, ncols=len(found))
-    says = [f"{text} goes to {' and '.join(titles[user] for user in users)}"
-            for text, users in inputs.items()]
+    says = [f"{text} goes to {' and '.join(titles[user] for user in takers)}"
+            for text, takers in users.items() if takers]
     says += [f"{titles[a]} gives {text}" + (", which is returned" if b in returned else
                                             f" to {titles[b]}") for a, b, text in arrows]
     show(figure, f"Computational graph of {name}: " + "; ".join(says) + ".")

@@ -52,9 +52,10 @@ class SideBySide:
                 if number:
                     opened.append((indent if self.scopes else 0, _colour(number)))
                 label = _badge(number) if number not in (0, before) else ""
+                hangs = f"padding-left:{indent + 8}ch;text-indent:-{indent + 8}ch"
                 rows.append(f'<div style="display:flex"><span style="flex:0 0 2em">{label}</span>'
-                            f'<span style="{_LINE};padding-left:{indent + 8}ch;text-indent:'
-                            f'-{indent + 8}ch{_painted(opened)}">{html.escape(line)}</span></div>')
+                            f'<span style="{_LINE};{hangs}{_painted(opened)}">{html.escape(line)}'
+                            "</span></div>\n")
                 before = number
             halves.append(f'<div style="{_HALF}"><b>{html.escape(title)}</b>'
                           f'<div style="{_CODE}">{"".join(rows)}</div></div>')

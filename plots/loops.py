@@ -45,13 +45,13 @@ def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
             for row, group in zip(opened, groups, strict=False))))
         notes = [note for note, holds in [("reduces", nest.reduces), ("T.init", nest.has_init)]
                  if holds]
-        block = f"sblock {nest.block}" + (f"  ({', '.join(notes)})" if notes else "")
+        block = nest.block + (f"  ({', '.join(notes)})" if notes else "")
         new = [_Row(common + i, group) for i, group in enumerate(groups[common:])]
         opened[common:] = new
         if share and new and held[nest.loops[-1].node] == 1:
             new[-1].block = block
         else:
-            new = [*new, _Row(len(groups), [], block)]
+            new = [*new, _Row(len(groups), [], f"sblock {block}")]
         rows += new
         for row in opened:
             row.height = len(rows) - rows.index(row)

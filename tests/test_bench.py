@@ -1,15 +1,15 @@
-"""The benchmark: what it refuses to time, what it takes from the notebook, what it writes."""
+"""The benchmark: what it refuses to time, what it writes, how it is called."""
 
 import json
 import multiprocessing
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
-import nbformat
 import numpy as np
 import pytest
 import torch
-import tvm
 
 import helpers
 from tools import bench
@@ -141,37 +141,13 @@ def test_what_is_wrong_is_named_and_not_timed(monkeypatch, capsys) -> None:
     assert f"{bench.TVM} wrong: differs" in capsys.readouterr().out
 
 
-SCRIPT = '''@T.prim_func(s_tir=True)
-def double(a: T.Buffer((4,), "float32"), b: T.Buffer((4,), "float32")):
-    for i in range(4):
-        with T.sblock("double"):
-            v = T.axis.spatial(4, i)
-            b[v] = a[v] * T.float32(2)'''
-
-
-def test_only_cells_tagged_kernel_are_executed_and_tvmscript_finds_its_source(tmp_path) -> None:
-    cell = nbformat.v4.new_code_cell
-    cells = [cell("raise SystemExit"), cell("from tvm.script import tirx as T\nHALVES = 2",
-                                              metadata={"tags": ["kernel"]}),
-             cell(SCRIPT + "\nhalf = 1 / HALVES", metadata={"tags": ["kernel", "timing"]})]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "x.ipynb")
-    found = bench.kernels(tmp_path / "x.ipynb")
-    assert found["half"] == 0.5
-    data = tvm.runtime.tensor(np.arange(4, dtype="float32"))
-    out = tvm.runtime.tensor(np.zeros(4, "float32"))
-    tvm.compile(found["double"], target="llvm").mod.get_function("double")(data, out)
-    assert out.numpy().tolist() == [0, 2, 4, 6]
-
-
-NOTEBOOK = pytest.mark.skipif(not bench.NOTEBOOK.is_file(), reason="notebook 06 is not there yet")
 LIBRARY = pytest.mark.skipif(bench.onnxruntime is None, reason="`make bench` installs onnxruntime")
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export
 @pytest.mark.parametrize("make", [
-    pytest.param(bench.tvm_tensors, marks=NOTEBOOK), pytest.param(bench.tvm_numpy, marks=NOTEBOOK),
-    pytest.param(bench.ort_binding, marks=LIBRARY), pytest.param(bench.ort_numpy, marks=LIBRARY),
-    bench.eager, bench.tvm_imported])
+    bench.tvm_tensors, bench.tvm_numpy, bench.eager, bench.tvm_imported,
+    pytest.param(bench.ort_binding, marks=LIBRARY), pytest.param(bench.ort_numpy, marks=LIBRARY)])
 def test_contenders_give_pytorchs_probabilities(make) -> None:
     images = next(iter(helpers.test_loader(4, 4)))[0]
     with torch.inference_mode():
@@ -180,6 +156,9 @@ def test_contenders_give_pytorchs_probabilities(make) -> None:
         assert bench.difference(read(call()), reference) is None
 
 
-@NOTEBOOK
-def test_the_notebook_measures_the_floor() -> None:
-    assert {"measure_peak", "measure_bandwidth"} <= bench.kernels(bench.NOTEBOOK).keys()
+@pytest.mark.parametrize("sizes", [[], ["four"], ["4", "0"]])
+def test_without_batch_sizes_it_says_how_to_call_it(sizes: list[str]) -> None:
+    result = subprocess.run([sys.executable, bench.__file__, *sizes], capture_output=True,
+                            text=True, check=False)
+    assert result.returncode == 1 and result.stdout == ""
+    assert "python tools/bench.py 4 " in result.stderr and "Traceback" not in result.stderr

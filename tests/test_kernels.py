@@ -9,8 +9,9 @@ import tvm
 from tvm.s_tir import meta_schedule as ms
 
 import helpers
+import kernels
 from checks.answers import to_numpy
-from tools import bench, tune
+from tools import tune
 
 CPUS = {"host": tvm.target.Target.from_device("cpu")}
 if platform.machine() in ("x86_64", "AMD64"):
@@ -30,8 +31,14 @@ def test_the_packed_model_equals_pytorch(cpu: str, batch: int, one_region: bool)
     images = next(iter(helpers.test_loader(batch, batch)))[0]
     with torch.inference_mode():
         expected = helpers.pytorch_model(weights)(images).numpy()
-    mod = bench.kernels(bench.NOTEBOOK)["packed_model"](weights, batch, CPUS[cpu], one_region)
+    mod = kernels.packed_model(weights, batch, CPUS[cpu], one_region)
     np.testing.assert_allclose(_probabilities(mod, CPUS[cpu], images), expected, 1e-4, 1e-7)
+
+
+def test_peak_and_bandwidth_are_measured() -> None:
+    peak, bandwidth = (measure(CPUS["host"], 1) for measure in
+                       (kernels.measure_peak, kernels.measure_bandwidth))
+    assert 1 < peak < 1000 and 1 < bandwidth < 1000, "GFLOP/s and GB/s of one core"
 
 
 def test_the_database_knows_every_program_of_the_model() -> None:

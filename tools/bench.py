@@ -14,7 +14,6 @@ import datetime
 import gc
 import importlib.metadata
 import json
-import linecache
 import multiprocessing
 import os
 import re
@@ -26,16 +25,16 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-import matplotlib.pyplot as plt
-import nbformat
 import numpy as np
 import psutil
 import torch
 import tvm
+from matplotlib.figure import Figure
 from torch._inductor import cpp_builder, exc
 
 import helpers
-from checks.answers import to_numpy
+import kernels
+from checks.answers import ATOL_PROBABILITIES, RTOL, to_numpy
 from data import store
 
 try:
@@ -44,10 +43,8 @@ except ImportError:  # the others can be timed without it
     onnxruntime = None
 
 ROOT = Path(__file__).resolve().parent.parent
-NOTEBOOK = ROOT / "notebooks" / "06_closing_the_gap.ipynb"
 BUILD = ROOT / "build"
 ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one
-RTOL, ATOL = 1e-4, 1e-7  # against PyTorch's probabilities
 WEIGHTS = 4 * (32 * 9 + 32 + 5408 * 100 + 100 + 100 * 10 + 10)  # bytes of the CNN's parameters
 BOUND, NUMPY = ", IOBinding", ", NumPy"
 TVM, ORT, EAGER, COMPILED, IMPORTED = ("TVM, one kernel", "ONNX Runtime", "PyTorch eager",
@@ -70,21 +67,6 @@ def flops(batch: int) -> int:
     return 2 * batch * (9 * 32 * 26 * 26 + 5408 * 100 + 100 * 10)
 
 
-def kernels(path: Path) -> dict[str, Any]:
-    """Execute a notebook's cells tagged `kernel`; return the names that they define.
-
-    TVMScript reads the source of what it parses, so Python is told each cell's text.
-    """
-    space: dict[str, Any] = {}
-    for number, cell in enumerate(nbformat.read(path, as_version=4).cells):
-        if "kernel" in cell.metadata.get("tags", []):
-            name = f"<{path.name}, cell {number}>"
-            lines = cell.source.splitlines(keepends=True)
-            linecache.cache[name] = (len(cell.source), None, lines, name)
-            exec(compile(cell.source, name, "exec"), space)
-    return space
-
-
 # ---- the contenders -------------------------------------------------------------------------
 # Each makes, from images (n, 1, 28, 28) and a number of threads, what computes the probabilities
 # anew at each call, and what reads them as an array (n, 10) from what the call returned.
@@ -95,8 +77,7 @@ Made = tuple[Call, Callable[[Any], np.ndarray]]
 def one_kernel(images: np.ndarray) -> Callable[[Any], Any]:
     """Build notebook 06's kernel for this CPU; return the VM's function that runs it."""
     target = tvm.target.Target.from_device("cpu")
-    packed_model = kernels(NOTEBOOK)["packed_model"]
-    mod = packed_model(helpers.load_weights("cnn"), len(images), target)
+    mod = kernels.packed_model(helpers.load_weights("cnn"), len(images), target)
     return helpers.build(mod, target)["main"]
 
 
@@ -181,7 +162,7 @@ def difference(out: np.ndarray, reference: np.ndarray) -> str | None:
     """Say how an output is not PyTorch's probabilities, or return None where it is."""
     if out.shape != reference.shape or out.dtype != reference.dtype:
         return f"gives {out.dtype} {out.shape}, not {reference.dtype} {reference.shape}"
-    if np.allclose(out, reference, rtol=RTOL, atol=ATOL):
+    if np.allclose(out, reference, RTOL, ATOL_PROBABILITIES):
         return None
     return f"differs from PyTorch by up to {np.abs(out - reference).max():.2g}"
 
@@ -283,10 +264,10 @@ def serve(pipe: Connection, make: Callable[..., Made]) -> None:
 
 def measure_floor(pipe: Connection) -> None:
     """Measure this CPU: GFLOP/s of multiply-adds, GB/s of reading as much as the weights."""
-    space, target = kernels(NOTEBOOK), tvm.target.Target.from_device("cpu")
+    target = tvm.target.Target.from_device("cpu")
     while threads := pipe.recv():
-        answer = (space["measure_peak"](target, threads),
-                  space["measure_bandwidth"](target, threads, WEIGHTS))
+        answer = (kernels.measure_peak(target, threads),
+                  kernels.measure_bandwidth(target, threads, WEIGHTS))
         rest()
         pipe.send(answer)
 
@@ -422,8 +403,8 @@ def plot(settings: list[dict[str, Any]], path: Path) -> None:
     """Draw the medians as points with their quartiles, and the floor as a line."""
     columns = len({setting["threads"] for setting in settings})
     rows = len(settings) // columns
-    figure, axes = plt.subplots(rows, columns, squeeze=False, sharex="row", sharey=True,
-                                figsize=(4.6 * columns + 1.5, 2.7 * rows), layout="constrained")
+    figure = Figure(figsize=(4.6 * columns + 1.5, 2.7 * rows), layout="constrained")
+    axes = figure.subplots(rows, columns, squeeze=False, sharex="row", sharey=True)
     for ax, setting in zip(axes.T.flat, settings, strict=True):
         for name, took in setting["times"].items():
             ax.plot([took["low"], took["high"]], [name, name], color="#57606a", lw=2)
@@ -438,7 +419,6 @@ def plot(settings: list[dict[str, Any]], path: Path) -> None:
         ax.set_xlabel("µs a batch, logarithmic; dashed: the floor of the arithmetic")
     axes[0, 0].invert_yaxis()  # shared: all of them
     figure.savefig(path, dpi=130)
-    plt.close(figure)
 
 
 def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -> str:
@@ -455,7 +435,6 @@ def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -
 
 def main(batches: list[int]) -> None:
     os.environ["MLC_DATA"] = str(store.data_folder())  # or each process tries to download
-    os.environ["MPLBACKEND"] = "agg"
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.log").write_text("")
     if (load := os.getloadavg()[0]) > 0.5:
@@ -479,4 +458,6 @@ def main(batches: list[int]) -> None:
 
 
 if __name__ == "__main__":
+    if not sys.argv[1:] or not all(size.isdecimal() and int(size) for size in sys.argv[1:]):
+        sys.exit(__doc__.partition("\n\nEach")[0])
     main([int(size) for size in sys.argv[1:]])

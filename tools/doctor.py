@@ -64,6 +64,14 @@ import torchvision
 torchvision.datasets.FashionMNIST
 print(torch.__version__, "and torchvision", torchvision.__version__, "import")
 """
+HTML = """
+import nbformat.v4 as v4
+from nbconvert import HTMLExporter
+cells = [v4.new_markdown_cell("# A heading"), v4.new_code_cell("1 + 1")]
+page, _ = HTMLExporter().from_notebook_node(v4.new_notebook(cells=cells))
+assert "A heading</h1>" in page.replace('<a class="anchor-link" href="#A-heading">¶</a>', "")
+print("export works: `make run` can write pages")
+"""
 DATA = """
 import os
 from data import store
@@ -111,7 +119,8 @@ def main() -> int:
     report = [python_version(), machine(), environment(),
               *(package(name, wanted) for name, wanted in pins().items())]
     print("\n".join(text for _, text in report))
-    last = [lambda: attempt("TVM", COMPILE, FIX), lambda: attempt("torch", TORCH, FIX), data]
+    last = [lambda: attempt("TVM", COMPILE, FIX), lambda: attempt("torch", TORCH, FIX),
+            lambda: attempt("HTML", HTML, FIX), data]
     for check in last:
         report.append(check())
         print(report[-1][1], flush=True)

@@ -60,7 +60,7 @@ class Grader:
         shutil.rmtree(self.scratch, ignore_errors=True)
         self.scratch.mkdir(parents=True)
         self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["tools.grading.checking", "tools.grading.page"])
+        self.context.set_forkserver_preload(["tools.grading.server"])
 
     def grade(self, path: Path, master: Any, graded: Graded) -> None:
         """Grade a file against a student version, and add what came to `graded`."""
@@ -106,12 +106,7 @@ class Grader:
                     with contextlib.suppress(stages.psutil.Error):
                         process.send_signal(number)
             time.sleep(0.02)
-        for place, folders, _ in os.walk(self.scratch):
-            for name in folders:  # a submission may have taken our rights to them
-                with contextlib.suppress(OSError):
-                    os.chmod(os.path.join(place, name), 0o700)
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        self.scratch.mkdir(parents=True, exist_ok=True)
+        stages.empty(self.scratch)
 
     def close(self) -> None:
         """End everything that was started."""

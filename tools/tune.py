@@ -16,49 +16,34 @@ from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
 import helpers
+import kernels
 
 SHAPE = (4, 1, 28, 28)
 THREADS = 2
 TRIALS, ROUND = 192, 16  # candidates measured in all, and in one round on one PrimFunc
 
 
-def no_tensor_intrinsics() -> None:
-    """Make the import of every machine's tensor instructions, in a building process, empty.
-
-    MetaSchedule imports tvm.s_tir.tensor_intrin in each process that builds, and starts new ones
-    for each round: 30 to 60 seconds, more than a build may take. A float32 program on a CPU uses
-    none of them. (The search itself wants them to be there: once, in this process.)
-    """
-    import sys  # this function is sent to other processes, without this file's imports
-    import types
-    name = "tvm.s_tir.tensor_intrin"
-    sys.modules.setdefault(name, types.ModuleType(name))
-
-
 def fuse(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return mod as notebook 06 fuses it: the database is found by the structure of this result.
+    """Return mod fused as in notebook 06, with its weights marked.
 
-    AttachAttrLayoutFreeBuffers marks the weights: they are constants, so that a schedule may
-    store them in another order, once, when the model is compiled.
+    They are constants, so that a schedule may store them in another order, once, when the model
+    is compiled.
     """
-    return tvm.transform.Sequential([
-        relax.transform.FoldConstant(),
-        relax.transform.AnnotateTIROpPattern(),
-        relax.transform.FuseOps(),
-        relax.transform.FuseTIR(),
-        relax.transform.AttachAttrLayoutFreeBuffers(),
-    ])(mod)
+    return relax.transform.AttachAttrLayoutFreeBuffers()(kernels.fuse_by_kind(mod))
 
 
 def tune(mod: tvm.IRModule, folder: Path) -> None:
     """Tune every PrimFunc of mod for this CPU; write the best record of each into folder."""
+    import cloudpickle  # the tests import this file without it
+    cloudpickle.register_pickle_by_value(kernels)  # the processes that build don't find the file
     os.environ["TVM_NUM_THREADS"] = str(THREADS)  # for the processes that run the candidates
     cpu = tvm.target.Target.from_device("cpu")
     target = tvm.target.Target({"kind": "llvm", "mcpu": cpu.attrs["mcpu"], "num-cores": THREADS})
     with tempfile.TemporaryDirectory() as work_dir:
         found = ms.relax_integration.tune_relax(
             mod, {}, target, work_dir, max_trials_global=TRIALS, num_trials_per_iter=ROUND, seed=0,
-            builder=ms.builder.LocalBuilder(initializer=no_tensor_intrinsics))
+            # there alone: the search, in this process, wants the instructions to be there
+            builder=ms.builder.LocalBuilder(initializer=kernels.no_tensor_intrinsics))
         folder.mkdir(parents=True, exist_ok=True)
         for old in folder.glob("*.json"):
             old.unlink()

@@ -4,18 +4,20 @@ import contextlib
 import csv
 import os
 import re
+import shutil
 import signal
 import socket
 import subprocess
 import sys
-import threading
 import time
+from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
 import pytest
-import student
 from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from tools import student
 
 pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
 import psutil
@@ -96,11 +98,11 @@ if not os.fork():
         os._exit(0)
     os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600) # stays"])
 """
-THREE_HOGS = """
+FOUR_HOGS = """
 import os, time
-for number in range(3):
+for number in range(4):
     if not os.fork():
-        hog = bytearray(b"x") * (3 << 30)
+        hog = bytearray(b"x") * (2 << 30)
         time.sleep(20)
         os._exit(0)
 time.sleep(20)
@@ -112,7 +114,6 @@ for number in range(14):
 print("the disk", "is full")
 """
 PRINTS_FOR_EVER = """
-import threading
 def run():
     while True:
         print("tick")
@@ -204,6 +205,7 @@ def _raw(notebook: nbformat.NotebookNode, **changes: bytes) -> bytes:
 
 def _submissions(place: Path, outside: Path, port: int) -> None:
     """Write a folder of submissions, one student for each kind of trouble."""
+    place.mkdir()
     local = str(outside / "socket")
     notebooks = {
         "right": SOLVED, "empty": student.student_version(MASTER),
@@ -216,13 +218,13 @@ def _submissions(place: Path, outside: Path, port: int) -> None:
         "cheat 2": _answers(own=PATCHES, _2_2=_wrong_linear()),
         "cheat 3": _answers(_2_2=PATCHES + _wrong_linear()),
         "cheat 4": _answers(_2_2=_wrong_linear().replace("return", "exec(PATCHES); return")
-                            + f"PATCHES = {PATCHES!r}\n"),
+                            + f"\nPATCHES = {PATCHES!r}\n"),
         "cheat 5": _answers(own=TRANSFORMER), "cheat 6": _answers(_2_2=BLIND),
         "cheat 7": _answers(_2_2=MASTERS_SOLUTION),
         "cheat 8": _answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
                                  "    raise SystemExit"),
-        "stays": _answers("2.1", own=STAYS), "three hogs": _answers("2.1", own=THREE_HOGS),
-        "hogs in answer": _answers("2.1", _2_2=THREE_HOGS), "fills": _answers("2.1", own=FILLS),
+        "stays": _answers("2.1", own=STAYS), "four hogs": _answers("2.1", own=FOUR_HOGS),
+        "hogs in answer": _answers("2.1", _2_2=FOUR_HOGS), "fills": _answers("2.1", own=FILLS),
         "prints": _answers("2.1", own=PRINTS_FOR_EVER), "junk": _answers("2.1", own=JUNK),
         "junk in answer": _answers("2.1", _2_2=JUNK)}
     for name, notebook in notebooks.items():
@@ -270,8 +272,11 @@ def _submissions(place: Path, outside: Path, port: int) -> None:
 
 
 def _command(place: Path, to: Path) -> list[str]:
-    return [sys.executable, "-m", "tools.grade", str(place), "02", "--seconds", str(SECONDS),
-            "--to", str(to)]
+    return [sys.executable, "-m", "tools.grade", *_arguments(place, to)]
+
+
+def _arguments(place: Path, to: Path) -> list[str]:
+    return [str(place), "02", "--seconds", str(SECONDS), "--to", str(to)]
 
 
 def _rows(build: Path) -> dict[str, dict[str, str]]:
@@ -279,53 +284,77 @@ def _rows(build: Path) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
-@pytest.fixture(scope="module")
-def graded(tmp_path_factory, outside):
-    """Grade all submissions once: the rows of grades.csv, build/, and what was printed."""
-    place = tmp_path_factory.mktemp("submissions")
-    build = ROOT / "build" / "test_grading"  # below the course, as build/ is
-    called = []
+WITHOUT = ("right", "hostile", "stays", "hogs in answer", "fills", "cheat 6", "junk", "crash")
+NO_NAMESPACES = """
+import sys
+from tools.grading import confine
+confine.namespaces_work = lambda scratch: False
+from tools import grade
+sys.exit(grade.main(sys.argv[1:]))
+"""
+
+
+@dataclass
+class Run:
+    """What came of a run of make grade, and what reached the grader's sockets meanwhile."""
+
+    build: Path
+    status: int
+    printed: bytes
+    called: list
+    listened: set[str]
+
+    @property
+    def rows(self) -> dict[str, dict[str, str]]:
+        return _rows(self.build)
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["namespaces", "without"])
+def graded(request, tmp_path_factory, outside) -> Run:
+    """Grade all submissions once, and some as where a user may have no namespaces."""
+    place = tmp_path_factory.mktemp("submissions") / "all"
+    build = ROOT / "build" / f"test_grading_{request.param}"  # below the course, as build/ is
     server = socket.create_server(("127.0.0.1", 0))
-    datagrams = socket.socket(type=socket.SOCK_DGRAM)
     port = server.getsockname()[1]
+    datagrams, local = socket.socket(type=socket.SOCK_DGRAM), socket.socket(socket.AF_UNIX)
     datagrams.bind(("127.0.0.1", port))
-    local = socket.socket(socket.AF_UNIX)
-    local.bind(str(outside / "socket"))
+    path = outside / "socket"
+    path.unlink(missing_ok=True)
+    local.bind(str(path))
     local.listen()
+    _submissions(place, outside, port)
+    command = _command(place, build)
+    if not request.param:
+        for student in sorted(place.iterdir()):
+            if student.is_dir() and student.name not in WITHOUT:
+                shutil.rmtree(student)
+        command = [sys.executable, "-c", NO_NAMESPACES, *_arguments(place, build)]
+    found = set()
+    with open(tmp_path_factory.mktemp("out") / "out", "w+b") as out, subprocess.Popen(
+            command, cwd=ROOT, stdout=out, stderr=out,
+            env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"}) as process:
+        while process.poll() is None:
+            found |= _listening(process)
+            time.sleep(0.3)
+        out.seek(0)
+        printed = out.read()
+    called = []
     for listener in (server, datagrams, local):
         listener.setblocking(False)
-    _submissions(place, outside, port)
-    listening = _listening()
-    found, done = set(), threading.Event()
-
-    def watch() -> None:
-        while not done.wait(0.2):
-            found.update(_listening() - listening)
-
-    watcher = threading.Thread(target=watch)
-    watcher.start()
-    try:
-        result = subprocess.run(_command(place, build), cwd=ROOT, capture_output=True, check=False,
-                                env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"})
-    finally:
-        done.set()
-        watcher.join()
-    for listener in (server, local):
         with contextlib.suppress(BlockingIOError):
-            called.append(listener.accept())
-    with contextlib.suppress(BlockingIOError):
-        called.append(datagrams.recv(10))
-    for listener in (server, datagrams, local):
+            called.append(listener.recv(10) if listener is datagrams else listener.accept())
         listener.close()
-    return _rows(build), build, result, called, found
+    return Run(build, process.returncode, printed, called, found)
 
 
-def _listening() -> set[int]:
-    """The TCP ports on which something listens in this network."""
-    rows = [line.split() for path in ("/proc/net/tcp", "/proc/net/tcp6")
-            for line in Path(path).read_text().splitlines()[1:]] \
-        if sys.platform == "linux" else []
-    return {int(row[1].rpartition(":")[2], 16) for row in rows if row[3] == "0A"}
+def _listening(process: subprocess.Popen) -> set[str]:
+    """The TCP ports on which the grader's processes listen."""
+    found = set()
+    for child in _family(process):
+        with contextlib.suppress(psutil.Error):
+            found |= {str(open_.laddr) for open_ in child.net_connections("tcp")
+                      if open_.status == psutil.CONN_LISTEN}
+    return found
 
 
 ONLY_2_1 = {"2.1": 1}
@@ -343,8 +372,8 @@ CASES = [
     ("hostile", ONLY_2_1, ""),
     ("cheat 1", {}, "look at: checks.exercise_2_2 = lambda answer: None"),
     *[(f"cheat {number}", {}, None) for number in range(2, 9)],
-    ("stays", ONLY_2_1, ""),
-    ("three hogs", ONLY_2_1, "took more than 6 GB of memory with all its processes"),
+    ("stays", ONLY_2_1, "look at: os._exit(0)"),
+    ("four hogs", ONLY_2_1, "took more than 6 GB of memory with all its processes"),
     ("hogs in answer", ONLY_2_1, "02: the answer to 2.2 took more than 6 GB of memory"),
     ("fills", ONLY_2_1, None),
     ("prints", ONLY_2_1, None),
@@ -374,7 +403,9 @@ CASES = [
 @LINUX
 @pytest.mark.parametrize(("name", "earned", "problem"), CASES, ids=[ascii(c[0]) for c in CASES])
 def test_each_gets_what_it_deserves(graded, name: str, earned: dict, problem: str | None) -> None:
-    row = graded[0][name]
+    if name not in graded.rows and graded.build.name.endswith("False"):
+        pytest.skip("one of those that are graded with namespaces only, to save time")
+    row = graded.rows[name]
     came = {exercise: float(row[exercise]) for exercise in POINTS if float(row[exercise])}
     assert came == earned, row["problems"]
     assert float(row["total"]) == sum(earned.values()) and row["of"] == "13"
@@ -385,12 +416,13 @@ def test_each_gets_what_it_deserves(graded, name: str, earned: dict, problem: st
 
 
 def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:
-    rows, _, result, _, _ = graded
-    assert result.returncode == 0 and set(rows) == {case[0] for case in CASES}
-    assert b"\x1b" not in result.stdout and b"Traceback" not in result.stdout + result.stderr
-    assert b"mail.zip is not a student's folder: left out" in result.stdout
+    namespaces = graded.build.name.endswith("True")
+    assert graded.status == 0
+    assert set(graded.rows) == ({case[0] for case in CASES} if namespaces else set(WITHOUT))
+    assert b"\x1b" not in graded.printed and b"Traceback" not in graded.printed
+    assert b"mail.zip is not a student's folder: left out" in graded.printed
     gaps = b"This system does not keep submissions from"
-    assert (gaps in result.stdout) == bool(confine.gaps(NAMESPACES))
+    assert (gaps in graded.printed) == bool(confine.gaps(namespaces and NAMESPACES))
 
 
 def _page(build: Path, name: str, page: str = "index") -> str:
@@ -398,7 +430,9 @@ def _page(build: Path, name: str, page: str = "index") -> str:
 
 
 def test_feedback_says_what_was_wrong(graded) -> None:
-    build = graded[1]
+    build = graded.build
+    if build.name.endswith("False"):
+        pytest.skip("the same pages as with namespaces")
     page = _page(build, "partial")
     assert "Exercise 2.2 ✗\n  expected: " in page and "\n  look at: " in page
     assert "1 of 1</td><td><pre>Exercise 2.1 ✓" in page and "3 of 13" in page
@@ -413,18 +447,18 @@ def test_feedback_says_what_was_wrong(graded) -> None:
 
 
 def test_a_page_is_for_people_and_phones(graded) -> None:
-    for page in (_page(graded[1], "right"), _page(graded[1], "right", STEM)):
+    for page in (_page(graded.build, "right"), _page(graded.build, "right", STEM)):
         assert page.startswith('<!doctype html>\n<html lang="en">')
         assert '<meta name="viewport"' in page and "Content-Security-Policy" in page
         assert page.index("Content-Security-Policy") < page.index("<style>")
-    assert '<th scope="col">exercise</th>' in _page(graded[1], "right")
-    assert 'alt="' in _page(graded[1], "right", STEM), "pictures keep their alt texts"
+    assert '<th scope="col">exercise</th>' in _page(graded.build, "right")
+    assert 'alt="' in _page(graded.build, "right", STEM), "pictures keep their alt texts"
 
 
 @LINUX
 def test_a_hostile_submission_does_no_harm(graded, outside) -> None:
-    _, build, _, called, listened = graded
-    assert called == [] and not listened, "it reached a socket, or listened"
+    build = graded.build
+    assert graded.called == [] and not graded.listened, "it reached a socket, or listened"
     assert sorted(path.name for path in outside.iterdir()) == ["precious", "secret", "socket"]
     assert (outside / "precious").stat().st_mode & 0o777 == 0o644
     assert os.getpriority(os.PRIO_PROCESS, 0) < 19
@@ -445,15 +479,17 @@ def test_nothing_stays(graded) -> None:
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error):
             line = " ".join(process.cmdline())
-            left += [line] if "# stays" in line or "tools.grading.kernel" in line else []
-    assert left == [] and not (graded[1] / "grading").exists()
+            left += [line] if "# stays" in line or str(graded.build) in line else []
+    assert left == [] and not (graded.build / "grading").exists()
 
 
 # ---- stopping -----------------------------------------------------------------------------------
 
 
 def _family(process: subprocess.Popen) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(process.pid).children(recursive=True)
+    return []
 
 
 @LINUX

@@ -35,6 +35,9 @@ class _Shell(InteractiveShell):
 
     compiler_class = XCachingCompiler
 
+    def enable_gui(self, gui: str | None = None) -> None:
+        """Show no pictures: nobody sees them."""
+
     def showtraceback(self, *arguments: Any, **options: Any) -> None:
         """Show nothing: what a cell raised is in the result of running it."""
 

@@ -48,10 +48,9 @@ OF_A_FILE = 1 << 1 | READ_FILE | TRUNCATE  # rights that a rule on a file, not a
 REFUSED = ("socket", "io_uring_setup", "ptrace", "process_vm_readv", "process_vm_writev",
            "chmod", "fchmod", "fchmodat", "fchmodat2", "chown", "fchown", "lchown", "fchownat",
            "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
-           "setpriority", "ioprio_set", "keyctl", "add_key", "request_key", "bpf", "perf_event_open", "userfaultfd",
-           "mount", "umount2", "unshare", "setns", "kcmp", "pidfd_getfd")
-UNKNOWN = ("sched_setscheduler", "sched_setparam", "sched_setattr")  # ZeroMQ asks at each thread,
-# and ends the process at any other answer than "there is no such call"
+           "setpriority", "ioprio_set", "sched_setattr", "keyctl", "add_key", "request_key", "bpf",
+           "perf_event_open", "userfaultfd", "mount", "umount2", "unshare", "setns", "kcmp",
+           "pidfd_getfd")
 
 
 @functools.cache
@@ -198,12 +197,14 @@ def refuse_calls() -> None:
         return
     rules = seccomp.SyscallFilter(seccomp.ALLOW)
     rules.set_attr(seccomp.Attr.CTL_TSYNC, 1)
-    denied, unknown = seccomp.ERRNO(errno.EPERM), seccomp.ERRNO(errno.ENOSYS)
-    for name in (*REFUSED, *UNKNOWN):
+    denied = seccomp.ERRNO(errno.EPERM)
+    for name in REFUSED:
         with contextlib.suppress(OSError, ValueError):  # a call that this processor never had
-            rules.add_rule(unknown if name in UNKNOWN else denied, name)
-    # limits of one's own process (0) may be lowered, those of others not
+            rules.add_rule(denied, name)
+    # limits of one's own process (0) may be lowered, those of others not; ZeroMQ sets the usual
+    # scheduling (0) of each of its threads, and ends the process where it may not
     rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
+    rules.add_rule(denied, "sched_setscheduler", seccomp.Arg(1, seccomp.NE, 0))
     rules.load()
 
 
@@ -245,7 +246,7 @@ def clean_environment() -> None:
 def go_home(folder: Path) -> None:
     """Make `folder` the place for everything that programs keep in a home, and go there."""
     home = folder / ".home"
-    home.mkdir(exist_ok=True)
+    (home / "fontconfig").mkdir(parents=True, exist_ok=True)  # it changes modes of what it makes
     for name in ("HOME", "TMPDIR", "IPYTHONDIR", "MPLCONFIGDIR", "JUPYTER_RUNTIME_DIR",
                  "XDG_CACHE_HOME"):
         os.environ[name] = str(home)

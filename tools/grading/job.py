@@ -15,7 +15,7 @@ import nbformat
 
 from tools.grading import confine, plan, stages, submission
 
-READ, RENDER = 60, 60  # seconds for reading a file, and for making its page
+READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
 
 
 def limit(exercises: int, seconds: float) -> float:
@@ -81,6 +81,10 @@ def main(pipe: Connection, path: Path, master: dict[str, Any], scratch: Path, se
     {"done": true}. `namespaces`: they work here.
     """
     os.setsid()
+    # of what it inherits it keeps the pipe: with multiprocessing's own open, the process that
+    # forked it would not notice that the grader is gone
+    os.closerange(3, pipe.fileno())
+    os.closerange(pipe.fileno() + 1, 65536)
 
     def stop(*_: Any) -> None:
         stages.end_all()

@@ -100,8 +100,8 @@ class _Kernels(KernelSpecManager):
     """Knows the limited kernel alone, so that nothing need be installed for it."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(argv=[sys.executable, "-m", "tools.grading.kernel", "-f",
-                                "{connection_file}", "--log-level=ERROR"],
+        return KernelSpec(argv=[sys.executable, "-P", "-m", "tools.grading.kernel", "-f",
+                                "{connection_file}", "--log-level=ERROR"],  # -P: not from here
                           display_name="limited", language="python",
                           env={"PYTHONPATH": str(ROOT)})
 
@@ -152,7 +152,7 @@ def execute(cells: list[dict[str, Any]], scratch: Path, seconds: float, total: f
                "this cell ended the kernel (a crash, or too much memory)")
         cell = run[client.at][1]
         cell.outputs.append(new_output("error", ename="NotRun", evalue=why, traceback=[why]))
-        notes.append(f"{why}: {(cell.source.split(chr(10)) or [''])[0][:60]}")
+        notes.append(f"{why}: {(cell.source.strip().splitlines() or [''])[0][:60]}")
         for _, later in run[client.at + 1:]:
             later.outputs = [new_output("error", ename="NotRun", evalue="", traceback=[
                 "not run for this page, since a cell above ended the kernel"])]
@@ -166,6 +166,10 @@ class _Exporter(HTMLExporter):
     """nbconvert's HTML without a page around it; long or slow Markdown as plain text."""
 
     plain = False
+
+    def default_filters(self) -> Any:
+        yield from super().default_filters()
+        yield "strip_files_prefix", clean  # its own takes minutes for 60,000 brackets
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:

@@ -49,10 +49,14 @@ class Found:
     notes: dict[str, list[str]] = field(default_factory=dict)
 
 
-def _files(folder: Path) -> Iterator[Path]:
-    """Yield what may be a notebook, also in folders; raises nothing, follows no link."""
+def _files(folder: Path, closed: list[str]) -> Iterator[Path]:
+    """Yield what may be a notebook, also in folders; raises nothing, follows no link.
+
+    The names of folders that cannot be read are added to `closed`.
+    """
     seen = 0
-    for place, folders, names in os.walk(folder, onerror=None):
+    for place, folders, names in os.walk(
+            folder, onerror=lambda error: closed.append(os.path.basename(error.filename))):
         folders[:] = sorted(name for name in folders if name != ".ipynb_checkpoints")
         for name in sorted(names):
             seen += 1
@@ -88,8 +92,8 @@ def find(folder: Path, stems: Sequence[str], wanted: Iterable[str] = ()) -> Foun
     Of `wanted` (all of them by default) those that are not there are named. A file that is a
     notebook by its name, but fits none, is named too; so is what is no ordinary file.
     """
-    found, fits, strangers = Found(), {}, []
-    for path in _files(folder):
+    found, fits, strangers, closed = Found(), {}, [], []
+    for path in _files(folder, closed):
         name = path.name
         best = max(stems, key=lambda stem: _fits(name, stem))
         where = printable(str(path.relative_to(folder)))
@@ -116,6 +120,8 @@ def find(folder: Path, stems: Sequence[str], wanted: Iterable[str] = ()) -> Foun
             if strangers:
                 text = f"{stem[:2]} was not found by its name; there is {', '.join(strangers[:3])}"
                 text += f" and {len(strangers) - 3} more" * (len(strangers) > 3)
+            elif closed:
+                text = f"{stem[:2]} was not found; {printable(closed[0])} cannot be read"
             if stem not in found.notes:
                 found.notes[stem] = [text]
     return found
@@ -239,7 +245,7 @@ def _changes(statement: ast.stmt) -> set[str]:
                 found.add(_root(called))
             case ast.withitem(context_expr=ast.Call(func=ast.Attribute() as called)):
                 found.add(_root(called))
-    return found - {""}
+    return found - {"", "get_ipython"}
 
 
 def statements(code: str, cell: int) -> list[Statement]:

@@ -1,0 +1,154 @@
+"""plots: what a stored picture is known by, code beside code, boxes and arrows, contrast."""
+
+import base64
+import io
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+import tvm
+from matplotlib import colormaps, colors
+from PIL import Image
+
+import helpers
+import plots
+from plots import figure, graphs, loops, measured
+
+
+@pytest.fixture
+def shown(monkeypatch) -> list[tuple[dict, dict]]:
+    """What is displayed: its data and its metadata."""
+    found: list[tuple[dict, dict]] = []
+    monkeypatch.setattr(figure, "display", lambda data, metadata, raw:
+                        found.append((data, metadata)))
+    return found
+
+
+def _description(data: dict) -> str | None:
+    return Image.open(io.BytesIO(base64.b64decode(data["image/png"]))).info.get("Description")
+
+
+def test_a_picture_has_a_text_and_a_fingerprint_which_its_bytes_have_too(shown) -> None:
+    for _ in range(2):
+        plots.class_bars(("bag", "coat"), np.array([0.25, 0.75]), "recall")
+    (data, metadata), again = shown
+    assert again == (data, metadata), "twice gives the same bytes"
+    about = metadata["image/png"]
+    assert about["alt"] == "recall: bag 0.250, coat 0.750." and "2 Rectangle" in about["drawn"]
+    assert _description(data) == about["drawn"]
+    assert plt.get_fignums() == []
+
+
+def test_what_is_measured_has_no_fingerprint(shown) -> None:
+    plots.times({"a": helpers.Timing(2.0, 1.0, 3.0)})
+    ((data, metadata),) = shown
+    assert metadata["image/png"].keys() == {"alt"} and _description(data) is None
+
+
+def _bars(values=(0.2, 0.5), colour="#4878a8", text="a") -> str:
+    drawn, axes = plt.subplots()
+    axes.bar([0, 1], values, color=colour)
+    axes.text(0, 0, text)
+    axes.annotate("", (0, values[1]), (1, 1), arrowprops={"arrowstyle": "->"})
+    plt.close(drawn)
+    return plots.fingerprint(drawn)
+
+
+def test_a_fingerprint_is_of_data_colours_and_texts() -> None:
+    assert len({_bars(), _bars((0.2, 0.6)), _bars(colour="#d9822b"), _bars(text="b")}) == 4
+    assert _bars((0.20001, 0.5)) == _bars(), "rounded"
+
+
+def test_a_fingerprint_is_of_pixels_too(shown) -> None:
+    image = np.zeros((1, 1, 28, 28), dtype=np.float32)
+    plots.image_grid(image, ["a"])
+    image[0, 0, 3, 4] = 0.5
+    plots.image_grid(image, ["a"])
+    first, second = (metadata["image/png"]["drawn"] for _, metadata in shown)
+    assert first != second
+
+
+# ---- code beside code ----
+
+LEFT, RIGHT = "def f(x):\n    y = 1 < 2\n    return y", "f:\n  set y\n  give y"
+PAIRS = [("y = ", "set|nothing", "the value"), ("return", "give", "the result")]
+
+
+def test_code_beside_code_is_text_with_numbers() -> None:
+    assert repr(plots.side_by_side(LEFT, RIGHT, PAIRS, ("one", "other"))) == (
+        "one\n   | def f(x):\n 1 |     y = 1 < 2\n 2 |     return y\n\n"
+        "other\n   | f:\n 1 |   set y\n 2 |   give y\n\n 1: the value\n 2: the result")
+
+
+def test_code_beside_code_is_html_with_its_own_colours_and_every_line() -> None:
+    page = plots.side_by_side(LEFT, RIGHT, PAIRS, ("one", "other"))._repr_html_()
+    assert page.startswith('<div style="background:#fff;color:#24292f')
+    assert "    y = 1 &lt; 2</span>" in page and page.count("linear-gradient") == 4
+
+
+def _relu_model() -> tvm.IRModule:
+    bb = tvm.relax.BlockBuilder()
+    a = tvm.relax.Var("a", tvm.relax.TensorType((2, 2), "float32"))
+    with bb.function("main", params=[a]):
+        with bb.dataflow():
+            b = bb.emit_te(tvm.topi.nn.relu, a)
+            gv = bb.emit_output(b)
+        bb.emit_func_output(gv)
+    return bb.get()
+
+
+def test_each_call_of_a_builder_has_the_number_of_what_it_made() -> None:
+    lines = repr(plots.builder_and_module(_relu_model, _relu_model())).splitlines()
+    numbered = [(line[:2].strip(), line[3:].strip("| ")) for line in lines if line[2:5] == " | "]
+    found = [(number, text.split("(")[0]) for number, text in numbered if number]
+    assert found == [
+        ("1", "with bb.function"), ("2", "with bb.dataflow"), ("3", "b = bb.emit_te"),
+        ("4", "gv = bb.emit_output"), ("5", "bb.emit_func_output"), ("1", "def main"),
+        ("2", "with R.dataflow"), ("3", "lv = R.call_tir"), ("4", "gv: R.Tensor"),
+        ("4", "R.output"), ("5", "return gv")]
+
+
+# ---- boxes and arrows ----
+
+def test_a_box_stands_below_what_it_takes_and_as_late_as_it_may() -> None:
+    graph = graphs.nx.DiGraph([("a", "b"), ("b", "d"), ("c", "d")])
+    assert graphs._places(graph) == {"a": (0, 0), "b": (-0.5, 1), "c": (0.5, 1), "d": (0, 2)}
+
+
+def test_the_text_of_a_graph_says_who_gives_what_to_whom(shown) -> None:
+    cnn = helpers.import_model(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28))
+    plots.computational_graph(cnn)
+    alt = shown[0][1]["image/png"]["alt"]
+    assert alt.startswith("Computational graph of main: input (4, 1, 28, 28) goes to conv2d; "
+                          "constant 0 (32, 1, 3, 3) goes to conv2d; ")
+    assert "conv2d gives lv (4, 32, 26, 26) to add; " in alt
+    assert alt.endswith("softmax gives gv (4, 10), which is returned.")
+
+
+def test_tall_pictures_share_rows() -> None:
+    cnn = helpers.import_model(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28))
+    rows, shared = loops._rows(cnn["conv2d"]), loops._rows(cnn["conv2d"], share=True)
+    assert len(rows) == 13 and rows[0].height == 5 and not any(row.block for row in rows[:4])
+    assert [[loop.extent for loop in row.loops] for row in shared] == [
+        [4, 1, 28, 28], [4, 32, 26, 26, 1, 3, 3]]
+    assert [row.block for row in shared] == ["pad_temp", "conv2d_nchw  (reduces, T.init)"]
+
+
+# ---- contrast: WCAG 2.2 wants 4.5 to 1 for text ----
+
+def _contrast(one: str, other: str) -> float:
+    def luminance(colour: str) -> float:
+        rgb = np.array(colors.to_rgb(colour))
+        return np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4) @ [
+            0.2126, 0.7152, 0.0722]
+    dark, light = sorted([luminance(one), luminance(other)])
+    return (light + 0.05) / (dark + 0.05)
+
+
+def test_texts_can_be_read_on_every_colour() -> None:
+    for colour in [*colormaps["YlGnBu"].resampled(99)(range(99)),
+                   *colormaps["Blues"].resampled(99)(range(99))]:
+        assert _contrast(colour, figure.ink(colour)) >= 4.5
+    assert all(_contrast(colour, "white") >= 4.5 for colour in measured._TRAILS)
+    for colour in [*loops._INK.values(), *graphs._INK.values(), *graphs._FX_INK.values()]:
+        assert _contrast(colour, "black") >= 4.5 and _contrast(colour, "#30363d") >= 4.5
