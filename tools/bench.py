@@ -457,7 +457,12 @@ def main(batches: list[int]) -> None:
         sys.exit("Not every contender could be timed: see above.")
 
 
+def sizes(words: list[str]) -> list[int]:
+    """Return the batch sizes that were asked for; exit with how to ask where there are none."""
+    if not words or not all(word.isdecimal() and int(word) for word in words):
+        sys.exit((__doc__ or "").partition("\n\nEach")[0])
+    return [int(word) for word in words]
+
+
 if __name__ == "__main__":
-    if not sys.argv[1:] or not all(size.isdecimal() and int(size) for size in sys.argv[1:]):
-        sys.exit(__doc__.partition("\n\nEach")[0])
-    main([int(size) for size in sys.argv[1:]])
+    main(sizes(sys.argv[1:]))
