@@ -86,8 +86,7 @@ def pytorch_model(weights: Mapping[str, np.ndarray]) -> nn.Sequential:
 def import_operators(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule:
     """Import a PyTorch model with TVM's own importer; its operators stay whole (R.nn.conv2d)."""
     from tvm.relax.frontend.torch import from_exported_program
-    with warnings.catch_warnings():  # a FutureWarning of torch.export, with a path in it
-        warnings.simplefilter("ignore")
+    with warnings.catch_warnings(action="ignore"):  # torch.export's FutureWarning, with a path
         program = torch.export.export(model, (torch.zeros(input_shape),))
         return from_exported_program(program, unwrap_unit_return_tuple=True)
 
@@ -184,12 +183,9 @@ def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
 
     A pause before each block lets the thread pools of the others fall asleep: TVM's spin for
     150 ms after their last call, and spinning threads take the cores from the next candidate.
-
-    With MLC_QUICK=1, as `make test` sets it, each is called a few times and the times mean nothing.
     """
-    pause = 0.16
-    if os.environ.get("MLC_QUICK") == "1":
-        repeats, seconds, pause = 1, 0.0, 0.0
+    if os.environ.get("MLC_QUICK") == "1":  # set by conftest.py: there nobody reads the times
+        repeats, seconds = 1, 0.0
     calls = {}
     for name, run in candidates.items():
         run()
@@ -201,7 +197,7 @@ def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(repeats):
         for name, run in candidates.items():
-            time.sleep(pause)
+            time.sleep(0.16 if seconds else 0)
             run()
             start = time.perf_counter()
             for _ in range(calls[name]):

@@ -338,8 +338,16 @@ def test_visit_steps() -> None:
     assert np.array_equal(visit_steps(schedule.mod["main"], (8, 8))[:, 0], np.arange(8))
 
 
-def test_measure_tells_slow_from_fast() -> None:
+def test_measure_tells_slow_from_fast(monkeypatch) -> None:
+    monkeypatch.delenv("MLC_QUICK")
     times = helpers.measure({"slow": lambda: time.sleep(2e-3), "fast": lambda: None},
                             repeats=3, seconds=0.005)
     assert times["slow"].median > 1900 > times["fast"].high
     assert times["slow"].low <= times["slow"].median <= times["slow"].high
+
+
+def test_measure_is_quick_under_test(monkeypatch) -> None:
+    monkeypatch.setenv("MLC_QUICK", "1")
+    called: list[str] = []
+    times = helpers.measure({name: lambda name=name: called.append(name) for name in "ab"})
+    assert sorted(called) == ["a"] * 4 + ["b"] * 4 and set(times) == {"a", "b"}
