@@ -20,6 +20,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell
 
 pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
 import psutil
+from test_pages import mutated
 
 from tools import grade
 from tools.grading import confine
@@ -283,6 +284,7 @@ def _rows(build: Path) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
+MUTANTS = range(1000, 1006)  # of tests/slow/test_pages.py, which reads 500 others
 WITHOUT = ("right", "hostile", "stays", "hogs in answer", "fills", "cheat 6", "junk", "crash")
 NO_NAMESPACES = """
 import sys
@@ -322,6 +324,9 @@ def graded(request, tmp_path_factory, outside) -> Run:
     local.bind(str(path))
     local.listen()
     _submissions(place, outside, port)
+    for seed in MUTANTS:
+        (place / f"mutant {seed}").mkdir()
+        (place / f"mutant {seed}" / f"{STEM}.ipynb").write_bytes(mutated(seed))
     command = _command(place, build)
     if not request.param:
         for student in sorted(place.iterdir()):
@@ -417,7 +422,10 @@ def test_each_gets_what_it_deserves(graded, name: str, earned: dict, problem: st
 def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:
     namespaces = graded.build.name.endswith("True")
     assert graded.status == 0
-    assert set(graded.rows) == ({case[0] for case in CASES} if namespaces else set(WITHOUT))
+    mutants = {f"mutant {seed}" for seed in MUTANTS}
+    assert set(graded.rows) == ({case[0] for case in CASES} | mutants if namespaces
+                                else set(WITHOUT))
+    assert not any("could not be graded" in row["problems"] for row in graded.rows.values())
     assert b"\x1b" not in graded.printed and b"Traceback" not in graded.printed
     assert b"mail.zip is not a student's folder: left out" in graded.printed
     gaps = b"This system does not keep submissions from"
