@@ -13,7 +13,7 @@ from tvm import relax, te, topi
 
 import checks
 import helpers
-from checks.notebook_04 import require_scheduled
+from checks.schedules import require_scheduled
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)

@@ -1,0 +1,67 @@
+"""The course's CNN in the forms that exercises start from, each made once in a kernel."""
+
+import numpy as np
+import tvm
+from torch import nn
+from tvm import relax
+from tvm.relax.dpl import is_op, wildcard
+
+import helpers
+from checks.answers import prepared
+from checks.equivalence import Batch, batches
+
+INPUT = (4, 1, 28, 28)
+
+
+@prepared
+def cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
+    """Return the trained weights, float32 by name, and PyTorch's model with them."""
+    weights = helpers.load_weights("cnn")
+    return weights, helpers.pytorch_model(weights)
+
+
+def own_weights() -> dict[str, np.ndarray]:
+    """Return a copy of the weights, for an answer that might write into it."""
+    return {name: array.copy() for name, array in cnn()[0].items()}
+
+
+@prepared
+def reference(count: int = helpers.N_IMAGES) -> list[Batch]:
+    """Return the first test images in batches of 4, with PyTorch's probabilities for them."""
+    return list(batches(cnn()[1], helpers.test_loader(count=count)))
+
+
+def reference_200() -> list[Batch]:
+    """Return 50 batches of 4: schedules change no numbers but by a slip in one of the loops."""
+    return reference(200)
+
+
+@prepared
+def imported_cnn() -> tvm.IRModule:
+    """Return the CNN by TVM's importer, with a PrimFunc for each operator."""
+    return helpers.import_model(cnn()[1], INPUT)
+
+
+@prepared
+def fused_cnn() -> tuple[tvm.IRModule, dict[str, str]]:
+    """Return the CNN as notebook 06 fuses it, and the names of its PrimFuncs.
+
+    One for conv2d to pooling, one for each dense layer: conv_pool, dense, head.
+    """
+    image, weight, bias = wildcard(), wildcard(), wildcard()
+    conv = is_op("relax.add")(is_op("relax.nn.conv2d")(image, weight), bias)
+    conv_pool = is_op("relax.nn.max_pool2d")(is_op("relax.nn.relu")(conv))
+    product = is_op("relax.matmul")(wildcard(), is_op("relax.permute_dims")(wildcard()))
+    dense = is_op("relax.add")(wildcard(), product)
+    patterns = [("conv_pool", conv_pool), ("dense", is_op("relax.nn.relu")(dense)),
+                ("head", is_op("relax.nn.softmax")(dense))]
+    operators = helpers.import_operators(cnn()[1], INPUT)
+    grouped = relax.transform.FuseOpsByPattern(patterns, bind_constants=False)(operators)
+    names = {str(func.attrs["Composite"]): variable.name_hint
+             for variable, func in grouped.functions_items() if "Composite" in func.attrs}
+    return relax.transform.FuseTIR()(relax.transform.LegalizeOps()(grouped)), names
+
+
+def copied(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a module of the same functions, so that an answer may replace some in it."""
+    return tvm.IRModule(dict(mod.functions_items()))
