@@ -23,7 +23,7 @@ from checks.importers import (
 )
 from checks.mistakes import layer_mistakes
 from checks.models import INPUT, cnn, reference
-from checks.primfuncs import run_te
+from checks.primfuncs import QUICK, run_te
 from checks.saying import CheckFailed, reason
 
 # ---- tensor expressions --------------------------------------------------------------------
@@ -122,7 +122,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
     for shape, behind in [((16, 25), False), ((2, 3, 4), False), ((11,), False), ((9, 7), True)]:
         mod = import_by_rules(_Gelu(behind), shape, rules, {}, "map_gelu")
         x = 6 * random(*shape)
-        came = to_numpy(build(mod)["main"](tvm.runtime.tensor(x)))
+        came = to_numpy(build(mod, QUICK)["main"](tvm.runtime.tensor(x)))
         given = torch.from_numpy(x)
         argument = torch.relu(given) - 4 if behind else given
         compare(came, F.gelu(argument).numpy(), "the formula, and which variable it is applied to",
@@ -178,7 +178,7 @@ def _check_layer(layer: nn.Module, shape: tuple[int, ...], rules: Mapping) -> No
     text = f"{layer} on {shape}"
     try:
         machine = build(import_by_rules(nn.Sequential(layer), shape, {}, rules,
-                                        f"the rule for {layer}"))
+                                        f"the rule for {layer}"), QUICK)
     except NotImplementedError:
         raise
     except CheckFailed as failed:
@@ -256,7 +256,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
         if isinstance(mod, tvm.IRModule) and any(
                 variable.name_hint == "main" for variable in mod.get_global_vars()):
             check_inputs(mod, features)  # what build says of a wrong shape is harder to read
-        machine = build(mod)
+        machine = build(mod, QUICK)
         refuse_libraries(mod, "the module")
         for size in (1, 3, 7):
             arrays = [random(size, width, seed=size) for width in features]

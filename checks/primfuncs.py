@@ -13,6 +13,9 @@ from tvm import te
 import helpers
 from checks.saying import CheckFailed, reason
 
+# Small programs are compiled longer than they run: half of that time goes into optimising them.
+QUICK = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+
 # ---- what it is ----------------------------------------------------------------------------
 
 
@@ -149,12 +152,12 @@ def refuse_out_of_bounds(mod: tvm.IRModule) -> None:
 
 
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
-                  shape: Sequence[int]) -> np.ndarray:
+                  shape: Sequence[int], target: Any = "llvm") -> np.ndarray:
     """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN."""
     mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
     refuse_out_of_bounds(mod)
     output = tvm.runtime.tensor(np.full(shape, np.nan, "float32"))
-    tvm.compile(mod, target="llvm")["main"](*map(tvm.runtime.tensor, arrays), output)
+    tvm.compile(mod, target=target)["main"](*map(tvm.runtime.tensor, arrays), output)
     return output.numpy()
 
 
@@ -175,7 +178,7 @@ def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
         raise CheckFailed("a float32 result", f"{output.dtype}",
                           "constants and casts: write 0.0, not a NumPy number of another dtype")
     func = te.create_prim_func([*inputs, output])
-    return run_prim_func(func, arrays, [int(extent) for extent in output.shape])
+    return run_prim_func(func, arrays, [int(extent) for extent in output.shape], QUICK)
 
 
 def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
@@ -203,7 +206,7 @@ def run_filled(func: tvm.tirx.PrimFunc, x: np.ndarray, shape: tuple[int, ...],
         dtype = str(buffer.ty.dtype).removeprefix("T.")
         garbage = np.full([int(extent) for extent in buffer.ty.shape], filling).astype(dtype)
         scratch.append(tvm.runtime.tensor(garbage))
-    tvm.compile(mod, target="llvm")["main"](source, destination, *scratch)
+    tvm.compile(mod, target=QUICK)["main"](source, destination, *scratch)
     if not np.array_equal(source.numpy(), x):
         raise CheckFailed("that X stays as it was", "other numbers in X",
                           "what is assigned: only elements of Y")
