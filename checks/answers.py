@@ -182,7 +182,9 @@ def exercise(number: str, seconds: float = 30, prepare: Sequence[Callable[[], An
                 make()
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
-                raise CheckFailed(*parts, title=f"Exercise {number} {'✗' if parts[1] else 'is '}")
+                expected, came, look_at = parts
+                raise CheckFailed(expected, came, look_at,
+                                  f"Exercise {number} {'✗' if came else 'is '}")
             print(f"Exercise {number} ✓ {parts}")
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         return run

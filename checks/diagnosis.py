@@ -99,7 +99,7 @@ class _Story(NamedTuple):
     """A verified cause ("" if unknown), its layer, and the values from that layer on."""
 
     cause: str
-    index: int
+    layer: int
     values: list[torch.Tensor]
 
 
@@ -139,8 +139,9 @@ def _chain(layers: Sequence[Forward], index: int, value: torch.Tensor,
 def _stories(layers: list[nn.Module], index: int, before: torch.Tensor) -> Iterator[_Story]:
     """Yield what comes of each usual mistake in a layer; `before` is what the layer is given."""
     right = layers[index](before)
-    single = [(text, {index: functools.partial(mistake, layers[index])})
-              for text, mistake in layer_mistakes(layers[index]).items()]
+    single: list[tuple[str, dict[int, Forward]]] = [
+        (text, {index: functools.partial(mistake, layers[index])})
+        for text, mistake in layer_mistakes(layers[index]).items()]
     for text, changed in [*single, *_mixed_up(layers, index)]:
         values = _chain(layers, index, before, changed)
         if values and not torch.equal(values[0], right):  # padding 0 may be what the layer has
@@ -173,7 +174,7 @@ def _explain(layers: list[nn.Module], reference: list[torch.Tensor], good: int,
                 partly = story._replace(cause=f"{story.cause}; and something after it differs too")
         if whole:
             return max(whole, key=lambda story: sum(
-                map(is_there, story.values, layers[story.index:])))
+                map(is_there, story.values, layers[story.layer:])))
     return partly or _Story("", good, [])
 
 
@@ -195,7 +196,7 @@ def _covering(layers: list[nn.Module], reference: list[torch.Tensor], story: _St
     With a verified cause: the first binding that holds one of the mistaken values. Without: the
     nearest one of the layer's shape. A fused kernel is nearer to a later layer than to this one.
     """
-    index = story.index
+    index = story.layer
     for position, value in enumerate(story.values):
         for binding in rest:
             if is_layer(binding.value, value.numpy(), layers[index + position]):
@@ -248,7 +249,7 @@ def _difference(value: np.ndarray, right: np.ndarray, layer: nn.Module) -> tuple
 def _differs(layers: list[nn.Module], reference: list[torch.Tensor], story: _Story,
              rest: list[Binding]) -> CheckFailed:
     """Say which layer differs, which kernel computes it, how far it is off, and why."""
-    index = story.index
+    index = story.layer
     (name, kernel, value), last = _covering(layers, reference, story, rest)
     right = reference[last + 1].numpy()
     named = index if story.cause else last

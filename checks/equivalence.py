@@ -126,5 +126,6 @@ def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader
     passed, parts = isolated(lambda: check_same(
         mod, torch_model, batches(torch_model, test_loader), target), 120)
     if not passed:
-        raise CheckFailed(*parts, title="Not equivalent ✗")
+        expected, came, look_at = parts
+        raise CheckFailed(expected, came, look_at, "Not equivalent ✗")
     print(f"Equivalent ✓ {parts}")

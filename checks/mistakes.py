@@ -20,7 +20,8 @@ Layer = TypeVar("Layer", nn.Conv2d, nn.Linear)
 def with_parameters(layer: Layer, weight: np.ndarray, bias: np.ndarray | None = None) -> Layer:
     """Return the layer with copies of these float32 arrays, whose sizes it may take over."""
     layer.weight = nn.Parameter(torch.tensor(weight))
-    layer.bias = None if bias is None else nn.Parameter(torch.tensor(bias).flatten())
+    layer.register_parameter(
+        "bias", None if bias is None else nn.Parameter(torch.tensor(bias).flatten()))
     return layer.eval()
 
 
@@ -206,12 +207,17 @@ _FLATTEN: dict[str, Mistake] = {
 # ---- softmax -------------------------------------------------------------------------------
 
 
+def _dim(layer: nn.Softmax) -> int:
+    """The axis of a softmax; without one, PyTorch takes axis 1 of a matrix."""
+    return 1 if layer.dim is None else layer.dim
+
+
 def _largest(layer: nn.Softmax, x: Tensor) -> Tensor:
-    return x.amax(layer.dim, keepdim=True)
+    return x.amax(_dim(layer), keepdim=True)
 
 
 def _quotient(layer: nn.Softmax, powers: Tensor) -> Tensor:
-    return powers / powers.sum(layer.dim, keepdim=True)
+    return powers / powers.sum(_dim(layer), keepdim=True)
 
 
 def _shifted(layer: nn.Softmax, x: Tensor) -> Tensor:
@@ -221,7 +227,7 @@ def _shifted(layer: nn.Softmax, x: Tensor) -> Tensor:
 
 def _sum_goes_on(layer: nn.Softmax, x: Tensor) -> Tensor:
     powers = _shifted(layer, x)
-    return powers / powers.sum(layer.dim, keepdim=True).cumsum(0)
+    return powers / powers.sum(_dim(layer), keepdim=True).cumsum(0)
 
 
 def _all_of_the_array(layer: nn.Softmax, x: Tensor) -> Tensor:
@@ -246,7 +252,7 @@ _SOFTMAX: dict[str, Mistake] = {
     "maximum and sum: of each row, not of the whole array (axis=1, keepdims=True)":
         _all_of_the_array,
     "log_softmax instead of softmax: this is the logarithm of the softmax":
-        lambda layer, x: x.log_softmax(layer.dim)}
+        lambda layer, x: x.log_softmax(_dim(layer))}
 
 
 def _softmax_over(axis: int, layer: nn.Softmax, x: Tensor) -> Tensor:
@@ -294,7 +300,7 @@ def layer_mistakes(layer: nn.Module) -> dict[str, Mistake]:
         case nn.Flatten():
             return _FLATTEN | _BATCH
         case nn.Softmax():
-            return _axes(-1 if layer.dim is None else layer.dim) | _SOFTMAX
+            return _axes(_dim(layer)) | _SOFTMAX
     return {}
 
 

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import numpy as np
 import torch
@@ -247,8 +248,9 @@ def exercise_0_4(looks_pure: Callable) -> str:
 # ---- a module ------------------------------------------------------------------------------
 
 
-_DEEP = {"x": (None, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
-         "w2": (10, 64), "b2": (10,)}
+_DEEP: dict[str, tuple[Any, ...]] = {
+    "x": (None, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
+    "w2": (10, 64), "b2": (10,)}
 
 
 def _deep(x: np.ndarray, w0: np.ndarray, b0: np.ndarray, w1: np.ndarray, b1: np.ndarray,
@@ -331,7 +333,7 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
         machine = build(mod, QUICK)
     weights = {name: random(*shape) / 4 for name, shape in _DEEP.items() if name != "x"}
     for n in (1, 5, 3):
-        arrays = {"x": random(n, 784), **weights}
+        arrays: dict[str, Any] = {"x": random(n, 784), **weights}
         try:
             output = machine["main"](*map(tvm.runtime.tensor, arrays.values()))
         except (ValueError, TypeError, RuntimeError) as error:

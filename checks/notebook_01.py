@@ -133,7 +133,7 @@ def exercise_1_2(cross_entropy: Callable) -> str:
             raise CheckFailed(f"{loss:.4g} for {what}", str(answer),
                               "the return statement" if answer is None else hint)
         try:
-            compare(came, np.float64(loss), hint, _LOSS, logits.astype(np.float64), labels, loss,
+            compare(came, np.asarray(loss), hint, _LOSS, logits.astype(np.float64), labels, loss,
                     atol=1e-3 if words else 1e-5)
         except CheckFailed as failed:
             raise CheckFailed(f"{failed.parts[0]} for {what}", *failed.parts[1:]) from None

@@ -103,8 +103,8 @@ def exercise_2_6(create_model: Callable) -> str:
     found, value = intermediate_values(mod, images), torch.from_numpy(images)
     for layer in model:
         plain, value = without_bias(layer, value), layer(value)
-        for name, kernel, came in found if plain is not None else ():
-            if is_layer(came, plain.numpy(), layer):
+        for name, kernel, came in found:
+            if plain is not None and is_layer(came, plain.numpy(), layer):
                 raise CheckFailed(f"the {_SAYS[type(layer)]} as one PrimFunc that takes its bias",
                                   f"{kernel} computes {name}, without the bias",
                                   "the tensor expression of this layer: x, w and b go in")

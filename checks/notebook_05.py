@@ -93,7 +93,8 @@ class _Gelu(nn.Module):
 
 
 def _minus(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node) -> Any:
-    return bb.emit_te(topi.subtract, node_map[node.args[0]], float(node.args[1]))
+    less: Any = node.args[1]
+    return bb.emit_te(topi.subtract, node_map[node.args[0]], float(less))
 
 
 # Functions of gelu's argument, and of main's input.
@@ -182,8 +183,7 @@ def _check_layer(layer: nn.Module, shape: tuple[int, ...], rules: Mapping) -> No
     except NotImplementedError:
         raise
     except CheckFailed as failed:
-        expected, came, look_at = failed.parts
-        raise CheckFailed(f"{expected}; {text}", came, look_at) from None
+        raise CheckFailed(f"{failed.parts[0]}; {text}", *failed.parts[1:]) from None
     except Exception as error:  # whatever the rule raises
         hint = "which attributes of the layer the rule reads, and whether each is what it expects"
         if getattr(layer, "bias", 0) is None:

@@ -367,11 +367,12 @@ def _middle(times: Sequence[float], upper: int) -> float:
 _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     "the lower of the two middle times": lambda times: _middle(times, 0),
     "the upper of the two middle times": lambda times: _middle(times, 1),
-    "the least single time": min, "the least mean": np.mean, "the least of the longest times": max,
+    "the least single time": min, "the least of the longest times": max,
+    "the least mean": lambda times: float(np.mean(times)),
     "the least first time": lambda times: times[0], "the least last time": lambda times: times[-1],
     "the least time in the middle round": lambda times: times[len(times) // 2],
-    "the greatest median": lambda times: -np.median(times),
-    "the greatest mean": lambda times: -np.mean(times)}
+    "the greatest median": lambda times: -float(np.median(times)),
+    "the greatest mean": lambda times: -float(np.mean(times))}
 
 # Together, the winners of the cases show which statistic was taken.
 _CASES: list[tuple[str, int | None, list[_Fake]]] = [
@@ -415,12 +416,12 @@ def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[
 
 
 def _best(case: tuple[str, int | None, list[_Fake]],
-          statistic: Callable[[Sequence[float]], float] = np.median) -> str | None:
+          statistic: Callable[[Sequence[float]], Any] = np.median) -> str | None:
     """The name of a case's correct candidate with the least statistic of its times."""
     _, repeats, fakes = case
     values = {fake.name: float(statistic(fake.times[:repeats or 5])) for fake in fakes
               if fake.right is True}
-    return min(values, key=values.get, default=None)
+    return min(values, key=lambda name: values[name], default=None)
 
 
 def _check_calls(log: _Log, names: list[str], right: list[str], rounds: int, title: str) -> None:

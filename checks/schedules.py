@@ -187,7 +187,7 @@ def require_threads(nest: Nest, least: int) -> None:
            for step, reduces in zip(move, reductions, strict=True)):
         raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
                           f"moves a reduction axis of {nest.block}", "which loop is made parallel")
-    if outer.extent < least:
+    if _most(outer) < least:
         raise CheckFailed(f"at least {least} iterations to share", f"{outer}",
                           "the factors of the split, or fuse before parallel")
 
