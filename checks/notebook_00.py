@@ -43,7 +43,11 @@ def _softmax_inputs() -> Iterator[np.ndarray]:
 
 @exercise("0.1", seconds=10)
 def exercise_0_1(lnumpy_softmax: Callable) -> str:
-    """softmax with explicit loops."""
+    """softmax with explicit loops.
+
+    That the largest number is subtracted first: Blanchard, Higham and Higham, Accurately computing
+    the log-sum-exp and softmax functions, IMA J. Numer. Anal. 41(4), 2021.
+    """
     for x in _softmax_inputs():
         given, out = watched(x.copy()), watched(np.full(x.shape, np.nan, "float32"))
         try:
@@ -94,7 +98,7 @@ _RELU6: Mistakes = {
 
 @exercise("0.2", seconds=10)
 def exercise_0_2(make_relu6: Callable) -> str:
-    """ReLU6 as a PrimFunc."""
+    """ReLU6 as a PrimFunc: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html."""
     with in_tvmscript():
         func = with_buffers(make_relu6(), (4, 10), (4, 10))
     refuse_out_of_bounds(tvm.IRModule({name_of(func): func}))

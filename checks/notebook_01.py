@@ -56,7 +56,10 @@ _RECALL: Mistakes = {
 
 @exercise("1.1")
 def exercise_1_1(per_class_recall: Callable) -> str:
-    """the recall of each class."""
+    """the recall of each class: the diagonal of the confusion matrix, each by the sum of its row.
+
+    As scikit-learn's recall_score with average=None and zero_division=nan.
+    """
     for options in ({}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0},
                     {"absent": 3, "never": 3}):
         confusion, expected = _counted(1, **options)
@@ -108,7 +111,10 @@ _LOSS: Mistakes = {
 
 @exercise("1.2")
 def exercise_1_2(cross_entropy: Callable) -> str:
-    """the cross-entropy from logits."""
+    """the cross-entropy from logits.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
     general = "minus the logit of the label plus the logarithm of the sum of exponentials, averaged"
     shift = "subtract the largest logit of a row from that row first: the loss stays the same"
     mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
@@ -177,7 +183,12 @@ def _conv2d_mistakes(b: int, i: int, o: int, s: int, k: int, stride: int, p: int
 
 @exercise("1.3")
 def exercise_1_3(conv2d_cost: Callable) -> str:
-    """what a convolution costs."""
+    """what a convolution costs.
+
+    The output's size: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html.
+    Two FLOPs a multiply-add, as in torch.utils.flop_counter, which leaves out the bias; with it K
+    products, K - 1 additions and the bias make 2 K.
+    """
     names = ("batch", "in_channels", "out_channels", "size", "kernel", "stride", "padding")
     cases = [(4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
              (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1)]

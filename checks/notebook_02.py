@@ -30,7 +30,10 @@ def _run_leaky_relu(leaky_relu: Callable, x: np.ndarray, slope: float) -> np.nda
 
 @exercise("2.1")
 def exercise_2_1(leaky_relu: Callable) -> str:
-    """a leaky ReLU as a tensor expression."""
+    """a leaky ReLU as a tensor expression.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
+    """
     for shape, slope in [((4, 6), 0.1), ((7, 3), 2.0), ((128, 128), 0.0)]:
         x = random(*shape)
         compare(_run_leaky_relu(leaky_relu, x, slope),

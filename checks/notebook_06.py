@@ -125,7 +125,11 @@ def _greater(layer: _Layer) -> float:
 
 @exercise("6.1")
 def exercise_6_1(least_time: Callable) -> str:
-    """the roofline of a dense layer."""
+    """the roofline of a dense layer.
+
+    Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
+    multicore architectures, Commun. ACM 52(4), 2009. The bias is left out, as the exercise says.
+    """
     came: list[float] = []
     for layer in _LAYERS:
         time = least_time(layer.batch, layer.inputs, layer.outputs, layer.peak, layer.bandwidth)
@@ -153,7 +157,11 @@ def exercise_6_1(least_time: Callable) -> str:
 
 @exercise("6.2", prepare=[imported_cnn, reference_200])
 def exercise_6_2(fast_conv2d: Callable) -> str:
-    """a convolution with a tile of sums in registers."""
+    """a convolution with a tile of sums in registers.
+
+    Why a tile: Goto and van de Geijn, Anatomy of high-performance matrix multiplication, ACM
+    TOMS 34(3), 2008. That 64 sums are the most is the exercise's own.
+    """
     original = imported_cnn()
     mod = fast_conv2d(copied(original))
     func = require_only(mod, original, "conv2d")
@@ -184,7 +192,11 @@ IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
 
 @exercise("6.3", prepare=[fused_cnn, reference_200])
 def exercise_6_3(fast_dense: Callable) -> str:
-    """a dense layer with lanes of partial sums."""
+    """a dense layer with lanes of partial sums.
+
+    Partial sums by rfactor: Suriana, Adams and Kamil, Parallel associative reductions in Halide,
+    CGO 2017. How many of them is the exercise's own.
+    """
     original, names = fused_cnn()
     mod = fast_dense(copied(original), names["dense"])
     func = require_only(mod, original, names["dense"], "the dense layer")
