@@ -17,7 +17,6 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
 import torch
 import tvm
 
@@ -189,10 +188,3 @@ def exercise(number: str, seconds: float = 30, prepare: Sequence[Callable[[], An
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         return run
     return wrap
-
-
-def to_numpy(value: Any) -> np.ndarray:
-    """Return what a VirtualMachine gave, a tvm or torch tensor or a tuple of one, as an array."""
-    if not hasattr(value, "numpy"):
-        (value,) = value
-    return value.numpy()

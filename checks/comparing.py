@@ -18,6 +18,13 @@ RTOL, ATOL, ATOL_PROBABILITIES = 1e-4, 1e-4, 1e-7
 Mistakes = dict[str, Callable[..., Any]]
 
 
+def to_numpy(value: Any) -> np.ndarray:
+    """Return what a VirtualMachine gave, a tvm or torch tensor or a tuple of one, as an array."""
+    if not hasattr(value, "numpy"):
+        (value,) = value
+    return value.numpy()
+
+
 def cause(came: np.ndarray, mistakes: Mapping[str, Callable[..., Any]], *inputs: Any,
           atol: float = ATOL) -> str:
     """Return the hint of the first mistake that gives what came, computed of the inputs, or ""."""

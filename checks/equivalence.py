@@ -10,8 +10,8 @@ from torch import nn
 from tvm import relax
 
 import helpers
-from checks.answers import isolated, to_numpy
-from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL
+from checks.answers import isolated
+from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from checks.diagnosis import diagnose
 from checks.primfuncs import refuse_out_of_bounds
 from checks.saying import CheckFailed, bound, reason

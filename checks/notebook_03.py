@@ -12,8 +12,8 @@ from torch import nn
 from torch.nn import functional as F
 
 import helpers
-from checks.answers import exercise, line_of_answer, to_numpy
-from checks.comparing import ATOL, RTOL, Mistakes, compare, random
+from checks.answers import exercise, line_of_answer
+from checks.comparing import ATOL, RTOL, Mistakes, compare, random, to_numpy
 from checks.diagnosis import is_layer
 from checks.equivalence import build, check_same
 from checks.libraries import (

@@ -11,8 +11,8 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from tvm import relax, topi
 
-from checks.answers import exercise, to_numpy
-from checks.comparing import Mistakes, compare, random
+from checks.answers import exercise
+from checks.comparing import Mistakes, compare, random, to_numpy
 from checks.equivalence import build, check_same
 from checks.importers import (
     check_inputs,

@@ -42,7 +42,7 @@ except ImportError:  # the others can be timed without it
 ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 import helpers  # noqa: E402
-from checks.answers import to_numpy  # noqa: E402
+from checks.comparing import to_numpy  # noqa: E402
 from data import store  # noqa: E402
 
 NOTEBOOK = ROOT / "notebooks" / "06_closing_the_gap.ipynb"
