@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT))
 import helpers  # noqa: E402
 import kernels  # noqa: E402
-from checks.answers import ATOL_PROBABILITIES, RTOL, to_numpy  # noqa: E402
+from checks.comparing import ATOL_PROBABILITIES, RTOL, to_numpy  # noqa: E402
 from data import store  # noqa: E402
 
 BUILD = ROOT / "build"
