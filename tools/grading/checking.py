@@ -18,6 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import checks
 from checks import answers
+from data.store import CourseError
 from tools.grading import confine, integrity
 
 MOST_SAID = 10_000  # characters
@@ -47,7 +48,7 @@ class _Shell(InteractiveShell):
 
 def _words(error: BaseException) -> str:
     """Return what a reader sees of an error: the check's lines, or the error's own."""
-    if isinstance(error, answers.helpers.CourseError):
+    if isinstance(error, CourseError):
         return str(error)
     return answers.reason(error)
 
