@@ -12,6 +12,7 @@ submission is a line in the output and in grades.csv, and stops no other.
 import argparse
 import contextlib
 import csv
+import fcntl
 import json
 import multiprocessing
 import os
@@ -214,6 +215,11 @@ def main(arguments: list[str]) -> int:
     scratch.mkdir(parents=True, exist_ok=True)
     confine.clean_environment()  # what the jobs' processes are started with
     confine.adopt_orphans()
+    alone = (options.to / "grading.lock").open("w")
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"Another `make grade` is at work in {options.to}: wait for it, or end it.")
     namespaces = confine.namespaces_work(scratch)
     if gaps := confine.gaps(namespaces):
         print(f"This system does not keep submissions from: {'; '.join(gaps)}. Use a container, "

@@ -86,7 +86,7 @@ import os; os.setpriority(os.PRIO_PROCESS, {grader}, 19)
 for i in range(500): print("x" * 10_000)
 open("mine", "w").write("x"); print("I may", "write here")
 print("SECRET", os.environ.get("SECRET_OF_THE_GRADER"))
-print([text for text in open(f"/proc/self/environ").read().split(chr(0)) if "s3cret" in text])"""
+print([t for t in open("/proc/self/environ").read().split(chr(0)) if "s3" + "cret" in t])"""
 STAYS = """
 import os, subprocess, sys, time
 for number in range(60):
