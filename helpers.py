@@ -156,9 +156,9 @@ def show(item: tvm.IRModule | tvm.ir.BaseFunc, only: str | None = None) -> Listi
 def show_diff(before: Any, after: Any, context: int = 3) -> Listing:
     """Show what changed between two modules, functions or texts: - before, + after."""
     import difflib
-    texts = [_readable(item if isinstance(item, str) else script(item))
-             for item in (before, after)]
-    lines = difflib.unified_diff(*(text.splitlines() for text in texts), n=context, lineterm="")
+    old, new = (_readable(item if isinstance(item, str) else script(item)).splitlines()
+                for item in (before, after))
+    lines = difflib.unified_diff(old, new, n=context, lineterm="")
     return Listing("\n".join(list(lines)[2:]) or "no difference", "diff")
 
 
@@ -184,19 +184,24 @@ def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
 
     A pause before each block lets the thread pools of the others fall asleep: TVM's spin for
     150 ms after their last call, and spinning threads take the cores from the next candidate.
+
+    With MLC_QUICK=1, as `make test` sets it, each is called a few times and the times mean nothing.
     """
+    pause = 0.16
+    if os.environ.get("MLC_QUICK") == "1":
+        repeats, seconds, pause = 1, 0.0, 0.0
     calls = {}
     for name, run in candidates.items():
         run()
         start, count = time.perf_counter(), 0
-        while time.perf_counter() - start < seconds:
+        while count == 0 or time.perf_counter() - start < seconds:
             run()
             count += 1
         calls[name] = count
     samples: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(repeats):
         for name, run in candidates.items():
-            time.sleep(0.16)
+            time.sleep(pause)
             run()
             start = time.perf_counter()
             for _ in range(calls[name]):

@@ -78,7 +78,7 @@ def nests(func: tvm.tirx.PrimFunc) -> list[Nest]:
     return found
 
 
-def index_value(expression, loops: dict) -> np.ndarray:
+def index_value(expression: Any, loops: dict) -> np.ndarray:
     """Evaluate an index expression for all iterations at once; `loops`: each variable's values.
 
     The keys are the variables themselves: two loops of one nest may have the same name.
@@ -87,7 +87,7 @@ def index_value(expression, loops: dict) -> np.ndarray:
         case "Var":
             return loops[expression]
         case "IntImm":
-            return np.int64(expression.value)
+            return np.asarray(expression.value, np.int64)
         case "Cast":
             return index_value(expression.value, loops)
         case name:
@@ -106,7 +106,7 @@ def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int
     So do the iterations of a parallel loop, as with a thread for each, unless `threads` is 1.
     """
     nest = [nest for nest in nests(func) if nest.buffer == func.params[-1].name][-1]
-    grid = np.indices([loop.extent for loop in nest.loops]).reshape(len(nest.loops), -1)
+    grid = np.indices([int(loop.extent) for loop in nest.loops]).reshape(len(nest.loops), -1)
     loops = {loop.node.loop_var: grid[i] for i, loop in enumerate(nest.loops)}
     at_once = {"vectorized"} if threads == 1 else {"vectorized", "parallel"}
     step = np.zeros(grid.shape[1], dtype=np.int64)

@@ -20,6 +20,7 @@ from typing import Any
 import torch
 import tvm
 
+from checks.alarm import alarmed
 from checks.saying import CheckFailed, reason
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
@@ -135,10 +136,16 @@ def isolated(run: Callable[[], str], seconds: float) -> tuple[bool, Any]:
     """Run a check so that it can neither crash nor hang the kernel; see _outcome.
 
     Linux: in a forked child with a time limit, whose verdict counts only with a secret that was
-    drawn before the fork. Elsewhere in this process: there the static checks stand alone.
+    drawn before the fork. Elsewhere in this process, where a timer ends loops in Python: fork is
+    not safe beside macOS' frameworks, and there nothing ends compiled loops.
     """
+    late = ("an answer in time", f"still running after {seconds:g} seconds",
+            "your loops: does each end, and does each count what it should?")
     if not forks():
-        return _outcome(run)
+        try:
+            return alarmed(lambda: _outcome(run), seconds)
+        except TimeoutError:
+            return False, late
     secret = secrets.token_bytes(8)
     receive, send = os.pipe()
     child = multiprocessing.get_context("fork").Process(target=_child, args=(run, send, secret),
@@ -150,8 +157,7 @@ def isolated(run: Callable[[], str], seconds: float) -> tuple[bool, Any]:
     try:
         passed, parts, printed = json.loads(_received(receive, secret, seconds))
     except TimeoutError:
-        return False, ("an answer in time", f"still running after {seconds:g} seconds",
-                       "your loops: does each end, and does each count what it should?")
+        return False, late
     except EOFError:
         child.join(seconds)
         return False, _FOREIGN if child.exitcode is None else _ending(child.exitcode)

@@ -1014,7 +1014,7 @@ def main() -> None:
     models = OUT / "models"
     models.mkdir(parents=True, exist_ok=True)
     for name, weights in train_models().items():
-        np.savez_compressed(models / f"{name}.npz", **weights)
+        np.savez_compressed(models / f"{name}.npz", allow_pickle=False, **weights)
     x = images.astype(np.float32) / 255.0
     report("CNN", cnn_probabilities(x, load_weights(models / "cnn.npz")), labels)
     report("MLP", mlp_probabilities(x, load_weights(models / "mlp.npz")), labels)

@@ -3,15 +3,18 @@
 import ast
 import contextlib
 import os
+import signal
 import subprocess
 import sys
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax, te, topi
 
@@ -309,6 +312,43 @@ def test_every_known_mistake_can_be_made() -> None:
             known = set(layer_mistakes(layer))
         never |= known - shown
     assert not never
+
+
+def _endless() -> str:
+    while True:
+        pass
+
+
+def _endless_after_an_except() -> str:
+    with contextlib.suppress(BaseException):
+        _endless()
+    return _endless()
+
+
+def _endless_inside_a_call_of_tvms() -> str:
+    return str(tvm_ffi.convert(_endless)())
+
+
+@pytest.mark.parametrize("run", [_endless, _endless_after_an_except,
+                                 _endless_inside_a_call_of_tvms])
+def test_without_fork_a_timer_ends_endless_loops(run, monkeypatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    before = signal.getsignal(signal.SIGALRM)
+    start = time.monotonic()
+    passed, parts = checks.isolated(run, seconds=0.3)
+    assert not passed and "still running after 0.3 seconds" in parts[1]
+    assert time.monotonic() - start < 5
+    assert signal.getsignal(signal.SIGALRM) == before
+    assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "the timer would go off in the next cell"
+
+
+def test_without_fork_answers_in_time_and_in_threads(monkeypatch) -> None:
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert checks.isolated(lambda: "done", 5) == (True, "done")
+    passed, parts = checks.isolated(lambda: 1 / 0, 5)
+    assert not passed and "ZeroDivisionError" in parts[1]
+    with ThreadPoolExecutor() as pool:  # where no timer can be set
+        assert pool.submit(checks.isolated, lambda: "done", 5).result() == (True, "done")
 
 
 def test_what_an_answer_prints_is_shown(capsys) -> None:

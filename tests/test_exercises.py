@@ -1,5 +1,6 @@
 """Every exercise from both sides: wrong answers get their message, right ones pass."""
 
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -33,7 +34,8 @@ def _two_sided(stem: str, record_property) -> None:
     assert not failed, "\n" + "\n".join(failed)
 
 
-for _stem in STEMS:  # a class each: pytest-xdist keeps a class on one worker, and a whole file too
+# a class each, those with most answers first: pytest-xdist keeps a class on one worker
+for _stem in sorted(STEMS, key=lambda stem: -len(two_sided.candidates(stem))):
     def _test(self, record_property, stem: str = _stem) -> None:
         _two_sided(stem, record_property)
 
@@ -48,5 +50,21 @@ def test_enough_answers(stem: str) -> None:
         assert numbers[number, True] >= 1, f"{number}: another right answer is needed"
 
 
-def test_there_are_at_least_twelve_exercises() -> None:
-    assert sum(len(_exercises(stem)) for stem in STEMS) >= 12
+def test_there_are_35_exercises() -> None:
+    assert sum(len(_exercises(stem)) for stem in STEMS) == 35
+
+
+def test_a_wrong_answer_without_words_to_expect_is_refused() -> None:
+    wrong, right = two_sided.read("# %% 1.1 wrong: x -> its words\na\n# %% 1.1 right: y\nb\n")
+    assert (wrong.right, wrong.title, wrong.words, wrong.source) == (False, "x", "its words", "a\n")
+    assert (right.right, right.title, right.words, right.source) == (True, "y", "", "b\n")
+    for heading in ("1.1 wrong: x -> ", "1.1 wrong: x", "1.1 wrong:", "1.1 odd: x -> y", "1.1 x"):
+        with pytest.raises(ValueError, match="cannot read the line"):
+            two_sided.read(f"# %% {heading}\nx = 1\n")
+
+
+def test_without_fork_what_ends_the_process_is_left_out(monkeypatch) -> None:
+    tried = [candidate for stem in STEMS for candidate in two_sided.candidates(stem)]
+    assert all(candidate.runs_here for candidate in tried)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    assert [c.title for c in tried if not c.runs_here] == ["os._exit"]

@@ -6,9 +6,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-import handouts
 import nbformat
 import pytest
+
+from tools import handouts
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
@@ -78,6 +79,7 @@ def test_what_is_in_a_handout(files) -> None:
     assert needed <= set(files)
     for name in files:
         assert not name.startswith(("tests/", "paired_md/", "instructor/", "work/", "build/"))
+        assert name != "conftest.py" and not name.endswith(".mk")
         assert "solved" not in name and "__pycache__" not in name
     assert b"Troubleshooting" in files["README.md"] and b"paired_md" not in files["README.md"]
 
@@ -113,7 +115,7 @@ def test_a_handout_works_where_it_is_unpacked(tmp_path: Path, files) -> None:
                           check=True).stdout
     assert [line.split()[1] for line in said.splitlines() if line.startswith("  make ")] \
         == ["help", "data", "lab", "run", "doctor", "bench"]
-    fill = [sys.executable, "tools/student.py"]
+    fill = [sys.executable, "-m", "tools.student"]
     subprocess.run(fill, cwd=tmp_path, check=True, capture_output=True)
     copy = tmp_path / "work" / f"{STEM}.ipynb"
     assert copy.read_bytes() == files[f"notebooks/{STEM}.ipynb"], "given outputs and all"
@@ -123,7 +125,7 @@ def test_a_handout_works_where_it_is_unpacked(tmp_path: Path, files) -> None:
 
 
 def test_errors_are_for_people() -> None:
-    result = subprocess.run([sys.executable, "tools/handouts.py", "2"], cwd=ROOT, text=True,
+    result = subprocess.run([sys.executable, "-m", "tools.handouts", "2"], cwd=ROOT, text=True,
                             capture_output=True, check=False)
     assert result.returncode == 1 and "Traceback" not in result.stderr
     assert result.stderr.startswith('There is no notebook 2: take two digits each, NB="02 03".')

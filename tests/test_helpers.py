@@ -153,7 +153,7 @@ def test_unknown_weights_are_nobodys(folder: Path) -> None:
 
 
 def test_outputs_are_stored_from_the_real_data_only(folder: Path, monkeypatch, capsys) -> None:
-    import execute
+    from tools import execute
     monkeypatch.setattr(execute, "store", lambda path: pytest.fail("it began to execute"))
     with pytest.raises(SystemExit, match="Stored outputs come from the real images"):
         execute.main("outputs")

@@ -5,13 +5,13 @@ import platform
 import numpy as np
 import pytest
 import torch
-import tune
 import tvm
 from tvm.s_tir import meta_schedule as ms
 
 import helpers
 import kernels
 from checks.comparing import to_numpy
+from tools import tune
 
 CPUS = {"host": tvm.target.Target.from_device("cpu")}
 if platform.machine() in ("x86_64", "AMD64"):

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import student
-import sync
+
+from tools import student, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))

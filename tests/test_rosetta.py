@@ -32,6 +32,7 @@ import torch
 import tvm
 import tvm.relax.frontend.torch  # the table names it by its path
 import tvm_ffi
+from relax_models import relax_model, relu
 from tvm import relax, te, topi
 from tvm.ir.utils import derived_object
 from tvm.relax.frontend import nn
@@ -409,17 +410,6 @@ def relax_module(line: str, decorator: str = "@R.function",
         """)
 
 
-def relax_model(step: Callable, *shape: object) -> tvm.IRModule:
-    """A module whose main applies one step(bb, x)."""
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(shape or (4, 5), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            gv = bb.emit_output(step(bb, x))
-        bb.emit_func_output(gv)
-    return bb.get()
-
-
 def run(mod: tvm.IRModule, *inputs: np.ndarray) -> np.ndarray:
     return relax.VirtualMachine(relax.build(mod, "llvm"), tvm.cpu())["main"](*inputs).numpy()
 
@@ -430,10 +420,6 @@ def matmul(n: int = 16) -> tvm.tirx.PrimFunc:
     product = te.compute((n, n), lambda i, j: te.sum(x[i, k] * y[k, j], axis=k), name="C")
     return te.create_prim_func([x, y, te.compute((n, n), lambda i, j: product[i, j] + 1.0,
                                                  name="D")])
-
-
-def relu(bb: relax.BlockBuilder, x: relax.Var) -> relax.Var:
-    return bb.emit_te(topi.nn.relu, x)
 
 
 def symbolic(line: str) -> tvm.tirx.PrimFunc:

@@ -1,16 +1,19 @@
 """The tools: nbval's settings, the comparison of pairs, the command that opens JupyterLab."""
 
+import base64
+import io
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
+from xml.etree import ElementTree
 
-import execute
-import lab
 import nbformat
 import pytest
-import sync
+from PIL import Image
+from PIL.PngImagePlugin import PngInfo
+
+from tools import execute, lab, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -23,35 +26,88 @@ def _notebook(path: Path, *sources: str) -> nbformat.NotebookNode:
     return notebook
 
 
-def _nbval(path: Path, data: str) -> subprocess.CompletedProcess:
-    return subprocess.run([sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
-                           "--confcutdir", str(ROOT / "tests"), "-p", "conftest", str(path)],
-                          capture_output=True, text=True, cwd=ROOT, check=False,
-                          env={**os.environ, "MLC_DATA": data, "PYTHONPATH": str(ROOT / "tests")})
+# ---- what nbval compares ----
+
+LINES = ["Data: Fashion-MNIST and the published weights.",
+         "Right on 843 of 1,000 images; PyTorch on 843",
+         "max |difference| to PyTorch below 1e-5"]
+SAME = [LINES[0].replace("Fashion", "Other"), LINES[1].replace("843", "914"), LINES[2]]
+PRINTED = {"same": SAME, "worse": [*SAME[:2], "max |difference| to PyTorch below 1e-2"],
+           "unequal": [SAME[0], "Right on 914 of 1,000 images; PyTorch on 915", SAME[2]]}
 
 
-def test_a_crashed_kernel_is_reported_within_seconds(tmp_path: Path) -> None:
-    _notebook(tmp_path / "x.ipynb", "import os", "os._exit(1)")
-    start = time.monotonic()
-    result = _nbval(tmp_path / "x.ipynb", "data/stand_in")
-    assert "the kernel crashed in this cell" in result.stdout
-    assert result.returncode == 1 and time.monotonic() - start < 60
+def _png(drawn: str | None) -> str:
+    """Return a PNG that holds its fingerprint, as plots.show makes it, in base64."""
+    file, about = io.BytesIO(), PngInfo()
+    if drawn:
+        about.add_text("Description", drawn)
+    Image.new("L", (2, 2), color=len(drawn or "")).save(file, "PNG", pnginfo=about)
+    return base64.b64encode(file.getvalue()).decode()
 
 
-def test_on_the_stand_in_only_what_depends_on_data_may_differ(tmp_path: Path) -> None:
-    lines = ["Data: Fashion-MNIST and the published weights.",
-             "Right on 843 of 1,000 images; PyTorch on 843",
-             "max |difference| to PyTorch below 1e-5"]
-    same = [lines[0].replace("Fashion", "Other"), lines[1].replace("843", "914"), lines[2]]
-    unequal = [*same[:1], "Right on 914 of 1,000 images; PyTorch on 915", same[2]]
-    worse = [*same[:2], "max |difference| to PyTorch below 1e-2"]
-    for printed, passes in [(same, True), (unequal, False), (worse, False)]:
-        path = tmp_path / "x.ipynb"
-        notebook = _notebook(path, f"print({chr(10).join(printed)!r})")
-        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="\n".join(lines) + "\n")]
-        nbformat.write(notebook, path)
-        result = _nbval(path, "data/stand_in")
-        assert (result.returncode == 0) is passes, (printed, result.stdout)
+def _picture(alt: str, drawn: str | None, png: str) -> tuple[dict, dict]:
+    return {"image/png": png, "text/plain": "<Figure>"}, \
+        {"image/png": {"alt": alt} | ({"drawn": drawn} if drawn else {})}
+
+
+DRAWN, OTHER = "3 Rectangle; 0123456789abcdef", "4 Rectangle; 0123456789abcdef"
+LOOPS = _picture("Loop nests: i, j", DRAWN, _png(DRAWN))
+TIMES = _picture("Bars: a 65 microseconds", None, _png(None))
+PICTURES = {  # the picture that is shown, and the stored one
+    "as it was": (LOOPS, LOOPS),
+    "another PNG": (LOOPS, _picture("Loop nests: i, j", DRAWN, _png(OTHER))),
+    "another text": (LOOPS, _picture("Loop nests: i, k", DRAWN, _png(DRAWN))),
+    "another picture": (LOOPS, _picture("Loop nests: i, j", OTHER, _png(OTHER))),
+    "other times": (TIMES, _picture("Bars: a 70 microseconds", None, _png(None))),
+    "not of times": (TIMES, _picture("Loop nests: a 65", None, _png(None))),
+    "of these images": (_picture("recall: Shirt 0.2", OTHER, _png(OTHER)),
+                        _picture("recall: Shirt 0.1", DRAWN, _png(DRAWN)))}
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory) -> dict[str, tuple[str, float]]:
+    """Let pytest run some notebooks on the stand-in: what is wrong with each, "", and seconds."""
+    folder = tmp_path_factory.mktemp("nbval")
+    _notebook(folder / "crash.ipynb", "import os; os._exit(1)")
+    for name, lines in PRINTED.items():
+        notebook = _notebook(folder / f"{name}.ipynb", f"print({chr(10).join(lines)!r})")
+        notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="\n".join(LINES) + "\n")]
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    for name, ((data, about), (stored, stored_about)) in PICTURES.items():
+        notebook = _notebook(folder / f"{name}.ipynb",
+                             f"display({data}, metadata={about}, raw=True)")
+        notebook.cells[0].outputs = [nbformat.v4.new_output("display_data", stored,
+                                                            metadata=stored_about)]
+        if "times" in name:
+            notebook.cells[0].metadata["tags"] = ["nbval-ignore-output"]
+        nbformat.write(notebook, folder / f"{name}.ipynb")
+    subprocess.run([sys.executable, "-m", "pytest", "-c", str(ROOT / "pyproject.toml"),
+                    "--confcutdir", str(ROOT), "-p", "conftest", "--junitxml=said.xml", "."],
+                   cwd=folder, capture_output=True, check=False,
+                   env={**os.environ, "MLC_DATA": "data/stand_in", "PYTHONPATH": str(ROOT)})
+    cases = ElementTree.parse(folder / "said.xml").iter("testcase")
+    return {case.attrib["classname"].rpartition("/")[2].split(".")[0]: (
+        "".join(part.text or "" for part in case), float(case.attrib["time"])) for case in cases}
+
+
+def test_a_crashed_kernel_is_reported_within_seconds(said) -> None:
+    text, seconds = said["crash"]
+    assert "the kernel crashed in this cell" in text and seconds < 30
+
+
+def test_on_the_stand_in_only_what_depends_on_data_may_differ(said) -> None:
+    assert said["same"][0] == "" and said["of these images"][0] == ""
+    assert "PyTorch on 915" in said["unequal"][0] and "below 1e-2" in said["worse"][0]
+
+
+def test_a_picture_that_was_exchanged_is_found(said) -> None:
+    assert said["as it was"][0] == "" and said["other times"][0] == ""
+    assert "A stored picture is not the one that belongs there" in said["another PNG"][0]
+    for name in ("another text", "another picture", "not of times"):
+        assert "Pictures differ" in said[name][0]
+
+
+# ---- pairs ----
 
 
 def test_a_pair_that_differs_is_named(tmp_path: Path, monkeypatch) -> None:
@@ -85,6 +141,39 @@ def test_outputs_and_ids_survive_a_sync_from_the_markdown(tmp_path: Path, monkey
     sync.write_notebooks()
     after = nbformat.read(path, 4)
     assert after.cells == nbformat.reads(before, 4).cells
+
+
+def test_sync_does_not_overwrite_edits(tmp_path: Path, monkeypatch) -> None:
+    for folder in ("notebooks", "paired_md"):
+        (tmp_path / folder).mkdir()
+    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
+    monkeypatch.setattr(sync, "ROOT", tmp_path)
+    ipynb, md = tmp_path / "notebooks" / "00_x.ipynb", tmp_path / "paired_md" / "00_x.md"
+    _notebook(ipynb, "1 + 1")
+    sync.write_markdown()
+    os.utime(ipynb, (1, 1))  # the pair says the same: it does not matter which is newer
+    sync.refuse_to_overwrite_edits(to_markdown=True)
+    md.write_text(md.read_text().replace("1 + 1", "1 + 2"))
+    with pytest.raises(SystemExit, match="paired_md/00_x.md is newer .*`make sync FROM=md`"):
+        sync.refuse_to_overwrite_edits(to_markdown=True)
+    sync.refuse_to_overwrite_edits(to_markdown=False)
+    os.utime(md, (0, 0))
+    sync.refuse_to_overwrite_edits(to_markdown=True)
+    with pytest.raises(SystemExit, match="notebooks/00_x.ipynb is newer .*`make sync`"):
+        sync.refuse_to_overwrite_edits(to_markdown=False)
+
+
+@pytest.mark.parametrize(("words", "says"), [
+    (["tools.sync", "MD"], "Nothing is written: there is no 'MD'."),
+    (["tools.execute"], "python -m tools.execute run "),
+    (["tools.execute", "output"], "python -m tools.execute outputs "),
+])
+def test_tools_say_how_they_are_called(words: list[str], says: str) -> None:
+    before = sorted(ROOT.glob("*/[0-9]*"))
+    result = subprocess.run([sys.executable, "-m", *words], cwd=ROOT, capture_output=True,
+                            text=True, check=False)
+    assert result.returncode == 1 and says in result.stderr and "Traceback" not in result.stderr
+    assert result.stdout == "" and sorted(ROOT.glob("*/[0-9]*")) == before
 
 
 def test_times_are_kept_and_other_outputs_are_not() -> None:

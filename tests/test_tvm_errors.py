@@ -17,6 +17,8 @@ import pytest
 import torch
 import tvm
 import tvm_ffi
+from relax_models import relax_model as model
+from relax_models import relu
 from tvm import relax, te, topi
 from tvm.relax.frontend.torch import from_exported_program
 from tvm.s_tir import meta_schedule
@@ -50,21 +52,6 @@ def provokes(words: str, cases: dict = CASES) -> Callable:
 
 def const(*shape: int) -> relax.Expr:
     return relax.const(np.ones(shape, "float32"), "float32")
-
-
-def model(step: Callable, *shape: int) -> tvm.IRModule:
-    """A module whose main applies one step(bb, x) to a tensor of this shape."""
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(shape or (4, 5), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            gv = bb.emit_output(step(bb, x))
-        bb.emit_func_output(gv)
-    return bb.get()
-
-
-def relu(bb: relax.BlockBuilder, x: relax.Var) -> relax.Var:
-    return bb.emit_te(topi.nn.relu, x)
 
 
 def calling(name: str, *function: Callable) -> relax.VirtualMachine:

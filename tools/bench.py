@@ -1,7 +1,7 @@
 """Time notebook 06's compiled model beside ONNX Runtime and PyTorch.
 
-    python tools/bench.py 4              batches of 4 images
-    python tools/bench.py 1 4 16 64      and of other sizes
+    python -m tools.bench 4              batches of 4 images
+    python -m tools.bench 1 4 16 64      and of other sizes
 
 Each contender lives in a process of its own. They take turns, a block of calls at a time, for
 ROUNDS rounds; the next one begins when the last one's thread pool has gone to sleep. A contender
@@ -32,18 +32,17 @@ import tvm
 from matplotlib.figure import Figure
 from torch._inductor import cpp_builder, exc
 
+import helpers
+import kernels
+from checks.comparing import ATOL_PROBABILITIES, RTOL, to_numpy
+from data import store
+
 try:
     import onnxruntime
 except ImportError:  # the others can be timed without it
     onnxruntime = None
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-import helpers  # noqa: E402
-import kernels  # noqa: E402
-from checks.comparing import ATOL_PROBABILITIES, RTOL, to_numpy  # noqa: E402
-from data import store  # noqa: E402
-
 BUILD = ROOT / "build"
 ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one
 WEIGHTS = 4 * (32 * 9 + 32 + 5408 * 100 + 100 + 100 * 10 + 10)  # bytes of the CNN's parameters
@@ -458,7 +457,12 @@ def main(batches: list[int]) -> None:
         sys.exit("Not every contender could be timed: see above.")
 
 
+def sizes(words: list[str]) -> list[int]:
+    """Return the batch sizes that were asked for; exit with how to ask where there are none."""
+    if not words or not all(word.isdecimal() and int(word) for word in words):
+        sys.exit((__doc__ or "").partition("\n\nEach")[0])
+    return [int(word) for word in words]
+
+
 if __name__ == "__main__":
-    if not sys.argv[1:] or not all(size.isdecimal() and int(size) for size in sys.argv[1:]):
-        sys.exit(__doc__.partition("\n\nEach")[0])
-    main([int(size) for size in sys.argv[1:]])
+    main(sizes(sys.argv[1:]))

@@ -10,10 +10,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
-from versions import FIX, line, package, pins  # noqa: E402
+from versions import FIX, line, package, pins
 
+ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ((3, 11), (3, 12), (3, 13))
 
 
@@ -59,7 +58,6 @@ print("compiles and runs a PrimFunc for", tvm.target.Target("llvm").kind.name, "
       tvm.runtime.num_threads(), "threads")
 """
 TORCH = """
-import sys; sys.path.insert(0, {root!r})
 import torch, versions
 versions.allow_torchvision()
 import torchvision
@@ -75,7 +73,7 @@ assert "A heading</h1>" in page.replace('<a class="anchor-link" href="#A-heading
 print("export works: `make run` can write pages")
 """
 DATA = """
-import os, sys; sys.path.insert(0, {root!r})
+import os
 from data import store
 if not os.environ.get("MLC_DATA") and store.missing(store.DATA):
     os.environ["MLC_DATA"] = "data/stand_in"  # no download from here
@@ -83,12 +81,12 @@ for model in store.WEIGHTS:
     store.load_weights(model)
 count, where = len(store.test_images(None)[0]), store.data_folder()
 if store.is_real():
-    print(f"are the published weights and {{count:,}} images of Fashion-MNIST, in {{where}}"
+    print(f"are the published weights and {count:,} images of Fashion-MNIST, in {where}"
           + ("" if count == 10_000 else " (a part of the 10,000 is fine)"))
 elif store.is_stand_in():
     print("are the stand-in, drawn garments: `make data` gets the real ones")
 else:
-    print(f"in {{where}}: {{store.data_line().removeprefix('Data: ')}}")
+    print(f"in {where}: {store.data_line().removeprefix('Data: ')}")
 """
 
 
@@ -96,7 +94,7 @@ def attempt(thing: str, code: str, fix: str) -> tuple[bool, str]:
     """Run some code in a process of its own; its printed line, or the last line of its error."""
     threads = {"TVM_NUM_THREADS": str(os.cpu_count())}
     try:
-        result = subprocess.run([sys.executable, "-c", code.format(root=str(ROOT))], timeout=120,
+        result = subprocess.run([sys.executable, "-c", code], timeout=120,
                                 capture_output=True, text=True, check=False, cwd=ROOT,
                                 env={**threads, **os.environ})
     except subprocess.TimeoutExpired:

@@ -1,8 +1,8 @@
 """Execute the solved notebooks from top to bottom.
 
-    python tools/execute.py run        into build/html/, with an index; notebooks/ stays as it is
-    python tools/execute.py run work   the same with a student's own copies; an error stops nothing
-    python tools/execute.py outputs    and store their outputs in notebooks/; the times in cells
+    python -m tools.execute run        into build/html/, with an index; notebooks/ stays as it is
+    python -m tools.execute run work   the same with a student's own copies; an error stops nothing
+    python -m tools.execute outputs    and store their outputs in notebooks/; the times in cells
                                        tagged `timing` are kept, unless TIMES=1 is set
 """
 
@@ -16,8 +16,9 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 from nbconvert import HTMLExporter
 
+from data.store import data_folder, data_line, is_real
+
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT))
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
 
@@ -66,8 +67,9 @@ def to_html(path: Path, folder: Path) -> str:
     return notebook.cells[0].source.splitlines()[0].lstrip("# ")
 
 
-def main(task: str, folder: str = "notebooks") -> None:
-    from data.store import data_folder, data_line, is_real
+def main(task: str = "", folder: str = "notebooks") -> None:
+    if (task, folder) not in (("run", "notebooks"), ("run", "work"), ("outputs", "notebooks")):
+        sys.exit(__doc__)
     print(data_line(), flush=True)
     os.environ["MLC_DATA"] = str(data_folder())  # or each kernel tries to download again
     if task == "outputs" and not is_real():

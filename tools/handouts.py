@@ -1,14 +1,14 @@
 """Write what students get, into build/handouts/: a zip, and HTML without and with solutions.
 
-    python tools/handouts.py           all notebooks
-    python tools/handouts.py 02 03     some of them, for one week
+    python -m tools.handouts           all notebooks
+    python -m tools.handouts 02 03     some of them, for one week
 
 The zip is the same, byte for byte, whenever it is made of the same files. Nothing is written if
 a part of a solution would stand in it.
 """
 
 import base64
-import hashlib
+import functools
 import html
 import re
 import sys
@@ -24,9 +24,9 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build" / "handouts"
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
 FILES = ("*.py", "plots/*.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
-         "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/student.py",
-         "tools/lab.py", "tools/doctor.py", "tools/execute.py", "tools/bench.py")
-TARGETS = ("help", "data", "lab", "run", "doctor", "bench")
+         "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/__init__.py",
+         "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
+         "tools/bench.py")
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
@@ -44,25 +44,6 @@ def chosen(numbers: list[str]) -> list[Path]:
     return [names[number] for number in sorted(set(numbers) or names)]
 
 
-def makefile() -> str:
-    """Return the Makefile without the targets that a student does not need."""
-    text = (ROOT / "Makefile").read_text(encoding="utf-8")
-    text = re.sub(r"^\.PHONY:.*$", f".PHONY: {' '.join(TARGETS)}", text, flags=re.MULTILINE)
-    own = "tools/student.py\n\t@$(PY) tools/execute.py run work\n"
-    pins = hashlib.sha256((ROOT / "requirements.txt").read_bytes()).hexdigest()[:8]
-    for old, new in [("tools/execute.py run\n", own),
-                     # the dates in a zip are old: a later handout's other pins show in this name
-                     ("/.ready\n", f"/.ready-{pins}\n"),
-                     ("execute every solved notebook, with times,", "execute your notebooks")]:
-        assert old in text, f"the Makefile has changed: no {old!r}"
-        text = text.replace(old, new)
-    text = re.sub(r"^(FROM|NB|SUBMISSIONS|GRADER) .*\n", "", text, flags=re.MULTILINE)
-    blocks = [(block.strip("\n"), re.search(r"^([a-z-]+):", block, re.MULTILINE))
-              for block in text.split("\n\n")]
-    return "\n\n".join(block for block, target in blocks
-                       if not target or target[1] in TARGETS) + "\n"
-
-
 def readme() -> str:
     """Return the students' README, with the troubleshooting of the repository's."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -70,16 +51,23 @@ def readme() -> str:
     return (ROOT / "instructor" / "student_README.md").read_text(encoding="utf-8") + trouble.strip()
 
 
+@functools.cache
+def _exporter() -> HTMLExporter:
+    return HTMLExporter()  # one for all: it reads its templates once
+
+
 def as_html(notebook: nbformat.NotebookNode, name: str) -> str:
     """Return a notebook as one HTML page."""
-    return HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": name}})[0]
+    return _exporter().from_notebook_node(notebook, {"metadata": {"name": name}})[0]
 
 
 def contents(paths: list[Path]) -> dict[str, bytes]:
     """Return the files of a handout by their names."""
     found = {path.relative_to(ROOT).as_posix(): path.read_bytes()
              for pattern in FILES for path in ROOT.glob(pattern) if path.is_file()}
-    found["README.md"], found["Makefile"] = readme().encode(), makefile().encode()
+    del found["conftest.py"]
+    found["README.md"] = readme().encode()
+    found["Makefile"] = (ROOT / "course.mk").read_bytes()
     for path in paths:
         notebook = student_version(path, keep_given=True)
         found[f"notebooks/{path.name}"] = (nbformat.writes(notebook) + "\n").encode()
@@ -114,7 +102,9 @@ def _outputs(cell: nbformat.NotebookNode) -> tuple[set[str], set[str]]:
 
 def secrets(paths: list[Path]) -> set[str]:
     """Return what stands in the masters only in solutions, or in outputs that come of them."""
-    inside, outside, said = set(), set(), set()
+    inside: set[str] = set()
+    outside: set[str] = set()
+    said: set[str] = set()
     # what a check says when it passes stands in checks/, and is no part of an answer
     ticks = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("checks/*.py"))
     for path in paths:

@@ -1,7 +1,7 @@
 """The student's version of a notebook: solutions out, stubs in; and the copies in work/.
 
-    python tools/student.py            make the copies in work/ that are not there yet
-    python tools/student.py 03         set one back; the old copy is kept under another name
+    python -m tools.student            make the copies in work/ that are not there yet
+    python -m tools.student 03         set one back; the old copy is kept under another name
 """
 
 import re

@@ -1,6 +1,6 @@
 """Name the TVM symbols that the course uses and the installed apache-tvm lacks.
 
-    python tools/symbols.py
+    python -m tools.symbols
 
 For the weekly run on the newest release: it reads every dotted name of TVM in the modules and
 the notebooks' cells, looks each up, prints those that are gone, and exits 1 if there are any.
@@ -15,16 +15,13 @@ from pathlib import Path
 import nbformat
 
 ROOT = Path(__file__).resolve().parent.parent
-# what the course imports TVM's parts as; TVMScript's T, R and I are modules too
-ALIASES = {"tvm": "tvm", "relax": "tvm.relax", "te": "tvm.te", "topi": "tvm.topi",
-           "tvm_ffi": "tvm_ffi", "T": "tvm.script.tirx", "R": "tvm.script.relax",
-           "I": "tvm.script.ir"}
 
 
 def sources() -> dict[str, str]:
     """Return the code of each module and notebook, by its name."""
-    modules = sorted([*ROOT.glob("*.py"), *ROOT.glob("plots/*.py"),
-                      *ROOT.glob("checks/*.py")])
+    rooms = ("data", "plots", "checks", "tools")
+    modules = sorted([*ROOT.glob("*.py"), *(path for room in rooms
+                                            for path in (ROOT / room).rglob("*.py"))])
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in modules}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
@@ -32,18 +29,36 @@ def sources() -> dict[str, str]:
     return found
 
 
+def _is_tvm(module: str | None) -> bool:
+    return (module or "").split(".")[0] in ("tvm", "tvm_ffi")
+
+
 def names(source: str) -> set[str]:
-    """Return the dotted TVM names in some code, such as tvm.s_tir.Schedule."""
-    found = set()
-    for node in ast.walk(ast.parse(source)):
+    """Return the dotted TVM names in some code, such as tvm.s_tir.Schedule.
+
+    What a name stands for is taken from the imports of the same code, wherever they are:
+    `from tvm.s_tir import meta_schedule as ms` makes ms.tune_tir tvm.s_tir.meta_schedule.tune_tir.
+    """
+    tree = ast.parse(source)
+    found, stands_for = set(), {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom) and _is_tvm(node.module):
+            for alias in node.names:
+                stands_for[alias.asname or alias.name] = f"{node.module}.{alias.name}"
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if _is_tvm(alias.name):
+                    top = alias.name.split(".")[0]
+                    stands_for[alias.asname or top] = alias.name if alias.asname else top
+                    found.add(alias.name)
+    for node in ast.walk(tree):
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
             parts.insert(0, node.attr)
             node = node.value
-        if parts and isinstance(node, ast.Name) and node.id in ALIASES:
-            found.add(".".join([ALIASES[node.id], *parts]))
-        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "tvm":
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        if parts and isinstance(node, ast.Name) and node.id in stands_for:
+            found.add(".".join([stands_for[node.id], *parts]))
     return found
 
 

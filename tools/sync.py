@@ -1,9 +1,12 @@
 """Keep notebooks/ and paired_md/ the same.
 
-    python tools/sync.py           write paired_md/ from notebooks/
-    python tools/sync.py md        write the cells of notebooks/ from paired_md/; outputs of
+    python -m tools.sync           write paired_md/ from notebooks/
+    python -m tools.sync md        write the cells of notebooks/ from paired_md/; outputs of
                                    cells that did not change, and cell ids, stay
-    python tools/sync.py check     change nothing; exit 1 and say what differs
+    python -m tools.sync check     change nothing; exit 1 and say what differs
+
+Nothing is written if a file that would be overwritten is newer than its twin and says other
+things: somebody edited it.
 """
 
 import sys
@@ -23,17 +26,35 @@ def as_markdown(notebook: nbformat.NotebookNode) -> str:
     return jupytext.writes(notebook, "md:markdown", config=config)
 
 
+def _pair(stem: str) -> tuple[Path, Path]:
+    return ROOT / "notebooks" / f"{stem}.ipynb", ROOT / "paired_md" / f"{stem}.md"
+
+
 def differing() -> list[str]:
     """Return the names of the pairs of which one half is missing or other than its twin."""
     stems = {path.stem for folder in ("notebooks", "paired_md")
              for path in (ROOT / folder).glob("[0-9]*")}
     wrong = []
     for stem in sorted(stems):
-        ipynb, md = ROOT / "notebooks" / f"{stem}.ipynb", ROOT / "paired_md" / f"{stem}.md"
+        ipynb, md = _pair(stem)
         if not (ipynb.exists() and md.exists()) or \
                 as_markdown(nbformat.read(ipynb, as_version=4)) != md.read_text(encoding="utf-8"):
             wrong.append(stem)
     return wrong
+
+
+def refuse_to_overwrite_edits(to_markdown: bool) -> None:
+    """Exit where a file that would be overwritten is the newer one of a pair that differs."""
+    for stem in differing():
+        ipynb, md = _pair(stem)
+        source, target = (ipynb, md) if to_markdown else (md, ipynb)
+        if source.exists() and target.exists() \
+                and target.stat().st_mtime_ns > source.stat().st_mtime_ns:
+            old, new = source.relative_to(ROOT), target.relative_to(ROOT)
+            other = "make sync FROM=md" if to_markdown else "make sync"
+            sys.exit(f"Nothing is written: {new} is newer than {old} and says other things. To "
+                     f"keep what is in {new}: `{other}`. To overwrite it: `touch {old}`, then "
+                     "the command again.")
 
 
 def write_markdown() -> None:
@@ -62,6 +83,11 @@ if __name__ == "__main__":
                 sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
                          "(or `make sync FROM=md` if you edited the Markdown).")
         case ["md"]:
+            refuse_to_overwrite_edits(to_markdown=False)
             write_notebooks()
-        case _:
+        case []:
+            refuse_to_overwrite_edits(to_markdown=True)
             write_markdown()
+        case other:
+            sys.exit(f"Nothing is written: there is no {' '.join(other)!r}. `make sync` writes "
+                     "paired_md/ from notebooks/, `make sync FROM=md` the other way.")

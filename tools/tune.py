@@ -1,6 +1,6 @@
 """Tune the fused CNN with MetaSchedule and write data/tuned/, which notebook 06 replays.
 
-    python tools/tune.py
+    python -m tools.tune
 
 Takes about six minutes on two cores, needs requirements-bench.txt (xgboost, cloudpickle), and
 wants the machine for itself: what else runs is measured too. Shapes and programs are tuned, not
@@ -8,15 +8,12 @@ values, so the result is the same for the real weights and the stand-in's.
 """
 
 import os
-import sys
 import tempfile
 from pathlib import Path
 
 import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
-
-sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 import helpers
 import kernels

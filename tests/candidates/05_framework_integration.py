@@ -715,7 +715,7 @@ def import_for_any_batch(model, features):
         bb.emit_func_output(out, params=ins)
     return bb.get()
 
-# %% 5.5 wrong: at most two inputs -> 
+# %% 5.5 wrong: at most two inputs -> StopIteration
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, features[0]), (n, features[-1])][:len(features)], {operator.add: plus}, MLP_RULES)

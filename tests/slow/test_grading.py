@@ -15,8 +15,9 @@ from pathlib import Path
 
 import nbformat
 import pytest
-import student
 from nbformat.v4 import new_code_cell, new_markdown_cell
+
+from tools import student
 
 pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
 import psutil

@@ -2,9 +2,9 @@
 
 from pathlib import Path
 
-import execute
 import pytest
-import student
+
+from tools import execute, student
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))

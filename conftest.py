@@ -1,0 +1,133 @@
+"""Settings of the test run: data, nbval's sanitizers, crashed kernels, the table of answers."""
+
+import base64
+import io
+import os
+import queue
+import re
+import time
+from collections import Counter
+from collections.abc import Generator
+from pathlib import Path
+
+import nbval.kernel
+import pytest
+from nbformat import NotebookNode
+from PIL import Image
+
+import tools  # noqa: F401 (first: what it leaves out makes the import of nbformat quick)
+
+pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it before this file
+
+ROOT = Path(__file__).resolve().parent
+os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
+os.environ.setdefault("MPLBACKEND", "agg")
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model
+os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Settle the data for all processes, and give nbval the patterns that belong to them."""
+    from data import store
+    try:
+        folder = store.data_folder()
+    except store.CourseError as error:
+        raise pytest.UsageError(str(error)) from None
+    os.environ["MLC_DATA"] = str(folder)
+    real = store.is_real()
+    parts = ["sanitize.cfg"] + ["sanitize_stand_in.cfg"] * (not real)
+    joined = ROOT / "build" / f"nbval_{'real' if real else 'other'}.cfg"
+    if not hasattr(config, "workerinput"):  # the workers of xdist read what this process wrote
+        joined.parent.mkdir(exist_ok=True)
+        joined.write_text("\n".join((ROOT / "tests" / part).read_text() for part in parts))
+    config.option.nbval_sanitize_with = str(joined)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put what takes longest first: two-sided runs, then notebooks, each by what is in it.
+
+    Workers take whole classes and files in this order; a long one at the end would run alone.
+    """
+    cells = Counter(item.path for item in items)
+
+    def when(item: pytest.Item) -> tuple[int, int]:
+        if isinstance(item, nbval.plugin.IPyNbCell):
+            return 1, -cells[item.path]
+        return (0 if item.name == "test_two_sided" else 2), 0
+
+    items.sort(key=when)
+
+
+def pytest_report_header() -> str:
+    from data import store
+    return store.data_line()
+
+
+def _await_reply(self: nbval.kernel.RunningKernel, msg_id: str, timeout: float | None = None):
+    """Wait for a cell's reply, but not for that of a dead kernel (nbval's own waits on)."""
+    end = time.monotonic() + (timeout or 600)
+    while True:
+        try:
+            message = self.get_message(stream="shell", timeout=1)
+        except queue.Empty:
+            if not self.is_alive():
+                raise RuntimeError("the kernel crashed in this cell") from None
+            if time.monotonic() > end:
+                raise
+            continue
+        if message["parent_header"].get("msg_id") == msg_id:
+            if message["content"]["status"] == "aborted":
+                raise RuntimeError("the kernel aborted this cell: an earlier one failed")
+            return
+
+
+nbval.kernel.RunningKernel.await_reply = _await_reply
+
+
+def _pictures(outputs: list[NotebookNode]) -> list[tuple[str, str | None]]:
+    """Return the text and the fingerprint of each picture in a cell's outputs (plots.show)."""
+    shown = [out.metadata.get("image/png", {}) for out in outputs
+             if "image/png" in out.get("data", {})]
+    return [(about.get("alt", ""), about.get("drawn")) for about in shown]
+
+
+def _exchanged(outputs: list[NotebookNode]) -> list[str | None]:
+    """Return the fingerprints that the stored PNGs themselves hold."""
+    data = [out.data["image/png"] for out in outputs if "image/png" in out.get("data", {})]
+    return [Image.open(io.BytesIO(base64.b64decode(png))).info.get("Description") for png in data]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """Compare a cell's pictures with the stored ones, which nbval does not look at.
+
+    Their texts, which are made from the data, and their fingerprints. Of pictures of times, which
+    differ in each run, the kind counts: the text up to its first colon or comma.
+    """
+    result = yield
+    if not isinstance(item, nbval.plugin.IPyNbCell):
+        return result
+    stored, came = _pictures(item.cell.outputs), _pictures(item.test_outputs or [])
+    if _exchanged(item.cell.outputs) != [drawn for _, drawn in stored]:
+        item.raise_cell_error("A stored picture is not the one that belongs there: `make outputs`")
+    if item.options["check"]:
+        said = [[item.sanitize(f"{alt}\ndrawn: {drawn}") for alt, drawn in pictures]
+                for pictures in (stored, came)]
+    else:
+        said = [[re.split(r"[:,]", alt)[0] for alt, _ in pictures] for pictures in (stored, came)]
+    if said[0] != said[1]:
+        item.raise_cell_error("Pictures differ", "\n".join(
+            ["stored:", *said[0], "came:", *said[1]]))
+    return result
+
+
+def pytest_terminal_summary(terminalreporter) -> None:
+    """Print the two-sided table: for each exercise, wrong answers caught, right ones accepted."""
+    rows = [row for reports in terminalreporter.stats.values() for report in reports
+            for name, value in getattr(report, "user_properties", []) if name == "two_sided"
+            and getattr(report, "when", "") == "call" for row in value]
+    if rows:
+        terminalreporter.section("exercises: wrong answers caught, right answers accepted")
+        for exercise, caught, wrong, accepted, right in sorted(rows):
+            terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
+                                        f"   right {accepted} of {right}")

@@ -1,0 +1,52 @@
+# What a student types. Makefile includes it; in a handout it is the Makefile.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# by the pins' checksum: files that a handout brings are dated long before what stands here
+READY := $(VENV)/.ready-$(firstword $(shell cksum < requirements.txt))
+BENCH := $(VENV)/.ready-bench
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+	&& echo $$p && break; done)
+NOTEBOOKS ?= work
+FRESH ?=
+CPU ?=
+ALL ?=
+THIS := $(lastword $(MAKEFILE_LIST))
+export TQDM_DISABLE := 1
+
+.PHONY: help data lab run doctor bench
+
+help:  ## list the targets
+	@echo "Machine learning compilation, a course that runs. What you can type:"
+	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST)) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
+
+$(READY): requirements.txt $(if $(CPU),requirements-cpu.txt)
+	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ..."; exit 1; }
+	@echo "Installing the packages of requirements$(if $(CPU),-cpu).txt into $(VENV)/ (once; some minutes)"
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "This Python cannot make a virtual environment. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements$(if $(CPU),-cpu).txt || { echo "The packages could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@touch $@
+
+data: $(READY)  ## fetch the images and weights into data/, or say that the stand-in is used
+	@$(PY) -m data.fetch
+
+lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (FRESH=03 sets one back; CPU=1: small torch)
+	@$(PY) -m tools.student $(FRESH)
+	@$(PY) -m tools.lab
+
+run: data  ## execute all notebooks, with times, and write them as HTML to build/html/
+	@$(if $(filter work,$(NOTEBOOKS)),$(PY) -m tools.student)
+	@$(PY) -m tools.execute run $(NOTEBOOKS)
+
+doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
+	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p -m tools.doctor
+
+# what the benchmark compares with stands beside the course's packages
+$(BENCH): requirements-bench.txt $(READY)
+	@echo "Installing ONNX Runtime and its exporter into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r $< || { echo "They could not be installed: see the lines above; a network is needed. Without ONNX Runtime: $(PY) -m tools.bench 4"; exit 1; }
+	@touch $@
+
+bench: $(BENCH) data  ## time notebook 06's model beside ONNX Runtime and PyTorch (ALL=1: batches of 1, 4, 16, 64)
+	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4)
