@@ -118,8 +118,9 @@ class Grader:
 def _own_processes() -> set[int]:
     """Return the processes of multiprocessing itself: the one that forks, and its tracker."""
     from multiprocessing import forkserver, resource_tracker
-    return {pid for pid in (forkserver._forkserver._forkserver_pid,
-                            resource_tracker._resource_tracker._pid) if pid}
+    own = [getattr(forkserver._forkserver, "_forkserver_pid", None),
+           getattr(resource_tracker._resource_tracker, "_pid", None)]
+    return {pid for pid in own if pid}
 
 
 def problems(notes: list[str]) -> str:

@@ -61,7 +61,7 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     """
     check = getattr(checks, f"exercise_{number.replace('.', '_')}")
     printed = _Bounded()
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = printed
+    sys.stdout = sys.stderr = printed
     warnings.simplefilter("ignore")
     confine.go_home(scratch)
     confine.lock_in(scratch)
@@ -78,7 +78,7 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
             return False, _refusal(names)
         return result
 
-    answers._outcome = watched
+    vars(answers)["_outcome"] = watched
     before["checks.answers"]["_outcome"] = integrity.snapshot()["checks.answers"]["_outcome"]
 
     def says(passed: bool, text: str) -> dict[str, Any]:
