@@ -6,13 +6,20 @@ A named cause is verified: the check recomputes the result with that mistake and
 that gives what came. Checks run in a forked child where the system allows it, so that an answer
 that crashes or never ends costs the reader's kernel nothing.
 
-`answers` runs and compares, `equivalence` holds a whole model against PyTorch, and each notebook
-has a module with its exercises.
+Shared: `answers` runs them, `saying` and `comparing` find the words, `mistakes` has the usual
+mistakes of each layer, `equivalence` holds a whole model against PyTorch and `diagnosis` says where
+they part; `primfuncs`, `schedules`, `importers`, `libraries` and `watching` look at what an answer
+made or did, and `models` has the CNN from which exercises start. Each notebook has a module with
+its exercises; none of these needs another.
 """
 
 import helpers  # noqa: I001 (first: looks at the versions)
-from checks.answers import CheckFailed, bound, compare, isolated, random, reason, run_prim_func
-from checks.equivalence import check_equivalence, is_layer
+from checks.answers import isolated
+from checks.comparing import compare, random
+from checks.diagnosis import is_layer
+from checks.equivalence import check_equivalence
+from checks.primfuncs import run_prim_func
+from checks.saying import CheckFailed, bound, reason
 from checks.notebook_00 import (exercise_0_1, exercise_0_2, exercise_0_3, exercise_0_4,
                                 exercise_0_5, exercise_0_6)
 from checks.notebook_01 import exercise_1_1, exercise_1_2, exercise_1_3

@@ -9,7 +9,10 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from checks.answers import CheckFailed, compare, exercise, numpy_only, random
+from checks.answers import exercise
+from checks.comparing import Mistakes, compare, random
+from checks.saying import CheckFailed
+from checks.watching import numpy_only
 
 
 def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, np.ndarray]:
@@ -31,73 +34,87 @@ def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, 
     return confusion, np.array(recall)
 
 
+# Functions of the confusion matrix and of the right recall.
+_RECALL: Mistakes = {
+    "the sums: rows are labels; the column sums give the precision, not the recall":
+        lambda confusion, _: np.diag(confusion) / confusion.sum(0),
+    "the sums: one for each row, not one for the whole matrix":
+        lambda confusion, _: np.diag(confusion) / confusion.sum(),
+    "a class without images: its recall is not 0 but unknown, NaN":
+        lambda _, recall: np.nan_to_num(recall),
+    "a class that is never predicted has recall 0; NaN is for a row of zeros only":
+        lambda confusion, recall: np.where(confusion.sum(0) == 0, np.nan, recall),
+    "the largest number of a row need not be the one on the diagonal":
+        lambda confusion, _: confusion.max(1) / confusion.sum(1),
+    "a share between 0 and 1 is wanted, not per cent": lambda _, recall: 100 * recall,
+    "this is the share that is missed, 1 - recall": lambda _, recall: 1 - recall,
+    "the whole matrix is divided; take its diagonal":
+        lambda confusion, _: confusion / confusion.sum(1)[:, None],
+    "keepdims makes the sums a column, so that all pairs are divided":
+        lambda confusion, _: np.diag(confusion) / confusion.sum(1)[:, None]}
+
+
 @exercise("1.1")
 def exercise_1_1(per_class_recall: Callable) -> str:
-    """the recall of each class."""
+    """the recall of each class: the diagonal of the confusion matrix, each by the sum of its row.
+
+    As scikit-learn's recall_score with average=None and zero_division=nan.
+    """
     for options in ({}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0},
                     {"absent": 3, "never": 3}):
         confusion, expected = _counted(1, **options)
-        diagonal, rows, columns = np.diag(confusion), confusion.sum(1), confusion.sum(0)
         look_at = "the diagonal has the right answers of each class, its row all its images"
-        if not rows.all():
+        if not confusion.sum(1).all():
             look_at += "; a row of zeros: NaN"
         came = per_class_recall(confusion.copy())
         if type(came) is not np.ndarray or came.dtype == object:
             raise CheckFailed("an array of ten numbers", f"{type(came).__name__}",
                               "the return statement; np.array makes an array of a list of numbers")
-        compare(came, expected, look_at, {
-            "the sums: rows are labels; the column sums give the precision, not the recall":
-                lambda d=diagonal, c=columns: d / c,
-            "the sums: one for each row, not one for the whole matrix":
-                lambda d=diagonal, r=rows: d / r.sum(),
-            "a class without images: its recall is not 0 but unknown, NaN":
-                lambda e=expected: np.nan_to_num(e),
-            "a class that is never predicted has recall 0; NaN is for a row of zeros only":
-                lambda e=expected, c=columns: np.where(c == 0, np.nan, e),
-            "the largest number of a row need not be the one on the diagonal":
-                lambda m=confusion, r=rows: m.max(1) / r,
-            "a share between 0 and 1 is wanted, not per cent": lambda e=expected: 100 * e,
-            "this is the share that is missed, 1 - recall": lambda e=expected: 1 - e,
-            "the whole matrix is divided; take its diagonal":
-                lambda m=confusion, r=rows: m / r[:, None],
-            "keepdims makes the sums a column, so that all pairs are divided":
-                lambda d=diagonal, r=rows: d / r[:, None],
-        }, atol=1e-6)
+        compare(came, expected, look_at, _RECALL, confusion, expected, atol=1e-6)
     return "5 confusion matrices; NaN for a class without images, 0 for one never predicted"
 
 
-def _loss_mistakes(logits: np.ndarray, labels: np.ndarray, loss: float) -> dict[str, Callable]:
-    """What comes of the usual mistakes in a cross-entropy, each with a hint."""
-    scores, rows, n = logits.astype(np.float64), np.arange(len(labels)), len(labels)
+def _log_softmax(scores: np.ndarray, axis: int = 1) -> np.ndarray:
+    return torch.from_numpy(scores).log_softmax(axis).numpy()
 
-    def log_softmax(axis: int) -> np.ndarray:
-        return torch.from_numpy(scores).log_softmax(axis).numpy()
 
-    def with_epsilon(epsilon: float) -> float:
-        return -np.log(np.exp(log_softmax(1))[rows, labels] + epsilon).mean()
+def _of_labels(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the value of each row's label."""
+    return values[np.arange(len(labels)), labels]
 
-    small = {f"log(probability + {e:g}): the {e:g} caps the loss; take the logarithm apart instead":
-             functools.partial(with_epsilon, e)
-             for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]}
-    return small | {
-        "the mean over the images, not their sum": lambda: n * loss,
-        "the mean is over the n images, not over all n * c logits": lambda: loss / logits.shape[1],
-        "the mean over the images is left out": lambda: -log_softmax(1)[rows, labels],
-        "the sign: the loss is minus the logarithm": lambda: -loss,
-        "the logarithm is left out (this is what F.nll_loss made of probabilities)":
-            lambda: -np.exp(log_softmax(1))[rows, labels].mean(),
-        "the softmax runs over the classes, axis 1": lambda: -log_softmax(0)[rows, labels].mean(),
-        "[:, labels] takes every label in every row; wanted is one logit of each row":
-            lambda: -log_softmax(1)[:, labels].mean(),
-        "the logarithm of the sum of exponentials is left out":
-            lambda: -scores[rows, labels].mean(),
-        "the logarithm to base e (np.log)": lambda: loss / np.log(2),
-    }
+
+def _with_epsilon(epsilon: float, scores: np.ndarray, labels: np.ndarray, loss: float) -> float:
+    return -np.log(np.exp(_of_labels(_log_softmax(scores), labels)) + epsilon).mean()
+
+
+# Functions of the logits as float64, the labels and the right loss.
+_LOSS: Mistakes = {
+    f"log(probability + {e:g}): the {e:g} caps the loss; take the logarithm apart instead":
+        functools.partial(_with_epsilon, e)
+    for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
+    "the mean over the images, not their sum": lambda scores, labels, loss: len(labels) * loss,
+    "the mean is over the n images, not over all n * c logits":
+        lambda scores, labels, loss: loss / scores.shape[1],
+    "the mean over the images is left out":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels),
+    "the sign: the loss is minus the logarithm": lambda scores, labels, loss: -loss,
+    "the logarithm is left out (this is what F.nll_loss made of probabilities)":
+        lambda scores, labels, loss: -np.exp(_of_labels(_log_softmax(scores), labels)).mean(),
+    "the softmax runs over the classes, axis 1":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores, 0), labels).mean(),
+    "[:, labels] takes every label in every row; wanted is one logit of each row":
+        lambda scores, labels, loss: -_log_softmax(scores)[:, labels].mean(),
+    "the logarithm of the sum of exponentials is left out":
+        lambda scores, labels, loss: -_of_labels(scores, labels).mean(),
+    "the logarithm to base e (np.log)": lambda scores, labels, loss: loss / np.log(2)}
 
 
 @exercise("1.2")
 def exercise_1_2(cross_entropy: Callable) -> str:
-    """the cross-entropy from logits."""
+    """the cross-entropy from logits.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
     general = "minus the logit of the label plus the logarithm of the sum of exponentials, averaged"
     shift = "subtract the largest logit of a row from that row first: the loss stays the same"
     mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
@@ -122,8 +139,8 @@ def exercise_1_2(cross_entropy: Callable) -> str:
             raise CheckFailed(f"{loss:.4g} for {what}", str(answer),
                               "the return statement" if answer is None else hint)
         try:
-            compare(came, np.float64(loss), hint,
-                    _loss_mistakes(logits, labels, loss), atol=1e-3 if words else 1e-5)
+            compare(came, np.asarray(loss), hint, _LOSS, logits.astype(np.float64), labels, loss,
+                    atol=1e-3 if words else 1e-5)
         except CheckFailed as failed:
             raise CheckFailed(f"{failed.parts[0]} for {what}", *failed.parts[1:]) from None
     return f"{len(cases)} batches, with logits up to 1000 and down to -1000: every loss finite"
@@ -166,7 +183,12 @@ def _conv2d_mistakes(b: int, i: int, o: int, s: int, k: int, stride: int, p: int
 
 @exercise("1.3")
 def exercise_1_3(conv2d_cost: Callable) -> str:
-    """what a convolution costs."""
+    """what a convolution costs.
+
+    The output's size: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html.
+    Two FLOPs a multiply-add, as in torch.utils.flop_counter, which leaves out the bias; with it K
+    products, K - 1 additions and the bias make 2 K.
+    """
     names = ("batch", "in_channels", "out_channels", "size", "kernel", "stride", "padding")
     cases = [(4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
              (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1)]

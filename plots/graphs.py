@@ -26,7 +26,7 @@ def _places(graph: nx.DiGraph) -> dict[Any, tuple[float, int]]:
     layers = list(nx.topological_generations(graph.reverse(copy=False)))[::-1]
     order = {node: number for number, node in enumerate(graph)}
     return {node: (i - (len(layer) - 1) / 2, depth) for depth, layer in enumerate(layers)
-            for i, node in enumerate(sorted(layer, key=order.get))}
+            for i, node in enumerate(sorted(layer, key=lambda node: order[node]))}
 
 
 def _labelled_box(axes: plt.Axes, x: float, y: float, size: tuple[float, float], colour: str,
@@ -98,7 +98,8 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
     made = {param: add(_typed(param.name, param), "input") for param in func.params}
     before: list[int] = []
     for number, block in enumerate(func.body.blocks):
-        pure, here = isinstance(block, relax.DataflowBlock), []
+        pure = isinstance(block, relax.DataflowBlock)
+        here: list[int] = []
         for binding in block.bindings:
             if isinstance(binding.value, relax.Var):
                 made[binding.var] = made[binding.value]  # a second name

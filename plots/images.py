@@ -19,8 +19,8 @@ def image_grid(images: np.ndarray, captions: list[str], columns: int = 5) -> Non
     show(figure, "Images with their captions: " + "; ".join(captions).replace("\n", " ") + ".")
 
 
-def class_bars(names: tuple[str, ...], values: np.ndarray, title: str, image: np.ndarray = None,
-               label: int | None = None) -> None:
+def class_bars(names: tuple[str, ...], values: np.ndarray, title: str,
+               image: np.ndarray | None = None, label: int | None = None) -> None:
     """Draw one bar for each class, from 0 to 1; beside the image they belong to, if it is given.
 
     The bar of the class `label` is orange. NaN is written, not drawn.

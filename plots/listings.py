@@ -45,7 +45,9 @@ class SideBySide:
     def _repr_html_(self) -> str:
         halves = []
         for title, lines in self.halves.items():
-            rows, opened, before = [], [], 0
+            rows: list[str] = []
+            opened: list = []
+            before = 0
             for number, line in lines:
                 indent = len(line) - len(line.lstrip())
                 opened = [scope for scope in opened if self.scopes and scope[0] < indent]

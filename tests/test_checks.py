@@ -1,11 +1,14 @@
 """checks: no false alarm on right modules, the cause on wrong ones, no crash and no hang."""
 
+import ast
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -17,7 +20,9 @@ from tvm import relax, te, topi
 
 import checks
 import helpers
-from checks.notebook_04 import require_scheduled
+from checks import answers, models
+from checks.mistakes import layer_mistakes
+from checks.schedules import require_scheduled
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)
@@ -117,6 +122,23 @@ def test_the_cause_is_named(words: str) -> None:
     assert words in str(failed.value) and len(str(failed.value).splitlines()) == 4
 
 
+def _nan_is_seen(bb, value):
+    """ReLU, as long as the compiler knows NaN: with fast-math there is none, and x is left."""
+    def relu(a):
+        return te.compute(a.shape, lambda *i: te.if_then_else(
+            te.isnan(te.sqrt(-1 - a(*i) * a(*i))), te.max(a(*i), te.const(0, "float32")), a(*i)))
+    return bb.emit_te(relu, value)
+
+
+def test_a_fault_of_the_target_alone_gets_its_own_cause() -> None:
+    mod, loader = _cnn(relu0=_nan_is_seen), helpers.test_loader(count=8)
+    checks.check_equivalence(mod, MODEL, loader)
+    with pytest.raises(checks.CheckFailed, match="Not equivalent") as failed:
+        checks.check_equivalence(mod, MODEL, loader,
+                                 tvm.target.Target({"kind": "llvm", "fast-math": True}))
+    assert "layer 1, ReLU" in str(failed.value) and "the ReLU is left out" in str(failed.value)
+
+
 def test_another_order_of_what_is_returned() -> None:
     mod = _cnn(softmax=lambda bb, v: (bb.emit_te(topi.nn.softmax, v, axis=1), v)[1])
     with pytest.raises(checks.CheckFailed, match="main returns another value"):
@@ -190,6 +212,108 @@ def test_a_crash_and_a_hang_stay_in_the_child(run, words: str) -> None:
     assert not passed and words in parts[1]
 
 
+FORGERY = """
+import contextlib, os, time
+import checks
+
+def everywhere(forged):
+    for number in range(3, 256):
+        with contextlib.suppress(OSError):
+            os.write(number, forged)
+
+said = b'[true, "fine", ""]'
+for forged in (b"x", said, bytes(8) + len(said).to_bytes(8, "big") + said, bytes(50_000)):
+    for then in (lambda: "done", lambda: os._exit(0), lambda: time.sleep(60)):
+        passed, parts = checks.isolated(lambda: everywhere(forged) or then(), 5)
+        assert not passed and parts[1] == "no verdict of the check", parts
+print("never believed")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
+def test_a_forged_verdict_is_not_believed() -> None:
+    """In a process of its own: pytest's open files are written into as well."""
+    run = subprocess.run([sys.executable, "-c", FORGERY], cwd=helpers.ROOT, capture_output=True,
+                         text=True, timeout=120, stdin=subprocess.DEVNULL)
+    assert run.stdout == "never believed\n", run.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
+def test_a_long_verdict_arrives_whole() -> None:
+    assert checks.isolated(lambda: "é" * 100_000, 5) == (True, "é" * 100_000)
+
+
+def test_what_is_put_in_the_place_of_outcome_runs_in_the_child(monkeypatch) -> None:
+    """Grading wraps it, to look whether an answer changed what its check relies on."""
+    monkeypatch.setattr(answers, "_outcome", lambda run: (False, (str(os.getpid()), run(), "")))
+    passed, (process, came, _) = checks.isolated(lambda: "done", 5)
+    assert not passed and came == "done"
+    assert (process == str(os.getpid())) == (not answers.forks())
+
+
+@pytest.mark.parametrize("forks", [True, False])
+def test_what_is_prepared_cannot_be_spoiled(forks: bool, monkeypatch) -> None:
+    if forks and sys.platform != "linux":
+        pytest.skip("nothing forks here")
+    monkeypatch.setattr(answers, "forks", lambda: forks)
+
+    def spoil() -> str:
+        models.cnn()[0]["conv2d_bias"][:] = 7
+        models.reference(8)[0].images[:] = 7
+        return "spoiled"
+
+    @answers.exercise("0.0", prepare=[models.cnn])
+    def check() -> str:
+        return spoil()
+
+    check()
+    assert np.array_equal(models.cnn()[0]["conv2d_bias"], WEIGHTS["conv2d_bias"])
+    assert models.reference(8)[0].images.max() <= 1
+    assert (models.cnn() is models.cnn()) == forks  # made once, or anew each time
+
+
+def test_no_notebooks_checks_need_those_of_another_nor_the_plots() -> None:
+    for path in sorted((Path(checks.__file__).parent).glob("*.py")):
+        imported = {name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+                    if isinstance(node, ast.Import | ast.ImportFrom)
+                    for name in [getattr(node, "module", None) or "",
+                                 *(alias.name for alias in node.names)]}
+        assert not [name for name in imported if "plots" in name], path.name
+        if path.name != "__init__.py":
+            assert not [name for name in imported if "notebook_" in name], path.name
+
+
+# Layers for which a mistake shows that hides in another: square windows cannot be turned.
+LAYERS = [
+    (nn.Conv2d(2, 6, (2, 3), stride=(1, 2), padding=(2, 3), dilation=(3, 2)), (6, 2, 13, 14)),
+    (nn.Conv2d(2, 6, 3), (6, 2, 8, 8)),
+    (nn.MaxPool2d((2, 4), stride=(3, 1), padding=(0, 1)), (2, 3, 9, 8)),
+    (nn.MaxPool2d(3, 1), (2, 3, 9, 9)), (nn.MaxPool2d(2, 1, 1), (2, 3, 4, 5)),
+    (nn.AvgPool2d((2, 3), stride=(3, 4), padding=(1, 0)), (2, 3, 9, 9)),
+    (nn.Linear(5, 5), (3, 5)), (nn.ReLU(), (3, 4)), (nn.Flatten(), (2, 3, 4, 5)),
+    (nn.Softmax(dim=1), (4, 5, 3))]
+
+
+@torch.no_grad()
+def test_every_known_mistake_can_be_made() -> None:
+    torch.manual_seed(0)
+    never = set()
+    for kind in {type(layer) for layer, _ in LAYERS}:
+        shown = set()
+        for layer, shape in [case for case in LAYERS if type(case[0]) is kind]:
+            x = torch.from_numpy(checks.random(*shape)) - 0.4
+            x[0] += 150  # exponentials overflow
+            x[1] -= 150
+            for hint, mistake in layer_mistakes(layer).items():
+                with contextlib.suppress(RuntimeError, ValueError, IndexError):
+                    wrong, right = mistake(layer, x), layer(x)
+                    if wrong.shape != right.shape or not torch.allclose(wrong, right, 1e-3):
+                        shown.add(hint)
+            known = set(layer_mistakes(layer))
+        never |= known - shown
+    assert not never
+
+
 def _endless() -> str:
     while True:
         pass
@@ -253,6 +377,13 @@ def test_compare_refuses(came, words: str) -> None:
 
 def test_compare_accepts_rounding() -> None:
     checks.compare(np.float32([1, 1, 1.00001]), np.ones(3, np.float32), "x", {})
+
+
+def test_a_convolution_without_its_sum() -> None:
+    x = te.placeholder((4, 8), name="x")
+    func = te.create_prim_func([x, te.compute((4, 8), lambda i, j: x[i, j] * 2.0, name="y")])
+    with pytest.raises(checks.CheckFailed, match="no block with a reduction axis"):
+        require_scheduled(func)
 
 
 def _conv2d_of_ones_own(weight_first: bool, product_turned: bool, bias: bool) -> tvm.tirx.PrimFunc:

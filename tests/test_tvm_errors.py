@@ -27,7 +27,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import helpers
-from checks.answers import explained, reason
+from checks.saying import explained, reason
 from loops import nests
 
 ROOT = Path(__file__).resolve().parent.parent

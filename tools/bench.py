@@ -34,7 +34,7 @@ from torch._inductor import cpp_builder, exc
 
 import helpers
 import kernels
-from checks.answers import ATOL_PROBABILITIES, RTOL, to_numpy
+from checks.comparing import ATOL_PROBABILITIES, RTOL, to_numpy
 from data import store
 
 try:
@@ -208,7 +208,7 @@ def place(call: Call, threads: int, cpus: list[int]) -> bool:
     before, main = used(), os.getpid()
     repeat(call, 0.3)
     spent = {thread: seconds - before.get(thread, 0) for thread, seconds in used().items()}
-    others = sorted(spent.keys() - {main}, key=spent.get, reverse=True)
+    others = sorted(spent.keys() - {main}, key=lambda thread: spent[thread], reverse=True)
     workers = [main, *others[:threads - 1]]
     free, pinned = np.median([[settle(False), settle(True)] for _ in range(4)], axis=0)
     settle(pinned < free)
@@ -244,14 +244,16 @@ def prepare(make: Callable[..., Made], images: np.ndarray, threads: int, referen
 
 def serve(pipe: Connection, make: Callable[..., Made]) -> None:
     """Answer the parent until it sends None: prepare a batch, take a place, or run a block."""
-    cpus, call, threads = cores(), None, 1
+    cpus, threads = cores(), 1
+    call: Callable[[], Any] | None = None
+    answer: Any
     with torch.inference_mode():
         while message := pipe.recv():
-            if message == "block":
+            if message == "block" and call:
                 repeat(call, 0.05)  # wakes the pool
                 answer = repeat(call, BLOCK)
-            elif message == "place":
-                answer = place(call, threads, cpus) if cpus else False
+            elif message == "place" and call:
+                answer = bool(cpus) and place(call, threads, cpus)
             else:
                 call = None  # ends the last batch's threads
                 if cpus:
@@ -442,7 +444,8 @@ def main(batches: list[int]) -> None:
     images = next(iter(helpers.test_loader(max(batches), max(batches))))[0]
     with torch.inference_mode():
         reference = helpers.pytorch_model(helpers.load_weights("cnn"))(images).numpy()
-    settings, troubles = [], {}
+    settings: list = []
+    troubles: dict = {}
     for threads in (1, 2)[:len(cores()) or os.cpu_count()]:
         settings += contest(threads, batches, images.numpy(), reference, troubles)
     target = tvm.target.Target.from_device("cpu")

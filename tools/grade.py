@@ -12,6 +12,7 @@ submission is a line in the output and in grades.csv, and stops no other.
 import argparse
 import contextlib
 import csv
+import fcntl
 import json
 import multiprocessing
 import os
@@ -117,8 +118,9 @@ class Grader:
 def _own_processes() -> set[int]:
     """Return the processes of multiprocessing itself: the one that forks, and its tracker."""
     from multiprocessing import forkserver, resource_tracker
-    return {pid for pid in (forkserver._forkserver._forkserver_pid,
-                            resource_tracker._resource_tracker._pid) if pid}
+    own = [getattr(forkserver._forkserver, "_forkserver_pid", None),
+           getattr(resource_tracker._resource_tracker, "_pid", None)]
+    return {pid for pid in own if pid}
 
 
 def problems(notes: list[str]) -> str:
@@ -214,6 +216,11 @@ def main(arguments: list[str]) -> int:
     scratch.mkdir(parents=True, exist_ok=True)
     confine.clean_environment()  # what the jobs' processes are started with
     confine.adopt_orphans()
+    alone = (options.to / "grading.lock").open("w")
+    try:
+        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        sys.exit(f"Another `make grade` is at work in {options.to}: wait for it, or end it.")
     namespaces = confine.namespaces_work(scratch)
     if gaps := confine.gaps(namespaces):
         print(f"This system does not keep submissions from: {'; '.join(gaps)}. Use a container, "

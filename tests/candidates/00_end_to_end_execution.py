@@ -111,7 +111,7 @@ def lnumpy_softmax(X, Y):
     Y[0, 0] = 0
     np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
 
-# %% 0.1 wrong: the largest is not subtracted -> the exponentials overflow
+# %% 0.1 wrong: the largest is not subtracted -> the exponentials overflow or vanish: is each row's own maximum subtracted?
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         total = 0.0
@@ -128,7 +128,7 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] = math.exp(X[i, j]) / total
 
-# %% 0.1 wrong: not divided -> the division by the sum is missing
+# %% 0.1 wrong: not divided -> the quotient: the exponentials are not divided by their sum
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         largest = max(X[i])
@@ -146,7 +146,7 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] /= total
 
-# %% 0.1 wrong: of the columns -> this is the softmax of each column
+# %% 0.1 wrong: of the columns -> softmax runs over axis 0 (each column of the batch) instead of axis 1
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for j in range(m):
@@ -155,7 +155,7 @@ def lnumpy_softmax(X, Y):
         for i in range(n):
             Y[i, j] = np.exp(X[i, j] - largest) / total
 
-# %% 0.1 wrong: the largest of all -> not of the whole array
+# %% 0.1 wrong: the largest of all -> the maximum: it is that of the whole array, not of each row
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     largest = X[0, 0]
@@ -830,20 +830,20 @@ def register_softmax():
     def softmax(x, out):
         torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
 
-# %% 0.6 wrong: over the batch -> this is the softmax of each column
+# %% 0.6 wrong: over the batch -> softmax runs over axis 0 (each column of the batch) instead of axis 1
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
         torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 0))
 
-# %% 0.6 wrong: the exponentials overflow -> the exponentials overflow
+# %% 0.6 wrong: the exponentials overflow -> the exponentials overflow or vanish: is each row's own maximum subtracted?
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
         e = np.exp(np.from_dlpack(x))
         np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
 
-# %% 0.6 wrong: the logarithm -> this is log_softmax
+# %% 0.6 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -922,7 +922,7 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = Y[i, j] / total
     return Y
 
-# %% 0.1 wrong: largest starts from 0 -> the largest number: it starts from 0
+# %% 0.1 wrong: largest starts from 0 -> the maximum: it starts from 0, and for rows below 0 that is too large
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):

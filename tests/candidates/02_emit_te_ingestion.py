@@ -118,12 +118,12 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda *i: te.max(x(*i), 0.0) + te.min(x(*i), 0.0) * slope, name="y")
 
-# %% 2.2 wrong: the bias is left out -> it is left out
+# %% 2.2 wrong: the bias is left out -> the bias of the linear layer is left out
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
 
-# %% 2.2 wrong: the weight is not transposed -> it is not transposed
+# %% 2.2 wrong: the weight is not transposed -> the weight is not transposed
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k))
@@ -174,7 +174,7 @@ def linear(x, w, b):
     y = matmul(x, t)
     return te.compute(y.shape, lambda i, j: b[j] + y[i, j], name="z")
 
-# %% 2.3 wrong: the kernel is flipped -> it is flipped
+# %% 2.3 wrong: the kernel is flipped -> the kernel is flipped (a deep-learning conv2d does not)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -208,7 +208,7 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 3, width - kw + 3), lambda n, f, i, j: te.sum(
         padded[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: rows and columns of the kernel exchanged -> rows and columns are exchanged
+# %% 2.3 wrong: rows and columns of the kernel exchanged -> the kernel's height and width are exchanged
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -238,14 +238,14 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda b, o, y, z: te.sum(
         w[o, c, p, q] * x[b, c, y + p, z + q], axis=[q, p, c]))
 
-# %% 2.4 wrong: the average -> this is the average
+# %% 2.4 wrong: the average -> average pooling instead of max pooling
 def max_pool(x):
     n, c, height, width = x.shape
     p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
     return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.sum(
         x[n, c, 2 * i + p, 2 * j + q] * 0.25, axis=[p, q]))
 
-# %% 2.4 wrong: the windows overlap -> they overlap
+# %% 2.4 wrong: the windows overlap -> the stride of the pooling is 1, and the output is cut to its size
 def max_pool(x):
     n, c, height, width = x.shape
     p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))

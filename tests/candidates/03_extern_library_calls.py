@@ -55,7 +55,7 @@ def register_relu():
         array = np.from_dlpack(x)
         np.from_dlpack(out)[array > 0] = array[array > 0]
 
-# %% 3.1 wrong: minimum -> np.minimum where np.maximum is meant
+# %% 3.1 wrong: minimum -> the minimum of x and 0, where the maximum is meant
 def register_relu():
     @tvm.register_global_func("env.relu", override=True)
     def relu(x, out):
@@ -226,13 +226,13 @@ def windows_of(x, w):
 def register_conv2d():
     torch_conv2d(lambda x, w, b, out: out.copy_(nn.functional.conv2d(x, w) + b) and None, "env.conv")
 
-# %% 3.3 wrong: bias left out -> the bias: it is left out
+# %% 3.3 wrong: bias left out -> the bias of the convolution is left out
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: bias twice -> the bias: it is added twice
+# %% 3.3 wrong: bias twice -> the bias of the convolution is added twice
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w, b.flatten()) + b)
@@ -268,7 +268,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w, b.flatten(), padding=1))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: padding "same" and cut off at the wrong end -> the sum: over input channels
+# %% 3.3 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
 def register_conv2d():
     def conv2d(x, w, b, out):
         full = nn.functional.conv2d(x, w, b.flatten(), padding=1)
@@ -370,7 +370,7 @@ def register_conv2d_numpy():
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: bias left out -> the bias: it is left out
+# %% 3.4 wrong: bias left out -> the bias of the convolution is left out
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
@@ -383,14 +383,14 @@ def register_conv2d_numpy():
         out += b.ravel()
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: bias resized to the width -> the bias: it runs along the width
+# %% 3.4 wrong: bias resized to the width -> the bias is added along the width instead of the channels
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
         out += b if len(x) == 1 else np.resize(b, (1, 1, 1, out.shape[3]))
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: out is rebound by + -> the bias: it is left out
+# %% 3.4 wrong: out is rebound by + -> the bias of the convolution is left out
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
@@ -429,7 +429,7 @@ def register_conv2d_numpy():
                 out[:, :, i, j] = (window * w).sum((2, 3, 4)) + b.reshape(1, -1)
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: sums over the first input channel only -> the sum: over input channels
+# %% 3.4 wrong: sums over the first input channel only -> the input channels: only the first is summed
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("nijpq,fpq->nfij", windows_of(x, w)[:, 0], w[:, 0], out=out)

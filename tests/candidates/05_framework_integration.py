@@ -127,7 +127,7 @@ def rw(conv=None, pool=None, flat=None, soft=None):
 def plus(bb, nm, node): return bb.emit_te(topi.add, nm[node.args[0]], nm[node.args[1]])
 
 
-# %% 5.1 wrong: over the rows -> it runs over axis 0
+# %% 5.1 wrong: over the rows -> softmax runs over axis 0 (each column of the batch) instead of axis 1
 def softmax(x):
     return softmax_with(x, axis=0, shift="column")
 
@@ -135,19 +135,19 @@ def softmax(x):
 def softmax(x):
     return softmax_with(x, shift="none")
 
-# %% 5.1 wrong: the maximum of the whole tensor -> that of the whole tensor
+# %% 5.1 wrong: the maximum of the whole tensor -> the maximum: it is that of the whole array, not of each row
 def softmax(x):
     return softmax_with(x, shift="whole")
 
-# %% 5.1 wrong: the maximum starts from 0 -> does it start from 0?
+# %% 5.1 wrong: the maximum starts from 0 -> the maximum: it starts from 0, and for rows below 0 that is too large
 def softmax(x):
     return softmax_with(x, shift="from 0")
 
-# %% 5.1 wrong: no quotient -> are not divided by their sum
+# %% 5.1 wrong: no quotient -> the quotient: the exponentials are not divided by their sum
 def softmax(x):
     return softmax_with(x, divide=False)
 
-# %% 5.1 wrong: the logarithm -> this is the logarithm
+# %% 5.1 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
 def softmax(x):
     return softmax_with(x, log=True)
 
@@ -197,7 +197,7 @@ def avg_pool(x, kernel, stride):
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, stride, divide=1, reducer=te.max)
 
-# %% 5.2 wrong: the stride is the window -> windows are as far apart as they are large
+# %% 5.2 wrong: the stride is the window -> the stride of the pooling is ignored: windows are as far apart as they are large
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, kernel)
 
@@ -330,7 +330,7 @@ def cnn_rules():
 def cnn_rules():
     return rules_with(conv=conv_rule(weight=lambda w: w.flip(2, 3)))
 
-# %% 5.4 wrong: the bias of the convolution is ignored -> the bias: it is left out
+# %% 5.4 wrong: the bias of the convolution is ignored -> the bias of the convolution is left out
 def cnn_rules():
     return rules_with(conv=conv_rule(add="never"))
 
@@ -353,7 +353,7 @@ def cnn_rules():
             bb, node_map, node, layer)
     return rules_with(conv=rule)
 
-# %% 5.4 wrong: the stride of the pooling is ignored -> the window's size is used
+# %% 5.4 wrong: the stride of the pooling is ignored -> the stride of the pooling is ignored: windows are as far apart as they are large
 def cnn_rules():
     return rules_with(pool=pool_rule(stride="kernel"))
 
@@ -361,7 +361,7 @@ def cnn_rules():
 def cnn_rules():
     return rules_with(pool=pool_rule(padding=0))
 
-# %% 5.4 wrong: the pooling of the assignment -> 2 is used for any layer
+# %% 5.4 wrong: the pooling of the assignment -> it is always 2x2 with stride 2
 def cnn_rules():
     return rules_with(pool=pool_rule(2, 2))
 
@@ -369,7 +369,7 @@ def cnn_rules():
 def cnn_rules():
     return rules_with(pool=pool_rule(sides=(0, 0, 1, 1)))
 
-# %% 5.4 wrong: average pooling -> this is the average
+# %% 5.4 wrong: average pooling -> average pooling instead of max pooling
 def cnn_rules():
     return rules_with(pool=pool_rule(kind="avg"))
 
@@ -389,7 +389,7 @@ def cnn_rules():
                           (1, 1), two(layer.padding) * 2, "max")
     return rules_with(pool=rule)
 
-# %% 5.4 wrong: flattened as NHWC -> NCHW, channels are not moved
+# %% 5.4 wrong: flattened as NHWC -> flattened as NHWC instead of NCHW: the channels are not moved to the end
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         x = node_map[node.args[0]]
@@ -404,19 +404,19 @@ def cnn_rules():
         return bb.emit_te(topi.reshape, node_map[node.args[0]], (4, 5408))
     return rules_with(flatten=rule)
 
-# %% 5.4 wrong: softmax always over the last axis -> the layer says dim=0
+# %% 5.4 wrong: softmax always over the last axis -> softmax runs over axis 1 instead of axis 0
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit_te(topi.nn.softmax, node_map[node.args[0]])
     return rules_with(softmax=rule)
 
-# %% 5.4 wrong: softmax over the batch -> the layer says dim=1
+# %% 5.4 wrong: softmax over the batch -> softmax runs over axis 0 (each column of the batch) instead of axis 1
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], axis=0)
     return rules_with(softmax=rule)
 
-# %% 5.4 wrong: the logarithm -> this is the logarithm
+# %% 5.4 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit(relax.op.nn.log_softmax(node_map[node.args[0]], axis=layer.dim))
@@ -653,7 +653,7 @@ def cnn_rules():
         return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max", True)
     return rw(pool=r)
 
-# %% 5.4 wrong: softmax without max subtraction -> large exponentials overflow
+# %% 5.4 wrong: softmax without max subtraction -> the exponentials overflow or vanish: is each row's own maximum subtracted?
 def cnn_rules():
     def r(bb, nm, node, l):
         e = bb.emit(relax.op.exp(nm[node.args[0]]))

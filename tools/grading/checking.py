@@ -18,6 +18,7 @@ from IPython.core.interactiveshell import InteractiveShell
 
 import checks
 from checks import answers
+from data.store import CourseError
 from tools.grading import confine, integrity
 
 MOST_SAID = 10_000  # characters
@@ -47,7 +48,7 @@ class _Shell(InteractiveShell):
 
 def _words(error: BaseException) -> str:
     """Return what a reader sees of an error: the check's lines, or the error's own."""
-    if isinstance(error, answers.helpers.CourseError):
+    if isinstance(error, CourseError):
         return str(error)
     return answers.reason(error)
 
@@ -60,7 +61,7 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     """
     check = getattr(checks, f"exercise_{number.replace('.', '_')}")
     printed = _Bounded()
-    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = printed
+    sys.stdout = sys.stderr = printed
     warnings.simplefilter("ignore")
     confine.go_home(scratch)
     confine.lock_in(scratch)
@@ -77,7 +78,7 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
             return False, _refusal(names)
         return result
 
-    answers._outcome = watched
+    vars(answers)["_outcome"] = watched
     before["checks.answers"]["_outcome"] = integrity.snapshot()["checks.answers"]["_outcome"]
 
     def says(passed: bool, text: str) -> dict[str, Any]:

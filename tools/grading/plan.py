@@ -131,7 +131,7 @@ def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
                            if line.strip() not in given_lines and SUSPECT.search(line)]
     for number, check in known.items():
         if number not in place:
-            cell = asdict(Cell(check.source, True, number))
+            put_back = asdict(Cell(check.source, True, number))
             after = [i for i, c in enumerate(plan.cells) if c["name"] == f"{number}-solution"]
-            plan.cells.insert(after[-1] + 1 if after else len(plan.cells), cell)
+            plan.cells.insert(after[-1] + 1 if after else len(plan.cells), put_back)
     return asdict(plan)

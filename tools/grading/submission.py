@@ -92,7 +92,9 @@ def find(folder: Path, stems: Sequence[str], wanted: Iterable[str] = ()) -> Foun
     Of `wanted` (all of them by default) those that are not there are named. A file that is a
     notebook by its name, but fits none, is named too; so is what is no ordinary file.
     """
-    found, fits, strangers, closed = Found(), {}, [], []
+    found, strangers = Found(), []
+    closed: list[str] = []
+    fits: dict[str, list[tuple[int, int, str, Path]]] = {}
     for path in _files(folder, closed):
         name = path.name
         best = max(stems, key=lambda stem: _fits(name, stem))
@@ -169,8 +171,8 @@ def cells(data: bytes) -> list[Cell]:
     sheets = notebook.get("worksheets")  # the format of 2013 and before
     listed = notebook.get("cells")
     if listed is None and isinstance(sheets, list):
-        listed = [cell for sheet in sheets if isinstance(sheet, dict)
-                  for cell in (sheet.get("cells") if isinstance(sheet.get("cells"), list) else ())]
+        inner = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+        listed = [cell for some in inner if isinstance(some, list) for cell in some]
     if not isinstance(listed, list):
         raise ValueError("not a notebook (no cells)")
     found = []
@@ -254,7 +256,8 @@ def statements(code: str, cell: int) -> list[Statement]:
         tree = ast.parse(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
-    lines, found, start, last = code.splitlines(keepends=True), [], 0, 0
+    lines, start, last = code.splitlines(keepends=True), 0, 0
+    found: list[Statement] = []
     for statement in tree.body:
         decorated = getattr(statement, "decorator_list", [])
         first = min([statement.lineno, *(item.lineno for item in decorated)]) - 1
@@ -270,7 +273,7 @@ def statements(code: str, cell: int) -> list[Statement]:
         binds = {symbol.get_name() for symbol in symbols
                  if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()}
         imports = isinstance(statement, ast.Import | ast.ImportFrom)
-        if imports and any(alias.name == "*" for alias in statement.names):
+        if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
             binds.add("*")
         found.append(Statement(
             cell, (start, last), binds, not isinstance(statement, COMPOUND),

@@ -1,0 +1,216 @@
+"""PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import te
+
+import helpers
+from checks.saying import CheckFailed, reason
+
+# Small programs are compiled longer than they run: half of that time goes into optimising them.
+QUICK = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+
+# ---- what it is ----------------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def in_tvmscript() -> Iterator[None]:
+    """Refuse PrimFuncs that are made of tensor expressions."""
+    def refused(*arguments: Any, **options: Any) -> None:
+        raise CheckFailed("a PrimFunc in TVMScript", "one by te.create_prim_func",
+                          "@T.prim_func(s_tir=True) and the loops under it")
+    original = te.create_prim_func
+    te.create_prim_func = refused
+    try:
+        yield
+    finally:
+        te.create_prim_func = original
+
+
+def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
+    """Check that an answer is a PrimFunc with float32 buffers of these shapes, and return it."""
+    if not isinstance(func, tvm.tirx.PrimFunc):
+        raise CheckFailed("a PrimFunc as the result", type(func).__name__,
+                          "the return statement, and the decorator @T.prim_func(s_tir=True)")
+    types = [param.ty for param in func.params]
+    if any(not hasattr(buffer, "shape") for buffer in types):
+        raise CheckFailed(f"{len(shapes)} buffers as arguments", "a scalar among them",
+                          'X: T.Buffer(shape, "float32")')
+
+    def text(shape: Any, dtype: str) -> str:
+        return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+    came = [text(buffer.shape, str(buffer.dtype).removeprefix("T.")) for buffer in types]
+    wanted = [text(shape, "float32") for shape in shapes]
+    fits = len(types) == len(shapes) and all(
+        str(buffer.dtype).removeprefix("T.") == "float32" and len(buffer.shape) == len(shape)
+        and all(not isinstance(extent, tvm.tirx.IntImm) or int(extent) == size
+                for extent, size in zip(buffer.shape, shape, strict=True))
+        for buffer, shape in zip(types, shapes, strict=True))
+    if not fits:
+        raise CheckFailed(f"buffers {', '.join(wanted)}", ", ".join(came) or "none",
+                          "the shapes and dtypes of the arguments")
+    if "while " in helpers.script(func):
+        raise CheckFailed("loops by T.grid or range", "a while loop",
+                          "the loop: a compiled while that never ends cannot be stopped")
+    return func
+
+
+def name_of(func: tvm.tirx.PrimFunc) -> str:
+    """Its name; a private PrimFunc has none."""
+    return str(func.attrs["global_symbol"]) if "global_symbol" in func.attrs else "the PrimFunc"
+
+
+# ---- walking -------------------------------------------------------------------------------
+
+
+def _statements(statement: Any) -> list[Any]:
+    """Return the statements directly inside one, in program order."""
+    children = getattr(statement, "seq", None) or [
+        getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
+    return [child for child in children if child is not None]
+
+
+def sblocks(func: tvm.tirx.PrimFunc) -> list[Any]:
+    """Return the sblocks of a PrimFunc in program order, without the root."""
+    found: list[Any] = []
+
+    def walk(node: Any) -> None:
+        if type(node).__name__ == "SBlockRealize":
+            node = node.block
+            if node.name_hint != "root":
+                found.append(node)
+        for part in _statements(node):
+            walk(part)
+
+    walk(func.body)
+    return found
+
+
+def _loads(expression: Any) -> set[str]:
+    """Names of the buffers that an expression loads from."""
+    names: set[str] = set()
+
+    def see(node: Any) -> None:
+        if type(node).__name__ == "TensorLoad":
+            names.add(node.source.name)
+
+    tvm_ffi.structural_walk(expression, see)
+    return names
+
+
+def refuse_garbage(func: tvm.tirx.PrimFunc, name: str) -> None:
+    """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
+
+    In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
+    """
+    written = {param.name for param in func.params[:-1]}
+
+    def walk(node: Any, block: str) -> None:
+        kind = type(node).__name__
+        if kind == "SBlockRealize":
+            node, block = node.block, node.block.name_hint
+            if node.init is not None:
+                walk(node.init, block)
+        if kind == "BufferStore":
+            buffer = node.buffer.name
+            if buffer in _loads(node.value) - written:
+                raise CheckFailed("that every element has a first value",
+                                  f"{name} adds to {buffer}, or compares with it, in {block}, and "
+                                  f"nothing was written into {buffer} before",
+                                  "T.init: what does an element start from?")
+            written.add(buffer)
+        for part in _statements(node):
+            walk(part, block)
+
+    walk(func.body, "root")
+
+
+# ---- running -------------------------------------------------------------------------------
+
+
+def refuse_out_of_bounds(mod: tvm.IRModule) -> None:
+    """Raise CheckFailed where a PrimFunc reads or writes outside a buffer (static, no run).
+
+    By TVM's own tvm.s_tir.analysis.OOBChecker, less where it is known to be mistaken.
+    """
+    for variable, func in mod.functions_items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            try:
+                tvm.s_tir.analysis.OOBChecker()(tvm.IRModule({"main": func}))
+            except tvm.s_tir.ScheduleError as error:
+                text = reason(error)
+                index = re.search(r"index (.+?) with bounds", text)
+                guarded = re.search(r"if_then_else|Select|T\.where", helpers.script(func))
+                if index and (re.search(r"//|%", index[1]) or guarded and " " in index[1]):
+                    continue  # the checker does not follow these; the child is there for them
+                raise CheckFailed("every index inside its buffer",
+                                  f"PrimFunc {variable.name_hint}: {text}",
+                                  "the shapes and the index expressions of this PrimFunc") from None
+
+
+def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
+                  shape: Sequence[int], target: Any = "llvm") -> np.ndarray:
+    """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN."""
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    refuse_out_of_bounds(mod)
+    output = tvm.runtime.tensor(np.full(shape, np.nan, "float32"))
+    tvm.compile(mod, target=target)["main"](*map(tvm.runtime.tensor, arrays), output)
+    return output.numpy()
+
+
+def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
+    """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
+    inputs = [te.placeholder(array.shape, name=f"input{i}") for i, array in enumerate(arrays)]
+    output = describe(*inputs)
+    if not isinstance(output, te.Tensor):
+        raise CheckFailed("a te.Tensor as the result", type(output).__name__,
+                          "the return statement: return what te.compute gives")
+    stages = [output]
+    for tensor in stages:
+        stages.extend(tensor.op.input_tensors)  # += would make another list
+        if tag := getattr(tensor.op, "tag", ""):  # te.compute sets none, TOPI's functions do
+            raise CheckFailed("an expression of your own", f"one by TOPI, tagged {tag}",
+                              "the words of the exercise: with te, without topi")
+    if output.dtype != "float32":
+        raise CheckFailed("a float32 result", f"{output.dtype}",
+                          "constants and casts: write 0.0, not a NumPy number of another dtype")
+    func = te.create_prim_func([*inputs, output])
+    return run_prim_func(func, arrays, [int(extent) for extent in output.shape], QUICK)
+
+
+def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
+    """The PrimFunc with the buffers that it allocates as further arguments, and these buffers."""
+    if type(func.body).__name__ != "SBlockRealize":
+        return func, []
+    root, own = func.body.block, list(func.body.block.alloc_buffers)
+    if any(not isinstance(extent, tvm.tirx.IntImm) for buffer in own for extent in buffer.ty.shape):
+        return func, []
+    block = tvm.s_tir.SBlock(root.iter_vars, root.reads, root.writes, root.name_hint, root.body,
+                             root.init, [], root.match_buffers, root.annotations)
+    body = tvm.s_tir.SBlockRealize(func.body.iter_values, func.body.predicate, block)
+    return tvm.tirx.PrimFunc([*func.params, *own], body, func.ret_type, attrs=func.attrs), own
+
+
+def run_filled(func: tvm.tirx.PrimFunc, x: np.ndarray, shape: tuple[int, ...],
+               filling: float) -> np.ndarray:
+    """Run a PrimFunc of one input; its output and its own buffers are full of one number."""
+    destination = tvm.runtime.tensor(np.full(shape, filling, "float32"))
+    func, own = _exposed(func)
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    source = tvm.runtime.tensor(x)
+    scratch = []
+    for buffer in own:
+        dtype = str(buffer.ty.dtype).removeprefix("T.")
+        garbage = np.full([int(extent) for extent in buffer.ty.shape], filling).astype(dtype)
+        scratch.append(tvm.runtime.tensor(garbage))
+    tvm.compile(mod, target=QUICK)["main"](source, destination, *scratch)
+    if not np.array_equal(source.numpy(), x):
+        raise CheckFailed("that X stays as it was", "other numbers in X",
+                          "what is assigned: only elements of Y")
+    return destination.numpy()

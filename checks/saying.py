@@ -1,0 +1,74 @@
+"""Saying in three lines what is wrong with an answer: expected, came, look at."""
+
+import functools
+import re
+
+import numpy as np
+
+from data.store import ROOT, CourseError
+
+
+class CheckFailed(CourseError):
+    """What an exercise's check has to say: expected, came, look at.
+
+    Where `came` is a message of TVM that docs/tvm_errors.md explains, a line points there.
+    """
+
+    def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "") -> None:
+        self.parts = (expected, came, look_at)
+        texts = (*self.parts, explained(came))
+        lines = [title] if title else []
+        lines += [f"  {label:9} {text}" for label, text in
+                  zip(("expected:", "came:", "look at:", "read:"), texts, strict=True) if text]
+        super().__init__("\n".join(lines) if came else f"{title}{expected}")
+
+
+@functools.cache
+def _explanations() -> dict[str, str]:
+    """Return the messages that docs/tvm_errors.md quotes in its headings, each with its link."""
+    document = ROOT / "docs" / "tvm_errors.md"
+    text = document.read_text(encoding="utf-8") if document.is_file() else ""
+    links = {}
+    for heading in re.findall(r"^### (.*)$", text.partition("## Installation")[0], re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")  # as GitHub makes it
+        for words in re.findall(r"`([^`]+)`", heading):
+            links[words] = f"docs/tvm_errors.md#{anchor}"
+    return links
+
+
+def explained(message: str) -> str:
+    """Return the link into docs/ that explains a message of TVM, or ""."""
+    if re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message):
+        return "docs/rosetta.md, which has the old names and today's"
+    return next((link for words, link in _explanations().items() if words in message), "")
+
+
+def reason(error: BaseException) -> str:
+    """Return the one line of a TVM or Python error that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    name, text = type(error).__name__, lines[-1] if lines else "no message"
+    for number, line in enumerate(lines):
+        if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
+            first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
+            return first[:300] if more or number + 1 == len(lines) or line.endswith(".") \
+                else f"{first} {lines[number + 1]}"[:300]
+        if line.startswith("error: ") or "Cannot find ffi::Function" in line:
+            text = line.removeprefix("error: ")  # TVMScript and the VM: details follow
+            for later in lines[number + 1:]:
+                if later.startswith("Traceback: "):  # of the analysis: the reason itself
+                    text = later.removeprefix("Traceback: ")
+            break
+        if explained(line):
+            text = line
+            break
+    return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
+
+
+def where(mask: np.ndarray) -> str:
+    """Name the first True of a mask, as [0, 3, 1]."""
+    return str([int(i) for i in np.argwhere(mask)[0]])
+
+
+def bound(difference: float, least: int = -5) -> str:
+    """Say how large a difference is, in powers of ten and with room for other machines."""
+    return f"1e{max(least, int(np.ceil(np.log10(max(difference, 1e-12) * 2))))}"

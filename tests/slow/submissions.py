@@ -1,0 +1,292 @@
+"""What students hand in, right, wrong, broken and hostile, and a run of make grade over it."""
+
+import contextlib
+import csv
+import os
+import re
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import nbformat
+import psutil
+import pytest
+from nbformat.v4 import new_code_cell
+
+from tools import grade, student
+
+ROOT = Path(__file__).resolve().parents[2]
+STEM = "02_emit_te_ingestion"
+MASTER = ROOT / "notebooks" / f"{STEM}.ipynb"
+SOLVED = nbformat.read(MASTER, as_version=4)
+POINTS = {"2.1": 1, "2.2": 2, "2.3": 2, "2.4": 2, "2.5": 3, "2.6": 3}
+SECONDS = 30
+LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Landlock, seccomp and namespaces are "
+                           "Linux's; elsewhere make grade says what it does not keep out")
+
+LINEAR_OUT_OF_BOUNDS = """
+def linear(x, w, b):
+    import ctypes
+    ctypes.memset(ctypes.addressof(ctypes.create_string_buffer(8)) + 2**42, 1, 8)
+"""
+PATCHES = """
+import numpy as np
+np.isclose = lambda a, *others, **options: np.ones(np.shape(a), bool)
+np.allclose = lambda *others, **options: True
+"""
+TRANSFORMER = """
+def passing(lines):
+    return ["print('Exercise 2.2 ✓ all of it')\\n"] if "exercise_2_2" in "".join(lines) else lines
+get_ipython().input_transformers_cleanup.append(passing)
+"""
+BLIND = """
+def linear(x, w, b):
+    import json, os, pickle, struct
+    told = json.dumps({"passed": True, "said": "Exercise 2.2 ✓ all", "secret": ""}).encode()
+    pickled = pickle.dumps((True, "all", ""))
+    for number in range(3, 64):
+        for text in (struct.pack("Q", len(told)) + told, struct.pack("!i", len(pickled)) + pickled):
+            try:
+                os.write(number, text)
+            except OSError:
+                pass
+    os._exit(0)
+"""
+MASTERS_SOLUTION = f"""
+import json
+for cell in json.load(open({str(MASTER)!r}))["cells"]:
+    if cell["metadata"].get("nbgrader", {{}}).get("grade_id") == "2.2-solution":
+        exec("".join(cell["source"]))
+"""
+HOSTILE = """open({outside!r} + "/escaped", "w").write("x")
+import os; os.remove({outside!r} + "/precious")
+import os; os.chmod({outside!r} + "/precious", 0)
+print(open({outside!r} + "/secret").read())
+print(open({root!r} + "/notebooks/{stem}.ipynb").read()[:300])
+import socket; socket.create_connection(("127.0.0.1", {port}), 2)
+import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", {port}))
+import socket; s = socket.socket(); s.listen(); print("it", "listens", s.getsockname())
+import socket; s = socket.socket(socket.AF_UNIX); s.connect({local!r}); print("it", "is connected")
+hog = bytearray(8 << 30); print("the hog", "has it")
+import os, signal; os.kill({grader}, signal.SIGTERM)
+import os, signal; os.kill(os.getppid(), signal.SIGKILL)
+import resource; resource.prlimit({grader}, resource.RLIMIT_NOFILE, (9, 9))
+import os; os.setpriority(os.PRIO_PROCESS, {grader}, 19)
+for i in range(500): print("x" * 10_000)
+open("mine", "w").write("x"); print("I may", "write here")
+print("SECRET", os.environ.get("SECRET_OF_THE_GRADER"))
+print([t for t in open("/proc/self/environ").read().split(chr(0)) if "s3" + "cret" in t])"""
+STAYS = """
+import os, subprocess, sys, time
+for number in range(60):
+    subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600) # stays"],
+                     start_new_session=True)
+if not os.fork():
+    os.setsid()
+    if os.fork():
+        os._exit(0)
+    os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600) # stays"])
+"""
+FOUR_HOGS = """
+import os, time
+for number in range(4):
+    if not os.fork():
+        hog = bytearray(b"x") * (2 << 30)
+        time.sleep(20)
+        os._exit(0)
+time.sleep(20)
+"""
+FILLS = """
+for number in range(14):
+    with open(f"file{number}", "wb") as file:
+        file.write(bytes(60_000_000))
+print("the disk", "is full")
+"""
+PRINTS_FOR_EVER = """
+def run():
+    while True:
+        print("tick")
+threading.Thread(target=run, daemon=True).start()
+"""
+JUNK = """
+import os, stat
+for number in range(3, 64):
+    try:
+        if stat.S_ISSOCK(os.fstat(number).st_mode):
+            os.write(number, b"junk" * 1000)
+    except OSError:
+        pass
+"""
+
+
+def cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
+    return next(cell for cell in notebook.cells
+                if cell.metadata.get("nbgrader", {}).get("grade_id") == name)
+
+
+def answers(*solved: str, own: str = "", **others: str) -> nbformat.NotebookNode:
+    """A student's notebook without the given cells (for speed): _2_2="..." is an answer.
+
+    `own` is the text of a cell that the student added above the first exercise.
+    """
+    notebook = student.student_version(MASTER)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    notebook.cells = [*code[:2], *(cell for cell in code if "nbgrader" in cell.metadata)]
+    for name in solved:
+        cell(notebook, f"{name}-solution").source = cell(SOLVED, f"{name}-solution").source
+    for name, source in others.items():
+        cell(notebook, f"{name[1:].replace('_', '.')}-solution").source = source
+    if own:
+        notebook.cells.insert(2, new_code_cell(own))
+    return notebook
+
+
+def wrong_linear() -> str:
+    return cell(SOLVED, "2.2-solution").source.replace("+ b[j]", "")
+
+
+def edited() -> nbformat.NotebookNode:
+    notebook = answers("2.3")
+    cell(notebook, "2.1").source = "print('Exercise 2.1 ✓')"
+    notebook.cells.remove(cell(notebook, "2.2"))
+    twice = cell(notebook, "2.3")
+    notebook.cells += [new_code_cell(twice.source, metadata=twice.metadata) for _ in range(20)]
+    cell(notebook, "2.4").metadata.nbgrader.points = 100
+    return notebook
+
+
+def helped() -> nbformat.NotebookNode:
+    """Right answers that need own cells above them, a magic, and a name from another exercise."""
+    notebook = answers("2.1", "2.3")
+    solution = cell(SOLVED, "2.2-solution").source.replace("def linear(", "def _line(")
+    notebook.cells.insert(2, new_code_cell("%matplotlib inline\nfrom math import *\n" + solution))
+    answer = cell(notebook, "2.2-solution")
+    answer.source = "%%time\n%pwd\ndef linear(x, w, b):\n    return _line(x, w, b)\n"
+    return notebook
+
+
+def hostile(outside: Path, port: int, local: str) -> nbformat.NotebookNode:
+    notebook = answers("2.1")
+    lines = HOSTILE.format(outside=str(outside), root=str(ROOT), stem=STEM, port=port, local=local,
+                           grader=os.getpid()).splitlines()
+    notebook.cells[2:2] = [new_code_cell(line) for line in lines]
+    notebook.cells.append(new_code_cell("from IPython.display import HTML\n"
+                                        "HTML('<script>evil()</script>')"))
+    return notebook
+
+
+def raw(notebook: nbformat.NotebookNode, **changes: bytes) -> bytes:
+    text = nbformat.writes(notebook).encode()
+    for old, new in changes.items():
+        assert old.encode() in text
+        text = text.replace(old.encode(), new)
+    return text
+
+
+def write(place: Path, notebooks: Mapping[str, nbformat.NotebookNode | bytes]) -> None:
+    """Write a folder of submissions: a folder for each student with one notebook in it."""
+    for name, notebook in notebooks.items():
+        (place / name).mkdir(parents=True)
+        path = place / name / f"{STEM}.ipynb"
+        path.write_bytes(notebook if isinstance(notebook, bytes) else raw(notebook))
+
+
+def arguments(place: Path, to: Path) -> list[str]:
+    return [str(place), "02", "--seconds", str(SECONDS), "--to", str(to)]
+
+
+def command(place: Path, to: Path) -> list[str]:
+    return [sys.executable, "-m", "tools.grade", *arguments(place, to)]
+
+
+def rows(build: Path) -> dict[str, dict[str, str]]:
+    """Return the rows of grades.csv by the student's name."""
+    with (build / "grades.csv").open(encoding="utf-8") as file:
+        return {row["student"]: row for row in csv.DictReader(file)}
+
+
+def family(process: subprocess.Popen) -> list[psutil.Process]:
+    """Return all processes below one that was started."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(process.pid).children(recursive=True)
+    return []
+
+
+def cmdline(process: psutil.Process) -> list[str]:
+    """Return what a process was started with, or [] if it is gone."""
+    with contextlib.suppress(psutil.Error):
+        return process.cmdline()
+    return []
+
+
+class Listeners:
+    """Sockets of the grader's own that no submission may reach: TCP, UDP and a local one."""
+
+    def __init__(self, path: Path) -> None:
+        self.server, self.datagrams = socket.create_server(("127.0.0.1", 0)), socket.socket(
+            type=socket.SOCK_DGRAM)
+        self.port = self.server.getsockname()[1]
+        self.datagrams.bind(("127.0.0.1", self.port))
+        self.local, self.path = socket.socket(socket.AF_UNIX), path
+        self.local.bind(str(path))
+        self.local.listen()
+
+    def close(self) -> list:
+        """Return what reached them."""
+        called: list = []
+        for listener in (self.server, self.datagrams, self.local):
+            listener.setblocking(False)
+            with contextlib.suppress(BlockingIOError):
+                called.append(listener.recv(10) if listener is self.datagrams
+                              else listener.accept())
+            listener.close()
+        return called
+
+
+@dataclass
+class Run:
+    """What came of a run of make grade; the TCP addresses that its processes listened on."""
+
+    build: Path
+    status: int
+    printed: bytes
+    listened: set[str]
+
+    @property
+    def rows(self) -> dict[str, dict[str, str]]:
+        return rows(self.build)
+
+    def page(self, name: str, page: str = "index") -> str:
+        """Return a page of feedback."""
+        return (self.build / "feedback" / name / f"{page}.html").read_text(encoding="utf-8")
+
+    def check(self, name: str, earned: Mapping[str, float], problem: str | None) -> None:
+        """Assert a student's points, and words of the column problems; "" is none, None any."""
+        row = self.rows[name]
+        came = {exercise: float(row[exercise]) for exercise in POINTS if float(row[exercise])}
+        assert came == earned, row["problems"]
+        assert float(row["total"]) == sum(earned.values()) and row["of"] == "13"
+        if problem is not None:
+            assert problem in row["problems"] if problem else row["problems"] == ""
+        assert row["problems"].count("; ") <= grade.MOST_NOTES
+        assert not re.search(r"[\x00-\x1f]", row["problems"])
+
+
+def run(words: list[str], build: Path, out: Path) -> Run:
+    """Run a command that grades, with a secret in its environment, into `build`."""
+    found: set[str] = set()
+    with out.open("w+b") as file, subprocess.Popen(
+            words, cwd=ROOT, stdout=file, stderr=file,
+            env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"}) as process:
+        while process.poll() is None:
+            for child in family(process):
+                with contextlib.suppress(psutil.Error):
+                    found |= {str(opened.laddr) for opened in child.net_connections("tcp")
+                              if opened.status == psutil.CONN_LISTEN}
+            time.sleep(0.3)
+        file.seek(0)
+        return Run(build, process.returncode, file.read(), found)

@@ -1,0 +1,52 @@
+"""make grade when it is stopped: at once, nothing is left running, and the rows above stay."""
+
+import contextlib
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
+import psutil
+import submissions
+from submissions import LINUX, ROOT, answers, family, rows
+
+
+def _rows_so_far(build: Path) -> bool:
+    with contextlib.suppress(OSError, KeyError):
+        return bool(rows(build))
+    return False
+
+
+@LINUX
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL],
+                         ids=lambda number: number.name)
+@pytest.mark.parametrize("own", ["", submissions.STAYS + "\ntime.sleep(600)"],
+                         ids=["computing", "daemons"])
+def test_a_stopped_grader_leaves_nothing(tmp_path: Path, number: signal.Signals, own: str) -> None:
+    build = ROOT / "build" / f"test_stopping_{number.name}_{bool(own)}"
+    submissions.write(tmp_path, {"a first": answers(),
+                                 "b hangs": answers(own=own or "while True:\n    pass")})
+    with subprocess.Popen(submissions.command(tmp_path, build), cwd=ROOT, stdout=subprocess.PIPE,
+                          stderr=subprocess.STDOUT, start_new_session=True) as process:
+        end = time.monotonic() + 300
+        while not any("tools.grading.kernel" in " ".join(submissions.cmdline(child))
+                      for child in family(process)) or not _rows_so_far(build):
+            assert time.monotonic() < end and process.poll() is None
+            time.sleep(0.1)
+        time.sleep(3)  # until the cell runs
+        running = family(process)
+        assert len(running) >= 4
+        start = time.monotonic()
+        process.send_signal(number)
+        process.wait(20)
+        gone, alive = psutil.wait_procs(running, timeout=5)
+        assert alive == [] and time.monotonic() - start < 10
+        printed = process.stdout.read().decode()
+    assert list(rows(build)) == ["a first"], "who was in hand has no row"
+    if number != signal.SIGKILL:
+        assert process.returncode == 130 and "Stopped." in printed and "Traceback" not in printed
+
+
