@@ -42,7 +42,8 @@ class _Loop:
 
     def __str__(self) -> str:
         kind = "" if self.kind == "serial" else f" {self.kind}"
-        return f"{self.variable.name}: {self.extent}{kind}"
+        extent = _constant(self.extent)
+        return f"{self.variable.name}: {self.extent if extent is None else extent}{kind}"
 
 
 @dataclass(frozen=True)
@@ -261,7 +262,10 @@ def _text(buffer: Any, indices: Sequence[int]) -> str:
 
 
 def _sizes(buffer: Any) -> str:
-    return f"({', '.join(str(extent) for extent in buffer.ty.shape)})"
+    sizes = [_constant(extent) for extent in buffer.ty.shape]
+    if None in sizes:
+        return f"({', '.join(str(extent) for extent in buffer.ty.shape)})"
+    return str(tuple(sizes))
 
 
 def _inside(access: _Access) -> bool:
@@ -367,8 +371,8 @@ def _refuse_axis(name: str, block: str, axis: Any, given: Any, place: _Place) ->
         f"PrimFunc {name}: axis {axis.var.name} of block {block} goes from {least} to "
         f"{least + extent - 1}, and its loops run it from {reached.min()} to {reached.max()} "
         f"({loops}): outside the range",
-        "a split by a factor that does not divide: without disable_predication=True TVM guards "
-        "the last part")
+        "the extents of these loops; and a split by a factor that does not divide: TVM guards its "
+        "last part, but not with disable_predication=True")
 
 
 # ---- threads and lanes apart ---------------------------------------------------------------
@@ -390,7 +394,6 @@ def _refuse_races(name: str, found: _Program) -> None:
 
 
 def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Access]) -> None:
-    owners: dict[int, int] = {}
     shape = [_constant(extent) for extent in same[0].shape]
     if None in shape:
         return
@@ -423,23 +426,22 @@ def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Acc
             order = np.argsort(keys, kind="stable")
             keys, threads = keys[order], threads[order]
             written = keys, threads
-            wrong = np.flatnonzero((keys[1:] == keys[:-1]) & (threads[1:] != threads[:-1]))
-            pair = (threads[wrong[0]], threads[wrong[0] + 1], keys[wrong[0]]) if len(wrong) else None
+            others = np.roll(threads, 1)
+            wrong = np.flatnonzero((keys == np.roll(keys, 1)) & (threads != others))
         elif written is not None and len(written[0]):
             spot = np.minimum(np.searchsorted(written[0], keys), len(written[0]) - 1)
-            wrong = np.flatnonzero((written[0][spot] == keys) & (written[1][spot] != threads))
-            pair = ((written[1][spot[wrong[0]]], threads[wrong[0]], keys[wrong[0]])
-                    if len(wrong) else None)
+            others = written[1][spot]
+            wrong = np.flatnonzero((written[0][spot] == keys) & (others != threads))
         else:
-            pair = None
-        if pair:
-            first, second, key = map(int, pair)
+            continue
+        if len(wrong):
+            first, second, key = (int(array[wrong[0]]) for array in (others, threads, keys))
             element = np.unravel_index(key % math.prod(shape), shape)
             who = "threads" if loop.kind == "parallel" else "lanes"
             verb = "both write" if access.writes else "write and read"
             raise CheckFailed(
                 f"{who} that write different elements",
-                f"PrimFunc {name}: iterations {first} and {second} of the {loop.kind} loop {loop} "
+                f"PrimFunc {name}: iterations {first} and {second} of the loop {loop} "
                 f"{verb} {_text(access.buffer, list(map(int, element)))}",
                 "which loop is made parallel: none along which a sum or a maximum runs"
                 if loop.kind == "parallel" else
@@ -450,10 +452,59 @@ def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Acc
 
 
 def refuse_bad_access(name: str, func: tvm.tirx.PrimFunc) -> None:
-    """Raise CheckFailed where a PrimFunc leaves its buffers, or its threads or lanes collide."""
+    """Raise CheckFailed where a PrimFunc leaves its buffers, or its threads or lanes collide.
+
+    Static: nothing runs. What depends on data, or on symbolic shapes, is not judged.
+    """
     _refuse_axes(name, func.body, _Place(), {})
-    has_blocks = "SBlockRealize" in {type(node).__name__ for node in [func.body]}
+    try:
+        body = _lowered(func).body
+    except Exception:  # TVM raises many kinds; it will do so again, and be heard, when it compiles
+        return
     found = _Program([], {})
-    _walk((_lowered(func) if has_blocks else func).body, _Place(), found)
+    _walk(body, _Place(), found)
     _refuse_outside(name, found)
     _refuse_races(name, found)
+
+
+# ---- arrays that notice --------------------------------------------------------------------
+
+_ALIGNED = 64  # bytes: what TVM's kernels take for granted
+_NOBODYS = np.uint8(0xA5)  # fills what stands between an array and a page that nobody may touch
+
+
+@dataclass
+class Fenced:
+    """A copy of an array between two pages that nobody may touch; `tensor` shares its memory.
+
+    It ends where the second page begins, or begins where the first ends (`at_start`), but for a
+    rest of less than 64 bytes; `require_whole` looks at the rest.
+    """
+
+    tensor: Any
+    array: np.ndarray
+    around: list[np.ndarray]
+
+    @classmethod
+    def of(cls, values: np.ndarray, at_start: bool = False) -> "Fenced":
+        page = mmap.PAGESIZE
+        size = max(1, values.nbytes)
+        inside = -(-size // page) * page
+        area = mmap.mmap(-1, inside + 2 * page)
+        every = np.frombuffer(area, np.uint8)
+        every[:] = _NOBODYS
+        start = page if at_start else page + inside - -(-size // _ALIGNED) * _ALIGNED
+        array = every[start:start + values.nbytes].view(values.dtype).reshape(values.shape)
+        array[...] = values
+        around = [every[page:start], every[start + values.nbytes:page + inside]]
+        if sys.platform == "linux":
+            protect = ctypes.CDLL(None, use_errno=True).mprotect
+            for edge in (0, page + inside):
+                protect(ctypes.c_void_p(every.ctypes.data + edge), ctypes.c_size_t(page), 0)
+        return cls(tvm.runtime.from_dlpack(array), array, around)
+
+    def require_whole(self, what: str) -> None:
+        """Raise CheckFailed where something was written beside the array."""
+        if any((rest != _NOBODYS).any() for rest in self.around):
+            raise CheckFailed("every index inside its buffer", f"a write beside {what}, outside "
+                              "the range of its shape", "every index against its shape")
