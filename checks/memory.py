@@ -330,6 +330,10 @@ def _refuse_axes(name: str, node: Any, place: _Place, values: dict[Any, Any]) ->
             condition = tvm.tirx.Not(_put(node.condition, values))
             _refuse_axes(name, node.else_case, place.under(condition), values)
         return
+    if kind == "Return" and hasattr(getattr(node.value, "ty", None), "shape"):
+        raise CheckFailed("a PrimFunc that returns nothing", f"return {node.value.name} in {name}",
+                          "the return statement: take it out; what is written into the last "
+                          "argument is the result")
     if kind == "SBlockRealize":
         block = node.block
         guards = _put(node.predicate, values)

@@ -51,7 +51,7 @@ def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
 
 
-@exercise("4.1")
+@exercise("4.1", seconds=10)
 def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
     for shape in [(16, 16), (5, 33)]:
@@ -65,7 +65,7 @@ def exercise_4_1(inline_all: Callable) -> str:
     return "one sblock, no buffer between, the same results for two shapes"
 
 
-@exercise("4.2")
+@exercise("4.2", seconds=10)
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
     for apply, shape in [(scheduled, (64, 128)), (scheduled, (16, 24)),
@@ -87,7 +87,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
     return "a parallel outermost loop, 8 lanes along a row, the same results for three shapes"
 
 
-@exercise("4.3")
+@exercise("4.3", seconds=10)
 def exercise_4_3(schedule_matmul: Callable) -> str:
     """a matrix product with lanes and a decomposed reduction."""
     for apply, sizes in [(scheduled, (32, 32, 32)), (scheduled, (16, 64, 24)),
@@ -118,7 +118,7 @@ def _require_conv2d(mod: tvm.IRModule, original: tvm.IRModule) -> list[Nest]:
         return require_scheduled(func)
 
 
-@exercise("4.4", prepare=[imported_cnn, reference_200])
+@exercise("4.4", seconds=10, prepare=[imported_cnn, reference_200])
 def exercise_4_4(schedule_conv2d: Callable) -> str:
     """the conv2d inside the model, scheduled."""
     original = imported_cnn()
@@ -128,7 +128,7 @@ def exercise_4_4(schedule_conv2d: Callable) -> str:
     return f"padding inlined, parallel, unrolled, vectorised, decomposed. {verified}"
 
 
-@exercise("4.5", prepare=[cnn])
+@exercise("4.5", seconds=10, prepare=[cnn])
 def exercise_4_5(schedule_conv2d_with_bias: Callable) -> str:
     """the conv2d with a bias block, scheduled."""
     weights, model = cnn()

@@ -126,7 +126,7 @@ def _greater(layer: _Layer) -> float:
     return layer.time(combine=lambda left, right: left if arithmetic else right)
 
 
-@exercise("6.1")
+@exercise("6.1", seconds=10)
 def exercise_6_1(least_time: Callable) -> str:
     """the roofline of a dense layer.
 
@@ -160,7 +160,7 @@ def exercise_6_1(least_time: Callable) -> str:
 # ---- the convolution -----------------------------------------------------------------------
 
 
-@exercise("6.2", prepare=[imported_cnn, reference_200])
+@exercise("6.2", seconds=10, prepare=[imported_cnn, reference_200])
 def exercise_6_2(fast_conv2d: Callable) -> str:
     """a convolution with a tile of sums in registers.
 
@@ -197,7 +197,7 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
 IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
 
 
-@exercise("6.3", prepare=[fused_cnn, reference_200])
+@exercise("6.3", seconds=10, prepare=[fused_cnn, reference_200])
 def exercise_6_3(fast_dense: Callable) -> str:
     """a dense layer with lanes of partial sums.
 
@@ -294,7 +294,7 @@ def _shape(buffer: Any) -> list[int]:
 # ---- the model -----------------------------------------------------------------------------
 
 
-@exercise("6.4", prepare=[fused_cnn, reference_200])
+@exercise("6.4", seconds=10, prepare=[fused_cnn, reference_200])
 def exercise_6_4(fast_model: Callable) -> str:
     """the model with both kernels."""
     original, names = fused_cnn()
@@ -543,7 +543,7 @@ def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
         "which times are compared, and which name belongs to them")
 
 
-@exercise("6.5")
+@exercise("6.5", seconds=10)
 def exercise_6_5(tune: Callable) -> str:
     """a tuner that checks first and compares medians."""
     _check_winners([_run_tuner(tune, *case) for case in _CASES])
