@@ -85,7 +85,7 @@ def _loads(expression: Any, place: _Place) -> Iterator[_Access]:
         yield from _loads(no, place.under(tvm.tirx.Not(condition)))
         return
     else:
-        names = ("a", "b", "value", "args", "base", "stride")
+        names = ("a", "b", "value", "body", "args", "base", "stride")
         children = [getattr(expression, name, None) for name in names]
         parts = [part for child in children if child is not None
                  for part in (child if isinstance(child, tvm_ffi.Array) else [child])]
@@ -100,6 +100,7 @@ class _Program:
 
     accesses: list[_Access]
     homes: dict[Any, tuple[_Loop, ...]]
+    bound: set[Any]  # variables by a let, and those of symbolic shapes
 
 
 def _walk(node: Any, place: _Place, found: _Program) -> None:
@@ -120,6 +121,8 @@ def _walk(node: Any, place: _Place, found: _Program) -> None:
         case "AllocBuffer":
             found.homes[node.buffer] = place.loops
         case _:
+            if (variable := getattr(node, "var", None)) is not None:
+                found.bound.add(variable)
             for name in ("value", "condition"):
                 if isinstance(part := getattr(node, name, None), tvm.ir.Expr):
                     found.accesses.extend(_loads(part, place))
@@ -184,11 +187,20 @@ def _value(expression: Any, at: dict[Any, Any]) -> Any:
 
 
 def _variables(expressions: Sequence[Any]) -> set[Any]:
+    """The variables of expressions, without those that a let inside them binds."""
     found: set[Any] = set()
+    bound: set[Any] = set()
+
+    def see(node: Any) -> None:
+        kind = type(node).__name__
+        if kind == "Var":
+            found.add(node)
+        elif kind == "Let":
+            bound.add(node.var)
+
     for expression in expressions:
-        tvm_ffi.structural_walk(
-            expression, lambda node: found.add(node) if type(node).__name__ == "Var" else None)
-    return found
+        tvm_ffi.structural_walk(expression, see)
+    return found - bound
 
 
 def _constant(expression: Any) -> int | None:
@@ -298,8 +310,23 @@ def _outside(access: _Access) -> tuple[list[int], str] | None:
     return [int(value[wrong[0]]) for value in values], where
 
 
+def _refuse_loopless(name: str, access: _Access, bound: set[Any]) -> None:
+    """Raise CheckFailed where an index has a variable to which nothing gives a value."""
+    if any(True for index in access.indices for _ in _loads(index, access.place)):
+        return  # it depends on data
+    known = {loop.variable for loop in access.place.loops} | bound
+    for variable in _variables(access.indices) - known:
+        if not hasattr(variable.ty, "shape"):
+            raise CheckFailed(
+                "a loop for every axis", f"PrimFunc {name} reads {access.buffer.name} at "
+                f"{variable.name}, and no loop runs over {variable.name}: variables "
+                f"({variable.name},) are used, but are not passed in as API arguments",
+                "te.sum or te.max: every te.reduce_axis of the formula belongs into axis=[...]")
+
+
 def _refuse_outside(name: str, found: _Program) -> None:
     for access in found.accesses:
+        _refuse_loopless(name, access, found.bound)
         if len(access.indices) != len(access.shape) or _inside(access):
             continue
         try:
@@ -465,7 +492,9 @@ def refuse_bad_access(name: str, func: tvm.tirx.PrimFunc) -> None:
         body = _lowered(func).body
     except Exception:  # TVM raises many kinds; it will do so again, and be heard, when it compiles
         return
-    found = _Program([], {})
+    shapes = [extent for param in func.params for extent in getattr(param.ty, "shape", ())
+              if isinstance(extent, tvm.ir.Expr)]
+    found = _Program([], {}, _variables([*shapes, *func.params]))
     _walk(body, _Place(), found)
     _refuse_outside(name, found)
     _refuse_races(name, found)

@@ -48,7 +48,7 @@ def inline_all(schedule):
     own.compute_inline(own.get_sblock("doubled"))
     own.compute_inline(own.get_sblock("shifted"))
 
-# %% 4.1 wrong: a copy of the schedule is changed -> what is done to schedule.copy()
+# %% 4.1 wrong: a copy of the schedule is changed -> What is done to schedule.copy()
 def inline_all(schedule):
     schedule = schedule.copy()
     schedule.compute_inline("doubled")
