@@ -12,7 +12,7 @@ import tvm_ffi
 from checks.answers import exercise, line_of_answer
 from checks.comparing import RTOL
 from checks.equivalence import check_same
-from checks.models import cnn, copied, fused_cnn, imported_cnn, reference_200
+from checks.models import cnn, fused_cnn, imported_cnn, reference_200
 from checks.saying import CheckFailed, reason
 from checks.schedules import (
     adds_up,
@@ -20,8 +20,10 @@ from checks.schedules import (
     indices,
     kept_in,
     moves,
+    or_as_it_was,
     reducing_loops,
     refuse_blocks,
+    require_complete,
     require_decomposed,
     require_lanes,
     require_lanes_along_x,
@@ -29,6 +31,7 @@ from checks.schedules import (
     require_only,
     require_threads,
     require_unrolled_window,
+    returned,
     stored,
     summing,
     tile,
@@ -123,7 +126,7 @@ def _greater(layer: _Layer) -> float:
     return layer.time(combine=lambda left, right: left if arithmetic else right)
 
 
-@exercise("6.1")
+@exercise("6.1", seconds=10)
 def exercise_6_1(least_time: Callable) -> str:
     """the roofline of a dense layer.
 
@@ -133,6 +136,8 @@ def exercise_6_1(least_time: Callable) -> str:
     came: list[float] = []
     for layer in _LAYERS:
         time = least_time(layer.batch, layer.inputs, layer.outputs, layer.peak, layer.bandwidth)
+        if getattr(time, "ndim", None) == 0 and hasattr(time, "item"):
+            time = time.item()  # NumPy's and PyTorch's numbers without an axis are numbers
         if not isinstance(time, numbers.Real):
             raise CheckFailed("a number", f"{type(time).__name__}", "the return statement: one "
                               "number, in microseconds")
@@ -155,7 +160,7 @@ def exercise_6_1(least_time: Callable) -> str:
 # ---- the convolution -----------------------------------------------------------------------
 
 
-@exercise("6.2", prepare=[imported_cnn, reference_200])
+@exercise("6.2", seconds=10, prepare=[imported_cnn, reference_200])
 def exercise_6_2(fast_conv2d: Callable) -> str:
     """a convolution with a tile of sums in registers.
 
@@ -163,14 +168,16 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
     TOMS 34(3), 2008. That 64 sums are the most is the exercise's own.
     """
     original = imported_cnn()
-    mod = fast_conv2d(copied(original))
+    mod = returned(fast_conv2d, original)
     func = require_only(mod, original, "conv2d")
-    refuse_blocks(func, ["pad_temp"])
+    with or_as_it_was(mod, original, "conv2d"):
+        refuse_blocks(func, ["pad_temp"])
     conv = adds_up(func)
     require_threads(conv, 2)
     require_lanes_along_x(conv, "the convolution")
     require_unrolled_window(conv)
     require_local(conv, "the convolution")
+    require_complete(func, conv, "the sums")
     outer, cause = kept_in(func, conv)
     sums = tile(conv, outer, stored(conv))
     if sums > 64:
@@ -190,7 +197,7 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
 IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
 
 
-@exercise("6.3", prepare=[fused_cnn, reference_200])
+@exercise("6.3", seconds=10, prepare=[fused_cnn, reference_200])
 def exercise_6_3(fast_dense: Callable) -> str:
     """a dense layer with lanes of partial sums.
 
@@ -198,9 +205,10 @@ def exercise_6_3(fast_dense: Callable) -> str:
     CGO 2017. How many of them is the exercise's own.
     """
     original, names = fused_cnn()
-    mod = fast_dense(copied(original), names["dense"])
+    mod = returned(fast_dense, original, names["dense"])
     func = require_only(mod, original, names["dense"], "the dense layer")
-    sums, lanes = _require_dense(func)
+    with or_as_it_was(mod, original, names["dense"]):
+        sums, lanes = _require_dense(func)
     verified = check_same(mod, cnn()[1], reference_200())
     return (f"the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
             f"time, parallel, decomposed.\n{verified}")
@@ -224,6 +232,7 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
                           "no other layout is needed")
     lanes = _require_partial_lanes(partial, weights)
     require_local(partial, "the dense layer")
+    require_complete(func, partial, "the partial sums")
     results = [images[0], weights[0]]
     outer, cause = kept_in(func, partial)
     kept = tile(partial, outer, results)
@@ -285,13 +294,11 @@ def _shape(buffer: Any) -> list[int]:
 # ---- the model -----------------------------------------------------------------------------
 
 
-@exercise("6.4", prepare=[fused_cnn, reference_200])
+@exercise("6.4", seconds=10, prepare=[fused_cnn, reference_200])
 def exercise_6_4(fast_model: Callable) -> str:
     """the model with both kernels."""
     original, names = fused_cnn()
-    mod = fast_model(copied(original), dict(names))
-    if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
+    mod = returned(fast_model, original, dict(names))
     funcs = {variable.name_hint: func for variable, func in mod.functions_items()}
     for what in ("conv_pool", "dense"):
         if names[what] not in funcs:
@@ -304,7 +311,13 @@ def exercise_6_4(fast_model: Callable) -> str:
     sums = _require_conv_pool(funcs[names["conv_pool"]])
     dense = adds_up(funcs[names["dense"]])
     require_threads(dense, 2)
-    require_lanes(dense, f"block {base_name(dense)} of dense")
+    lanes = require_lanes(dense, f"block {base_name(dense)} of dense")
+    weights = [read for read in dense.realize.block.reads
+               if np.prod([int(extent) for extent in read.source.shape]) == OUTPUTS * INPUTS]
+    if weights and not any(map(any, moves(dense, lanes, indices(weights[0])))):
+        raise CheckFailed("lanes of partial sums or of outputs in dense",
+                          f"{lanes}, all of the same weight: a lane for each image",
+                          "which loop of dense is innermost and vectorised")
     verified = check_same(mod, cnn()[1], reference_200())
     return (f"{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "
             f"threads and lanes.\n{verified}")
@@ -317,6 +330,7 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
     output = func.params[-1].name
     stage, largest = conv, 0
     while stage.buffer != output:  # from the convolution over copies of it to the pooling
+        require_complete(func, stage, "the sums")
         outer, cause = kept_in(func, stage)
         exist = tile(stage, outer, stored(stage))
         if exist > 2 * 26:
@@ -358,8 +372,12 @@ class _Log:
     checked: list[str] = field(default_factory=list)
     timed: list[str] = field(default_factory=list)
     late: str = ""  # the first candidate that was checked after something had been timed
+    strange: Any = None  # what was handed over and is no candidate
 
     def is_correct(self, fake: _Fake) -> bool:
+        if not isinstance(fake, _Fake):
+            self.strange = fake
+            raise TypeError(f"is_correct takes a candidate, not {fake!r}")
         if self.timed and not self.late:
             self.late = fake.name
         self.checked.append(fake.name)
@@ -368,6 +386,9 @@ class _Log:
         return fake.right
 
     def time_of(self, fake: _Fake) -> float:
+        if not isinstance(fake, _Fake):
+            self.strange = fake
+            raise TypeError(f"time_of takes a candidate, not {fake!r}")
         self.timed.append(fake.name)
         return float(fake.times[(self.timed.count(fake.name) - 1) % len(fake.times)])
 
@@ -401,6 +422,8 @@ _CASES: list[tuple[str, int | None, list[_Fake]]] = [
     ("repeats=4", 4, [
         _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
     ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
+    ("a single correct one", 4, [
+        _Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),
     ("none correct", None, [
         _Fake("wrong", [1], False), _Fake("broken", [1], KeyError("weights"))]),
     ("no candidates", None, [])]
@@ -411,9 +434,13 @@ def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[
     log, right = _Log(), [fake for fake in fakes if fake.right is True]
     rounds = repeats or 5
     given = {} if repeats is None else {"repeats": repeats}
+    candidates = {fake.name: fake for fake in fakes}
+    handed = dict(candidates)
     try:
-        came = tune({fake.name: fake for fake in fakes}, log.is_correct, log.time_of, **given)
+        came = tune(handed, log.is_correct, log.time_of, **given)
     except Exception as error:  # whatever the tuner lets through
+        if log.strange is not None:
+            _refuse_strange(log.strange, candidates)
         raised = [fake.name for fake in fakes if error is fake.right]
         if raised:
             raise CheckFailed("that a candidate for which is_correct raises is left out",
@@ -423,8 +450,23 @@ def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[
             raise CheckFailed(f"None; {title}", reason(error), "the last step, where nothing was "
                               f"measured; {line_of_answer(error)}") from None
         raise
+    if log.strange is not None:
+        _refuse_strange(log.strange, candidates)
     _check_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
+    if list(handed.items()) != list(candidates.items()):
+        raise CheckFailed(f"that `candidates` stays as it was; {title}",
+                          f"a dict of {sorted(handed)}", "del, pop or an assignment: take a dict "
+                          "of your own for what is correct")
     return came
+
+
+def _refuse_strange(strange: Any, candidates: dict[str, _Fake]) -> None:
+    """Raise CheckFailed with what is_correct or time_of got in place of a candidate."""
+    is_name = isinstance(strange, str) and strange in candidates
+    raise CheckFailed("that is_correct and time_of get a candidate",
+                      f"the name {strange!r}" if is_name else f"{type(strange).__name__}",
+                      "candidates.items(): names and candidates" if is_name else
+                      "what is handed to is_correct and to time_of")
 
 
 def _best(case: tuple[str, int | None, list[_Fake]],
@@ -488,7 +530,7 @@ def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
     if best is None:
         return repr(winner), "the last step, where no candidate was correct"
     if winner is None:
-        return "None", "the return statement"
+        return "None", "the return statement, and what the search for the least begins with"
     if isinstance(winner, _Fake):
         return f"the candidate {winner.name!r}", "what is returned: its name is wanted"
     if isinstance(winner, numbers.Real):
@@ -501,7 +543,7 @@ def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
         "which times are compared, and which name belongs to them")
 
 
-@exercise("6.5")
+@exercise("6.5", seconds=10)
 def exercise_6_5(tune: Callable) -> str:
     """a tuner that checks first and compares medians."""
     _check_winners([_run_tuner(tune, *case) for case in _CASES])

@@ -1,7 +1,7 @@
 """PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
 
 import contextlib
-import re
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -11,7 +11,9 @@ import tvm_ffi
 from tvm import te
 
 import helpers
-from checks.saying import CheckFailed, reason
+from checks.answers import several_threads
+from checks.memory import Fenced, refuse_bad_access
+from checks.saying import CheckFailed
 
 # Small programs are compiled longer than they run: half of that time goes into optimising them.
 QUICK = tvm.target.Target({"kind": "llvm", "opt-level": 0})
@@ -135,33 +137,49 @@ def refuse_garbage(func: tvm.tirx.PrimFunc, name: str) -> None:
 
 
 def refuse_out_of_bounds(mod: tvm.IRModule) -> None:
-    """Raise CheckFailed where a PrimFunc reads or writes outside a buffer (static, no run).
-
-    By TVM's own tvm.s_tir.analysis.OOBChecker, less where it is known to be mistaken.
-    """
+    """Raise CheckFailed where a PrimFunc leaves a buffer or its threads race (static, no run)."""
     for variable, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):
-            try:
-                tvm.s_tir.analysis.OOBChecker()(tvm.IRModule({"main": func}))
-            except tvm.s_tir.ScheduleError as error:
-                text = reason(error)
-                index = re.search(r"index (.+?) with bounds", text)
-                guarded = re.search(r"if_then_else|Select|T\.where", helpers.script(func))
-                if index and (re.search(r"//|%", index[1]) or guarded and " " in index[1]):
-                    continue  # the checker does not follow these; the child is there for them
-                raise CheckFailed("every index inside its buffer",
-                                  f"PrimFunc {variable.name_hint}: {text}",
-                                  "the shapes and the index expressions of this PrimFunc") from None
+            refuse_bad_access(variable.name_hint, func)
 
 
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                   shape: Sequence[int], target: Any = "llvm") -> np.ndarray:
-    """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN."""
+    """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
+
+    It runs twice: with one thread on arrays that end where memory ends, and with several threads
+    on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
+    where an input changes, or where something is written beside an array.
+    """
     mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
     refuse_out_of_bounds(mod)
-    output = tvm.runtime.tensor(np.full(shape, np.nan, "float32"))
-    tvm.compile(mod, target=target)["main"](*map(tvm.runtime.tensor, arrays), output)
-    return output.numpy()
+    main = tvm.compile(mod, target=target)["main"]
+    results = []
+    for turn, filling in enumerate((np.nan, 1e30)):
+        given = [Fenced.of(array, at_start=bool(turn)) for array in arrays]
+        output = Fenced.of(np.full(shape, filling, "float32"), at_start=bool(turn))
+        tensors = [fenced.tensor for fenced in (*given, output)]
+        run = functools.partial(main, *tensors)
+        if turn:
+            several_threads(run)
+        else:
+            run()
+        for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
+            fenced.require_whole(f"input {number}")
+            if not np.array_equal(fenced.array, array, equal_nan=True):
+                raise CheckFailed("that the inputs stay as they were",
+                                  f"other numbers in input {number}",
+                                  "what is assigned: only elements of the output")
+        output.require_whole("the output")
+        results.append(output.array.copy())
+    once, again = results
+    if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
+        at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
+        raise CheckFailed("the same numbers from every run",
+                          f"{once[at]:.4g} with one thread, {again[at]:.4g} with several",
+                          "what reads an element before it has been written, and which loop is "
+                          "parallel")
+    return once
 
 
 def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:

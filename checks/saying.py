@@ -45,7 +45,8 @@ def explained(message: str) -> str:
 
 def reason(error: BaseException) -> str:
     """Return the one line of a TVM or Python error that says what is wrong."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    lines = [line.strip() for line in str(error).splitlines()
+             if line.strip() and not line.strip().startswith("# Metadata omitted")]
     name, text = type(error).__name__, lines[-1] if lines else "no message"
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
@@ -62,6 +63,24 @@ def reason(error: BaseException) -> str:
             text = line
             break
     return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
+
+
+def place_in_script(error: BaseException) -> str:
+    """Where TVM's parser or analysis stopped in TVMScript, as "look at" text with carets; or "".
+
+    TVM prints `--> file:line:column`, and below it the line behind its number, and carets.
+    """
+    found = re.search(r"^ *--> [^\n]*?:(\d+):(\d+)\n(?: *\|[^\n]*\n)? *\1 \| ?([^\n]*)"
+                      r"(?:\n *\|? ?( *\^+))?", str(error), re.MULTILINE)
+    if not found:
+        return ""
+    line, column, source, carets = found.groups()
+    indent = len(source) - len(source.lstrip())
+    text = f"your line {line}, column {column}:\n{' ' * 12}{source.strip()[:100]}"
+    if carets:
+        before = len(carets) - len(carets.lstrip()) - indent
+        text += f"\n{' ' * (12 + max(0, before))}{carets.strip()}"
+    return text
 
 
 def where(mask: np.ndarray) -> str:

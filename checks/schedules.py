@@ -1,15 +1,18 @@
 """Schedules: how the blocks of a PrimFunc move, what they keep, and what is required of them."""
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
 
+from checks.answers import while_running
 from checks.comparing import compare, random
-from checks.primfuncs import run_prim_func
-from checks.saying import CheckFailed
+from checks.models import copied
+from checks.primfuncs import QUICK, run_prim_func
+from checks.saying import CheckFailed, reason
 from loops import Loop, Nest, index_value, is_reduction, nests
 
 # ---- how blocks move -----------------------------------------------------------------------
@@ -145,27 +148,98 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
 # ---- what is required ----------------------------------------------------------------------
 
 
-def scheduled(apply: Callable, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc it makes."""
     schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
+    before = schedule.mod["main"]
     apply(schedule)
-    return schedule.mod["main"]
+    after = schedule.mod["main"]
+    if tvm_ffi.structural_equal(before, after):
+        raise CheckFailed(f"{wanted}, in the schedule that is given", "the program is as it was",
+                          "what is changed: `schedule` itself. What is done to schedule.copy(), or "
+                          "to a new Schedule, is lost")
+    warn_of_copies(after)
+    return after
+
+
+def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
+    """Schedule a program of another shape, after an answer has been right for one."""
+    try:
+        return scheduled(apply, func, wanted)
+    except tvm.s_tir.ScheduleError as error:
+        shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
+        raise CheckFailed(f"a schedule for any shape, also for buffers {shapes}", reason(error),
+                          "the factors of your splits: those that belong to one shape alone; None "
+                          "lets TVM compute them") from None
+
+
+_MANY = 500  # copies of a statement; a few seconds of compiling
+
+
+def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
+    """Say, should compiling a PrimFunc come to no end, that its unrolled loops are why."""
+    for nest in nests(func):
+        unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
+        copies = int(np.prod([_most(loop) for loop in unrolled], dtype=float))
+        if copies > _MANY:
+            while_running(f"what is unrolled: {', '.join(map(str, unrolled))} make {copies:,} "
+                          f"copies of block {nest.block}, which take long to compile")
+
+
+def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModule:
+    """Return the module that an answer makes of a copy of `original`.
+
+    Raises CheckFailed where that is no module, or comes from another one than the one given: then
+    its functions have other GlobalVars, and what is added to the module does not appear in it.
+    """
+    mod = answer(copied(original), *more)
+    if not isinstance(mod, tvm.IRModule):
+        raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
+    known = {variable.name_hint: variable for variable in original.get_global_vars()}
+    if any(variable.name_hint in known and not variable.same_as(known[variable.name_hint])
+           for variable in mod.get_global_vars()):
+        marked = copied(original)
+        name = "only_in_the_module_that_is_given"
+        marked[name] = next(func for _, func in original.functions_items()
+                            if isinstance(func, tvm.tirx.PrimFunc))
+        again = answer(marked, *more)
+        if isinstance(again, tvm.IRModule) and name not in {
+                variable.name_hint for variable in again.get_global_vars()}:
+            raise CheckFailed("the module that is given, scheduled", "another module of the same "
+                              "functions", "the name in tvm.s_tir.Schedule(...): the function's "
+                              "argument, not a variable of the notebook")
+    for _, func in mod.functions_items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            warn_of_copies(func)
+    return mod
+
+
+@contextlib.contextmanager
+def or_as_it_was(mod: tvm.IRModule, original: tvm.IRModule, name: str) -> Iterator[None]:
+    """Add to what a function lacks, where it has not changed at all, how that may have come."""
+    try:
+        yield
+    except CheckFailed as failed:
+        if not tvm_ffi.structural_equal(mod[name], original[name]):
+            raise
+        expected, came, look_at = failed.parts
+        raise CheckFailed(expected, f"{came}; {name} is as it was",
+                          "the return value: schedule.mod, for a Schedule works on a copy of mod. "
+                          f"Or {look_at}") from None
 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same on random numbers."""
     *inputs, output = [tuple(map(int, p.shape)) for p in before.params]
     arrays = [random(*shape, seed=i) for i, shape in enumerate(inputs)]
-    compare(run_prim_func(after, arrays, output), run_prim_func(before, arrays, output),
+    compare(run_prim_func(after, arrays, output), run_prim_func(before, arrays, output, QUICK),
             "the results: a schedule must not change them", {})
 
 
-def require_only(mod: Any, original: tvm.IRModule, name: str,
+def require_only(mod: tvm.IRModule, original: tvm.IRModule, name: str,
                  called: str = "") -> tvm.tirx.PrimFunc:
     """Return function `name` of a module; raise CheckFailed where any other one has changed."""
     called = called or name
-    if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
     before = {variable.name_hint: func for variable, func in original.functions_items()}
     after = {variable.name_hint: func for variable, func in mod.functions_items()}
     if set(before) != set(after):
@@ -178,6 +252,9 @@ def require_only(mod: Any, original: tvm.IRModule, name: str,
 
 
 def require_threads(nest: Nest, least: int) -> None:
+    if not nest.loops:
+        raise CheckFailed("a parallel outermost loop", f"no loop around block {nest.block}",
+                          "the loops of this block")
     outer = nest.loops[0]
     if outer.kind != "parallel":
         raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
@@ -193,13 +270,38 @@ def require_threads(nest: Nest, least: int) -> None:
 
 
 def require_lanes(nest: Nest, what: str) -> Loop:
+    """Return the innermost loop of a nest, which is to be a vector of two lanes or more."""
+    if not nest.loops:
+        raise CheckFailed(f"a vectorised innermost loop around {what}", "no loop at all",
+                          "the loops of this block")
     inner = nest.loops[-1]
     if inner.kind != "vectorized":
         found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
         raise CheckFailed(f"a vectorised innermost loop around {what}",
                           f"innermost is {inner}" + (f"; vectorised: {found[0]}" if found else ""),
                           "schedule.vectorize, and the order of the loops")
+    if _most(inner) < 2:
+        raise CheckFailed(f"a vector of {what}: at least two lanes", f"{inner}",
+                          "the factor of the split: how many iterations has the inner loop?")
     return inner
+
+
+def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
+    """Raise CheckFailed where a block's sums are read inside the loops that add them up."""
+    buffer = written(nest)
+    reducing = reducing_loops(nest)
+    for reader in nests(func):
+        if written(reader).same_as(buffer) or not touches(reader, buffer):
+            continue
+        inside = [loop for loop in reader.loops if any(loop.node.same_as(other.node)
+                                                       for other in reducing)]
+        if inside:
+            times = int(np.prod([_most(loop) for loop in inside]))
+            raise CheckFailed(
+                f"that {what} leave {nest.buffer} once, when they are complete",
+                f"block {base_name(reader)} takes them out {times} times, under "
+                f"{', '.join(map(str, inside))}, where they are not",
+                f"compute_at or reverse_compute_at: a loop outside all over which {what} run")
 
 
 def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
@@ -254,10 +356,8 @@ def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
     for nest in found:
         require_threads(nest, 2)
     require_lanes(update, "the convolution")
-    if not any(loop.kind == "unrolled" for loop in update.loops):
-        raise CheckFailed("an unrolled loop around the lanes",
+    if not any(loop.kind == "unrolled" and _most(loop) > 1 for loop in update.loops):
+        raise CheckFailed("an unrolled loop, of two iterations or more, around the lanes",
                           ", ".join(map(str, update.loops)), "step 5: unroll")
     require_decomposed(func)
     return found
-
-

@@ -95,6 +95,16 @@ provokes("Cannot use and / or / not operator to Expr")(
     lambda: te.compute((4, 5), lambda i, j: A[i, j] if A[i, j] > 0 else 0.0))
 
 
+@provokes("are used, but are not passed in as API arguments")
+def _() -> None:
+    p, q = te.reduce_axis((0, 4), name="p"), te.reduce_axis((0, 5), name="q")
+    compiled(te.compute((4,), lambda i: te.sum(A[p, q], axis=[p])))
+
+
+provokes("MatchesCode(DLDataTypeCode::kDLInt")(
+    lambda: te.compute((4, 5), lambda i, j: A[i, j] // 4))
+
+
 # ---- BlockBuilder and building -------------------------------------------------------------
 
 provokes("BlockBuilder destroyed with remaining blocks")(
@@ -281,6 +291,17 @@ def _() -> None:
             with T.sblock("y"):
                 vi = T.axis.spatial(16, i)
                 y[vi] = x[vi]
+
+
+@provokes("Cannot treat type")
+def _() -> None:
+    @T.prim_func(s_tir=True)
+    def returns(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
+        for i in range(4):
+            Y[i] = X[i]
+        return Y
+
+    tvm.compile(returns, target="llvm")
 
 
 @provokes("Undefined variable")

@@ -48,6 +48,25 @@ def inline_all(schedule):
     own.compute_inline(own.get_sblock("doubled"))
     own.compute_inline(own.get_sblock("shifted"))
 
+# %% 4.1 wrong: a copy of the schedule is changed -> What is done to schedule.copy()
+def inline_all(schedule):
+    schedule = schedule.copy()
+    schedule.compute_inline("doubled")
+    schedule.compute_inline("shifted")
+
+# %% 4.1 wrong: it waits for somebody at the keyboard -> take it out
+def inline_all(schedule):
+    breakpoint()
+    schedule.compute_inline("doubled")
+    schedule.compute_inline("shifted")
+
+# %% 4.1 wrong: a name is asked for -> input(), in your code
+def inline_all(schedule):
+    try:
+        schedule.compute_inline(input("block? "))
+    except Exception:
+        pass
+
 # %% 4.1 right: from the other side
 def inline_all(schedule):
     schedule.reverse_compute_inline(schedule.get_sblock("result"))
@@ -100,6 +119,44 @@ def schedule_add(schedule):
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     i0, _ = schedule.split(i, factors=[2, None])
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+    schedule.parallel(i0)
+
+# %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, and its loops run it from 0 to 31
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    *_, lanes = schedule.split(j, factors=[None, 2, 8], disable_predication=True)
+    schedule.vectorize(lanes)
+    schedule.parallel(i)
+
+# %% 4.2 wrong: rows beyond the last one are written -> outside the range
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, _ = schedule.split(i, factors=[5, None], disable_predication=True)
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+    schedule.parallel(i0)
+
+# %% 4.2 wrong: the extents of the first shape are in the answer -> also for buffers (136, 264)
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, _ = schedule.split(i, factors=[8, 8])
+    _, lanes = schedule.split(j, factors=[16, 8])
+    schedule.vectorize(lanes)
+    schedule.parallel(i0)
+
+# %% 4.2 right: the sum is computed in its own copy
+def schedule_add(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "global")
+    schedule.compute_inline(block)
+    i, j = schedule.get_loops(copy)
+    schedule.vectorize(schedule.split(j, [None, 8])[1])
+    schedule.parallel(i)
+
+# %% 4.2 right: rows in groups that do not divide, with TVM's guard
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, _ = schedule.split(i, factors=[5, None])
     schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
     schedule.parallel(i0)
 
@@ -165,6 +222,52 @@ def schedule_matmul(schedule):
     i, j, k = schedule.get_loops(block)
     schedule.parallel(i)
     schedule.decompose_reduction(block, k)
+
+# %% 4.3 wrong: the extents of the first shape are in the answer -> also for buffers (72, 80)
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    (i0, i1), (j0, j1), (k0, k1) = (schedule.split(loop, factors) for loop, factors in
+                                    [(i, [4, 8]), (j, [8, 8]), (k, [8, 4])])
+    schedule.reorder(i0, i1, j0, k0, k1, j1)
+    schedule.parallel(i0)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k0)
+
+# %% 4.3 wrong: terms beyond the end of the sum are read -> goes from 0 to 23, and its loops run it from 0 to 31
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    k0, k1 = schedule.split(k, [None, 16], disable_predication=True)
+    schedule.reorder(i, k0, k1, j)
+    schedule.parallel(i)
+    schedule.vectorize(j)
+    schedule.decompose_reduction(c, k0)
+
+# %% 4.3 wrong: one lane -> at least two lanes
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    j0, j1 = schedule.split(j, [None, 1])
+    schedule.reorder(i, j0, k, j1)
+    schedule.parallel(i)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k)
+
+# %% 4.3 right: partial sums by rfactor, lanes along j in both blocks
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    partial = schedule.rfactor(schedule.split(schedule.get_loops(c)[2], [None, 4])[1], 1)
+    i, j, k0, k1 = schedule.get_loops(partial)
+    schedule.reorder(i, k1, k0, j)
+    schedule.vectorize(j)
+    schedule.parallel(i)
+    schedule.decompose_reduction(partial, k0)
+    i, j, k1 = schedule.get_loops(c)
+    schedule.reorder(i, k1, j)
+    schedule.vectorize(j)
+    schedule.parallel(i)
+    schedule.decompose_reduction(c, k1)
 
 # %% 4.3 right: the whole row as lanes, without a split
 def schedule_matmul(schedule):
@@ -255,6 +358,110 @@ def schedule_conv2d(mod):
     mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source("\n".join(out)))
     return mod
 
+# %% 4.4 wrong: columns 26 to 31 are written too -> its loops run it from 0 to 31
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    x0, x1 = s.split(x, [None, 8], disable_predication=True)
+    s.reorder(n, f, y, x0, rc, ry, rx, x1)
+    s.vectorize(x1)
+    s.unroll(rx)
+    s.parallel(s.fuse(n, f, y))
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 4.4 wrong: one sblock declares less than its loops do, by hand -> outside the range
+def schedule_conv2d(mod):
+    text = helpers.script(conv_schedule(mod)["conv2d"])
+    assert "T.axis.spatial(T.int64(32), " in text
+    text = text.replace("T.axis.spatial(T.int64(32), ", "T.axis.spatial(T.int64(31), ")
+    mod = tvm.IRModule(dict(mod.functions_items()))
+    mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source(text))
+    return mod
+
+# %% 4.4 wrong: threads over the rows of the window, in an axis that is called spatial -> threads that write different elements
+from tvm.script import tirx as T
+
+@T.prim_func(private=True, s_tir=True)
+def conv2d(image: T.Buffer((T.int64(4), T.int64(1), T.int64(28), T.int64(28)), "float32"),
+           weight: T.Buffer((T.int64(32), T.int64(1), T.int64(3), T.int64(3)), "float32"),
+           conv: T.Buffer((T.int64(4), T.int64(32), T.int64(26), T.int64(26)), "float32")):
+    T.func_attr({"tirx.noalias": True})
+    for n in T.parallel(T.int64(4)):
+        for f, y in T.grid(T.int64(32), T.int64(26)):
+            for x in T.vectorized(T.int64(26)):
+                with T.sblock("init"):
+                    vn, vf, vy, vx = T.axis.remap("SSSS", [n, f, y, x])
+                    conv[vn, vf, vy, vx] = T.float32(0)
+    for p in T.parallel(T.int64(3)):
+        for n, f, y in T.grid(T.int64(4), T.int64(32), T.int64(26)):
+            for q in T.unroll(T.int64(3)):
+                for x in T.vectorized(T.int64(26)):
+                    with T.sblock("update"):
+                        vp, vn, vf, vy, vx, vq = T.axis.remap("SSSSSR", [p, n, f, y, x, q])
+                        conv[vn, vf, vy, vx] = conv[vn, vf, vy, vx] + image[vn, T.int64(0), vy + vp, vx + vq] * weight[vf, T.int64(0), vp, vq]
+
+
+def schedule_conv2d(mod):
+    out = tvm.IRModule(dict(mod.functions_items()))
+    out.update_func(out.get_global_var("conv2d"), conv2d)
+    return out
+
+# %% 4.4 wrong: a loop without sblocks -> no block with a reduction axis
+def schedule_conv2d(mod):
+    text = helpers.script(mod["conv2d"])
+    head = text[:text.index("        # with T.sblock")] if "        # with T.sblock" in text else text
+    lines = [line for line in head.splitlines() if "alloc_buffer" not in line]
+    first = next(i for i, line in enumerate(lines) if line.lstrip().startswith("for "))
+    lines = [*lines[:first], "    for n in T.parallel(T.int64(4)):", "        for f, y, x in T.grid(T.int64(32), T.int64(26), T.int64(26)):",
+             "            conv2d_nchw[n, f, y, x] = T.float32(0)"]
+    out = tvm.IRModule(dict(mod.functions_items()))
+    out.update_func(out.get_global_var("conv2d"), tvm.script.from_source("\n".join(lines)))
+    return out
+
+# %% 4.4 wrong: a vector of one lane -> at least two lanes
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(conv_schedule(mod, lanes=False, decompose=False))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    loops = s.get_loops(conv)
+    s.vectorize(s.split(loops[-1], [None, 1])[1])
+    s.decompose_reduction(conv, loops[1])
+    return s.mod
+
+# %% 4.4 wrong: the unrolled loop has one iteration -> of two iterations or more
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(conv_schedule(mod, unrolled=False, decompose=False))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    s.unroll(s.get_loops(conv)[1])
+    s.decompose_reduction(conv, s.get_loops(conv)[1])
+    return s.mod
+
+# %% 4.4 wrong: the notebook's module is scheduled, not the one that is given -> not a variable of the notebook
+notebooks_module = helpers.import_model(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28))
+def schedule_conv2d(mod):
+    return conv_schedule(notebooks_module)
+
+# %% 4.4 wrong: mod is returned -> conv2d is as it was
+def schedule_conv2d(mod):
+    conv_schedule(mod)
+    return mod
+
+# %% 4.4 wrong: too much is unrolled -> make 7,488 copies of block conv2d_nchw
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    s.reorder(n, rc, ry, rx, f, y, x)
+    s.vectorize(x)
+    s.parallel(n)
+    for loop in (rx, f, y, ry):
+        s.unroll(loop)
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
 # %% 4.4 right: the image is read through a small buffer
 def schedule_conv2d(mod):
     s = tvm.s_tir.Schedule(mod)
@@ -316,6 +523,22 @@ def schedule_conv2d_with_bias(mod):
 # %% 4.5 wrong: the inline is forgotten -> no padding block
 def schedule_conv2d_with_bias(mod):
     return conv_schedule(mod, block="both", inline=False)
+
+# %% 4.5 wrong: columns 26 and 27 of the bias block are written too -> axis v_ax3 of block T_add goes from 0 to 25
+def schedule_conv2d_with_bias(mod):
+    s = tvm.s_tir.Schedule(conv_schedule(mod))
+    n, f, y, x = s.get_loops(s.get_sblock("T_add", func_name="conv2d"))
+    s.vectorize(s.split(x, [None, 4], disable_predication=True)[1])
+    s.parallel(n)
+    return s.mod
+
+# %% 4.5 wrong: one lane in the bias block -> a vector of block T_add: at least two lanes
+def schedule_conv2d_with_bias(mod):
+    s = tvm.s_tir.Schedule(conv_schedule(mod))
+    n, f, y, x = s.get_loops(s.get_sblock("T_add", func_name="conv2d"))
+    s.vectorize(s.split(x, [None, 1])[1])
+    s.parallel(n)
+    return s.mod
 
 # %% 4.5 right: lanes of 13 in the bias block
 def schedule_conv2d_with_bias(mod):

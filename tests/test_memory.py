@@ -1,0 +1,191 @@
+"""Programs that leave their buffers, or whose threads meet: refused, whatever they declare."""
+
+import os
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te
+from tvm.script import tirx as T
+
+import checks
+from checks import answers
+from checks.memory import Fenced, refuse_bad_access
+from checks.primfuncs import run_prim_func
+
+TIMES = 10  # a wrong access may do no harm by chance; a static check sees it every time
+FORKS = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
+
+
+@T.prim_func(s_tir=True)
+def past_its_axis(X: T.Buffer((8, 8), "float32"), Y: T.Buffer((8,), "float32")):
+    for i, j in T.grid(8, 9):
+        with T.sblock("Y"):
+            vi, vj = T.axis.spatial(8, i), T.axis.reduce(8, j)
+            with T.init():
+                Y[vi] = T.float32(0)
+            Y[vi] = Y[vi] + X[vi, vj]
+
+
+@T.prim_func(s_tir=True)
+def past_its_guard(X: T.Buffer((4,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        Y[i] = T.if_then_else(i < 5, X[i], T.float32(0))
+
+
+@T.prim_func(s_tir=True)
+def before_its_buffer(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
+    for i in range(4):
+        Y[i - 1] = X[i]
+
+
+@T.prim_func(s_tir=True)
+def past_its_scratch(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
+    scratch = T.alloc_buffer((3,), "float32")
+    for i in range(4):
+        scratch[i] = X[i]
+    for i in range(4):
+        Y[i] = scratch[i]
+
+
+@T.prim_func(s_tir=True)
+def threads_over_the_sum(X: T.Buffer((8, 8), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        Y[i] = T.float32(0)
+    for j in T.parallel(8):
+        for i in range(8):
+            with T.sblock("Y"):
+                vj, vi = T.axis.remap("SS", [j, i])
+                Y[vi] = Y[vi] + X[vi, vj]
+
+
+@T.prim_func(s_tir=True)
+def lanes_over_the_sum(X: T.Buffer((8, 8), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        Y[i] = T.float32(0)
+        for j in T.vectorized(8):
+            Y[i] = Y[i] + X[i, j]
+
+
+@T.prim_func(s_tir=True)
+def reads_its_neighbour(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in T.parallel(8):
+        Y[i] = X[i] + T.if_then_else(i > 0, Y[i - 1], T.float32(0))
+
+
+@T.prim_func(s_tir=True)
+def one_scratch_for_all_threads(X: T.Buffer((8, 8), "float32"), Y: T.Buffer((8,), "float32")):
+    scratch = T.alloc_buffer((1,), "float32")
+    for i in T.parallel(8):
+        scratch[0] = X[i, 0]
+        Y[i] = scratch[0]
+
+
+OUTSIDE = "outside the range"
+WRONG = [(past_its_axis, OUTSIDE), (past_its_guard, OUTSIDE), (before_its_buffer, OUTSIDE),
+         (past_its_scratch, OUTSIDE), (threads_over_the_sum, "threads that write"),
+         (lanes_over_the_sum, "lanes that write"), (reads_its_neighbour, "write and read"),
+         (one_scratch_for_all_threads, "both write scratch")]
+
+
+@pytest.mark.parametrize(("func", "words"), WRONG,
+                         ids=[func.attrs["global_symbol"] for func, _ in WRONG])
+def test_refused_every_time(func: tvm.tirx.PrimFunc, words: str) -> None:
+    for _ in range(TIMES):
+        with pytest.raises(checks.CheckFailed, match=words):
+            refuse_bad_access("main", func)
+
+
+def test_a_split_that_does_not_divide_is_refused_only_without_its_guard() -> None:
+    a = te.placeholder((16, 26), name="A")
+    func = te.create_prim_func([a, te.compute(a.shape, lambda i, j: a[i, j] + 1, name="B")])
+    for axis, factor in [(0, 3), (0, 5), (1, 4), (1, 8), (1, 25)]:
+        for wrong in (False, True):
+            schedule = tvm.s_tir.Schedule(func)
+            loops = schedule.get_loops("B")
+            schedule.vectorize(schedule.split(loops[axis], [None, factor],
+                                              disable_predication=wrong)[1])
+            if wrong:
+                with pytest.raises(checks.CheckFailed, match="disable_predication"):
+                    refuse_bad_access("main", schedule.mod["main"])
+            else:
+                refuse_bad_access("main", schedule.mod["main"])
+
+
+@T.prim_func(s_tir=True)
+def where_the_data_say(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        Y[i] = T.float32(0)
+    for i in range(8):
+        Y[T.Cast("int32", X[i])] = T.float32(1)
+
+
+@FORKS
+@pytest.mark.parametrize("place", [8, -1, 15, 16, 1000, -17])
+def test_what_the_data_decide_is_caught_where_it_runs(place: int) -> None:
+    x = np.float32([0, 1, 2, 3, 4, 5, 6, place])
+    passed, parts = checks.isolated(
+        lambda: str(run_prim_func(where_the_data_say, [x], (8,))), 10)
+    assert not passed and ("SIG" in parts[1] or OUTSIDE in parts[1]), parts
+    inside = np.float32([0, 1, 2, 3, 4, 5, 6, 7])
+    assert checks.isolated(
+        lambda: str(run_prim_func(where_the_data_say, [inside], (8,)).sum()), 10) == (True, "8.0")
+
+
+def test_an_array_between_pages_notices_what_is_written_beside_it() -> None:
+    for at_start in (False, True):
+        fenced = Fenced.of(np.ones(3, "float32"), at_start)
+        fenced.require_whole("it")
+        fenced.around[1][0] = 7
+        with pytest.raises(checks.CheckFailed, match="a write beside it"):
+            fenced.require_whole("it")
+
+
+@FORKS
+@pytest.mark.parametrize(("run", "words"), [
+    (lambda: input("name? "), "input()"), (lambda: breakpoint(), "breakpoint()"),
+    (lambda: __import__("pdb").set_trace(), "a debugger"),
+    (lambda: sys.stdin.readline(), "sys.stdin")])
+def test_nobody_is_at_the_keyboard(run, words: str) -> None:
+    passed, parts = checks.isolated(run, 5)
+    assert not passed and words in parts[1]
+
+
+@FORKS
+def test_an_endless_loop_is_told_by_the_time_that_it_computed(capsys) -> None:
+    def endless() -> None:
+        while True:
+            print("again" * 1000)
+
+    passed, parts = checks.isolated(endless, 1)
+    assert not passed and parts[1] == "still running after 1 seconds of computing"
+
+
+@FORKS
+def test_what_is_printed_is_bounded_while_it_runs(capsys) -> None:
+    def prints() -> str:
+        def resident() -> int:
+            pages = int(Path("/proc/self/statm").read_text().split()[1])
+            return pages * os.sysconf("SC_PAGE_SIZE")
+
+        before = resident()
+        for _ in range(20_000):
+            print("x" * 10_000)
+        grown = resident() - before
+        return "small" if grown < 50e6 else f"{grown:,} bytes"
+
+    assert checks.isolated(prints, 10) == (True, "small")
+    assert len(capsys.readouterr().out) < answers.MOST_PRINTED + 100
+
+
+@FORKS
+def test_a_look_at_for_what_comes_to_no_end() -> None:
+    def endless() -> None:
+        answers.while_running("what is unrolled")
+        while True:
+            pass
+
+    assert checks.isolated(endless, 1)[1][2] == "what is unrolled"
+    assert "your loops" in checks.isolated(lambda: [None for _ in iter(int, 1)], 1)[1][2]
