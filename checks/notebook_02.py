@@ -8,12 +8,12 @@ from torch import nn
 
 from checks.answers import exercise
 from checks.comparing import Mistakes, compare, random
-from checks.diagnosis import intermediate_values, is_layer
 from checks.equivalence import check_same
 from checks.mistakes import layer_mistakes, with_parameters, without_bias
 from checks.models import cnn, own_weights, reference
 from checks.primfuncs import run_te
 from checks.saying import CheckFailed
+from checks.values import intermediate_values, is_layer
 
 # Functions of the input and the slope.
 _LEAKY_RELU: Mistakes = {
@@ -103,10 +103,10 @@ def exercise_2_6(create_model: Callable) -> str:
     mod = create_model(own_weights())
     verified = check_same(mod, model, batches)
     images = batches[0].images
-    found, value = intermediate_values(mod, images), torch.from_numpy(images)
+    found, value = intermediate_values(mod, [images]), torch.from_numpy(images)
     for layer in model:
         plain, value = without_bias(layer, value), layer(value)
-        for name, kernel, came in found:
+        for name, kernel, _, (came,) in found:
             if plain is not None and is_layer(came, plain.numpy(), layer):
                 raise CheckFailed(f"the {_SAYS[type(layer)]} as one PrimFunc that takes its bias",
                                   f"{kernel} computes {name}, without the bias",

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 import helpers
 from checks.answers import exercise, line_of_answer
 from checks.comparing import ATOL, RTOL, Mistakes, compare, random, to_numpy
-from checks.diagnosis import is_layer
 from checks.equivalence import build, check_same
 from checks.libraries import (
     check_call,
@@ -28,6 +27,7 @@ from checks.mistakes import layer_mistakes, with_parameters
 from checks.models import INPUT, cnn, own_weights, reference
 from checks.primfuncs import QUICK
 from checks.saying import CheckFailed, reason
+from checks.values import is_layer
 from checks.watching import numpy_only
 from loops import nests
 
