@@ -126,7 +126,8 @@ def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
         return says, ""
     images = _only(masks, 0)
     if images:
-        says += f", only in image{'s' * (len(images) > 1)} {', '.join(map(str, images))} of the batch"
+        says += (f", only in image{'s' * (len(images) > 1)} {', '.join(map(str, images))} of the "
+                 "batch")
     if masks[0].ndim > 1 and (places := _only(masks, 1)) and len(places) <= MOST_NAMED:
         name = "channel" if masks[0].ndim == 4 else "column"
         says += f", only in {name}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"

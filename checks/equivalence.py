@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax
 
@@ -33,8 +34,8 @@ def batches(model: nn.Sequential, loader: Iterable) -> Iterator[Batch]:
             yield Batch(images.numpy(), np.asarray(labels), model(images).numpy())
 
 
-def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
-    """Check an IRModule and build it, with a message in words where that fails."""
+def refuse_malformed(mod: Any) -> None:
+    """Raise CheckFailed for what is no IRModule with a main that can be built."""
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed("an IRModule", type(mod).__name__, "what your function returns: bb.get()")
     names = [variable.name_hint for variable in mod.get_global_vars()]
@@ -47,6 +48,11 @@ def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
         raise CheckFailed("a well-formed IRModule", reason(error),
                           "the shapes of the calls, and bb.emit_output for what leaves the block"
                           ) from None
+
+
+def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
+    """Check an IRModule and build it, with a message in words where that fails."""
+    refuse_malformed(mod)
     try:
         return helpers.build(mod, target)
     except Exception as error:  # TVM raises many kinds here
@@ -175,7 +181,7 @@ def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
     mine, theirs = ({variable.name_hint: function for variable, function in m.functions_items()
                      if variable.name_hint != "main"} for m in (mod, other))
     if any(name not in mine or not isinstance(function, tvm.tirx.PrimFunc)
-           or not tvm.ir.structural_equal(function, mine[name])
+           or not tvm_ffi.structural_equal(function, mine[name])
            for name, function in theirs.items()):
         return None
     names = {variable.name_hint: variable for variable in mod.get_global_vars()}
