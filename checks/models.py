@@ -138,18 +138,23 @@ class Made(NamedTuple):
             raise
 
 
-def make(create: Callable, values: bool = False, library: Sequence[str] = ()) -> Made:
-    """Run an answer on the trained and on random weights, and build what it gives.
+def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
+           ) -> tuple[tvm.IRModule, tvm.IRModule]:
+    """Run an answer on the trained and on random weights; see require_prim_funcs."""
+    mod = answer(own_weights())
+    refuse_malformed(mod)
+    require_prim_funcs(mod, library, lowered)  # first: others may be registered anew by the second
+    other = answer({name: array.copy() for name, array in random_cnn()[0].items()})
+    refuse_malformed(other)
+    return mod, other
+
+
+def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:
+    """Build what an answer gave for trained and for random weights.
 
     Where both modules have the same PrimFuncs, as they should, these are compiled once. With
-    `values` the machine has all that main binds: see checks.values. `library`: functions that the
-    module may call; others might be registered anew for the random weights.
+    `values` the machine has all that main binds: see checks.values.
     """
-    mod = create(own_weights())
-    refuse_malformed(mod)
-    require_prim_funcs(mod, *library)
-    other = create({name: array.copy() for name, array in random_cnn()[0].items()})
-    refuse_malformed(other)
     watched = with_all_values(mod) if values else mod
     if both := beside(watched, other):
         machine = build(both)
@@ -157,8 +162,12 @@ def make(create: Callable, values: bool = False, library: Sequence[str] = ()) ->
     return Made(mod, other, build(watched), build(other), "main")
 
 
-def require_prim_funcs(mod: tvm.IRModule, *library: str) -> None:
-    """Check that all of a module is computed by PrimFuncs, and by the library functions named."""
+def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: bool = True
+                       ) -> None:
+    """Check that all of a module is computed by PrimFuncs, and by the library functions named.
+
+    Unless `lowered`, high-level operators may stand in it, for relax.build to lower.
+    """
     allowed = "".join(f", or {name}" for name in library)
     for variable, function in mod.functions_items():
         if isinstance(function, tvm.tirx.PrimFunc):
@@ -168,14 +177,18 @@ def require_prim_funcs(mod: tvm.IRModule, *library: str) -> None:
                                   f"{variable.name_hint} calls a library, by {found[0]}",
                                   "the loops of this operator")
             continue
+        if not isinstance(function, relax.Function):
+            continue
         for binding in (one for block in function.body.blocks for one in block.bindings):
             if not isinstance(call := binding.value, relax.Call):
                 continue
             operator = getattr(call.op, "name", "")
             called = call.args[0] if operator.startswith("relax.call_") else call.op
             name = getattr(called, "global_symbol", "")  # a library function's
-            if name in library or not name and operator in ("", "relax.call_tir"):
+            if name in library or not name and (operator in ("", "relax.call_tir") or not lowered):
                 continue  # with "", a function of the module, which is looked at too
+            if name and tvm.get_global_func(name, allow_missing=True) is None:
+                continue  # the build will say so
             came, instead = (f"a library call of {name}", "call_dps_packed") if name else \
                 (operator, "bb.emit(relax.op...)")
             raise CheckFailed(f"operators as PrimFuncs{allowed}", f"{binding.var.name} is {came}",

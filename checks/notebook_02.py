@@ -9,7 +9,7 @@ from torch import nn
 from checks.answers import exercise
 from checks.comparing import Mistakes, compare, random
 from checks.mistakes import layer_mistakes, with_parameters
-from checks.models import Made, by_topi, cnn, make, random_cnn, reference
+from checks.models import Made, by_topi, cnn, create, make, random_cnn, reference
 from checks.primfuncs import run_te
 from checks.saying import CheckFailed
 from checks.values import is_layer, values_of
@@ -82,14 +82,15 @@ def exercise_2_4(max_pool: Callable) -> str:
 def exercise_2_5(create_model: Callable) -> str:
     """the CNN by emit_te."""
     with TorchCalls() as calls:
-        made = make(create_model)
+        mod, other = create(create_model)
+    made = make(mod, other)
     verified = made.check()
     if "conv2d" in calls.names:
         raise CheckFailed("operators from TOPI, one by one", "PyTorch's conv2d was called while "
                           "your function ran, as an importer does to record the model",
                           "bb.emit_te(topi...) for each operator; the weights are all you need")
     made.check_random()
-    return f"operators as PrimFuncs, with random weights too. {verified}"
+    return f"operators as PrimFuncs, right with random weights too. {verified}"
 
 
 _SAYS = {nn.Conv2d: "convolution", nn.Linear: "linear layer"}
@@ -150,9 +151,9 @@ def _require_own_layers(made: Made) -> None:
 @exercise("2.6", prepare=[reference, random_cnn])
 def exercise_2_6(create_model: Callable) -> str:
     """the CNN by own tensor expressions."""
-    made = make(create_model, values=True)
+    made = make(*create(create_model), values=True)
     verified = made.check()
     _require_own_layers(made)
     made.check_random()
-    return ("convolution and linear layers are one PrimFunc each, which takes the bias; with "
-            f"random weights too.\n{verified}")
+    return ("each convolution and linear layer is one PrimFunc that takes its bias; right with "
+            f"random weights too\n{verified}")
