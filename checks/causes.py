@@ -24,12 +24,14 @@ Layers = list[nn.Module]
 class Story(NamedTuple):
     """A cause, the layer where it begins, and for each input the values from that layer on.
 
-    Stories of one `family` are one mistake in several places that may come to the same.
+    `until`: the last layer that is other than PyTorch's. Stories of one `family` are one mistake in
+    several places that may come to the same.
     """
 
     cause: str
     layer: int
     values: list[list[Tensor]]
+    until: int
     family: str = ""
 
     def at(self, layer: int) -> list[Tensor] | None:
@@ -185,9 +187,10 @@ def stories(layers: Layers, index: int, before: list[Tensor]) -> Iterator[Story]
         if not all(values):
             continue
         right = [layers[index](x) for x in before]
-        story = Story(text, index, values, family)
-        if len(changed) > 1 or not equal([value[0] for value in values], right):
-            yield story
+        firsts = [value[0] for value in values]
+        if equal(firsts, right) or len(changed) > 1 and equal(firsts, before):
+            continue  # it has no effect, or that of another mistake
+        yield Story(text, index, values, max(changed), family)
 
 
 def _chain(layers: Sequence[Forward], index: int, value: Tensor,
@@ -239,7 +242,7 @@ def unique(told: list[Story], layers: Layers, bindings: Sequence[Binding]) -> St
 def ends_as(story: Story, final: Binding, layers: Layers, layer: int) -> bool:
     """Whether a story has at a layer what main returns, for every input."""
     values = story.at(layer)
-    return values is not None and all(
+    return values is not None and layer >= story.until and all(
         came.shape == value.shape and is_layer(came, value.numpy(), layers[layer])
         for came, value in zip(final.values, values, strict=True))
 
@@ -262,7 +265,7 @@ def explain(layers: Layers, references: list[list[Tensor]], bindings: Sequence[B
             return (best, end) if best else None
     pairs: list[Story] = []
     for story in told:
-        for layer in range(max(story.layer + 1, good), last + 1):
+        for layer in range(max(story.until + 1, good), last + 1):
             before = story.at(layer - 1)
             if before is None or found_at(bindings, before, layers[layer - 1]) < 0:
                 continue
@@ -272,6 +275,6 @@ def explain(layers: Layers, references: list[list[Tensor]], bindings: Sequence[B
                               for one, two in zip(story.values, second.values, strict=True)]
                     pairs.append(Story(f"{story.cause}; and layer {layer}, "
                                        f"{type(layers[layer]).__name__}: {second.cause}",
-                                       story.layer, values))
+                                       story.layer, values, second.until))
     best = unique(pairs, layers, bindings)
     return (best, last) if best else None

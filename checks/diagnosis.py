@@ -146,7 +146,7 @@ def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
     product, added = facts.bindings[before], facts.bindings[position]
     befores = [values[layer] for values in facts.references]
     plain = [without_bias(facts.layers[layer], value) for value in befores]
-    if any(value is None for value in plain) or product.name not in added.takes:
+    if any(value is None for value in plain) or not added.is_given(product):
         return "", ""
     if all(is_layer(came, value.numpy(), facts.layers[layer])
            for came, value in zip(product.values, plain, strict=True)):
@@ -278,7 +278,9 @@ def _half_built(facts: _Facts) -> CheckFailed | None:
             f"{len(facts.layers)} layers, up to {type(facts.layers[-1]).__name__} "
             f"{facts.shape(last)}",
             _ends(facts, layer),
-            f"what follows {final.name} {final.value.shape} from {final.kernel}")
+            f"what follows {final.name} {final.value.shape} from {final.kernel}"
+            + ("; the softmax is left out" if layer + 1 == last
+               and isinstance(facts.layers[last], nn.Softmax) else ""))
     return None
 
 
@@ -313,6 +315,12 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
         return CheckFailed("PyTorch's values within the tolerance", "values close to them",
                            "the order of the axes that main returns, and the precision")
     if good == len(layers):  # every layer is there, so main returns something else
+        if final.is_given(found[after]):
+            explained = explain(layers, references, found, last, good)
+            return _explained(facts, *explained) if explained else CheckFailed(
+                f"that main returns {found[after].name}, which is layer {last}, "
+                f"{type(layers[-1]).__name__}", f"{final.name} {final.value.shape}, which "
+                f"{final.kernel} makes of it", f"{final.kernel}, and whether it is wanted at all")
         return CheckFailed(f"that main returns layer {good - 1}, {type(layers[-1]).__name__}",
                            "this layer is computed, but main returns another value",
                            "bb.emit_output and bb.emit_func_output: which variable do they get?")

@@ -435,7 +435,7 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(given):
     return cnn_with(weights)
 
-# %% 2.5 wrong: PyTorch's model as one library function -> lv is a library call of env.whole
+# %% 2.5 wrong: PyTorch's model as one library function -> is a library call of env.whole
 def create_model_via_emit_te(weights):
     net = helpers.pytorch_model(weights)
 
