@@ -17,10 +17,10 @@ its exercises; none of these needs another.
 import helpers  # noqa: I001 (first: looks at the versions)
 from checks.answers import isolated
 from checks.comparing import compare, random
-from checks.diagnosis import is_layer
 from checks.equivalence import check_equivalence
 from checks.primfuncs import run_prim_func
 from checks.saying import CheckFailed, bound, reason
+from checks.values import is_layer
 from checks.notebook_00 import (exercise_0_1, exercise_0_2, exercise_0_3, exercise_0_4,
                                 exercise_0_5, exercise_0_6)
 from checks.notebook_01 import exercise_1_1, exercise_1_2, exercise_1_3

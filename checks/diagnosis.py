@@ -1,223 +1,63 @@
-"""Which layer of a module differs from PyTorch's first, in which kernel, and why.
+"""Which layer of a module differs from PyTorch's first, between which values, and why.
 
-Every value that `main` binds becomes an output, and each PyTorch layer is looked for among them. A
-cause is a usual mistake that, put into PyTorch's chain of layers, gives what the module gives.
+Every value that `main` binds becomes an output, and each PyTorch layer is looked for among them, on
+several inputs at once. What is said holds for all of them. Where a wrong value stands in the place
+of a layer is known if PyTorch's next layer, given this value, yields another value of the module.
 """
 
-import functools
-import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import tvm
 from torch import nn
-from tvm import relax
 
-import helpers
-from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL
-from checks.mistakes import layer_mistakes
+from checks.causes import Story, explain, found_at
+from checks.comparing import ATOL, RTOL
+from checks.mistakes import without_bias
 from checks.saying import CheckFailed, where
+from checks.values import NEARLY_ZERO, Binding, intermediate_values, is_layer
 
-# ---- the values of a module ----------------------------------------------------------------
-
-
-class Binding(NamedTuple):
-    """A variable of main, the PrimFunc or library function that computes it, and its value."""
-
-    name: str
-    kernel: str
-    value: np.ndarray
+MOST_NAMED = 4  # kernels or channels in one message
 
 
-def kernel_of(value: Any) -> str:
-    """Name what computes a binding: the PrimFunc or library function that is called."""
-    if not isinstance(value, relax.Call):
-        return type(value).__name__
-    called = [value.args[0]] if len(value.args) else []
-    for callee in [*called, value.op]:  # call_tir and call_dps_packed have it as first argument
-        for attribute in ("name_hint", "global_symbol", "name"):
-            if isinstance(name := getattr(callee, attribute, None), str) \
-                    and not isinstance(callee, relax.Var):
-                return name
-    return "Call"
+class _Facts(NamedTuple):
+    """What is known of a module.
 
-
-def intermediate_values(mod: tvm.IRModule, images: np.ndarray, target: Any = "llvm"
-                        ) -> list[Binding]:
-    """Build for the target, run `main`, and return every tensor that it binds, in order."""
-    plain = relax.transform.ToNonDataflow()(mod)
-    main = plain["main"]
-    every = [binding for block in main.body.blocks for binding in block.bindings
-             if isinstance(binding.var.ty, relax.TensorType)]
-    bindings = [binding for binding in every if not isinstance(binding.value, relax.Var)]
-    # what main returns goes last, also where something else was bound after it
-    returned = main.body.body
-    for binding in reversed(every):  # emit_output gives a value a second name: gv = lv11
-        if binding.var.same_as(returned) and isinstance(binding.value, relax.Var):
-            returned = binding.value
-    bindings += [binding for binding in bindings[:-1] if binding.var.same_as(returned)]
-    outputs = relax.Tuple([binding.var for binding in bindings])
-    all_values = relax.Function(main.params, relax.SeqExpr(main.body.blocks, outputs),
-                                relax.TupleType([binding.var.ty for binding in bindings]),
-                                is_pure=main.is_pure).with_attr("global_symbol", "main")
-    functions = {variable: func for variable, func in plain.functions_items()
-                 if variable.name_hint != "main"}
-    everything = tvm.IRModule({**functions, plain.get_global_var("main"): all_values})
-    values = helpers.build(everything, target)["main"](tvm.runtime.tensor(images))
-    return [Binding(binding.var.name, kernel_of(binding.value), value.numpy())
-            for binding, value in zip(bindings, values, strict=True)]
-
-
-def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> bool:
-    """Whether `a` holds the layer's values `b`, up to a permutation of the axes.
-
-    Probabilities are compared by their logarithms: they are nearly one-hot, so that unequal ones
-    pass an absolute tolerance. A flattened tensor has to have its exact order.
+    `references`: for each input, itself and what each PyTorch layer gives. The first `good` layers
+    are right, and bindings[after] holds the last right one; -1: only the input is right.
     """
-    if isinstance(layer, nn.Softmax):
-        with np.errstate(all="ignore"):
-            return a.shape == b.shape and np.allclose(np.log(np.maximum(a, 1e-30)),
-                                                      np.log(np.maximum(b, 1e-30)), 0, 1e-3)
-    if a.shape == b.shape and np.allclose(a, b, RTOL, ATOL):
-        return True
-    if isinstance(layer, nn.Flatten) or a.ndim != b.ndim or sorted(a.shape) != sorted(b.shape):
-        return False
-    return any(np.allclose(a.transpose(axes), b, RTOL, ATOL)
-               for axes in itertools.permutations(range(a.ndim))
-               if tuple(a.shape[i] for i in axes) == b.shape
-               and not (a.ndim == 4 and axes[2] > axes[3]))  # height and width exchanged: wrong
+
+    layers: list[nn.Module]
+    references: list[list[torch.Tensor]]
+    bindings: list[Binding]
+    good: int
+    after: int
+
+    @property
+    def final(self) -> Binding:
+        """What main returns."""
+        return self.bindings[-1]
+
+    def right(self, layer: int) -> list[torch.Tensor]:
+        """PyTorch's values of a layer, for each input."""
+        return [values[layer + 1] for values in self.references]
+
+    def says(self, first: int, last: int | None = None) -> str:
+        """Name layers, as "layer 4, Linear" or "layers 0 to 1, Conv2d to ReLU"."""
+        last = first if last is None else last
+        names = type(self.layers[first]).__name__, type(self.layers[last]).__name__
+        if first == last:
+            return f"layer {first}, {names[0]}"
+        return f"layers {first} to {last}, {names[0]} to {names[1]}"
+
+    def shape(self, layer: int) -> tuple[int, ...]:
+        """The shape of a layer's output."""
+        return tuple(self.right(layer)[0].shape)
 
 
-# ---- the cause -----------------------------------------------------------------------------
-
-Forward = Callable[[torch.Tensor], torch.Tensor]
-
-
-class _Story(NamedTuple):
-    """A verified cause ("" if unknown), its layer, and the values from that layer on."""
-
-    cause: str
-    layer: int
-    values: list[torch.Tensor]
-
-
-def _mixed_up(layers: list[nn.Module], index: int) -> Iterator[tuple[str, dict[int, Forward]]]:
-    """Yield what happens where a layer gets the weight or bias of another one of its shape."""
-    def with_parameter(layer: nn.Module, name: str, value: torch.Tensor) -> Forward:
-        return lambda x: torch.func.functional_call(layer, {name: value}, (x,))
-
-    for name in ("weight", "bias"):
-        own = getattr(layers[index], name, None)
-        for other, layer in enumerate(layers):
-            value = getattr(layer, name, None)
-            if other == index or own is None or value is None or own.shape != value.shape:
-                continue
-            mine = with_parameter(layers[index], name, value)
-            yield (f"layers {min(index, other)} and {max(index, other)} have each other's {name}",
-                   {index: mine, other: with_parameter(layer, name, own)})
-            yield f"it has the {name} of layer {other}", {index: mine}
-
-
-def _chain(layers: Sequence[Forward], index: int, value: torch.Tensor,
-           changed: Mapping[int, Forward]) -> list[torch.Tensor]:
-    """Return the values from layer `index` on, as far as the shapes fit."""
-    values: list[torch.Tensor] = []
-    for position in range(index, len(layers)):
-        layer = layers[position]
-        if isinstance(layer, nn.Linear):  # a PrimFunc that takes its depth from the weight
-            value = value[..., :layer.in_features]  # reads no further
-        try:
-            value = changed.get(position, layer)(value)
-        except (RuntimeError, ValueError, IndexError):  # with this mistake shapes do not fit
-            break
-        values.append(value)
-    return values
-
-
-def _stories(layers: list[nn.Module], index: int, before: torch.Tensor) -> Iterator[_Story]:
-    """Yield what comes of each usual mistake in a layer; `before` is what the layer is given."""
-    right = layers[index](before)
-    single: list[tuple[str, dict[int, Forward]]] = [
-        (text, {index: functools.partial(mistake, layers[index])})
-        for text, mistake in layer_mistakes(layers[index]).items()]
-    for text, changed in [*single, *_mixed_up(layers, index)]:
-        values = _chain(layers, index, before, changed)
-        if values and not torch.equal(values[0], right):  # padding 0 may be what the layer has
-            yield _Story(text, index, values)
-
-
-def _explain(layers: list[nn.Module], reference: list[torch.Tensor], good: int,
-             later: list[np.ndarray], final: np.ndarray) -> _Story:
-    """Return the verified cause of the first layer after the `good` ones that has one.
-
-    Verified: with the mistake the chain ends in what main returns, or else one of the values
-    after the mistaken layer's own is found in the module. (The own value alone would not do: a
-    convolution before its bias stands in every right module too.) Of several causes that end in
-    the same, the one is taken of which most is found: a softmax hides what adds to all logits.
-    """
-    def is_there(value: torch.Tensor, layer: nn.Module) -> bool:
-        return any(is_layer(seen, value.numpy(), layer) for seen in later)
-
-    partly: _Story | None = None
-    for index in range(good, len(layers)):
-        whole: list[_Story] = []
-        for story in _stories(layers, index, reference[index]):
-            ends = len(story.values) == len(layers) - index
-            if ends and is_layer(final, story.values[-1].numpy(), layers[-1]):
-                whole.append(story)
-            if not partly and any(
-                    is_there(value, layer) for value, layer in
-                    zip(story.values[1:], layers[index + 1:], strict=False)
-                    if not any(torch.equal(value, right) for right in reference)):
-                partly = story._replace(cause=f"{story.cause}; and something after it differs too")
-        if whole:
-            return max(whole, key=lambda story: sum(
-                map(is_there, story.values, layers[story.layer:])))
-    return partly or _Story("", good, [])
-
-
-# ---- the message ---------------------------------------------------------------------------
-
-
-def _says(layers: list[nn.Module], first: int, last: int) -> str:
-    """Name layers, as "layer 4, Linear" or "layers 0 to 1, Conv2d to ReLU"."""
-    names = type(layers[first]).__name__, type(layers[last]).__name__
-    if first == last:
-        return f"layer {first}, {names[0]}"
-    return f"layers {first} to {last}, {names[0]} to {names[1]}"
-
-
-def _covering(layers: list[nn.Module], reference: list[torch.Tensor], story: _Story,
-              rest: list[Binding]) -> tuple[Binding, int]:
-    """Return the binding that covers the layer of a story, and the last layer that is in it too.
-
-    With a verified cause: the first binding that holds one of the mistaken values. Without: the
-    nearest one of the layer's shape. A fused kernel is nearer to a later layer than to this one.
-    """
-    index = story.layer
-    for position, value in enumerate(story.values):
-        for binding in rest:
-            if is_layer(binding.value, value.numpy(), layers[index + position]):
-                return binding, index + position
-
-    def distance(binding: Binding, layer: int) -> float:
-        right = reference[layer + 1].numpy()
-        return float(np.abs(binding.value - right).max()) \
-            if binding.value.shape == right.shape else np.inf
-
-    if len(rest) == 1:  # what is left is one kernel
-        return rest[0], len(layers) - 1
-    candidates = [binding for binding in rest if np.isfinite(distance(binding, index))]
-    if not candidates:  # a fused kernel whose output has another shape: the next one that fits
-        return next(((binding, layer) for binding in rest for layer in range(index, len(layers))
-                     if np.isfinite(distance(binding, layer))), (rest[0], index))
-    nearest = min(candidates, key=lambda binding: distance(binding, index))
-    return nearest, min(range(index, len(layers)), key=lambda layer: distance(nearest, layer))
-
-
-def _matched(layers: list[nn.Module], reference: list[torch.Tensor],
+def _matched(layers: list[nn.Module], references: list[list[torch.Tensor]],
              found: list[Binding]) -> tuple[int, int]:
     """Return how many layers are right as far as the last one found, and its binding's position.
 
@@ -225,81 +65,272 @@ def _matched(layers: list[nn.Module], reference: list[torch.Tensor],
     bias is added afterwards, has no binding of its own.
     """
     good, after = 0, -1
-    for number, (layer, values) in enumerate(zip(layers, reference[1:], strict=True), start=1):
-        for position, binding in enumerate(found):
-            if position >= after and is_layer(binding.value, values.numpy(), layer):
-                good, after = number, position
-                break
+    for number, layer in enumerate(layers, start=1):
+        start = max(after, 0)
+        position = found_at(found[start:], [values[number] for values in references], layer)
+        if position >= 0:
+            good, after = number, start + position
     return good, after
 
 
-def _difference(value: np.ndarray, right: np.ndarray, layer: nn.Module) -> tuple[str, str]:
-    """Say how a value differs from a layer's right one of its shape, and the cause that shows."""
-    difference = np.abs(value - right)
+def _in_its_place(facts: _Facts) -> tuple[int, int] | None:
+    """Return the first wrong binding that stands in the place of a layer, and this layer.
+
+    Verified: what PyTorch's next layer gives for it is a later value of the module.
+    """
+    layers, bindings = facts.layers, facts.bindings
+    for position in range(facts.after + 1, len(bindings) - 1):
+        binding = bindings[position]
+        for layer in range(len(layers) - 2, max(facts.good - 2, -1), -1):
+            if binding.value.shape != facts.shape(layer):
+                continue
+            following = [layers[layer + 1](torch.from_numpy(value)) for value in binding.values]
+            if found_at(bindings[position + 1:], following, layers[layer + 1]) >= 0:
+                return position, layer
+    if facts.final.value.shape == facts.shape(len(layers) - 1):
+        return len(bindings) - 1, len(layers) - 1
+    return None
+
+
+# ---- the message ---------------------------------------------------------------------------
+
+
+def _differing(came: np.ndarray, right: np.ndarray, layer: nn.Module) -> np.ndarray:
+    """Return where values differ; probabilities by their logarithms, as in is_layer."""
+    if isinstance(layer, nn.Softmax):
+        with np.errstate(all="ignore"):
+            a, b = (np.log(np.maximum(values, NEARLY_ZERO)) for values in (came, right))
+        return ~np.isclose(a, b, 0, 1e-3)
+    return ~np.isclose(came, right, RTOL, ATOL)
+
+
+def _only(masks: list[np.ndarray], axis: int) -> list[int]:
+    """Return the places along an axis outside which nothing differs, if they are not all of them.
+
+    The same ones for every input, else []: that would be chance.
+    """
+    places = [sorted({int(place) for place in np.argwhere(mask)[:, axis]}) for mask in masks]
+    if any(place != places[0] for place in places) or len(places[0]) == masks[0].shape[axis]:
+        return []
+    return places[0]
+
+
+def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
+                layer: nn.Module) -> tuple[str, str]:
+    """Say how values differ from a layer's right ones of their shape, and the cause that shows."""
+    difference = np.abs(values[0] - right[0])
     says = f": max |difference| {difference.max():.2g} at {where(difference == difference.max())}"
-    atol = ATOL_PROBABILITIES if isinstance(layer, nn.Softmax) else ATOL
-    bad = sorted({int(i) for i in np.argwhere(~np.isclose(value, right, RTOL, atol))[:, 0]})
-    if not 0 < len(bad) < len(value):
+    masks = [_differing(came, wanted, layer) for came, wanted in zip(values, right, strict=True)]
+    masks = [mask for mask in masks if mask.any()]
+    if not masks or not masks[0].ndim:
         return says, ""
-    says += f", only in image{'s' * (len(bad) > 1)} {', '.join(map(str, bad))} of the batch"
+    images = _only(masks, 0)
+    if images:
+        says += (f", only in image{'s' * (len(images) > 1)} {', '.join(map(str, images))} of the "
+                 "batch")
+    if masks[0].ndim > 1 and (places := _only(masks, 1)) and len(places) <= MOST_NAMED:
+        name = "channel" if masks[0].ndim == 4 else "column"
+        says += f", only in {name}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
     return says, "only the first image of the batch is right: the batch axis" \
-        if bad == list(range(1, len(value))) else ""
+        if len(images) > 1 and images == list(range(1, len(values[0]))) else ""
 
 
-def _differs(layers: list[nn.Module], reference: list[torch.Tensor], story: _Story,
-             rest: list[Binding]) -> CheckFailed:
+def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
+    """Say which of a layer's two kernels is wrong, the sum or the addition of its bias: or "".
+
+    Verified: the value before the bias is right, or differs and the bias is added to it rightly.
+    """
+    before, bias = position - 1, getattr(facts.layers[layer], "bias", None)
+    if bias is None or before <= facts.after or layer != facts.good:
+        return "", ""
+    product, added = facts.bindings[before], facts.bindings[position]
+    befores = [values[layer] for values in facts.references]
+    plain = [without_bias(facts.layers[layer], value) for value in befores]
+    if any(value is None for value in plain) or not added.is_given(product):
+        return "", ""
+    if all(is_layer(came, value.numpy(), facts.layers[layer])
+           for came, value in zip(product.values, plain, strict=True)):
+        return added.kernel, (f"{added.kernel}, which is given the right {product.name} from "
+                              f"{product.kernel}: its arguments and its output shape")
+    offset = bias.numpy().reshape((-1,) + (1,) * (product.value.ndim - 2))
+    if all(a.shape == b.shape and np.allclose(a + offset, b, RTOL, ATOL)
+           for a, b in zip(product.values, added.values, strict=True)):
+        return product.kernel, (f"{product.kernel}: its arguments and its output shape; "
+                                f"{added.kernel} adds the right bias to what it gets")
+    return "", ""
+
+
+def _kernels(bindings: Sequence[Binding]) -> str:
+    names = list(dict.fromkeys(binding.kernel for binding in bindings))
+    if len(names) > MOST_NAMED:
+        names = [*names[:MOST_NAMED - 1], "...", names[-1]]
+    return ", ".join(names)
+
+
+def _since(facts: _Facts) -> str:
+    """Name the last right value."""
+    if facts.after < 0:
+        return "x"
+    binding = facts.bindings[facts.after]
+    return f"{binding.name} from {binding.kernel}, which is right ({facts.says(facts.good - 1)})"
+
+
+def _unexplained(facts: _Facts) -> CheckFailed:
+    """Say which layer differs and between which two values, where no cause is known."""
+    place = _in_its_place(facts)
+    good, after = facts.good, facts.after
+    if place is None:
+        rest = facts.bindings[after + 1:] or [facts.final]
+        first = min(good, len(facts.layers) - 1)
+        return CheckFailed(
+            f"{facts.says(first)}, {facts.shape(first)}, as in PyTorch",
+            f"no value like it; main returns {facts.final.name} {facts.final.value.shape}",
+            f"{_kernels(rest)}: its arguments and its output shape, after {_since(facts)}")
+    position, layer = place
+    binding, between = facts.bindings[position], facts.bindings[after + 1:position + 1]
+    says, visible = _difference(binding.values, [value.numpy() for value in facts.right(layer)],
+                                facts.layers[layer])
+    if layer < good:  # right first, and changed before the next layer
+        return CheckFailed(
+            f"{facts.says(layer)}, {facts.shape(layer)}, as in PyTorch, given to layer {layer + 1}",
+            f"{_since(facts)}; but {_kernels(between)} changes it, and what follows takes "
+            f"{binding.name}{says}",
+            visible or f"{_kernels(between)}: its arguments and its output shape, or whether it is "
+            "wanted at all")
+    kernel, look_at = _innocent_bias(facts, position, layer)
+    one = len(between) == 1
+    came = f"{binding.name} {binding.value.shape} from {binding.kernel}"
+    if kernel:
+        came = f"{came} is in its place"
+    elif one and layer > good:
+        came = f"{binding.kernel} computes {facts.says(good, layer)}, in one: {binding.name} " \
+               f"{binding.value.shape}"
+    else:
+        came = f"nearest is {came}"
+    if one:
+        look_at = f"{binding.kernel}: its arguments and its output shape; it is given " \
+                  f"{_since(facts)}"
+    return CheckFailed(
+        f"{facts.says(good, layer)}, {facts.shape(layer)}, as in PyTorch",
+        f"no value like it; {came}{says}",
+        visible or look_at or f"{_kernels(between)}: its arguments and its output shape, one after "
+        f"the other; before them stands {_since(facts)}")
+
+
+def _covering(facts: _Facts, story: Story) -> tuple[Binding, int]:
+    """Return the first binding that holds one of a story's values, and the layer of this value."""
+    for layer in range(story.layer, len(facts.layers)):
+        values = story.at(layer)
+        if values is None:
+            break
+        if (position := found_at(facts.bindings, values, facts.layers[layer])) >= 0:
+            return facts.bindings[position], layer
+    return facts.final, len(facts.layers) - 1
+
+
+def _explained(facts: _Facts, story: Story, end: int) -> CheckFailed:
     """Say which layer differs, which kernel computes it, how far it is off, and why."""
     index = story.layer
-    (name, kernel, value), last = _covering(layers, reference, story, rest)
-    right = reference[last + 1].numpy()
-    named = index if story.cause else last
-    came = "no value like it; "
-    if story.values and torch.equal(story.values[0], reference[index]):  # the layer is missing
-        came += f"{name} {value.shape} from {kernel} is computed without it"
+    binding, last = _covering(facts, story)
+    right = [value.numpy() for value in facts.right(last)]
+    came = "no value like it; " if index >= facts.good else "another value goes on: "
+    # the layer is missing, or its value stands in the module before it
+    if (values := story.at(index)) and all(
+            torch.equal(a, reference[index])
+            for a, reference in zip(values, facts.references, strict=True)):
+        came += f"{binding.name} {binding.value.shape} from {binding.kernel} is computed without it"
     elif last == index:
-        came += f"nearest is {name} {value.shape} from {kernel}"
+        came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
     else:
-        came += f"{kernel} computes {_says(layers, index, last)}, in one: {name} {value.shape}"
-    visible = ""
-    if value.shape == right.shape:
-        says, visible = _difference(value, right, layers[last])
-        came += says
-    return CheckFailed(
-        f"{_says(layers, index, named)}, {tuple(reference[named + 1].shape)}, as in PyTorch", came,
-        story.cause or visible or f"{kernel}: its arguments and its output shape")
+        came += f"{binding.kernel} computes {facts.says(index, last)}, in one: {binding.name} " \
+                f"{binding.value.shape}"
+    if binding.value.shape == right[0].shape:
+        came += _difference(binding.values, right, facts.layers[last])[0]
+    missing = ""
+    if end < len(facts.layers) - 1:
+        missing = f"; and {_ends(facts, end)}"
+    return CheckFailed(f"{facts.says(index)}, {facts.shape(index)}, as in PyTorch", came,
+                       story.cause + missing)
+
+
+def _ends(facts: _Facts, layer: int) -> str:
+    """Say that main ends after a layer, and which are missing."""
+    last = len(facts.layers) - 1
+    missing = f"layers {layer + 1} to {last} are" if layer + 1 < last else f"layer {last} is"
+    return f"main ends after {facts.says(layer)}; {missing} missing"
+
+
+def _half_built(facts: _Facts) -> CheckFailed | None:
+    """Say that main returns a layer's right value that is not the last layer's, or return None."""
+    last, final = len(facts.layers) - 1, facts.final
+    for layer in range(last - 1, -1, -1):
+        right = [value.numpy() for value in facts.right(layer)]
+        if not all(is_layer(a, b, facts.layers[layer])
+                   for a, b in zip(final.values, right, strict=True)):
+            continue
+        if facts.good - 1 > layer:
+            return CheckFailed(
+                f"that main returns layer {last}, {type(facts.layers[last]).__name__}",
+                f"main returns layer {layer}, {type(facts.layers[layer]).__name__}, though "
+                f"{facts.bindings[facts.after].name} is layer {facts.good - 1}",
+                "bb.emit_output and bb.emit_func_output: which variable do they get?")
+        return CheckFailed(
+            f"{len(facts.layers)} layers, up to {type(facts.layers[-1]).__name__} "
+            f"{facts.shape(last)}",
+            _ends(facts, layer),
+            f"what follows {final.name} {final.value.shape} from {final.kernel}"
+            + ("; the softmax is left out" if layer + 1 == last
+               and isinstance(facts.layers[last], nn.Softmax) else ""))
+    return None
 
 
 @torch.no_grad()
-def diagnose(mod: tvm.IRModule, model: nn.Sequential, images: np.ndarray,
+def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarray],
              target: Any = "llvm") -> CheckFailed:
     """Find the first layer whose values are nowhere in the module, and why.
 
-    The module is built for `target`, for which it was checked. A cause is named only if
-    recomputing with it gives values that are in the module; see _explain.
+    `inputs`: batches of images; for the first one the module gives another result than PyTorch.
+    The module is built for `target`, for which it was checked.
     """
-    found = intermediate_values(mod, images, target)
+    found = intermediate_values(mod, inputs, target)
     if not found:
         return CheckFailed("operators in main", "no tensor that it computes", "bb.emit_te")
-    layers, reference = list(model), [torch.from_numpy(images)]
-    for layer in layers:
-        reference.append(layer(reference[-1]))
-    for name, kernel, value in found:
-        if np.isnan(value).any():
-            return CheckFailed("finite numbers", f"NaN in {name} {value.shape} at "
-                               f"{where(np.isnan(value))}, which {kernel} computes",
-                               f"{kernel}: is every element of its output written?")
-    good, after = _matched(layers, reference, found)
-    final, wanted = found[-1].value, reference[-1]
-    if good == len(layers) and is_layer(final, wanted.numpy(), layers[-1]):
+    layers = list(model)
+    references = [[torch.from_numpy(images)] for images in inputs]
+    for values in references:
+        for layer in layers:
+            values.append(layer(values[-1]))
+    for binding in found:
+        for value in binding.values:
+            if np.isnan(value).any():
+                return CheckFailed(
+                    "finite numbers", f"NaN in {binding.name} {value.shape} at "
+                    f"{where(np.isnan(value))}, which {binding.kernel} computes",
+                    f"{binding.kernel}: is every element of its output written?")
+    good, after = _matched(layers, references, found)
+    facts = _Facts(layers, references, found, good, after)
+    final, last = facts.final, len(layers) - 1
+    if good == len(layers) and all(is_layer(a, b.numpy(), layers[-1]) for a, b in
+                                   zip(final.values, facts.right(last), strict=True)):
         return CheckFailed("PyTorch's values within the tolerance", "values close to them",
                            "the order of the axes that main returns, and the precision")
     if good == len(layers):  # every layer is there, so main returns something else
+        if final.is_given(found[after]):
+            explained = explain(layers, references, found, last, good)
+            return _explained(facts, *explained) if explained else CheckFailed(
+                f"that main returns {found[after].name}, which is layer {last}, "
+                f"{type(layers[-1]).__name__}", f"{final.name} {final.value.shape}, which "
+                f"{final.kernel} makes of it", f"{final.kernel}, and whether it is wanted at all")
         return CheckFailed(f"that main returns layer {good - 1}, {type(layers[-1]).__name__}",
                            "this layer is computed, but main returns another value",
                            "bb.emit_output and bb.emit_func_output: which variable do they get?")
-    rest = found[after + 1:] or found[-1:]
-    story = _explain(layers, reference, good, [binding.value for binding in rest], final)
-    if not story.cause and not good and final.shape != tuple(wanted.shape):
-        return CheckFailed(f"an output of shape {tuple(wanted.shape)}", f"{final.shape}",
+    if last and (half := _half_built(facts)):
+        return half
+    # a right layer may be spoilt afterwards: a bias that is added twice
+    explained = explain(layers, references, found, max(0, good - 2), good)
+    if explained:
+        return _explained(facts, *explained)
+    if not good and final.value.shape != facts.shape(last) and _in_its_place(facts) is None:
+        return CheckFailed(f"an output of shape {facts.shape(last)}", f"{final.value.shape}",
                            "which variable is emitted as the output, and the last layers")
-    return _differs(layers, reference, story, rest)
+    return _unexplained(facts)

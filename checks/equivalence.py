@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax
 
@@ -15,6 +16,7 @@ from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from checks.diagnosis import diagnose
 from checks.primfuncs import refuse_out_of_bounds
 from checks.saying import CheckFailed, bound, reason
+from checks.values import is_layer
 
 
 class Batch(NamedTuple):
@@ -32,8 +34,8 @@ def batches(model: nn.Sequential, loader: Iterable) -> Iterator[Batch]:
             yield Batch(images.numpy(), np.asarray(labels), model(images).numpy())
 
 
-def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
-    """Check an IRModule and build it, with a message in words where that fails."""
+def refuse_malformed(mod: Any) -> None:
+    """Raise CheckFailed for what is no IRModule with a main that can be built."""
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed("an IRModule", type(mod).__name__, "what your function returns: bb.get()")
     names = [variable.name_hint for variable in mod.get_global_vars()]
@@ -46,6 +48,11 @@ def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
         raise CheckFailed("a well-formed IRModule", reason(error),
                           "the shapes of the calls, and bb.emit_output for what leaves the block"
                           ) from None
+
+
+def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
+    """Check an IRModule and build it, with a message in words where that fails."""
+    refuse_malformed(mod)
     try:
         return helpers.build(mod, target)
     except Exception as error:  # TVM raises many kinds here
@@ -68,10 +75,19 @@ def _refuse_model(model: Any) -> None:
                           "torch_model.eval() before the comparison")
 
 
-def _output(machine: relax.VirtualMachine, batch: Batch) -> np.ndarray:
+def random_like(images: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return images of the shape and the range of others, but of random numbers.
+
+    On photographs the corners are dark, and what a model computes of them is always 0.
+    """
+    rng = np.random.default_rng([seed, *images.shape])
+    return rng.uniform(images.min(), images.max(), images.shape).astype(images.dtype)
+
+
+def _output(machine: relax.VirtualMachine, batch: Batch, main: str = "main") -> np.ndarray:
     """Return what main gives for a batch, of the expected dtype, or raise CheckFailed."""
     try:
-        output = machine["main"](tvm.runtime.tensor(batch.images))
+        output = machine[main](tvm.runtime.tensor(batch.images))
     except (ValueError, TypeError, RuntimeError) as error:
         raise CheckFailed(f"main to take float32 {batch.images.shape}", reason(error),
                           "the shape and dtype of x, how many parameters main has, and whether "
@@ -85,22 +101,27 @@ def _output(machine: relax.VirtualMachine, batch: Batch) -> np.ndarray:
     return came
 
 
+def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Sequential) -> bool:
+    atol = ATOL_PROBABILITIES if isinstance(model[-1], nn.Softmax) else ATOL
+    return came.shape == expected.shape and np.allclose(came, expected, RTOL, atol)
+
+
 def check_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = "llvm",
                machine: relax.VirtualMachine | None = None) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
 
-    `machine`: the module, if it was built for the target already.
+    On every batch, and on one of random images. `machine`: the module, if it was built for the
+    target already.
     """
     _refuse_model(model)
     machine = machine or build(mod, target)
     probabilities = isinstance(model[-1], nn.Softmax)
-    atol = ATOL_PROBABILITIES if probabilities else ATOL
     images = count = right = right_torch = 0
     largest = 0.0
     for batch in reference:
         came, expected = _output(machine, batch), batch.expected
-        if came.shape != expected.shape or not np.allclose(came, expected, RTOL, atol):
-            raise diagnose(mod, model, batch.images, target)
+        if not _equal(came, expected, model):
+            raise diagnose(mod, model, [batch.images, random_like(batch.images)], target)
         largest = max(largest, float(np.abs(came - expected).max()))
         images, count = images + len(batch.labels), count + 1
         if expected.ndim == 2:
@@ -108,11 +129,64 @@ def check_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], targe
             right_torch += int((expected.argmax(1) == batch.labels).sum())
     if not count:
         raise CheckFailed("images to compare", "a loader without batches", "the loader")
+    check_random_images(mod, model, machine, batch.images, target)
     verified = (f"{images:,} images in {count:,} batches: max |difference| to PyTorch below "
                 f"{bound(largest, -5 if probabilities else -4)}")
     if expected.ndim != 2:  # a layer and no classifier
         return verified
     return verified + f"\nRight on {right} of {images:,} images; PyTorch on {right_torch}"
+
+
+@torch.no_grad()
+def check_random_images(mod: tvm.IRModule, model: nn.Sequential, machine: relax.VirtualMachine,
+                        like: np.ndarray, target: Any = "llvm", main: str = "main",
+                        given: str = "") -> None:
+    """Raise CheckFailed where a module differs from PyTorch on random images like `like`.
+
+    `machine` has the module's main as `main`. `given`: what else is random, for the message.
+    """
+    batch = Batch(images := random_like(like), np.zeros(len(like)),
+                  model(torch.from_numpy(images)).numpy())
+    came = _output(machine, batch, main)
+    # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
+    if is_layer(came, batch.expected, model[-1]) or _equal(came, batch.expected, model):
+        return
+    expected, told, look_at = diagnose(mod, model, [images, random_like(like, 1)], target).parts
+    raise CheckFailed(f"{given or 'on random images'}: {expected}", told, look_at)
+
+
+# ---- two modules of one function ------------------------------------------------------------
+
+OTHER_MAIN = "main_of_the_other"
+
+
+@relax.expr_functor.mutator
+class _Renamed(relax.expr_functor.PyExprMutator):
+    """Puts the global variables of one module in the place of another's of the same names."""
+
+    def __init__(self, names: dict[str, tvm.ir.GlobalVar]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
+        return self.names[variable.name_hint]
+
+
+def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
+    """Return a module with the main of another one beside its own, or None: their kernels differ.
+
+    Two modules of the same function with other weights have the same PrimFuncs, and compiling
+    these takes most of the time.
+    """
+    mine, theirs = ({variable.name_hint: function for variable, function in m.functions_items()
+                     if variable.name_hint != "main"} for m in (mod, other))
+    if any(name not in mine or not isinstance(function, tvm.tirx.PrimFunc)
+           or not tvm_ffi.structural_equal(function, mine[name])
+           for name, function in theirs.items()):
+        return None
+    names = {variable.name_hint: variable for variable in mod.get_global_vars()}
+    main = _Renamed(names).visit_expr(other["main"]).with_attr("global_symbol", OTHER_MAIN)
+    return tvm.IRModule({**dict(mod.functions_items()), tvm.ir.GlobalVar(OTHER_MAIN): main})
 
 
 def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader: Iterable,

@@ -306,6 +306,34 @@ def _check_signature(mod: tvm.IRModule) -> None:
             raise CheckFailed(f"{name} as float32", str(param.ty.dtype), "the signature of main")
 
 
+def _check_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
+    """Check that the shapes in a call fit one another where the PrimFunc has one symbol for both.
+
+    TVM looks at that only when the model runs, and says which number it found but not where.
+    """
+    func = mod[call.args[0]] if isinstance(call.args[0], tvm.ir.GlobalVar) else None
+    if not isinstance(func, tvm.tirx.PrimFunc):
+        return
+    given = [*(call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()), call]
+    known: dict[Any, tuple[int, str]] = {}
+    for param, argument in zip(func.params, given, strict=False):
+        says = "the output" if argument is call else getattr(argument, "name", "a constant")
+        extents = getattr(getattr(argument.ty, "shape", None), "values", None)
+        if extents is None or len(extents) != len(getattr(param.ty, "shape", ())):
+            continue
+        for symbol, extent in zip(param.ty.shape, extents, strict=True):
+            if not isinstance(extent, tvm.tirx.IntImm):
+                continue
+            size, other = (int(symbol), param.name) if isinstance(symbol, tvm.tirx.IntImm) else \
+                known.setdefault(symbol, (int(extent), says))
+            if size != int(extent):
+                where_from = "has" if other == param.name else f"of {other} is"
+                raise CheckFailed(
+                    f"arguments of {call.args[0].name_hint} whose shapes fit one another",
+                    f"for {name}: {symbol} {where_from} {size}, of {says} {int(extent)}",
+                    f"the arguments in the line of {name}: which variable does this step take?")
+
+
 def _check_calls(mod: tvm.IRModule) -> None:
     """Check that main consists of call_tir, and that no PrimFunc starts from garbage."""
     for block in mod["main"].body.blocks:
@@ -315,11 +343,21 @@ def _check_calls(mod: tvm.IRModule) -> None:
                 name = getattr(value.op, "name", type(value.op).__name__)
                 raise CheckFailed("PrimFuncs that are called by R.call_tir",
                                   f"{binding.var.name} is {name}", "R.call_tir(cls.linear, ...)")
+            if isinstance(value, relax.Call):
+                _check_shapes(mod, binding.var.name, value)
     for variable, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):
             if "while " in helpers.script(func):
                 raise CheckFailed("loops by T.grid or range", f"a while loop in "
                                   f"{variable.name_hint}", "the loop of this PrimFunc")
+            for block in sblocks(func):
+                for written in (region.source for region in block.writes):
+                    if any(written.same_as(param) for param in func.params[:-1]):
+                        raise CheckFailed(
+                            "PrimFuncs that leave what they are given as it was",
+                            f"{variable.name_hint} writes into {written.name}",
+                            f"{variable.name_hint}: it may write its last argument, and buffers "
+                            "that it allocates")
             refuse_garbage(func, f"PrimFunc {variable.name_hint}")
 
 
@@ -338,13 +376,18 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
     weights = {name: random(*shape) / 4 for name, shape in _DEEP.items() if name != "x"}
     for n in (1, 5, 3):
         arrays: dict[str, Any] = {"x": random(n, 784), **weights}
+        tensors = [tvm.runtime.tensor(array) for array in arrays.values()]
         try:
-            output = machine["main"](*map(tvm.runtime.tensor, arrays.values()))
+            output = machine["main"](*tensors)
         except (ValueError, TypeError, RuntimeError) as error:
             raise CheckFailed(f"main to take {n} images", reason(error), "the shapes of main and "
                               "of the PrimFuncs: what is 1 there?") from None
         if not hasattr(output, "numpy"):
             raise CheckFailed("one output", f"a tuple of {len(output)}", "what main returns")
+        for (name, array), given in zip(arrays.items(), tensors, strict=True):
+            if not np.array_equal(given.numpy(), array):
+                raise CheckFailed(f"that {name} stays as it was", "other numbers in it",
+                                  "the PrimFunc that is given it: what does it write?")
         came = output.numpy()
         compare(came, _deep(**arrays), "the linear PrimFunc, then the five calls in main: each "
                 "takes the result of the one before", _DEEP_MISTAKES, arrays, came)

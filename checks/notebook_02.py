@@ -8,12 +8,12 @@ from torch import nn
 
 from checks.answers import exercise
 from checks.comparing import Mistakes, compare, random
-from checks.diagnosis import intermediate_values, is_layer
-from checks.equivalence import check_same
-from checks.mistakes import layer_mistakes, with_parameters, without_bias
-from checks.models import cnn, own_weights, reference
+from checks.mistakes import layer_mistakes, with_parameters
+from checks.models import Made, by_topi, cnn, create, make, random_cnn, reference
 from checks.primfuncs import run_te
 from checks.saying import CheckFailed
+from checks.values import is_layer, values_of
+from checks.watching import TorchCalls
 
 # Functions of the input and the slope.
 _LEAKY_RELU: Mistakes = {
@@ -78,37 +78,82 @@ def exercise_2_4(max_pool: Callable) -> str:
     return "equal to PyTorch for two shapes, negative windows too"
 
 
-@exercise("2.5", prepare=[reference])
+@exercise("2.5", prepare=[reference, random_cnn])
 def exercise_2_5(create_model: Callable) -> str:
     """the CNN by emit_te."""
-    mod = create_model(own_weights())
-    verified = check_same(mod, cnn()[1], reference())
-    for block in mod["main"].body.blocks:
-        for binding in block.bindings:
-            operator = getattr(getattr(binding.value, "op", None), "name", "")
-            if operator.startswith("relax.") and not operator.startswith("relax.call_"):
-                raise CheckFailed("operators as PrimFuncs", f"{binding.var.name} is {operator}",
-                                  "bb.emit_te(topi...), not bb.emit(relax.op...)")
-    return f"operators as PrimFuncs. {verified}"
+    with TorchCalls() as calls:
+        mod, other = create(create_model)
+    made = make(mod, other)
+    verified = made.check()
+    if "conv2d" in calls.names:
+        raise CheckFailed("operators from TOPI, one by one", "PyTorch's conv2d was called while "
+                          "your function ran, as an importer does to record the model",
+                          "bb.emit_te(topi...) for each operator; the weights are all you need")
+    made.check_random()
+    return f"operators as PrimFuncs, right with random weights too. {verified}"
 
 
 _SAYS = {nn.Conv2d: "convolution", nn.Linear: "linear layer"}
 
 
-@exercise("2.6", prepare=[reference])
+def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.ndarray) -> bool:
+    """Whether a constant, or a variable made of one, has an array's numbers, in any order."""
+    held = values.get(taken) if isinstance(taken, str) else taken
+    return held is not None and held.size == array.size \
+        and np.array_equal(np.sort(held, None), np.sort(array, None))
+
+
 @torch.no_grad()
+def _require_own_layers(made: Made) -> None:
+    """Check that each convolution or linear layer is one call that takes x, weight and bias."""
+    weights, model = cnn()
+    images = reference()[0].images
+    bindings = values_of(made.mod, made.machine, [images])
+    prepared: dict[str, np.ndarray] = {}  # what main computes of constants alone
+    for binding in bindings:
+        if all(not isinstance(taken, str) or taken in prepared for taken in binding.takes):
+            prepared[binding.name] = binding.value
+    layers = [torch.from_numpy(images)]
+    for layer in model:
+        layers.append(layer(layers[-1]))
+    inputs = {binding.name: binding.value for binding in bindings}
+    inputs[made.mod["main"].params[0].name] = images
+    for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
+        says = f"the {_SAYS[type(model[index])]} as one PrimFunc that takes its bias"
+        hint = "the tensor expression of this layer: x, w and b go in"
+        calls = [binding for binding in bindings if binding.name not in prepared and any(
+            _holds(taken, prepared, weights[f"{name}_weight"]) for taken in binding.takes)]
+        if not calls:
+            raise CheckFailed(says, f"no call in main takes {name}_weight", hint)
+        call, others = calls[0], sum(
+            any(_holds(taken, prepared, weights[f"{other}_weight"]) for taken in calls[0].takes)
+            for other in ("conv2d", "linear0", "linear1"))
+        if others > 1:
+            raise CheckFailed(says, f"{call.kernel} takes the weights of {others} layers", hint)
+        if not any(_holds(taken, prepared, weights[f"{name}_bias"]) for taken in call.takes):
+            raise CheckFailed(says, f"{call.kernel} computes {call.name}, without the bias", hint)
+        before, layer = layers[index].numpy(), nn.Identity()
+        if not any(is_layer(inputs[taken], before, layer) for taken in call.takes
+                   if isinstance(taken, str) and taken in inputs):
+            raise CheckFailed(says, f"{call.kernel} does not take the layer's input "
+                              f"{before.shape}, but what another PrimFunc makes of it", hint)
+        if not any(is_layer(call.value, after.numpy(), model[position])
+                   for position, after in enumerate(layers[index + 1:], index)):
+            raise CheckFailed(says, f"{call.kernel} gives {call.name} {call.value.shape}, of which "
+                              "another PrimFunc makes the layer's output", hint)
+    for variable, func in made.mod.functions_items():
+        if operator := by_topi(func):
+            raise CheckFailed("tensor expressions of your own for convolution and linear layers",
+                              f"PrimFunc {variable.name_hint} has TOPI's {operator} in it",
+                              "te.compute with te.sum, as in exercises 2.2 and 2.3")
+
+
+@exercise("2.6", prepare=[reference, random_cnn])
 def exercise_2_6(create_model: Callable) -> str:
     """the CNN by own tensor expressions."""
-    model, batches = cnn()[1], reference()
-    mod = create_model(own_weights())
-    verified = check_same(mod, model, batches)
-    images = batches[0].images
-    found, value = intermediate_values(mod, images), torch.from_numpy(images)
-    for layer in model:
-        plain, value = without_bias(layer, value), layer(value)
-        for name, kernel, came in found:
-            if plain is not None and is_layer(came, plain.numpy(), layer):
-                raise CheckFailed(f"the {_SAYS[type(layer)]} as one PrimFunc that takes its bias",
-                                  f"{kernel} computes {name}, without the bias",
-                                  "the tensor expression of this layer: x, w and b go in")
-    return f"convolution and linear layers take their bias. {verified}"
+    made = make(*create(create_model), values=True)
+    verified = made.check()
+    _require_own_layers(made)
+    made.check_random()
+    return ("each convolution and linear layer is one PrimFunc that takes its bias; right with "
+            f"random weights too\n{verified}")

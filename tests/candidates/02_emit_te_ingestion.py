@@ -1,6 +1,7 @@
 # %% shared
 def cnn_with(weights, batch=4, conv_bias=True, bias_shape=(1, 32, 1, 1), relu=True, pool="max",
-             last_bias=True, softmax=1, output=True, matmul=False, cast=False):
+             last_bias=True, softmax=1, output=True, matmul=False, cast=False, upto=99,
+             extra=lambda bb, lv, place, const: lv):
     """The CNN as most people write it, with room for one mistake."""
     def const(name, *shape):
         return relax.const(weights[name].reshape(shape or weights[name].shape), "float32")
@@ -14,21 +15,25 @@ def cnn_with(weights, batch=4, conv_bias=True, bias_shape=(1, 32, 1, 1), relu=Tr
     x = relax.Var("x", relax.TensorType((batch, 1, 28, 28), "float32"))
     with bb.function("main", [x]):
         with bb.dataflow():
-            lv = bb.emit_te(topi.nn.conv2d, x, const("conv2d_weight"), 1, 0, 1)
-            if conv_bias:
-                lv = bb.emit_te(topi.add, lv, const("conv2d_bias", *bias_shape))
-            if relu:
-                lv = bb.emit_te(topi.nn.relu, lv)
-            lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), pool)
-            lv = bb.emit_te(topi.nn.flatten, lv)
-            lv = dense(bb, lv, "linear0_weight")
-            lv = bb.emit_te(topi.add, lv, const("linear0_bias", 1, 100))
-            lv = bb.emit_te(topi.nn.relu, lv)
-            lv = dense(bb, lv, "linear1_weight")
-            if last_bias:
-                lv = bb.emit_te(topi.add, lv, const("linear1_bias", 1, 10))
-            if softmax is not None:
-                lv = bb.emit_te(topi.nn.softmax, lv, axis=softmax)
+            steps = [
+                ("conv", lambda lv: bb.emit_te(topi.nn.conv2d, lv, const("conv2d_weight"), 1, 0, 1)),
+                ("bias", lambda lv: bb.emit_te(topi.add, lv, const("conv2d_bias", *bias_shape))
+                 if conv_bias else lv),
+                ("relu0", lambda lv: bb.emit_te(topi.nn.relu, lv) if relu else lv),
+                ("pool", lambda lv: bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1),
+                                               (0, 0, 0, 0), pool)),
+                ("flatten", lambda lv: bb.emit_te(topi.nn.flatten, lv)),
+                ("dense0", lambda lv: dense(bb, lv, "linear0_weight")),
+                ("bias0", lambda lv: bb.emit_te(topi.add, lv, const("linear0_bias", 1, 100))),
+                ("relu1", lambda lv: bb.emit_te(topi.nn.relu, lv)),
+                ("dense1", lambda lv: dense(bb, lv, "linear1_weight")),
+                ("bias1", lambda lv: bb.emit_te(topi.add, lv, const("linear1_bias", 1, 10))
+                 if last_bias else lv),
+                ("softmax", lambda lv: bb.emit_te(topi.nn.softmax, lv, axis=softmax)
+                 if softmax is not None else lv)]
+            lv = x
+            for place, step in steps[:upto]:
+                lv = extra(bb, step(lv), place, const)
             if cast:
                 lv = bb.emit_te(topi.cast, lv, "float64")
             if output:
@@ -47,20 +52,59 @@ def high_level(weights):
         return from_exported_program(program, unwrap_unit_return_tuple=True)
 
 
+def high_level_by_hand(weights):
+    """The CNN in Relax operators, each emitted by itself, then lowered."""
+    const = {name: relax.const(value, "float32") for name, value in weights.items()}
+    bias = relax.const(weights["conv2d_bias"].reshape(1, 32, 1, 1), "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+
+    def linear(lv, name):
+        weight = bb.emit(relax.op.permute_dims(const[f"{name}_weight"]))
+        return bb.emit(relax.op.add(bb.emit(relax.op.matmul(lv, weight)), const[f"{name}_bias"]))
+
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.nn.conv2d(x, const["conv2d_weight"]))
+            lv = bb.emit(relax.op.nn.relu(bb.emit(relax.op.add(lv, bias))))
+            lv = bb.emit(relax.op.nn.max_pool2d(lv, (2, 2), (2, 2)))
+            lv = bb.emit(relax.op.reshape(lv, (4, 5408)))
+            lv = bb.emit(relax.op.nn.relu(linear(lv, "linear0")))
+            gv = bb.emit_output(relax.op.nn.softmax(linear(lv, "linear1"), axis=1))
+        bb.emit_func_output(gv)
+    return relax.transform.LegalizeOps()(bb.get())
+
+
+def sum_over(x, w, most=None):
+    """x W^T for exercise 2.6, up to the given k."""
+    k = te.reduce_axis((0, most or x.shape[1]), name="k")
+    return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+
+
+def window_sum(x, w, side=26, image=lambda n: n):
+    """The convolution for exercise 2.6, without its bias."""
+    r, p, q = (te.reduce_axis((0, w.shape[axis])) for axis in (1, 2, 3))
+    return te.compute((4, 32, side, side), lambda n, f, i, j: te.sum(
+        x[image(n), r, i + p, j + q] * w[f, r, p, q], axis=[r, p, q]))
+
+
 def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, last_apart=False,
-            transposed=False, bias_of=lambda b, n, f, i, j: b[f]):
+            transposed=False, bias_of=lambda b, n, f, i, j: b[f], front=None, wrapped="",
+            one_short=False, relu_inside=False, **window):
     """The CNN of exercise 2.6, with room for one mistake."""
     const = {name: relax.const(value, "float32") for name, value in weights.items()}
 
     def conv2d_bias(x, w, b):
-        y = topi.nn.conv2d(x, w, 1, 0, 1)
+        y = topi.nn.conv2d(x, w, 1, 0, 1) if "conv" in wrapped else window_sum(x, w, **window)
         if by_topi:
             return topi.add(y, topi.reshape(b, (1, 32, 1, 1)))
         return te.compute(y.shape, lambda *i: y(*i) + bias_of(b, *i), name="conv2d_bias")
 
     def linear_bias(x, w, b):
-        y = topi.nn.dense(x, w)
-        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="linear_bias")
+        most = x.shape[1] - 1 if one_short else None
+        y = topi.nn.dense(x, w) if "dense" in wrapped else sum_over(x, w, most)
+        y = te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="linear_bias")
+        return topi.nn.relu(y) if relu_inside and int(y.shape[1]) == 100 else y
 
     def dense(bb, lv, name):
         w, b = const[f"{name}_weight"], const[f"{name}_bias"]
@@ -75,7 +119,9 @@ def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, last_apart=F
     x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
     with bb.function("main", [x]):
         with bb.dataflow():
-            if own_conv:
+            if front:
+                lv = front(bb, x, const)
+            elif own_conv:
                 lv = bb.emit_te(conv2d_bias, x, const["conv2d_weight"], const["conv2d_bias"])
             else:
                 lv = bb.emit_te(topi.nn.conv2d, x, const["conv2d_weight"], 1, 0, 1)
@@ -84,7 +130,9 @@ def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, last_apart=F
             lv = bb.emit_te(topi.nn.relu, lv)
             lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
             lv = bb.emit_te(topi.nn.flatten, lv)
-            lv = bb.emit_te(topi.nn.relu, dense(bb, lv, "linear0"))
+            lv = dense(bb, lv, "linear0")
+            if not relu_inside:
+                lv = bb.emit_te(topi.nn.relu, lv)
             gv = bb.emit_output(bb.emit_te(topi.nn.softmax, dense(bb, lv, "linear1"), axis=1))
         bb.emit_func_output(gv)
     return bb.get()
@@ -337,9 +385,96 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return cnn_with(weights, matmul=True)
 
-# %% 2.5 right: TVM's high-level operators, legalized
+# %% 2.5 wrong: half of it, so far -> main ends after layer 1, ReLU; layers 2 to 7 are missing
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, upto=3)
+
+# %% 2.5 wrong: all but the softmax, without the last bias -> the bias of the linear layer is left out; and main ends after layer 6, Linear; layer 7 is missing
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, upto=9)
+
+# %% 2.5 wrong: the bias of the convolution twice -> the bias of the convolution is added twice
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
+        topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) if place == "bias" else lv)
+
+# %% 2.5 wrong: the bias of a linear layer twice -> the bias of the linear layer is added twice
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
+        topi.add, lv, const("linear0_bias", 1, 100)) if place == "bias0" else lv)
+
+# %% 2.5 wrong: the bias after the ReLU -> the bias of the convolution is added after layer 1, ReLU, not before it
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, conv_bias=False, extra=lambda bb, lv, place, const: bb.emit_te(
+        topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) if place == "relu0" else lv)
+
+# %% 2.5 wrong: a ReLU before the softmax -> a ReLU follows the linear layer
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
+        topi.nn.relu, lv) if place == "bias1" else lv)
+
+# %% 2.5 wrong: softmax twice -> the softmax is applied twice
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
+        topi.nn.softmax, lv, axis=1) if place == "softmax" else lv)
+
+# %% 2.5 wrong: something is added that nobody knows -> but add1 changes it
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
+        topi.add, lv, relax.const(0.25, "float32")) if place == "bias" else lv)
+
+# %% 2.5 wrong: another weight of the convolution -> conv2d: its arguments and its output shape; add adds the right bias
+def create_model_via_emit_te(weights):
+    return cnn_with(weights | {"conv2d_weight": weights["conv2d_weight"] * np.float32(1.1)})
+
+# %% 2.5 wrong: another bias -> add1, which is given the right
+def create_model_via_emit_te(weights):
+    return cnn_with(weights | {"linear0_bias": weights["linear0_bias"] + np.float32(0.1)})
+
+# %% 2.5 wrong: the notebook's weights instead of the argument -> the argument, not a variable of the notebook
+def create_model_via_emit_te(given):
+    return cnn_with(weights)
+
+# %% 2.5 wrong: PyTorch's model as one library function -> is a library call of env.whole
+def create_model_via_emit_te(weights):
+    net = helpers.pytorch_model(weights)
+
+    @tvm.register_global_func("env.whole", override=True)
+    def whole(x, out):
+        with torch.no_grad():
+            torch.from_dlpack(out).copy_(net(torch.from_dlpack(x)))
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            gv = bb.emit_output(relax.op.call_dps_packed(
+                "env.whole", (x,), relax.TensorType((4, 10), "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 2.5 wrong: a PrimFunc that calls a library -> calls a library, by
+def create_model_via_emit_te(weights):
+    @tvm.register_global_func("env.rectify", override=True)
+    def rectify(x, out):
+        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+
+    return cnn_with(weights, relu=False, extra=lambda bb, lv, place, const: bb.emit_te(
+        lambda a: te.extern(a.shape, [a], lambda given, out: tvm.tirx.call_packed(
+            "env.rectify", given[0], out[0])), lv) if place == "bias" else lv)
+
+# %% 2.5 wrong: by TVM's importer -> as an importer does
 def create_model_via_emit_te(weights):
     return helpers.import_model(helpers.pytorch_model(weights), (4, 1, 28, 28))
+
+# %% 2.5 right: TVM's high-level operators, legalized
+def create_model_via_emit_te(weights):
+    return high_level_by_hand(weights)
+
+# %% 2.5 right: pooling before the ReLU, which gives the same
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, relu=False, extra=lambda bb, lv, place, const: bb.emit_te(
+        topi.nn.relu, lv) if place == "pool" else lv)
 
 # %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
 def create_model_via_own_te(weights):
@@ -360,6 +495,68 @@ def create_model_via_own_te(weights):
 # %% 2.6 wrong: one linear layer has its bias apart -> without the bias
 def create_model_via_own_te(weights):
     return own_cnn(weights, last_apart=True)
+
+# %% 2.6 wrong: the sum leaves out the last k, where the trained model has zeros -> the sum leaves out the last k
+def create_model_via_own_te(weights):
+    return own_cnn(weights, one_short=True)
+
+# %% 2.6 wrong: image 0 for the whole batch -> every image gets the result of image 0
+def create_model_via_own_te(weights):
+    return own_cnn(weights, image=lambda n: 0)
+
+# %% 2.6 wrong: one row and column are missing -> the output's height and width are one short
+def create_model_via_own_te(weights):
+    return own_cnn(weights, side=25)
+
+# %% 2.6 wrong: the convolution by TOPI, inside a function of one's own -> TOPI's conv2d in it
+def create_model_via_own_te(weights):
+    return own_cnn(weights, wrapped="conv")
+
+# %% 2.6 wrong: the linear layers by TOPI, inside a function of one's own -> TOPI's dense or matmul in it
+def create_model_via_own_te(weights):
+    return own_cnn(weights, wrapped="dense")
+
+# %% 2.6 wrong: imported and fused -> TOPI's conv2d in it
+def create_model_via_own_te(weights):
+    return tvm.ir.transform.Sequential([
+        relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(),
+        relax.transform.FuseTIR()])(high_level_by_hand(weights))
+
+# %% 2.6 wrong: the convolution in four PrimFuncs -> product computes lv1, without the bias
+def create_model_via_own_te(weights):
+    def columns(x):
+        return te.compute((4, 9, 676), lambda n, r, s: x[n, 0, s // 26 + r // 3, s % 26 + r % 3])
+
+    def product(c, w):
+        r = te.reduce_axis((0, 9))
+        return te.compute((4, 32, 676), lambda n, f, s: te.sum(
+            c[n, r, s] * w[f, 0, r // 3, r % 3], axis=r))
+
+    def front(bb, x, const):
+        lv = bb.emit_te(product, bb.emit_te(columns, x), const["conv2d_weight"])
+        lv = bb.emit_te(lambda y, b: te.compute(
+            y.shape, lambda n, f, s: y[n, f, s] + b[f]), lv, const["conv2d_bias"])
+        return bb.emit_te(lambda y: te.compute(
+            (4, 32, 26, 26), lambda n, f, i, j: y[n, f, i * 26 + j]), lv)
+    return own_cnn(weights, front=front)
+
+# %% 2.6 wrong: the columns of the windows in a PrimFunc of their own -> does not take the layer's input
+def create_model_via_own_te(weights):
+    def columns(x):
+        return te.compute((4, 9, 676), lambda n, r, s: x[n, 0, s // 26 + r // 3, s % 26 + r % 3])
+
+    def product(c, w, b):
+        r = te.reduce_axis((0, 9))
+        y = te.compute((4, 32, 26, 26), lambda n, f, i, j: te.sum(
+            c[n, r, i * 26 + j] * w[f, 0, r // 3, r % 3], axis=r))
+        return te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f])
+
+    return own_cnn(weights, front=lambda bb, x, const: bb.emit_te(
+        product, bb.emit_te(columns, x), const["conv2d_weight"], const["conv2d_bias"]))
+
+# %% 2.6 right: a linear layer and its ReLU in one PrimFunc
+def create_model_via_own_te(weights):
+    return own_cnn(weights, relu_inside=True)
 
 # %% 2.6 right: transposed constants and another order of the arguments
 def create_model_via_own_te(weights):
