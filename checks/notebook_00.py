@@ -1,5 +1,6 @@
 """The checks of notebook 00: end-to-end execution."""
 
+import collections
 import re
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -331,9 +332,9 @@ def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
 # ---- pure or not ---------------------------------------------------------------------------
 
 
-def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...]]]:
-    """Yield title, whether it is pure, a hint, the function, and the shape of its output."""
-    rng, calls = np.random.default_rng(0), []
+def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...], tuple[int, ...]]]:
+    """Yield title, whether it is pure, a hint, the function, the shapes of x and of out."""
+    rng, calls = np.random.default_rng(0), collections.Counter()
 
     def through_a_temporary(x: np.ndarray, out: np.ndarray) -> None:
         temporary = np.empty(x.shape, "float32")
@@ -352,63 +353,116 @@ def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...]]]:
         out[...] = x
         x *= np.float32(1 + 1e-6)
 
+    def last_of_x(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = x
+        x.flat[-1] += 1
+
+    def at_first(x: np.ndarray, out: np.ndarray) -> None:
+        calls["at_first"] += 1
+        out[...] = x
+        if calls["at_first"] == 1:
+            x += 1
+
+    def from_the_second(x: np.ndarray, out: np.ndarray) -> None:
+        calls["from_the_second"] += 1
+        out[...] = x
+        if calls["from_the_second"] > 1:
+            x += 1
+
     def adds(x: np.ndarray, out: np.ndarray) -> None:
         out += x
 
     def partly(x: np.ndarray, out: np.ndarray) -> None:
         out[:, 1:] = x[:, 1:]
 
+    def not_the_last(x: np.ndarray, out: np.ndarray) -> None:
+        out.flat[:-1] = x.flat[:-1]
+
     def noisy(x: np.ndarray, out: np.ndarray) -> None:
         out[...] = x + rng.standard_normal(x.shape, dtype="float32")
 
     def counts(x: np.ndarray, out: np.ndarray) -> None:
-        calls.append(1)
-        out[...] = x * len(calls)
+        calls["counts"] += 1
+        out[...] = x * calls["counts"]
 
     def transposes(x: np.ndarray, out: np.ndarray) -> None:
         out[...] = x.T
 
+    def sums(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = x.sum(-1)
+
     def holds_back(x: np.ndarray, out: np.ndarray) -> None:
         out[...] = np.maximum(out, x)
 
-    yield "doubles x", True, "", lambda x, out: np.multiply(x, 2, out=out), (3, 4)
-    yield "transposes x, so out is (4, 3)", True, "the shape of out: it is `shape`", transposes, \
-        (4, 3)
-    yield "works in a temporary of its own", True, "what is compared", through_a_temporary, (3, 4)
-    yield "writes NaN where x < 0", True, "NaN is not equal to NaN: equal_nan=True", with_nan, \
-        (3, 4)
-    yield ("changes x in place, and to the same the second time", False,
-           "the input after the call: compare it with numbers that the function could not change",
-           in_place, (3, 4))
-    yield ("adds x to what out held", False, "two fillings of out that differ", adds, (3, 4))
-    yield ("does not write column 0", False, "two fillings of out that differ", partly, (3, 4))
-    yield ("writes the larger of x and what out held", False, "two fillings of out that differ, "
-           "one of them above all numbers, one below", holds_back, (3, 4))
+    def holds_down(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = np.minimum(out, x)
+
+    given, fills = "the input after the call: compare it with numbers that the function could " \
+        "not change", "two fillings of out that differ"
+    every = "the input after each of the calls: compare every copy with x"
+    both = f"{fills}, one of them above all numbers, one below"
+    again, shape = "a second call with the same input", "the shape of out: it is `shape`"
+    yield "doubles x", True, "", lambda x, out: np.multiply(x, 2, out=out), (3, 4), (3, 4)
+    yield "transposes x, so out is (4, 3)", True, shape, transposes, (3, 4), (4, 3)
+    yield "sums the rows of x, so out is (5,)", True, shape, sums, (5, 7), (5,)
+    yield "doubles a row of x", True, "", lambda x, out: np.multiply(x, 2, out=out), (1,), (1,)
+    yield ("works in a temporary of its own", True, "what is compared", through_a_temporary,
+           (2, 3, 4), (2, 3, 4))
+    yield ("writes NaN where x < 0", True, "NaN is not equal to NaN: equal_nan=True", with_nan,
+           (3, 4), (3, 4))
+    yield ("changes x in place, and to the same the second time", False, given, in_place, (3, 4),
+           (3, 4))
+    yield "adds x to what out held", False, fills, adds, (3, 4), (3, 4)
+    yield "does not write column 0", False, fills, partly, (3, 4), (3, 4)
+    yield "does not write the last element", False, fills, not_the_last, (7, 1), (7, 1)
+    yield "writes the larger of x and what out held", False, both, holds_back, (3, 4), (3, 4)
+    yield "writes the smaller of x and what out held", False, both, holds_down, (3, 4), (3, 4)
     yield ("changes x by a millionth", False, "np.array_equal: a tolerance hides small changes",
-           nudges, (3, 4))
-    yield "adds noise", False, "a second call with the same input", noisy, (3, 4)
-    yield ("multiplies by the number of its calls", False, "a second call with the same input",
-           counts, (3, 4))
+           nudges, (3, 4), (3, 4))
+    yield "changes the last element of x", False, given, last_of_x, (3, 4), (3, 4)
+    yield "changes x in its first call only", False, every, at_first, (3, 4), (3, 4)
+    yield "changes x from the second call on", False, every, from_the_second, (3, 4), (3, 4)
+    yield "adds noise", False, again, noisy, (3, 4), (3, 4)
+    yield "multiplies by the number of its calls", False, again, counts, (3, 4), (3, 4)
 
 
 @exercise("0.4", seconds=10)
 def exercise_0_4(looks_pure: Callable) -> str:
     """Finding impure functions."""
-    tried = 0
-    for title, pure, hint, function, shape in _functions():
-        x = random(3, 4)
+    tried, purely = 0, 0
+    for title, pure, hint, function, given, shape in _functions():
+        x = random(*given)
         before = x.copy()
-        came = looks_pure(function, x, shape)
+        other: list[tuple[str, str, str]] = []
+
+        def spied(x: Any, out: Any, function: Callable = function, before: np.ndarray = before,
+                  shape: tuple = shape, other: list = other,
+                  hint: str = hint) -> Any:
+            for name, array, wanted, text in (
+                    ("x", x, before.shape, "x.copy()"),
+                    ("out", out, shape, 'np.full(shape, number, dtype="float32")')):
+                dtype = getattr(array, "dtype", None)
+                if not isinstance(array, np.ndarray) or dtype != np.float32:
+                    other.append((f"{name} as a float32 array, handed to the function",
+                                  f"{dtype or type(array).__name__}", f"{name}: {text}"))
+                elif array.shape != wanted:
+                    other.append((f"{name} of shape {wanted}, handed to the function",
+                                  f"{array.shape}", hint or f"{name}: {text}"))
+            return function(x, out)
+        came = looks_pure(spied, x, shape)
         if not isinstance(came, bool | np.bool_):
             raise CheckFailed("True or False", f"{type(came).__name__}", "the return statement")
+        if other:
+            expected, says, look_at = other[0]
+            raise CheckFailed(f"{expected} that {title}", says, look_at)
         if bool(came) != pure:
             raise CheckFailed(f"{pure} for a function that {title}", f"{came}", hint or
                               "what is compared: it gives the same each time and leaves x alone")
         if not np.array_equal(x, before):
             raise CheckFailed("that the caller's x stays as it was", "other numbers in it, after "
                               f"a function that {title}", "x.copy(): hand copies to the function")
-        tried += 1
-    return f"right about {tried} functions, four of them pure"
+        tried, purely = tried + 1, purely + pure
+    return f"right about {tried} functions, {purely} of them pure"
 
 
 # ---- a module ------------------------------------------------------------------------------
