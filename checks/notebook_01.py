@@ -245,6 +245,7 @@ def exercise_1_2(cross_entropy: Callable) -> str:
              (" between -50 and 50", (6, 10), 47 * np.sign(random(6, 10, seed=5))),
              (" around 1000", (6, 10), 1000), (" around -1000", (6, 10), -1000),
              (" around 1000 in some rows, -1000 in others", (6, 10), mixed),
+             (" where a wrong class is 200 ahead", (6, 10), lost / 5),
              (" where a wrong class is 1000 ahead", (6, 10), lost),
              (" where the right class is 1000 ahead", (6, 10), won),
              (" where one class is 1000 behind", (6, 10), -lost)]
@@ -271,38 +272,73 @@ def exercise_1_2(cross_entropy: Callable) -> str:
     return f"{len(cases)} batches, with logits up to 1000 and down to -1000: every loss finite"
 
 
+# The output's side of a mistaken formula: of size, kernel, stride and padding.
+_SIDES: dict[str, Callable[[int, int, int, int], int]] = {
+    "the padding is left out of the output's size": lambda s, k, t, p: (s - k) // t + 1,
+    "the padding is added on both sides of the image": lambda s, k, t, p: (s + p - k) // t + 1,
+    "the output's size: the kernel's first place counts too (+ 1)":
+        lambda s, k, t, p: (s + 2 * p - k) // t,
+    "the output's size: + 1 comes after the division by the stride, not before":
+        lambda s, k, t, p: (s + 2 * p - k + 1) // t,
+    "the output's size: 1 is added, not subtracted": lambda s, k, t, p: (s + 2 * p - k) // t - 1,
+    "the output's size: 1 is added once": lambda s, k, t, p: (s + 2 * p - k + 1) // t + 1,
+    "the output's size: the padding is added, not subtracted":
+        lambda s, k, t, p: (s - 2 * p - k) // t + 1,
+    "the output's size: the kernel is subtracted": lambda s, k, t, p: (s + 2 * p) // t + 1,
+    "the output's size: the whole sum is divided by the stride, the kernel too":
+        lambda s, k, t, p: (s + 2 * p) // t - k + 1,
+    "the output's size is rounded down: a place that sticks out is left out":
+        lambda s, k, t, p: -(-(s + 2 * p - k) // t) + 1,
+    "the output's size is rounded down, not to the nearest number":
+        lambda s, k, t, p: round((s + 2 * p - k) / t) + 1,
+    "the stride is left out of the output's size": lambda s, k, t, p: s + 2 * p - k + 1,
+    "the output is as large as the input only with a fitting padding": lambda s, k, t, p: s}
+
+
 def _conv2d_mistakes(b: int, i: int, o: int, s: int, k: int, stride: int, p: int,
                      side: int) -> list[dict[str, int]]:
     """What comes of the usual mistakes in a conv2d's parameters, FLOPs and bytes, with hints."""
     one, parameters, out, taken = i * k * k, o * (i * k * k + 1), b * o * side**2, b * i * s * s
-    sides = {"the padding is left out of the output's size": (s - k) // stride + 1,
-             "the padding is added on both sides of the image": (s + p - k) // stride + 1,
-             "the output's size: the kernel's first place counts too (+ 1)":
-                 (s + 2 * p - k) // stride,
-             "the output's size is rounded down: a place that sticks out is left out":
-                 -(-(s + 2 * p - k) // stride) + 1,
-             "the stride is left out of the output's size": s + 2 * p - k + 1}
+    sides = {hint: wrong(s, k, stride, p) for hint, wrong in _SIDES.items()}
     return [{"the bias is left out: one number for each output channel": o * one,
              "the bias has one number for each output channel, not a single one": o * one + 1,
+             "the bias has one number for each output channel, not for each input channel":
+                 o * one + i,
+             "the bias: it has no numbers of its own for each image": o * one + b * o,
              "every output channel has a kernel for each input channel": o * (k * k + 1),
-             "the kernel has kernel * kernel numbers": o * (i * k + 1)},
+             "the kernel has kernel * kernel numbers": o * (i * k + 1),
+             "in_channels and out_channels are exchanged": i * (o * k * k + 1),
+             "the kernels are counted for each image of the batch": b * o * (one + 1)},
             {"one multiplication and one addition are two FLOPs, not one": one * out,
              "the addition of the bias is left out: K multiplications, K - 1 + 1 additions":
                  (2 * one - 1) * out,
              "K - 1 additions join K products; the bias is one more: 2K": (2 * one + 1) * out,
              "K counts the numbers of every input channel, not of one": 2 * k * k * out,
+             "the kernel has kernel * kernel numbers": 2 * i * k * out,
              "every image of the batch is convolved": 2 * one * out // b,
-             "the output has size * size places": 2 * one * b * o * side}
+             "every output channel has its own products": 2 * one * out // o,
+             "the output has size * size places": 2 * one * b * o * side,
+             "K is counted for the input's places; it is for each place of the output":
+                 2 * one * b * o * s * s}
             | {hint: 2 * one * b * o * wrong**2 for hint, wrong in sides.items()},
             {"a float32 has 4 bytes": taken + parameters + out,
+             "a float32 has 4 bytes, not 8": 8 * (taken + parameters + out),
              "the padding is not in memory: count the image as it is":
                  4 * (b * i * (s + 2 * p)**2 + parameters + out),
              "the output is left out: it has to be written": 4 * (taken + parameters),
              "the input is left out": 4 * (parameters + out),
              "the parameters are left out": 4 * (taken + out),
+             "the bias is left out: it is read too": 4 * (taken + o * one + out),
              "the images of a batch share one set of parameters":
                  4 * (taken + b * parameters + out),
-             "the input has a batch of images": 4 * (taken // b + parameters + out)}
+             "the input has a batch of images": 4 * (taken // b + parameters + out),
+             "the input has in_channels channels": 4 * (taken // i + parameters + out),
+             "the output has a batch of images": 4 * (taken + parameters + out // b),
+             "the output has out_channels channels": 4 * (taken + parameters + out // o),
+             "4 bytes for each number: for those of the input, the parameters and the output":
+                 4 * taken + parameters + out,
+             "every number counts once: the output is not read before it is written":
+                 4 * (taken + parameters + 2 * out)}
             | {hint: 4 * (taken + parameters + b * o * wrong**2) for hint, wrong in sides.items()}]
 
 
@@ -316,31 +352,38 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
     """
     names = ("batch", "in_channels", "out_channels", "size", "kernel", "stride", "padding")
     cases = [(4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
-             (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1)]
+             (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
+             (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
+             (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2)]
+    wanted, came, known = [], [], []
     for case in cases:
         batch, inner, outer, size, kernel, stride, padding = case
         layer = nn.Conv2d(inner, outer, kernel, stride, padding, device="meta")  # shapes, no data
         outputs = layer(torch.empty(batch, inner, size, size, device="meta"))
         numbers = sum(parameter.numel() for parameter in layer.parameters())
-        expected = (numbers, 2 * inner * kernel**2 * outputs.numel(),
-                    4 * (batch * inner * size**2 + numbers + outputs.numel()))
-        came = conv2d_cost(*case)
-        if not isinstance(came, tuple | list) or len(came) != 3:
-            raise CheckFailed("a tuple of three ints: parameters, FLOPs, bytes", repr(came)[:80],
-                              "the return statement")
-        if tuple(came) != expected and all(isinstance(value, int | np.integer) for value in came) \
-                and sorted(came) == sorted(expected):
-            raise CheckFailed("(parameters, FLOPs, bytes)", str(tuple(came)),
-                              "the order of the three")
-        mistakes = _conv2d_mistakes(*case, side=outputs.shape[-1])
-        for what, value, right, known in zip(("parameters", "FLOPs", "bytes"), came, expected,
-                                             mistakes, strict=True):
+        wanted.append((numbers, 2 * inner * kernel**2 * outputs.numel(),
+                       4 * (batch * inner * size**2 + numbers + outputs.numel())))
+        known.append(_conv2d_mistakes(*case, side=outputs.shape[-1]))
+        answer = conv2d_cost(*case)
+        if not isinstance(answer, tuple | list) or len(answer) != 3:
+            raise CheckFailed("a tuple of three ints: parameters, FLOPs, bytes",
+                              repr(answer)[:80], "the return statement")
+        came.append(tuple(answer))
+    whole = all(isinstance(value, int | np.integer) for answer in came for value in answer)
+    if whole and came != wanted and all(map(lambda a, b: sorted(a) == sorted(b), came, wanted)):
+        raise CheckFailed("(parameters, FLOPs, bytes)", str(came[0]), "the order of the three")
+    for case, answer, expected in zip(cases, came, wanted, strict=True):
+        for place, what in enumerate(("parameters", "FLOPs", "bytes")):
+            value, right = answer[place], expected[place]
             if not isinstance(value, int | np.integer):
                 raise CheckFailed(f"an int for {what}", f"{value!r}, a {type(value).__name__}",
                                   "division: / gives a float, // an int")
             if value != right:
-                hint = next((text for text, wrong in known.items() if wrong == value),
-                            f"what this sum for the {what} leaves out or counts twice")
+                hints = [hint for hint in known[0][place] if all(
+                    mistakes[place][hint] == each[place]
+                    for mistakes, each in zip(known, came, strict=True))]
                 given = ", ".join(f"{n}={v}" for n, v in zip(names, case, strict=True))
-                raise CheckFailed(f"{right:,} {what} for {given}", f"{value:,}", hint)
-    return f"{len(cases)} convolutions with stride 1 to 3 and padding 0 to 3, every number exact"
+                raise CheckFailed(f"{right:,} {what} for {given}", f"{value:,}", hints[0] if len(
+                    hints) == 1 else f"what this sum for the {what} leaves out or counts twice")
+    return (f"{len(cases)} convolutions with stride 1 to 5 and padding 0 to 3, every number "
+            "exact")

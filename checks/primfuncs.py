@@ -219,7 +219,7 @@ def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
         func = te.create_prim_func([*inputs, output])
         return run_prim_func(func, arrays, [int(extent) for extent in output.shape], QUICK)
     except RuntimeError as error:  # TVM's own are such; it names the axes that nothing runs over
-        if left_out := re.search(r"\((.*?),?\) are used, but are not passed in", str(error)):
+        if left_out := re.search(r"variables \((.*?),?\) are used, but are not", str(error)):
             raise CheckFailed("every reduction axis in axis=[...]", f"{left_out[1]} is used in the "
                               "formula, and the reduction does not run over it",
                               "axis=[...] of te.sum or te.max: all of them") from None

@@ -382,7 +382,7 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.2 right: plain loops without an sblock
+# %% 0.2 wrong: plain loops without an sblock -> every assignment in an sblock
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -522,7 +522,7 @@ def make_row_max():
                 best[row] = T.max(data[row, column], best[row])
     return f
 
-# %% 0.3 right: the first value in an sblock of its own, the loops the other way round
+# %% 0.3 wrong: the first value in an sblock of its own, the loops the other way round -> the first value in T.init
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -1024,7 +1024,7 @@ def make_relu6():
                     Y[vi, vj] = T.float32(6)
     return f
 
-# %% 0.2 right: s_tir False plain loops
+# %% 0.2 wrong: s_tir False plain loops -> every assignment in an sblock
 def make_relu6():
     @T.prim_func
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1056,7 +1056,7 @@ def make_row_max():
                 Y[vi] = T.max(T.min_value("float32"), X[vi, vk])
     return f
 
-# %% 0.3 right: reduction axis with if vk == 0 instead of T.init
+# %% 0.3 wrong: reduction axis with if vk == 0 instead of T.init -> the first value in T.init
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -1068,7 +1068,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 right: first value in plain loops outside sblocks
+# %% 0.3 wrong: first value in plain loops outside sblocks -> every assignment in an sblock
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -1093,7 +1093,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 right: decomposed by a schedule
+# %% 0.3 wrong: decomposed by a schedule -> the first value in T.init
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
