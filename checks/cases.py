@@ -40,13 +40,16 @@ def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
             array = base.copy()
             array[:, place] = sign
             yield f"the {kind} number of each row in its {name} place", array
-    yield "every number below -100000", -1e5 - 20 - 20 * base
-    yield "every number above 100000", 1e5 + 20 + 20 * base
+    # Among numbers so large, float32 has none between: they are 20 apart, and one wins.
+    draw = np.random.default_rng([n, m])
+    apart = 20 * draw.permuted(np.tile(np.arange(m, dtype="float32"), (n, 1)), axis=1)
+    yield "every number below -100000", -1e5 - 20 - apart
+    yield "every number above 100000", 1e5 + apart
     below = [-150, -2500, -5e5]  # a search that starts from too high a number finds none of these
-    yield "rows around -150, -2,500 and -500,000", np.float32(
-        [[below[i % 3]] for i in range(n)]) + base
+    yield "rows below -150, -2,500 and -500,000", np.float32(
+        [[below[i % 3]] for i in range(n)]) - apart
     yield "rows of very different size", np.float32(
-        [[1000 * (n // 2 - i)] for i in range(n)]) + base
+        [[1000 * (n // 2 - i)] for i in range(n)]) + apart
     yield "all numbers the same", np.full((n, m), 2.5, "float32")
     yield "zeros", np.zeros((n, m), "float32")
 

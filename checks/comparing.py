@@ -122,9 +122,11 @@ class Tried(NamedTuple):
     inputs: tuple[Any, ...]
     look_at: str = ""
     words: str = ""
+    atol: float | None = None  # if not that of all
 
     def wrong(self, atol: float) -> np.ndarray | None:
         """Return where came and expected differ, or None where they don't."""
+        atol = atol if self.atol is None else self.atol
         if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
                 or self.came.dtype != self.expected.dtype:
             return np.ones(1, bool)
@@ -133,6 +135,7 @@ class Tried(NamedTuple):
 
     def due_to(self, mistake: Callable[..., Any], atol: float) -> bool:
         """Whether a mistake gives what came; with one, shapes may not fit one another."""
+        atol = atol if self.atol is None else self.atol
         try:
             with torch.no_grad(), np.errstate(all="ignore"):
                 gives = np.asarray(mistake(*self.inputs))
@@ -160,7 +163,7 @@ class Trials:
         return next((tried for tried in self.all if tried.wrong(self.atol) is not None), None)
 
     def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
-            look_at: str = "") -> None:
+            look_at: str = "", atol: float | None = None) -> None:
         """Run an answer on an input. What the mistakes are functions of stands in `inputs`.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
@@ -173,7 +176,7 @@ class Trials:
             came = error
         else:
             came = _as_array(came, expected)
-        self.all.append(Tried(came, expected, inputs, look_at, words))
+        self.all.append(Tried(came, expected, inputs, look_at, words, atol))
 
     def cause(self) -> str:
         """Return the hint of the one mistake that gives what came on all inputs, or ""."""
@@ -200,7 +203,8 @@ class Trials:
         wrong = failed.wrong(self.atol)
         assert wrong is not None
         unwritten = np.isnan(came) & ~np.isnan(expected)
-        differs = "" if hint else _what_differs(came, expected, wrong, self.axes, self.atol)
+        differs = "" if hint else _what_differs(
+            came, expected, unwritten if unwritten.any() else wrong, self.axes, self.atol)
         hint = hint or "; ".join(text for text in (differs, failed.look_at or self.look_at) if text)
         if unwritten.any():
             raise CheckFailed(f"a number in every place{words}", "NaN or not written at "
@@ -249,7 +253,7 @@ def compare_all(cases: Iterable[Tried], mistakes: Mapping[str, Any], atol: float
     try:
         for case in cases:
             trials.add(lambda case=case: case.came, case.expected, *case.inputs,  # type: ignore
-                       look_at=case.look_at, words=case.words)
+                       look_at=case.look_at, words=case.words, atol=case.atol)
     except Exception:
         trials.judge()
         raise

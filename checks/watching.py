@@ -76,7 +76,7 @@ class Watched(np.ndarray):
         size = np.asarray(self)[index].size
         if size > 1 and not self.notes.get("own"):
             self.notes["whole"].append(f"an assignment to {size} elements at once")
-        self.notes["writes"] += 1
+        self.notes["writes"] += size == 1
         super().__setitem__(index, value)
 
 
