@@ -5,9 +5,11 @@ from collections.abc import Callable
 import numpy as np
 import torch
 from torch import nn
+from torch.nn import functional as F
 
 from checks.answers import exercise
-from checks.comparing import Mistakes, compare, random
+from checks.cases import shapes, whole
+from checks.comparing import Mistakes, Trials, random
 from checks.mistakes import layer_mistakes, with_parameters
 from checks.models import Made, by_topi, cnn, create, make, random_cnn, reference
 from checks.primfuncs import run_te
@@ -18,14 +20,21 @@ from checks.watching import TorchCalls
 # Functions of the input and the slope.
 _LEAKY_RELU: Mistakes = {
     "the slope: a plain ReLU ignores it": lambda x, slope: np.maximum(x, 0),
+    "the slope: it is 0.01 whatever is given": lambda x, slope: np.where(x > 0, x, 0.01 * x),
     "the slope, which is applied everywhere": lambda x, slope: x * slope,
+    "the slope: it is added, not multiplied": lambda x, slope: np.where(x > 0, x, x + slope),
+    "the slope: it is divided by": lambda x, slope: np.where(x > 0, x, x / slope),
+    "the slope: it takes the place of slope * x": lambda x, slope: np.where(x > 0, x, slope),
+    "the sign of the slope": lambda x, slope: np.where(x > 0, x, -slope * x),
     "the larger of x and slope * x: wrong where the slope is above 1":
         lambda x, slope: np.maximum(x, slope * x),
-    "the condition, which is the wrong way round": lambda x, slope: np.where(x > 0, x * slope, x)}
-
-
-def _run_leaky_relu(leaky_relu: Callable, x: np.ndarray, slope: float) -> np.ndarray:
-    return run_te(lambda a: leaky_relu(a, slope), x)
+    "the smaller of x and slope * x: wrong where the slope is below 1":
+        lambda x, slope: np.minimum(x, slope * x),
+    "the condition, which is the wrong way round": lambda x, slope: np.where(x > 0, x * slope, x),
+    "the condition: it compares with 1, not with 0": lambda x, slope: np.where(x > 1, x, x * slope),
+    "the condition: it compares with the slope, not with 0":
+        lambda x, slope: np.where(x > slope, x, x * slope),
+    "x: it is copied as it is": lambda x, slope: x}
 
 
 @exercise("2.1")
@@ -34,48 +43,164 @@ def exercise_2_1(leaky_relu: Callable) -> str:
 
     The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
     """
-    for shape, slope in [((4, 6), 0.1), ((7, 3), 2.0), ((128, 128), 0.0)]:
-        x = random(*shape)
-        compare(_run_leaky_relu(leaky_relu, x, slope),
-                np.where(x > 0, x, x * np.float32(slope)), "which of x and slope * x is chosen",
-                _LEAKY_RELU, x, slope)
-    return "equal to NumPy for three shapes and slopes"
+    slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5)
+    trials = Trials("which of x and slope * x is chosen, and of which element", _LEAKY_RELU,
+                    axes=("row", "column"))
+    for number, shape in enumerate(shapes(128, 128)):
+        slope, x = slopes[number % len(slopes)], 3 * random(*shape)
+        x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
+        trials.add(lambda x=x, slope=slope: run_te(  # type: ignore[misc]
+            lambda a: leaky_relu(a, slope), x), np.where(x > 0, x, x * np.float32(slope)), x, slope,
+            words=f" for x {shape}, slope {slope}")
+    trials.judge()
+    return f"equal to NumPy for {len(trials.all)} shapes and {len(slopes)} slopes"
+
+
+def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    return x[:, None, :] * layer.weight
+
+
+def _bias_by_row(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    if len(x) > len(layer.bias):
+        raise IndexError("the bias has no number for every row")
+    return F.linear(x, layer.weight) + layer.bias[:len(x), None]
+
+
+# Functions of the layer and its input, beside the layer's usual mistakes.
+_LINEAR: Mistakes = {
+    "the bias is added along the batch instead of the features": _bias_by_row,
+    "the bias: it is subtracted": lambda layer, x: F.linear(x, layer.weight) - layer.bias,
+    "the bias: it multiplies": lambda layer, x: F.linear(x, layer.weight) * layer.bias,
+    "the bias: b[0] is added everywhere; its index is that of the column":
+        lambda layer, x: F.linear(x, layer.weight) + layer.bias[0],
+    "the reduction: this is the largest of the products, not their sum":
+        lambda layer, x: _products(layer, x).amax(-1) + layer.bias,
+    "the reduction: this is the smallest of the products, not their sum":
+        lambda layer, x: _products(layer, x).amin(-1) + layer.bias,
+    "the product: x and w are added": lambda layer, x: (x[:, None] + layer.weight).sum(
+        -1) + layer.bias,
+    "the reduction axis: the last k is left out":
+        lambda layer, x: F.linear(x[:, :-1], layer.weight[:, :-1], layer.bias),
+    "the reduction axis: the first k is left out":
+        lambda layer, x: F.linear(x[:, 1:], layer.weight[:, 1:], layer.bias),
+    "the reduction axis: only k = 0 is summed":
+        lambda layer, x: F.linear(x[:, :1], layer.weight[:, :1], layer.bias),
+    "the index of x that runs over k: it stays at 0":
+        lambda layer, x: x[:, :1] * layer.weight.sum(1) + layer.bias,
+    "the index of w that runs over k: it stays at 0":
+        lambda layer, x: x.sum(1, keepdim=True) * layer.weight[:, 0] + layer.bias,
+    "w: its first row is taken for every output":
+        lambda layer, x: F.linear(x, layer.weight[:1]) + layer.bias,
+    "w is left out: this is the sum of each row of x": lambda layer, x: x.sum(
+        1, keepdim=True) + layer.bias,
+    "the product is left out: this is the bias alone":
+        lambda layer, x: layer.bias.expand(len(x), -1)}
 
 
 @exercise("2.2")
 def exercise_2_2(linear: Callable) -> str:
     """a linear layer as a tensor expression."""
-    for n, m, k in [(4, 5, 5), (1, 3, 8), (6, 10, 7)]:
-        x, w, b = random(n, k), random(m, k, seed=1), random(m, seed=2)
+    trials = Trials("either the sum over k of x[i, k] * w[j, k], or the bias b[j]: which of the "
+                    "two? With b = 0 or w = 0 you see", {}, axes=("row", "column"))
+    sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1)]
+    for n, m, k in sizes:
+        x, w, b = whole(n, k), whole(m, k, seed=1), whole(m, seed=2)
         layer = with_parameters(nn.Linear(k, m), w, b)
-        compare(run_te(linear, x, w, b), x @ w.T + b, "the index of w that runs over k",
-                layer_mistakes(layer), layer, torch.from_numpy(x))
-    return "x W^T + b for three shapes, equal to NumPy"
+        trials.add(lambda x=x, w=w, b=b: run_te(linear, x, w, b),  # type: ignore[misc]
+                   x @ w.T + b, layer, torch.from_numpy(x),
+                   words=f" for x {(n, k)}, w {(m, k)}")
+    trials.mistakes = layer_mistakes(layer) | _LINEAR
+    trials.judge()
+    return f"x W^T + b for {len(sizes)} shapes, equal to NumPy"
+
+
+# Functions of the layer and its input, beside the layer's usual mistakes.
+_CONV2D: Mistakes = {
+    "the input channels: the last is left out": lambda layer, x: F.conv2d(
+        x[:, :-1], layer.weight[:, :-1]),
+    "the kernel's rows: the last is left out": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 2, -1)),
+    "the kernel's columns: the last is left out": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 3, -1)),
+    "the kernel's rows: only the first is summed": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 2, 1)),
+    "the kernel's columns: only the first is summed": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 3, 1)),
+    "w: the first kernel is taken for every output channel":
+        lambda layer, x: F.conv2d(x, layer.weight[:1]).expand(-1, len(layer.weight), -1, -1),
+    "w: its first input channel is taken for all":
+        lambda layer, x: F.conv2d(x.sum(1, keepdim=True), layer.weight[:, :1]),
+    "x: its first channel is taken for all": lambda layer, x: F.conv2d(
+        x[:, :1], layer.weight.sum(1, keepdim=True)),
+    "w is left out: this is the sum of each window": lambda layer, x: F.conv2d(
+        x, torch.ones_like(layer.weight))}
+
+
+def _cut(weight: torch.Tensor, axis: int, at: int) -> torch.Tensor:
+    """The weight with zeros from place `at` of an axis on."""
+    weight = weight.detach().clone()
+    weight.narrow(axis, at % weight.shape[axis], weight.shape[axis] - at % weight.shape[axis])[
+        ...] = 0
+    return weight
 
 
 @exercise("2.3")
 @torch.no_grad()
 def exercise_2_3(conv2d: Callable) -> str:
     """a convolution as a tensor expression."""
-    for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3))]:
-        x, w = random(*shape), random(*kernel, seed=1)
+    trials = Trials("the indices of x and those of w, term by term of the sum", {},
+                    axes=("image", "output channel", "row", "column"))
+    for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
+                          ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
+                          ((2, 1, 3, 4), (3, 1, 1, 1))]:
+        x, w = whole(*shape), whole(*kernel, seed=1)
         layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
         images = torch.from_numpy(x)
-        compare(run_te(conv2d, x, w), layer(images).numpy(), "the indices of x and of w",
-                layer_mistakes(layer), layer, images)
-    return "equal to PyTorch for one and for three input channels, square and not"
+        trials.add(lambda x=x, w=w: run_te(conv2d, x, w), layer(images).numpy(),  # type: ignore
+                   layer, images, words=f" for x {shape}, w {kernel}")
+    trials.mistakes = layer_mistakes(layer) | _CONV2D
+    trials.judge()
+    return (f"equal to PyTorch for {len(trials.all)} shapes: one input channel and several, square "
+            "and not, a 1x1 kernel and one as large as the image")
+
+
+def _strip(axis: int) -> Callable[[nn.MaxPool2d, torch.Tensor], torch.Tensor]:
+    """Pool along one axis alone: the other's second number of each pair is not looked at."""
+    def wrong(layer: nn.MaxPool2d, x: torch.Tensor) -> torch.Tensor:
+        first = x[:, :, ::2] if axis == 2 else x[..., ::2]
+        return F.max_pool2d(first, (1, 2) if axis == 2 else (2, 1))
+    return wrong
+
+
+_POOL: Mistakes = {
+    "the reduction: this is the smallest of each window": lambda layer, x: -layer(-x),
+    "the window: only its first row is looked at": _strip(2),
+    "the window: only its first column is looked at": _strip(3),
+    "the window: only its first element is taken": lambda layer, x: x[:, :, ::2, ::2],
+    "the window: only its last element is taken": lambda layer, x: x[:, :, 1::2, 1::2],
+    "the window: only its diagonal is looked at": lambda layer, x: torch.maximum(
+        x[:, :, ::2, ::2], x[:, :, 1::2, 1::2]),
+    "the channels: every one gets channel 0": lambda layer, x: layer(x[:, :1]).expand(
+        -1, x.shape[1], -1, -1),
+    "the largest absolute value is taken": lambda layer, x: layer(x.abs())}
 
 
 @exercise("2.4")
 def exercise_2_4(max_pool: Callable) -> str:
     """max pooling as a tensor expression."""
     layer = nn.MaxPool2d(2)
-    for shape in [(4, 32, 26, 26), (2, 3, 4, 6)]:
-        x = random(*shape) - np.float32(0.5)  # many windows with nothing above zero
+    trials = Trials("where window (i, j) starts, and which four elements it has",
+                    layer_mistakes(layer) | _POOL, axes=("image", "channel", "row", "column"))
+    for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
+                         ((3, 2, 8, 2), 0), ((1, 5, 2, 10), 3)]:
+        x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
+        for place in range(4):  # the largest of a window stands in each of its four places
+            x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
         images = torch.from_numpy(x)
-        compare(run_te(max_pool, x), layer(images).numpy(), "where window (i, j) starts",
-                layer_mistakes(layer), layer, images)
-    return "equal to PyTorch for two shapes, negative windows too"
+        trials.add(lambda x=x: run_te(max_pool, x), layer(images).numpy(),  # type: ignore[misc]
+                   layer, images, words=f" for x {shape}")
+    trials.judge()
+    return f"equal to PyTorch for {len(trials.all)} shapes, negative windows too"
 
 
 @exercise("2.5", prepare=[reference, random_cnn])

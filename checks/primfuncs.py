@@ -1,8 +1,8 @@
 """PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
 
-import contextlib
 import functools
-from collections.abc import Callable, Iterator, Sequence
+import re
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from tvm import te
 
 import helpers
 from checks.answers import several_threads
+from checks.calls import without_topi
 from checks.memory import Fenced, refuse_bad_access
 from checks.saying import CheckFailed
 
@@ -21,18 +22,16 @@ QUICK = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 # ---- what it is ----------------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def in_tvmscript() -> Iterator[None]:
-    """Refuse PrimFuncs that are made of tensor expressions."""
-    def refused(*arguments: Any, **options: Any) -> None:
-        raise CheckFailed("a PrimFunc in TVMScript", "one by te.create_prim_func",
+def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
+    """Refuse a PrimFunc that is not written in TVMScript.
+
+    TVMScript's parser notes for each statement where in the source it stands; schedules keep that,
+    and what is made of a tensor expression has none.
+    """
+    if any(getattr(store, "span", None) is None for store, _ in stores(func)):
+        raise CheckFailed("a PrimFunc in TVMScript", "one by te.create_prim_func, or built in "
+                          "another way: its statements stand in no source",
                           "@T.prim_func(s_tir=True) and the loops under it")
-    original = te.create_prim_func
-    te.create_prim_func = refused
-    try:
-        yield
-    finally:
-        te.create_prim_func = original
 
 
 def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
@@ -55,11 +54,19 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
                 for extent, size in zip(buffer.shape, shape, strict=True))
         for buffer, shape in zip(types, shapes, strict=True))
     if not fits:
+        turned = came != wanted and sorted(came) == sorted(wanted)
         raise CheckFailed(f"buffers {', '.join(wanted)}", ", ".join(came) or "none",
-                          "the shapes and dtypes of the arguments")
+                          "the order of the arguments: what is written comes last" if turned
+                          else "the shapes and dtypes of the arguments")
     if "while " in helpers.script(func):
         raise CheckFailed("loops by T.grid or range", "a while loop",
                           "the loop: a compiled while that never ends cannot be stopped")
+    found: list[str] = []
+    tvm_ffi.structural_walk(func.body, lambda node: found.append(type(node).__name__))
+    if "Return" in found:
+        raise CheckFailed("a PrimFunc without a return statement", "it returns a buffer",
+                          "the return inside the PrimFunc: it writes into its last argument, and "
+                          "returns nothing")
     return func
 
 
@@ -94,7 +101,40 @@ def sblocks(func: tvm.tirx.PrimFunc) -> list[Any]:
     return found
 
 
-def _loads(expression: Any) -> set[str]:
+def stores(func: tvm.tirx.PrimFunc) -> list[tuple[Any, Any]]:
+    """Return each store of a PrimFunc in program order, with its sblock (None: in none but root).
+
+    T.init's stores are left out.
+    """
+    found: list[tuple[Any, Any]] = []
+
+    def walk(node: Any, block: Any) -> None:
+        if type(node).__name__ == "SBlockRealize":
+            node = node.block
+            block = node if node.name_hint != "root" or block else None
+        if type(node).__name__ == "BufferStore":
+            found.append((node, block))
+        for part in _statements(node):
+            walk(part, block)
+
+    walk(func.body, None)
+    return found
+
+
+def require_order(func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where the first argument is written and the last one only read."""
+    first, last = func.params[0], func.params[-1]
+    names = {param: buffer.name for param, buffer in func.buffer_map.items()} \
+        if getattr(func, "buffer_map", None) else {}
+    written = {store.buffer.name for store, _ in stores(func)}
+    one, other = (names.get(param, param.name) for param in (first, last))
+    if one in written and other not in written:
+        raise CheckFailed("the arguments in the order X, Y", f"the first argument, {one}, is "
+                          f"written, and the last, {other}, is only read", "the order of the "
+                          "arguments: what is read comes first, what is written last")
+
+
+def loads(expression: Any) -> set[str]:
     """Names of the buffers that an expression loads from."""
     names: set[str] = set()
 
@@ -106,7 +146,8 @@ def _loads(expression: Any) -> set[str]:
     return names
 
 
-def refuse_garbage(func: tvm.tirx.PrimFunc, name: str) -> None:
+def refuse_garbage(func: tvm.tirx.PrimFunc, name: str,
+                   look_at: str = "T.init: what does an element start from?") -> None:
     """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
 
     In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
@@ -121,11 +162,11 @@ def refuse_garbage(func: tvm.tirx.PrimFunc, name: str) -> None:
                 walk(node.init, block)
         if kind == "BufferStore":
             buffer = node.buffer.name
-            if buffer in _loads(node.value) - written:
+            if buffer in loads(node.value) - written:
                 raise CheckFailed("that every element has a first value",
                                   f"{name} adds to {buffer}, or compares with it, in {block}, and "
                                   f"nothing was written into {buffer} before",
-                                  "T.init: what does an element start from?")
+                                  look_at)
             written.add(buffer)
         for part in _statements(node):
             walk(part, block)
@@ -185,21 +226,23 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
 def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
     """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
     inputs = [te.placeholder(array.shape, name=f"input{i}") for i, array in enumerate(arrays)]
-    output = describe(*inputs)
+    with without_topi():
+        output = describe(*inputs)
     if not isinstance(output, te.Tensor):
         raise CheckFailed("a te.Tensor as the result", type(output).__name__,
                           "the return statement: return what te.compute gives")
-    stages = [output]
-    for tensor in stages:
-        stages.extend(tensor.op.input_tensors)  # += would make another list
-        if tag := getattr(tensor.op, "tag", ""):  # te.compute sets none, TOPI's functions do
-            raise CheckFailed("an expression of your own", f"one by TOPI, tagged {tag}",
-                              "the words of the exercise: with te, without topi")
     if output.dtype != "float32":
         raise CheckFailed("a float32 result", f"{output.dtype}",
                           "constants and casts: write 0.0, not a NumPy number of another dtype")
-    func = te.create_prim_func([*inputs, output])
-    return run_prim_func(func, arrays, [int(extent) for extent in output.shape], QUICK)
+    try:
+        func = te.create_prim_func([*inputs, output])
+        return run_prim_func(func, arrays, [int(extent) for extent in output.shape], QUICK)
+    except RuntimeError as error:  # TVM's own are such; it names the axes that nothing runs over
+        if left_out := re.search(r"variables \((.*?),?\) are used, but are not", str(error)):
+            raise CheckFailed("every reduction axis in axis=[...]", f"{left_out[1]} is used in the "
+                              "formula, and the reduction does not run over it",
+                              "axis=[...] of te.sum or te.max: all of them") from None
+        raise
 
 
 def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
@@ -215,20 +258,27 @@ def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
     return tvm.tirx.PrimFunc([*func.params, *own], body, func.ret_type, attrs=func.attrs), own
 
 
-def run_filled(func: tvm.tirx.PrimFunc, x: np.ndarray, shape: tuple[int, ...],
-               filling: float) -> np.ndarray:
-    """Run a PrimFunc of one input; its output and its own buffers are full of one number."""
-    destination = tvm.runtime.tensor(np.full(shape, filling, "float32"))
+def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
+    """Compile a PrimFunc of one input and return how to run it: run(x, shape, filling).
+
+    Its output and its own buffers are full of one number, the filling. Raises CheckFailed where it
+    wrote into x.
+    """
     func, own = _exposed(func)
-    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
-    source = tvm.runtime.tensor(x)
-    scratch = []
-    for buffer in own:
-        dtype = str(buffer.ty.dtype).removeprefix("T.")
-        garbage = np.full([int(extent) for extent in buffer.ty.shape], filling).astype(dtype)
-        scratch.append(tvm.runtime.tensor(garbage))
-    tvm.compile(mod, target=QUICK)["main"](source, destination, *scratch)
-    if not np.array_equal(source.numpy(), x):
-        raise CheckFailed("that X stays as it was", "other numbers in X",
-                          "what is assigned: only elements of Y")
-    return destination.numpy()
+    executable = tvm.compile(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}),
+                             target=QUICK)["main"]
+
+    def run(x: np.ndarray, shape: tuple[int, ...], filling: float) -> np.ndarray:
+        source = tvm.runtime.tensor(x)
+        destination = tvm.runtime.tensor(np.full(shape, filling, "float32"))
+        scratch = []
+        for buffer in own:
+            dtype = str(buffer.ty.dtype).removeprefix("T.")
+            garbage = np.full([int(extent) for extent in buffer.ty.shape], filling).astype(dtype)
+            scratch.append(tvm.runtime.tensor(garbage))
+        executable(source, destination, *scratch)
+        if not np.array_equal(source.numpy(), x):
+            raise CheckFailed("that X stays as it was", "other numbers in X",
+                              "what is assigned: only elements of Y")
+        return destination.numpy()
+    return run

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from checks.calls import through
 from checks.saying import CheckFailed
 
 
@@ -56,17 +57,26 @@ class Watched(np.ndarray):
 
     @property
     def flat(self) -> Any:
-        self.notes["reads"] += self.size
-        return np.asarray(self).flat
+        return np.asarray(self).reshape(-1).view(Watched)._with(self.notes) \
+            if self.flags.c_contiguous else np.asarray(self).flat
 
-    argmax, argmin, argsort, sort, dot, cumsum = map(
-        _noting, ("argmax", "argmin", "argsort", "sort", "dot", "cumsum"))
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.reshape(-1)[...] = value
+
+    def _with(self, notes: dict[str, Any]) -> "Watched":
+        self.notes = notes
+        return self
+
+    argmax, argmin, argsort, sort, dot, cumsum, fill, put, partition, argpartition, searchsorted \
+        = map(_noting, ("argmax", "argmin", "argsort", "sort", "dot", "cumsum", "fill", "put",
+                        "partition", "argpartition", "searchsorted"))
 
     def __setitem__(self, index: Any, value: Any) -> None:
         size = np.asarray(self)[index].size
-        if size > 1:
+        if size > 1 and not self.notes.get("own"):
             self.notes["whole"].append(f"an assignment to {size} elements at once")
-        self.notes["writes"] += 1
+        self.notes["writes"] += size == 1
         super().__setitem__(index, value)
 
 
@@ -75,6 +85,57 @@ def watched(array: np.ndarray) -> Watched:
     view = array.view(Watched)
     view.notes = {"whole": [], "writes": 0, "reads": 0}
     return view
+
+
+# They allocate, copy or convert: what comes is watched in its turn.
+_MOVES = {"empty", "zeros", "ones", "full", "empty_like", "zeros_like", "ones_like", "full_like",
+          "array", "asarray", "asanyarray", "ascontiguousarray", "copy", "astype", "reshape",
+          "ravel", "flatten", "view", "transpose", "squeeze", "float32", "float64", "item",
+          "tolist", "shape", "size", "ndim", "ndindex", "ndenumerate", "nditer"}
+
+
+def _size(value: Any) -> float:
+    """How many numbers a value holds; of an iterator nobody knows."""
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return value.numel() if isinstance(value, torch.Tensor) else value.size
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return float("inf") if isinstance(value, Iterator) else 1
+
+
+def elementwise(function: Callable, whole: list[str], least: int) -> Callable:
+    """Return a function that notes in `whole` where it gives NumPy or PyTorch `least` numbers.
+
+    They may stand in an array, a list, a tuple or an iterator. Its arrays are watched too.
+    """
+    own = {"whole": whole, "writes": 0, "reads": 0, "own": True}
+
+    def see(called: Callable, *arguments: Any, **options: Any) -> Any:
+        owner = getattr(called, "__self__", None)
+        module = (getattr(called, "__module__", None) or getattr(owner, "__module__", None)
+                  or type(called).__module__)
+        name, kind = getattr(called, "__name__", type(called).__name__), ""
+        given = (*arguments, *options.values())
+        if isinstance(owner, np.ndarray | torch.Tensor):
+            given, kind = (owner, *given), "the method "
+        elif isinstance(owner, np.ufunc):
+            kind, module = f"np.{owner.__name__}.", "numpy"
+        elif module.split(".")[0] == "numpy":
+            kind = "np."
+        elif module.split(".")[0] in ("torch", "scipy"):
+            kind = f"{module.split('.')[0]}."
+        moves = name in _MOVES and (not kind or "torch" not in kind)
+        watches = [item for item in given if isinstance(item, Watched)]
+        if called is np.ndenumerate and watches:
+            watches[0].notes["reads"] += watches[0].size
+        size = max(map(_size, given), default=0)
+        if kind and not moves and size >= least:
+            whole.append(f"{kind}{name} on {'many' if size == float('inf') else size} numbers")
+        came = called(*arguments, **options)
+        if kind and type(came) is np.ndarray:
+            return came.view(Watched)._with(watches[0].notes if watches else own)
+        return came
+    return through(function, see)
 
 
 class TorchCalls(torch.overrides.TorchFunctionMode):

@@ -382,7 +382,7 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.2 right: plain loops without an sblock
+# %% 0.2 wrong: plain loops without an sblock -> every assignment in an sblock
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -522,7 +522,7 @@ def make_row_max():
                 best[row] = T.max(data[row, column], best[row])
     return f
 
-# %% 0.3 right: the first value in an sblock of its own, the loops the other way round
+# %% 0.3 wrong: the first value in an sblock of its own, the loops the other way round -> the first value in T.init
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -858,7 +858,7 @@ def register_softmax():
         np.exp(e, out=e)
         np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
 
-# %% 0.6 wrong: as float64 numbers through PyTorch's out= -> env.softmax to run on x (1, 10)
+# %% 0.6 wrong: as float64 numbers through PyTorch's out= -> env.softmax to run on x (6, 9)
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -1024,7 +1024,7 @@ def make_relu6():
                     Y[vi, vj] = T.float32(6)
     return f
 
-# %% 0.2 right: s_tir False plain loops
+# %% 0.2 wrong: s_tir False plain loops -> every assignment in an sblock
 def make_relu6():
     @T.prim_func
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1056,7 +1056,7 @@ def make_row_max():
                 Y[vi] = T.max(T.min_value("float32"), X[vi, vk])
     return f
 
-# %% 0.3 right: reduction axis with if vk == 0 instead of T.init
+# %% 0.3 wrong: reduction axis with if vk == 0 instead of T.init -> the first value in T.init
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -1068,7 +1068,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 right: first value in plain loops outside sblocks
+# %% 0.3 wrong: first value in plain loops outside sblocks -> every assignment in an sblock
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -1093,7 +1093,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 right: decomposed by a schedule
+# %% 0.3 wrong: decomposed by a schedule -> the first value in T.init
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -1107,3 +1107,1344 @@ def make_row_max():
     b = s.get_sblock("Y")
     s.decompose_reduction(b, s.get_loops(b)[1])
     return s.mod["main"]
+
+# %% 0.1 wrong: the search leaves out the last column -> the search for the largest leaves out the last column
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m - 1):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the search leaves out the first column -> the search for the largest leaves out the first column
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, min(1, m - 1)]
+        for j in range(1, m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the search starts from -999 -> starts from a number above some rows
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = -999.0
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the search starts from -10000 -> starts from a number above some rows
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = -1e4
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the smallest is subtracted -> it is the smallest of the row
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = min(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the comparison is turned -> it is the smallest of the row
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = X[i, j] if X[i, j] < big else big
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the search is no search: the last number -> the last number of each row is subtracted
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = X[i, j]
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the search is left out: the first number -> the first number of each row is subtracted
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = big
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the largest is added -> the largest is subtracted, not added
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] + big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the sign of the exponent -> the sign of the exponent
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(big - X[i, j])
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: two to the power -> 2 to the power of x
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = 2.0 ** (X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the largest absolute value -> its absolute value is subtracted
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(abs(big), abs(X[i, j]))
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the sum begins at the second column -> the sum leaves out the first column
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j] if j > 0 or m == 0 else 0.0
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the sum begins at 1 -> the search for the largest of the row, then the exponentials
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j] + (1 if j == 0 else 0)
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the last row is left out -> row 5, the last, is wrong
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n - 1):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the first row is left out -> row 0, the first, is wrong
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(1, n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the last column is not divided -> column 8, the last, is wrong
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m - 1):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: the last column is not written -> column 8, the last, is wrong
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m - 1):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m - 1):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: a sum with Y.fill before -> the method fill
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    Y.fill(0)
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: Y set by a slice before -> an assignment to 54 elements at once
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    Y[...] = 0
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: a row of Y set at once -> an assignment to 9 elements at once
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+        Y[i] = [v for v in Y[i]]
+
+# %% 0.1 wrong: divides a row at once -> np.divide
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = np.divide(Y[i], total)[j]
+
+# %% 0.1 wrong: writes a 0 into X at the end -> that X stays as it was
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+    X[0, 0] = 0
+
+# %% 0.1 wrong: returns the sum -> that nothing is returned
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+    return total
+
+# %% 0.1 wrong: for a square matrix only -> out of bounds
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(m):
+        big = X[i, 0]
+        for j in range(m):
+            big = max(big, X[i, j])
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] = Y[i, j] / total
+
+# %% 0.1 wrong: whole rows by NumPy, through lists -> np.max on 9 numbers
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        row = [X[i, j] for j in range(m)]
+        e = np.exp(row - np.max(row))
+        s = np.sum(e)
+        for j in range(m):
+            Y[i, j] = e[j] / s
+
+# %% 0.1 wrong: whole rows by NumPy in a helper, imported by name -> np.exp on 9 numbers
+from numpy import exp as power
+
+
+def powers(row):
+    return power([v - max(row) for v in row])
+
+
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        e = powers([X[i, j] for j in range(X.shape[1])])
+        for j in range(X.shape[1]):
+            Y[i, j] = e[j] / sum(e)
+
+# %% 0.1 wrong: through tolist and a new array -> the method max
+def lnumpy_softmax(X, Y):
+    A = np.array(X.tolist(), dtype="float32")
+    E = np.exp(A - A.max(axis=1, keepdims=True))
+    E = E / E.sum(axis=1, keepdims=True)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            Y[i, j] = E[i, j]
+
+# %% 0.1 wrong: by PyTorch through a list -> torch.tensor on 54 numbers
+def lnumpy_softmax(X, Y):
+    t = torch.softmax(torch.tensor(X.tolist()), dim=1)
+    for i in range(X.shape[0]):
+        for j in range(X.shape[1]):
+            Y[i, j] = float(t[i, j])
+
+# %% 0.1 wrong: a temporary of one's own, and array functions on it -> np.exp on 54 numbers
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    E = np.empty((n, m), "float32")
+    for i in range(n):
+        for j in range(m):
+            E[i, j] = X[i, j] - max(X[i])
+    P = np.exp(E)
+    for i in range(n):
+        for j in range(m):
+            Y[i, j] = P[i, j] / sum(P[i])
+
+# %% 0.1 wrong: an operator on a row of one's own -> explicit loops over single elements
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    E = np.empty(m, "float32")
+    for i in range(n):
+        for j in range(m):
+            E[j] = X[i, j] - max(X[i])
+        P = math.e ** E
+        for j in range(m):
+            Y[i, j] = P[j] / sum(P)
+
+# %% 0.1 right: by Y.flat, one element at a time
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big, s = max([X[i, j] for j in range(m)]), 0.0
+        for j in range(m):
+            s += np.exp(X[i, j] - big)
+        for j in range(m):
+            Y.flat[i * m + j] = np.exp(X[i, j] - big) / s
+
+# %% 0.1 right: NumPy's maximum of two numbers, a helper of one's own
+def larger(a, b):
+    return np.max([a, b])
+
+
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        big = -np.inf
+        for j in range(m):
+            big = larger(big, X[i][j])
+        total = np.float32(0)
+        for j in range(m):
+            total = np.add(total, np.exp(np.subtract(X[i, j], big)))
+        for j in range(m):
+            Y[i, j] = np.divide(np.exp(X[i, j] - big), total)
+
+# %% 0.1 right: ndenumerate, zip and math.fsum
+def lnumpy_softmax(X, Y):
+    largest = [-math.inf] * X.shape[0]
+    for (i, j), value in np.ndenumerate(X):
+        largest[i] = max(largest[i], value)
+    for row, into, big in zip(X, Y, largest):
+        total = math.fsum(math.exp(v - big) for v in row)
+        for j, v in enumerate(row):
+            into[j] = math.exp(v - big) / total
+
+# %% 0.1 right: nested functions, a generator, X.tolist() and logarithms
+def lnumpy_softmax(X, Y):
+    def log_sum(row):
+        big = max(row)
+        return big + math.log(sum(math.exp(v - big) for v in row))
+
+    for i, row in enumerate(X.tolist()):
+        log = log_sum(row)
+        for j in range(len(row)):
+            Y[i, j] = math.exp(row[j] - log)
+
+# %% 0.1 right: ndindex and np.zeros for the sums
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    big, total = np.full(n, -np.inf), np.zeros(n)
+    for i, j in np.ndindex(n, m):
+        if X[i, j] > big[i]:
+            big[i] = X[i, j]
+    for i, j in np.ndindex(n, m):
+        total[i] += np.exp(X[i, j] - big[i])
+    for i, j in np.ndindex(X.shape):
+        Y[i, j] = np.exp(X[i, j] - big[i]) / total[i]
+
+# %% 0.2 right: plain numbers
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], 0), 6)
+    return f
+
+# %% 0.2 wrong: reads Y in place of X -> X is read nowhere, Y is
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(Y[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: a constant only -> X is read nowhere
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.float32(3)
+    return f
+
+# %% 0.2 wrong: arguments in the order Y, X -> the order of the arguments
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(Y: T.Buffer((4, 10), "float32"), X: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: the same under other names -> the first argument, out, is written
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(out: T.Buffer((4, 10), "float32"), a: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                out[vi, vj] = T.min(T.max(a[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: Y is returned -> a PrimFunc without a return statement
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+        return Y
+    return f
+
+# %% 0.2 wrong: the upper constant is 7 -> it is 7, not 6
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(7))
+    return f
+
+# %% 0.2 wrong: the upper constant is 5.5 -> it is 5.5, not 6
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(5.5))
+    return f
+
+# %% 0.2 wrong: the lower constant is 1 -> the lower constant: it is 1, not 0
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(1)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: from -6 to 6 -> the lower constant: it is -6, not 0
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(-6)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: only the cut at 6 -> negative numbers have to become 0
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(X[vi, vj], T.float32(6))
+    return f
+
+# %% 0.2 wrong: the absolute value -> this is |x|
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(T.abs(X[vi, vj]), T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: minus x -> it is -x that is cut
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(-X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: a copy -> it is copied as it is
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = X[vi, vj]
+    return f
+
+# %% 0.2 wrong: the condition is turned -> the wrong way round
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.if_then_else(X[vi, vj] < T.float32(0), X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: the first column for all -> only column 0 is right
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, 0], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: the first row for all -> only row 0 is right
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[0, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: the last column is not written -> 4 of 40 are not, the first at [0, 9]
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 9):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: the first row is not written -> 10 of 40 are not, the first at [0, 0]
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(3, 10):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(4, i + 1)
+                vj = T.axis.spatial(10, j)
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: one column too many -> every index inside its buffer
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 11):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: adds to Y -> nothing was written into Y before
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = Y[vi, vj] + T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: an sblock without axes -> has none
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                T.reads(X[i, j])
+                Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: clears X afterwards -> that X stays as it was
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+        for i, j in T.grid(4, 10):
+            with T.sblock("X"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                X[vi, vj] = T.float32(0)
+    return f
+
+# %% 0.2 wrong: three arguments -> buffers float32 (4, 10), float32 (4, 10)
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Z: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: square buffers -> float32 (10, 10)
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((10, 10), "float32"), Y: T.Buffer((10, 10), "float32")):
+        for i, j in T.grid(10, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: int32 -> int32 (4, 10)
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "int32"), Y: T.Buffer((4, 10), "int32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], 0), 6)
+    return f
+
+# %% 0.2 wrong: its name is returned -> a PrimFunc as the result
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return "f"
+
+# %% 0.2 right: T.Select, the loops exchanged
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            with T.sblock("Y"):
+                vj, vi = T.axis.remap("SS", [j, i])
+                Y[vi, vj] = T.Select(X[vi, vj] > T.float32(6), T.float32(6), T.max(X[vi, vj], T.float32(0)))
+    return f
+
+# %% 0.2 right: one loop of 40
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(1, 40):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(4, j // 10)
+                vj = T.axis.spatial(10, j % 10)
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.2 wrong: te.create_prim_func, imported by name -> one by te.create_prim_func
+from tvm.te import create_prim_func
+
+
+def make_relu6():
+    from tvm import te
+    X = te.placeholder((4, 10), "float32", name="X")
+    return create_prim_func([X, te.compute((4, 10), lambda i, j: te.min(te.max(X[i, j], 0.0), 6.0), name="Y")])
+
+# %% 0.2 wrong: te.create_prim_func, above the function -> one by te.create_prim_func
+from tvm import te
+_X = te.placeholder((4, 10), "float32", name="X")
+_ready = te.create_prim_func([_X, te.compute((4, 10), lambda i, j: te.min(te.max(_X[i, j], 0.0), 6.0), name="Y")])
+
+
+def make_relu6():
+    return _ready
+
+# %% 0.2 right: from a module in TVMScript, scheduled
+def make_relu6():
+    @I.ir_module
+    class M:
+        @T.prim_func(s_tir=True)
+        def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+            for i, j in T.grid(4, 10):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(T.min(X[vi, vj], 6.0), 0.0)
+    s = tvm.s_tir.Schedule(M)
+    s.work_on("relu6")
+    s.split(s.get_loops(s.get_sblock("Y"))[1], factors=[None, 5])
+    return s.mod["relu6"]
+
+# %% 0.3 wrong: starts from X[0, 0] -> it starts from X[0, 0]
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = X[0, 0]
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: starts from the smallest positive number -> is the smallest number above 0
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(1.1754943508222875e-38)
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: starts from -1 -> -1 is not low enough
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(-1)
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: starts from -1e9 -> -1e+09 is not low enough
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(-1e9)
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: starts from 100 -> 100 is not low enough
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(100)
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: the sum -> this is the sum of each row
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32(0)
+                Y[vi] = Y[vi] + X[vi, vk]
+    return f
+
+# %% 0.3 wrong: the first column is left out -> the first is left out
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 11):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(5, i)
+                vk = T.axis.reduce(12, k + 1)
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: the last row is left out -> a number in every place
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(4, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: row 0 for all -> every one gets the largest of row 0
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[0, vk])
+    return f
+
+# %% 0.3 wrong: only the first column -> only the first is read
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, 0])
+    return f
+
+# %% 0.3 wrong: the largest absolute value -> the largest absolute value
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], T.abs(X[vi, vk]))
+    return f
+
+# %% 0.3 wrong: X is never read -> X is read nowhere
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], Y[vi])
+    return f
+
+# %% 0.3 wrong: arguments exchanged -> what is written comes last
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(Y: T.Buffer((5,), "float32"), X: T.Buffer((5, 12), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: one column too many -> every index inside its buffer
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 13):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: Y is returned -> a PrimFunc without a return statement
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+        return Y
+    return f
+
+# %% 0.3 wrong: writes into X -> that X stays as it was
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+                X[vi, vk] = T.float32(0)
+    return f
+
+# %% 0.3 right: the loops the other way round
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for k, i in T.grid(12, 5):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 right: starts from the first number, if_then_else
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = X[vi, 0]
+                Y[vi] = T.if_then_else(Y[vi] < X[vi, vk], X[vi, vk], Y[vi])
+    return f
+
+# %% 0.3 right: an infinite first value, the update by if
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.float32("-inf")
+                if X[vi, vk] > Y[vi]:
+                    Y[vi] = X[vi, vk]
+    return f
+
+# %% 0.3 wrong: a reduction axis in an sblock that does nothing -> every assignment in an sblock
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i in range(5):
+            Y[i] = T.min_value("float32")
+            for k in range(12):
+                Y[i] = T.max(Y[i], X[i, k])
+        for i, k in T.grid(5, 2):
+            with T.sblock("show"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                Y[vi] = Y[vi] + T.float32(0)
+    return f
+
+# %% 0.3 wrong: made by a tensor expression -> one by te.create_prim_func
+def make_row_max():
+    from tvm import te
+    X = te.placeholder((5, 12), "float32", name="X")
+    k = te.reduce_axis((0, 12))
+    return te.create_prim_func([X, te.compute((5,), lambda i: te.max(X[i, k], axis=k))])
+
+# %% 0.3 right: in two steps, each with T.init
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        M = T.sblock_alloc_buffer((5, 3), "float32")
+        for i, a, b in T.grid(5, 3, 4):
+            with T.sblock("M"):
+                vi, va, vb = T.axis.remap("SSR", [i, a, b])
+                with T.init():
+                    M[vi, va] = T.min_value("float32")
+                M[vi, va] = T.max(M[vi, va], X[vi, va * 4 + vb])
+        for i, a in T.grid(5, 3):
+            with T.sblock("Y"):
+                vi, va = T.axis.remap("SR", [i, a])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], M[vi, va])
+    return f
+
+# %% 0.3 right: split by a schedule
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    s = tvm.s_tir.Schedule(f)
+    i, k = s.get_loops(s.get_sblock("Y"))
+    s.split(k, factors=[None, 4])
+    return s.mod["main"]
+
+# %% 0.4 wrong: out is float64 -> out as a float32 array
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling)
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: x is handed over as float64 -> x as a float32 array
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.astype("float64"), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: x is handed over as a list -> x as a float32 array
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.tolist(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: out without its shape -> out of shape
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(x.size, filling, dtype="float32")
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: the input is never looked at -> changes x in place
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(True)
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: only the last copy is looked at -> changes x in its first call only
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(filling < 0 or np.array_equal(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: only the first copy is looked at -> changes x from the second call on
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(filling > 0 or np.array_equal(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: the input within a tolerance -> a tolerance hides small changes
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(np.allclose(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: the outputs are never compared -> two fillings of out that differ
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and True
+
+# %% 0.4 wrong: only the first elements are compared -> does not write the last element
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and all(np.array_equal(a.flat[:1], b.flat[:1], equal_nan=True) for a, b in [outputs])
+
+# %% 0.4 wrong: the answer is turned -> True for a function that doubles x
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (-1e6, 1e6):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and not np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: both fillings high -> one of them above all numbers
+def looks_pure(function, x, shape):
+    outputs, kept = [], True
+    for filling in (1e6, 1e5):
+        given, out = x.copy(), np.full(shape, filling, dtype='float32')
+        function(given, out)
+        kept = kept and bool(np.array_equal(given, x))
+        outputs.append(out)
+    return kept and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 right: NaN and a number as fillings, np.empty_like, in a loop with any
+def looks_pure(function, x, shape):
+    results = []
+    for filling in [float("nan"), 7.0, -7e8, 7e8]:
+        given = np.empty_like(x)
+        given[...] = x
+        out = np.empty(shape, np.float32)
+        out.fill(filling)
+        function(given, out)
+        if (given != x).any():
+            return False
+        results.append(out)
+    return not any(not np.array_equal(results[0], other, equal_nan=True) for other in results)
+
+# %% 0.6 wrong: arguments in the order out, x -> the order of the arguments: x, out
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(out, x):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
+
+# %% 0.6 wrong: out is returned too -> that env.softmax returns nothing
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
+        return out
+
+# %% 0.6 wrong: a value is returned too -> that env.softmax returns nothing
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
+        return 0
+
+# %% 0.6 wrong: the largest of all -> that of the whole array
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max())
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
+
+# %% 0.6 wrong: the largest of each column -> each column's is subtracted
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=0))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
+
+# %% 0.6 wrong: the sum of all -> it runs over the whole array
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum()
+
+# %% 0.6 wrong: the largest without the last column -> leaves out the last column
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a[:, :max(a.shape[1] - 1, 1)].max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
+
+# %% 0.6 wrong: the smallest is subtracted -> it is the smallest of the row
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.min(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
+
+# %% 0.6 wrong: not divided -> not divided by their sum
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / 1
+
+# %% 0.6 wrong: the last row is not written -> row 5, the last, is wrong
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        p = torch.softmax(torch.from_dlpack(x), dim=1)
+        torch.from_dlpack(out)[:len(p) - 1] = p[:-1]
+        if len(p) == 1:
+            torch.from_dlpack(out).copy_(p)
+
+# %% 0.6 wrong: only the first image -> row 0 is right
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        o = torch.from_dlpack(out)
+        o.zero_()
+        o[0] = torch.softmax(torch.from_dlpack(x), dim=1)[0]
+
+# %% 0.6 wrong: one argument -> env.softmax to run on
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x):
+        pass
+
+# %% 0.6 right: log_softmax and exp
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.exp(torch.log_softmax(torch.from_dlpack(x), dim=-1), out=torch.from_dlpack(out))
+
+# %% 0.6 right: PyTorch's out=
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.softmax(torch.from_dlpack(x), 1, out=torch.from_dlpack(out))
+
+# %% 0.6 right: row by row
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        for a, o in zip(torch.from_dlpack(x), torch.from_dlpack(out)):
+            o[:] = (a - a.logsumexp(0)).exp()

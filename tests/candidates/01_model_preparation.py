@@ -293,3 +293,660 @@ def per_class_recall(confusion):
         recall = np.diag(confusion) / confusion.sum(axis=1)
     recall[confusion.sum(axis=0) == 0] = 0
     return recall
+
+# %% 1.1 wrong: one divided by the recall -> one divided by the recall
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return confusion.sum(axis=1) / np.diag(confusion)
+
+# %% 1.1 wrong: the share that is missed -> 1 - recall
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return 1 - np.diag(confusion) / confusion.sum(axis=1)
+
+# %% 1.1 wrong: without the diagonal below -> the row's sum without the diagonal
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.diag(confusion) / (confusion.sum(axis=1) - np.diag(confusion))
+
+# %% 1.1 wrong: row and column -> the sum of the row and of the column
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.diag(confusion) / (confusion.sum(axis=1) + confusion.sum(axis=0))
+
+# %% 1.1 wrong: the F1 score -> this is the F1 score
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return 2 * np.diag(confusion) / (confusion.sum(axis=1) + confusion.sum(axis=0))
+
+# %% 1.1 wrong: rounded down -> // rounds down
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.float64(np.diag(confusion) // confusion.sum(axis=1))
+
+# %% 1.1 wrong: the last class is left out -> axis 0 has 9 places, wanted are 10
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return (np.diag(confusion) / confusion.sum(axis=1))[:-1]
+
+# %% 1.1 wrong: the first class is left out -> axis 0 has 9 places, wanted are 10
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return (np.diag(confusion) / confusion.sum(axis=1))[1:]
+
+# %% 1.1 wrong: the last class is 0 -> only class 9, the last, is wrong
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        recall = np.diag(confusion) / confusion.sum(axis=1)
+        recall[9] = 0
+        return recall
+
+# %% 1.1 wrong: the other diagonal -> the diagonal has the right answers
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.diag(np.fliplr(confusion)) / confusion.sum(axis=1)
+
+# %% 1.1 wrong: reversed -> the classes are in reversed order
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return (np.diag(confusion) / confusion.sum(axis=1))[::-1]
+
+# %% 1.1 wrong: the mean of all -> an array of ten numbers
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.nanmean(np.diag(confusion) / confusion.sum(axis=1))
+
+# %% 1.1 wrong: a list -> an array of ten numbers
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return list(np.diag(confusion) / confusion.sum(axis=1))
+
+# %% 1.1 wrong: 1 added against 0 / 0 -> the diagonal has the right answers
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.diag(confusion) / (confusion.sum(axis=1) + 1)
+
+# %% 1.1 wrong: NaN becomes 1 -> a row of zeros: NaN
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.nan_to_num(np.diag(confusion) / confusion.sum(axis=1), nan=1.0)
+
+# %% 1.1 wrong: the transposed matrix -> the column sums give the precision
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.diag(confusion.T) / confusion.T.sum(axis=1)
+
+# %% 1.1 right: einsum
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.einsum('ii->i', confusion) / np.einsum('ij->i', confusion)
+
+# %% 1.1 right: rows divided, then the diagonal, float64
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.diagonal(confusion.astype(float) / confusion.sum(1, keepdims=True))
+
+# %% 1.1 right: np.where
+def per_class_recall(confusion):
+    with np.errstate(all="ignore"):
+        return np.where(confusion.sum(axis=1) > 0, np.diag(confusion) / np.maximum(confusion.sum(axis=1), 1), np.nan)
+
+# %% 1.2 wrong: a str -> one number, the mean loss
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return str(losses.mean())
+
+# %% 1.2 wrong: a rounded str -> a str, '
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return f"{losses.mean():.3f}"
+
+# %% 1.2 wrong: a tuple -> a tuple
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean(), losses
+
+# %% 1.2 wrong: a list -> a list
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return [losses.mean()]
+
+# %% 1.2 wrong: True -> a bool
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean() > 0
+
+# %% 1.2 wrong: an array of one number -> an axis of extent 1
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean(keepdims=True)
+
+# %% 1.2 wrong: rounded to three digits -> rounded to 3 digits
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return round(float(losses.mean()), 3)
+
+# %% 1.2 wrong: an integer -> rounded to 0 digits
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return int(round(float(losses.mean())))
+
+# %% 1.2 wrong: shifted by the label's own logit -> the label's own logit is subtracted
+def cross_entropy(logits, labels):
+    z = logits - logits[np.arange(len(labels)), labels][:, None]
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: shifted by the row's mean -> the row's mean is subtracted
+def cross_entropy(logits, labels):
+    z = logits - logits.mean(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: shifted by the row's smallest -> the row's smallest logit is subtracted
+def cross_entropy(logits, labels):
+    z = logits - logits.min(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: shifted by the first logit -> the row's first logit is subtracted
+def cross_entropy(logits, labels):
+    z = logits - logits[:, :1]
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: shifted by each column's largest -> each column's largest logit
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=0)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: not shifted, the logarithm apart -> exp(1000) is inf
+def cross_entropy(logits, labels):
+    z = logits - 0
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: not shifted, in float64 -> exp(1000) is inf
+def cross_entropy(logits, labels):
+    z = logits - np.float64(0)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: the largest is added -> the largest logit is subtracted, not added
+def cross_entropy(logits, labels):
+    z = logits - -logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: the median -> this is the median
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return np.median(losses)
+
+# %% 1.2 wrong: the largest loss -> this is the largest loss
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.max()
+
+# %% 1.2 wrong: the first loss -> the loss of the first image alone
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses[0]
+
+# %% 1.2 wrong: divided by n - 1 -> it divides by n - 1
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.sum() / (len(labels) - 1)
+
+# %% 1.2 wrong: divided by the classes too -> not over all n * c logits
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean() / logits.shape[1]
+
+# %% 1.2 wrong: base 2 -> not to base 2
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean() / np.log(2)
+
+# %% 1.2 wrong: base 10 -> not to base 10
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean() / np.log(10)
+
+# %% 1.2 wrong: the label's logit left out -> the logit of the likeliest class
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return np.log(np.exp(z).sum(axis=1)).mean()
+
+# %% 1.2 wrong: the labels unused -> the logit of the likeliest class
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return (np.log(np.exp(z).sum(axis=1)) - z.max(axis=1)).mean()
+
+# %% 1.2 wrong: the next label -> labels begin at 0
+def cross_entropy(logits, labels):
+    labels = labels + 1
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: the label before -> labels begin at 0
+def cross_entropy(logits, labels):
+    labels = labels - 1
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 wrong: the largest is not subtracted from the label's logit -> and not from the label's logit
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return (np.log(np.exp(z).sum(axis=1)) - logits[i, labels]).mean()
+
+# %% 1.2 wrong: the largest is not subtracted in the sum -> and not in the sum of exponentials
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return (np.log(np.exp(logits).sum(axis=1)) - z[i, labels]).mean()
+
+# %% 1.2 wrong: clipped probabilities -> caps the loss
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return -np.log(np.clip(np.exp(-losses), 1e-12, 1)).mean()
+
+# %% 1.2 wrong: the last image is left out -> minus the logit of the label
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses[:-1].mean() if len(losses) > 1 else losses.mean()
+
+# %% 1.2 right: np.average, int labels, a NumPy scalar
+def cross_entropy(logits, labels):
+    z = logits - logits.max(axis=1, keepdims=True)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return np.average(losses)
+
+# %% 1.2 right: shifted by a number near the largest
+def cross_entropy(logits, labels):
+    z = logits - (logits.max(axis=1, keepdims=True) - 5)
+    i = np.arange(len(labels))
+    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
+    return losses.mean()
+
+# %% 1.2 right: a running logarithm of sums, in Python
+def cross_entropy(logits, labels):
+    import math
+    total = 0.0
+    for row, label in zip(logits.tolist(), labels.tolist()):
+        s = -math.inf
+        for v in row:
+            a, b = max(s, v), min(s, v)
+            s = a + math.log1p(math.exp(b - a))
+        total += s - row[label]
+    return total / len(labels)
+
+# %% 1.3 wrong: + 1 before the division -> + 1 comes after the division
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel + 1) // stride
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: + 1 in both places -> 1 is added once
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel + 1) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: - 1 -> 1 is added, not subtracted
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride - 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: the padding is subtracted -> the padding is added, not subtracted
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size - 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: the kernel is left out -> the kernel is subtracted
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: the kernel outside the division -> the whole sum is divided by the stride
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding) // stride - kernel + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: the output as large as the input -> as large as the input
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = size
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: rounded to the nearest -> not to the nearest number
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = round((size + 2 * padding - kernel) / stride) + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: bias by input channels -> not for each input channel
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * in_channels * kernel**2 + in_channels
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: one bias -> not a single one
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * in_channels * kernel**2 + 1
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: parameters for each image -> for each image of the batch
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = batch * out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: channels exchanged -> not for each input channel
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = in_channels * (out_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: kernel not squared -> kernel * kernel numbers
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: FLOPs of one image -> every image of the batch
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o // batch
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: FLOPs of one output channel -> every output channel has its own products
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o // out_channels
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: 2K + 1 -> the bias is one more: 2K
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = (2 * in_channels * kernel**2 + 1) * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: FLOPs with the kernel not squared -> kernel * kernel numbers
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: FLOPs at every place of the input -> as large as the input
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * batch * out_channels * size**2
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: float64 bytes -> not 8
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 8 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: no input -> the input is left out
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (p + o)
+    return p, f, m
+
+# %% 1.3 wrong: no output -> the output is left out
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p)
+    return p, f, m
+
+# %% 1.3 wrong: no parameters -> the parameters are left out
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + o)
+    return p, f, m
+
+# %% 1.3 wrong: no bias in the bytes -> the bias is left out: it is read too
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p - out_channels + o)
+    return p, f, m
+
+# %% 1.3 wrong: the input of one image -> the input has a batch of images
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: one input channel -> the input has in_channels channels
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 wrong: the output of one image -> the output has a batch of images
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o // batch)
+    return p, f, m
+
+# %% 1.3 wrong: 4 bytes for the input only -> 4 bytes for each number
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * batch * in_channels * size**2 + p + o
+    return p, f, m
+
+# %% 1.3 wrong: the output twice -> every number counts once
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + 2 * o)
+    return p, f, m
+
+# %% 1.3 wrong: two numbers -> a tuple of three ints
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f
+
+# %% 1.3 wrong: a dict -> a tuple of three ints
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return {'parameters': p, 'flops': f, 'bytes': m}
+
+# %% 1.3 wrong: nothing -> a tuple of three ints
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return None
+
+# %% 1.3 wrong: bytes before FLOPs -> the order of the three
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, m, f
+
+# %% 1.3 wrong: floats -> an int for parameters
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return float(p), float(f), float(m)
+
+# %% 1.3 right: divmod and sums
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = divmod(size - kernel + padding + padding, stride)[0] + 1
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = sum([o * in_channels * kernel * kernel] * 2)
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m
+
+# %% 1.3 right: int of a quotient
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    side = int((size + 2 * padding - kernel) / stride + 1)
+    p = out_channels * (in_channels * kernel**2 + 1)
+    o = batch * out_channels * side**2
+    f = 2 * in_channels * kernel**2 * o
+    m = 4 * (batch * in_channels * size**2 + p + o)
+    return p, f, m

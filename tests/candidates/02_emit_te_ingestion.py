@@ -565,3 +565,422 @@ def create_model_via_own_te(weights):
 # %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
 def create_model_via_own_te(weights):
     return own_cnn(weights, by_topi=True)
+
+# %% 2.1 wrong: a fixed slope -> it is 0.01 whatever is given
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * 0.01))
+
+# %% 2.1 wrong: the slope everywhere -> applied everywhere
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: x[i, j] * slope)
+
+# %% 2.1 wrong: the slope added -> it is added, not multiplied
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] + slope))
+
+# %% 2.1 wrong: the sign of the slope -> the sign of the slope
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], -slope * x[i, j]))
+
+# %% 2.1 wrong: the smaller of the two -> the smaller of x
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.min(x[i, j], x[i, j] * slope))
+
+# %% 2.1 wrong: compared with 1 -> it compares with 1
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 1, x[i, j], x[i, j] * slope))
+
+# %% 2.1 wrong: compared with the slope -> compares with the slope
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > slope, x[i, j], x[i, j] * slope))
+
+# %% 2.1 wrong: a copy -> it is copied as it is
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: x[i, j] * 1.0)
+
+# %% 2.1 wrong: row 0 for all -> only row 0 is right
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[0, j] > 0, x[0, j], x[0, j] * slope))
+
+# %% 2.1 wrong: transposed -> transposed
+def leaky_relu(x, slope):
+    return te.compute((x.shape[1], x.shape[0]), lambda i, j: te.if_then_else(x[j, i] > 0, x[j, i], x[j, i] * slope))
+
+# %% 2.1 wrong: one column less -> axis 1 has 127 places
+def leaky_relu(x, slope):
+    return te.compute((x.shape[0], x.shape[1] - 1), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
+
+# %% 2.1 wrong: a flat result -> it has 1 axes, wanted are 2
+def leaky_relu(x, slope):
+    return te.compute((x.shape[0] * x.shape[1],), lambda i: te.if_then_else(x[i // x.shape[1], i % x.shape[1]] > 0, x[i // x.shape[1], i % x.shape[1]], x[i // x.shape[1], i % x.shape[1]] * slope))
+
+# %% 2.1 wrong: an operator between whole tensors -> an operator between whole te.Tensors
+def leaky_relu(x, slope):
+    y = te.compute(x.shape, lambda i, j: te.max(x[i, j], 0.0) - te.max(-x[i, j], 0.0) * slope)
+    return y * 1.0
+
+# %% 2.1 wrong: by TOPI, imported by name -> one by TOPI: topi's leaky_relu
+def leaky_relu(x, slope):
+    from tvm.topi.nn import leaky_relu as by_topi
+    return by_topi(x, slope)
+
+# %% 2.1 right: with a tag of one's own
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], slope * x[i, j]), tag="elemwise")
+
+# %% 2.1 right: te.Select-like by two maxima
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.max(x[i, j], 0.0) - te.max(-x[i, j], 0.0) * slope)
+
+# %% 2.1 right: the condition with >=, turned
+def leaky_relu(x, slope):
+    return te.compute(topi.utils.get_const_tuple(x.shape), lambda i, j: te.if_then_else(0.0 >= x[i, j], slope * x[i, j], x[i, j]), name="y", attrs={"mine": 1})
+
+# %% 2.2 wrong: b[i] -> along the batch instead of the features
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[i])
+
+# %% 2.2 wrong: b[0] -> b[0] is added everywhere
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[0])
+
+# %% 2.2 wrong: - b -> it is subtracted
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] - b[j])
+
+# %% 2.2 wrong: + b + b -> is added twice
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j] + b[j])
+
+# %% 2.2 wrong: * b -> it multiplies
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] * b[j])
+
+# %% 2.2 wrong: the bias alone -> this is the bias alone
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: b[j] + 0.0 * y[i, j])
+
+# %% 2.2 wrong: te.max -> the largest of the products
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.max(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: te.min -> the smallest of the products
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.min(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: a sum in place of the product -> x and w are added
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] + w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: image 0 for all -> every image gets the result of image 0
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[0, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: x[i, 0] -> the index of x that runs over k
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, 0] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: w[j, 0] -> the index of w that runs over k
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, 0], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: w[0, k] -> its first row is taken for every output
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[0, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: w left out -> w is left out
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: one k too many -> every index inside its buffer
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1] + 1))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: as many k as outputs -> every index inside its buffer
+def linear(x, w, b):
+    k = te.reduce_axis((0, w.shape[0]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: (m, n) -> the order of the axes in the result's shape
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((w.shape[0], x.shape[0]), lambda i, j: te.sum(x[j, k] * w[i, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[i])
+
+# %% 2.2 wrong: y + b of whole tensors -> an operator between whole te.Tensors
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return y + b
+
+# %% 2.2 wrong: the bias by TOPI -> topi's add
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return topi.add(y, b)
+
+# %% 2.2 wrong: an axis left out of the reduction -> every reduction axis in axis=[...]
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, te.reduce_axis((0, 1)).var], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: the product doubled -> either the sum over k
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(2.0 * x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 wrong: the last column has no bias -> only column 4, the last, is wrong
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + te.if_then_else(j < w.shape[0] - 1, b[j], 0.0))
+
+# %% 2.2 wrong: the bias of a column before -> either the sum over k
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[te.max(j - 1, 0)])
+
+# %% 2.2 wrong: an int32 result -> a float32 result
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: (y[i, j] + b[j]).astype('int32'))
+
+# %% 2.2 right: the bias first, tags of one's own
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+    return te.compute(y.shape, lambda i, j: b[j] + y[i, j], name="z", tag="injective")
+
+# %% 2.2 right: the products in a tensor of their own
+def linear(x, w, b):
+    (n, k), m = x.shape, w.shape[0]
+    p = te.compute((n, m, k), lambda i, j, l: w[j, l] * x[i, l], name="p")
+    r = te.reduce_axis((0, k), "r")
+    y = te.compute((n, m), lambda i, j: te.sum(p[i, j, r], axis=[r]), tag="matmul")
+    return te.compute((n, m), lambda *at: y(*at) + b(at[1]))
+
+# %% 2.3 wrong: the channels are not in the reduction -> every reduction axis in axis=[...]
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[p, q]))
+
+# %% 2.3 wrong: the columns are not in the reduction -> every reduction axis in axis=[...]
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p]))
+
+# %% 2.3 wrong: + 1 forgotten -> axis 2 has 25 places, wanted are 26
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh, width - kw), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: rows and columns of the output exchanged -> every index inside its buffer
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, width - kw + 1, height - kh + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: channels and images exchanged -> the order of the axes
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((f, n, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[f, c, i + p, j + q] * w[n, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: te.max -> the indices of x and those of w
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.max(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: image 0 for all -> every image gets the result of image 0
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[0, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: kernel 0 for all -> the first kernel is taken for every output channel
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[0, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: x's channel 0 for all -> x: its first channel is taken for all
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, 0, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: w's channel 0 for all -> w: its first input channel is taken for all
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, 0, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: w left out -> w is left out
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q], axis=[c, p, q]))
+
+# %% 2.3 wrong: the window stands still -> the indices of x and those of w
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i, j] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: the window moves by two -> every index inside its buffer
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, 2 * i + p, 2 * j + q] * w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 wrong: the sum of x and w -> the indices of x and those of w
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] + w[f, c, p, q], axis=[c, p, q]))
+
+# %% 2.3 right: with a tag of one's own
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]), tag="conv2d_nchw")
+
+# %% 2.3 right: one reduction axis over all products
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    r = te.reduce_axis((0, channels * kh * kw), name="r")
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
+        x[n, r // (kh * kw), i + r // kw % kh, j + r % kw] * w[f, r // (kh * kw), r // kw % kh, r % kw], axis=r))
+
+# %% 2.4 wrong: the smallest -> the smallest of each window
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.min(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: the sum -> this is the sum
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.sum(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: only the first row -> only its first row is looked at
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (1, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: only the first column -> only its first column is looked at
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 1))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: only the first element -> only its first element is taken
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (1, 1))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: windows of three -> every index inside its buffer
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (3, 3))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: channel 0 for all -> every one gets channel 0
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, 0, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: image 0 for all -> every image gets the result of image 0
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[0, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: the largest absolute value -> the largest absolute value
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(te.abs(x[n, c, 2 * i + p, 2 * j + q]), axis=[p, q]))
+
+# %% 2.4 wrong: rows and columns of the output exchanged -> every index inside its buffer
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, width // 2, height // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+
+# %% 2.4 wrong: an axis left out -> every reduction axis in axis=[...]
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p]))
+
+# %% 2.4 right: one axis of four, a tag of one's own
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (4, 1))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p // 2, 2 * j + p % 2], axis=p), tag="pool_max")
+
+# %% 2.4 right: shifted, so that the loops run backwards
+def max_pool(x):
+    n, c, height, width = x.shape
+    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
+    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + 1 - p, 2 * j + 1 - q], axis=[p, q]))
