@@ -47,6 +47,8 @@ def reason(error: BaseException) -> str:
     """Return the one line of a TVM or Python error that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     name, text = type(error).__name__, lines[-1] if lines else "no message"
+    if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
+        return f"{name}: a {kinds[1]} in the place of a {kinds[2]}; relax.const(array) makes one"
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
