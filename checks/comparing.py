@@ -1,8 +1,8 @@
 """Comparing what an answer gave with what is right, and with what the usual mistakes give."""
 
 import contextlib
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -71,3 +71,40 @@ def compare(came: Any, expected: np.ndarray, look_at: str,
 def random(*shape: int, seed: int = 0) -> np.ndarray:
     """Return float32 numbers in [-1, 1), the same ones every time."""
     return np.random.default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")
+
+
+class Tried(NamedTuple):
+    """What an answer gave for one input and what is right; `inputs` are the mistakes' arguments."""
+
+    came: Any
+    expected: np.ndarray
+    inputs: tuple[Any, ...]
+    look_at: str
+
+
+def compare_all(cases: Iterable[Tried], mistakes: Mapping[str, Callable[..., Any]],
+                atol: float = ATOL) -> None:
+    """Compare every case; name a mistake only if it gives what came in all, and no other does.
+
+    `cases` may be a generator that runs the answer: where it raises, the cases before count first.
+    """
+    tried: list[Tried] = []
+    raised: Exception | None = None
+    try:
+        for case in cases:
+            tried.append(case)
+    except Exception as error:  # the answer's, or what a check says of it
+        raised = error
+    fitting = {hint: mistake for hint, mistake in mistakes.items()
+               if all(cause(np.asarray(case.came), {hint: mistake}, *case.inputs, atol=atol)
+                      for case in tried)} if _any_wrong(tried, atol) else {}
+    for case in tried:
+        compare(case.came, case.expected, case.look_at, fitting if len(fitting) == 1 else {},
+                *case.inputs, atol=atol)
+    if raised:
+        raise raised
+
+
+def _any_wrong(tried: Iterable[Tried], atol: float) -> bool:
+    return any(np.shape(case.came) != case.expected.shape or not np.allclose(
+        case.came, case.expected, RTOL, atol, equal_nan=True) for case in tried)
