@@ -70,10 +70,11 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
             raise CheckFailed(f"that {key} stays as it was", f"{name} wrote into {key}",
                               "the destination: only out may be written")
     result = destination.numpy()
+    value = f"a {type(returned).__name__} was returned"
     if np.isnan(result).all():
         came = "out still holds only the NaN from before the call"
         if returned is not None:
-            raise CheckFailed("that out is written", f"{came}, and a value was returned",
+            raise CheckFailed("that out is written", f"{came}, and {value}",
                               "the return statement: nobody takes the value, write it into out")
         ones = tvm.runtime.tensor(np.ones(out, "float32"))
         function(*tensors, ones)
@@ -84,6 +85,9 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
         raise CheckFailed("that out is written", came, "`out = ...` rebinds the name, out.numpy() "
                           "is a copy; write through np.from_dlpack(out)[...] or "
                           "torch.from_dlpack(out)")
+    if returned is not None:
+        raise CheckFailed(f"that {name} returns nothing", f"out was written, and {value}",
+                          "the return statement: nobody takes the value")
     return result
 
 
