@@ -1,7 +1,11 @@
-"""Comparing what an answer gave with what is right, and with what the usual mistakes give."""
+"""Comparing what an answer gave with what is right, and with what the usual mistakes give.
+
+A mistake is named as the cause only where it gives what came on all inputs that were tried, and
+no other known mistake does; else the message says what differs and where.
+"""
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -14,8 +18,9 @@ from checks.saying import CheckFailed, where
 # 1e-6 would pass with the tolerance for logits.
 RTOL, ATOL, ATOL_PROBABILITIES = 1e-4, 1e-4, 1e-7
 
-# Hints, each with a function that computes what comes of that mistake, of the check's inputs.
-Mistakes = dict[str, Callable[..., Any]]
+# Hints, each with a function that computes what comes of that mistake, of the check's inputs; or
+# with several, where the mistake has several forms (in float32, in float64).
+Mistakes = dict[str, Any]
 
 
 def to_numpy(value: Any) -> np.ndarray:
@@ -25,86 +30,232 @@ def to_numpy(value: Any) -> np.ndarray:
     return value.numpy()
 
 
-def cause(came: np.ndarray, mistakes: Mapping[str, Callable[..., Any]], *inputs: Any,
-          atol: float = ATOL) -> str:
-    """Return the hint of the first mistake that gives what came, computed of the inputs, or ""."""
-    if not np.issubdtype(came.dtype, np.number) and came.dtype != np.bool_:
+# ---- what differs --------------------------------------------------------------------------
+
+
+def _shape_hint(came: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    if sorted(came) == sorted(expected):
+        return "the order of the axes in the result's shape"
+    if len(came) == len(expected):
+        axis = next(i for i, pair in enumerate(zip(came, expected, strict=True))
+                    if pair[0] != pair[1])
+        return (f"the result's shape: axis {axis} has {came[axis]} places, wanted are "
+                f"{expected[axis]}")
+    if [n for n in came if n != 1] == [n for n in expected if n != 1]:
+        return "an axis of extent 1 too many or too few in the result's shape"
+    return f"the result's shape: it has {len(came)} axes, wanted are {len(expected)}"
+
+
+def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
+    """Say what turns all right values into those that came: a sign, a factor or a shift."""
+    right, wrong = expected.astype(np.float64).ravel(), came.astype(np.float64).ravel()
+    if len(np.unique(right)) < 4 or not np.isfinite(right).all() or not np.isfinite(wrong).all():
         return ""
-    for hint, mistake in mistakes.items():
-        with contextlib.suppress(ValueError, RuntimeError, IndexError), torch.no_grad(), \
-                np.errstate(all="ignore"):  # with a mistake, shapes may not fit one another
-            wrong = np.asarray(mistake(*inputs))
-            if wrong.shape == came.shape and np.allclose(came, wrong, RTOL, atol, equal_nan=True):
-                return hint
+    at = np.abs(right).argmax()
+    factor, shift = wrong[at] / right[at], wrong[at] - right[at]
+    if np.allclose(wrong, -right, RTOL, atol):
+        return "every value has the other sign"
+    if factor and np.allclose(wrong, factor * right, RTOL, atol):
+        return f"every value is {factor:.4g} times what it should be"
+    if np.allclose(wrong, right + shift, RTOL, atol):
+        return f"every value is {abs(shift):.4g} too {'large' if shift > 0 else 'small'}"
     return ""
 
 
-def compare(came: Any, expected: np.ndarray, look_at: str,
-            mistakes: Mapping[str, Callable[..., Any]], *inputs: Any, atol: float = ATOL) -> None:
+def _slab(wrong: np.ndarray, axes: Sequence[str]) -> str:
+    """Name the one axis along which right and wrong values part, if there is one."""
+    best, said = 0.0, ""
+    for axis, extent in enumerate(wrong.shape):
+        rest = tuple(i for i in range(wrong.ndim) if i != axis)
+        some, every = wrong.any(axis=rest), wrong.all(axis=rest)
+        bad = np.flatnonzero(some)
+        # mostly wrong there, all right elsewhere; chance does this to short axes and rare faults
+        share = wrong.sum() / (len(bad) * wrong[(slice(None),) * axis + (0,)].size)
+        if extent < 2 or len(bad) == extent or share <= max(0.5, best) or not every.any():
+            continue
+        name = axes[axis] if axis < len(axes) else f"index of axis {axis}"
+        good, best = np.flatnonzero(~some), share
+        if len(bad) == 1:
+            place = {0: ", the first,", extent - 1: ", the last,"}.get(int(bad[0]), "")
+            said = f"only {name} {bad[0]}{place} is wrong: where a loop begins or ends, a condition"
+        elif len(good) == 1:
+            said = f"only {name} {good[0]} is right: is the loop's variable used for the others?"
+        else:
+            said = f"{name} {', '.join(map(str, bad[:4]))}{' ...' * (len(bad) > 4)} differ, " \
+                "the others are right"
+    return said
+
+
+def _what_differs(came: np.ndarray, expected: np.ndarray, wrong: np.ndarray, axes: Sequence[str],
+                  atol: float) -> str:
+    """Return what is true of all values that differ, as a place to look at, or ""."""
+    if slab := _slab(wrong, axes):
+        return slab
+    if wrong.mean() > 0.5 and (relation := _relation(came, expected, atol)):
+        return relation
+    if came.ndim == 2 and came.shape[0] == came.shape[1] > 1 \
+            and np.allclose(came.T, expected, RTOL, atol, equal_nan=True):
+        return "the result is transposed: the order of the indices"
+    values = np.unique(expected[wrong])
+    if len(values) == 1 and wrong.sum() > 1 and (expected != values[0]).any():
+        return f"what differs is where {values[0]:.4g} is right"
+    return ""
+
+
+def _digits(right: Any, came: Any) -> tuple[str, str]:
+    """Write two numbers with so many digits that they can be told apart."""
+    texts = [(f"{right:.{digits}g}", f"{came:.{digits}g}") for digits in (4, 6, 8, 12, 17)]
+    return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
+
+
+# ---- trials --------------------------------------------------------------------------------
+
+
+class Tried(NamedTuple):
+    """What an answer gave for one input (an array, or what it raised), and what is right.
+
+    `inputs` are what the mistakes are functions of, `words` say which input it was.
+    """
+
+    came: Any
+    expected: np.ndarray
+    inputs: tuple[Any, ...]
+    look_at: str = ""
+    words: str = ""
+
+    def wrong(self, atol: float) -> np.ndarray | None:
+        """Return where came and expected differ, or None where they don't."""
+        if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
+                or self.came.dtype != self.expected.dtype:
+            return np.ones(1, bool)
+        differ = ~np.isclose(self.came, self.expected, RTOL, atol, equal_nan=True)
+        return differ if differ.any() else None
+
+    def due_to(self, mistake: Callable[..., Any], atol: float) -> bool:
+        """Whether a mistake gives what came; with one, shapes may not fit one another."""
+        try:
+            with torch.no_grad(), np.errstate(all="ignore"):
+                gives = np.asarray(mistake(*self.inputs))
+        except (ValueError, RuntimeError, IndexError):
+            return isinstance(self.came, Exception)
+        return (isinstance(self.came, np.ndarray) and gives.shape == self.came.shape
+                and (np.issubdtype(self.came.dtype, np.number) or self.came.dtype == np.bool_)
+                and np.allclose(self.came, gives, RTOL, atol, equal_nan=True))
+
+
+class Trials:
+    """What an answer gave on several inputs, judged together.
+
+    `look_at` is for wrong values of which nothing else is known; `axes` names the result's axes.
+    """
+
+    def __init__(self, look_at: str, mistakes: Mistakes, atol: float = ATOL,
+                 axes: Sequence[str] = ()) -> None:
+        self.look_at, self.mistakes, self.atol, self.axes = look_at, mistakes, atol, axes
+        self.all: list[Tried] = []
+
+    @property
+    def failed(self) -> Tried | None:
+        """The first that went wrong."""
+        return next((tried for tried in self.all if tried.wrong(self.atol) is not None), None)
+
+    def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
+            look_at: str = "") -> None:
+        """Run an answer on an input. What the mistakes are functions of stands in `inputs`.
+
+        What it raises is raised, unless an earlier input went wrong: that is told first.
+        """
+        try:
+            came = run()
+        except Exception as error:
+            if self.failed is None:
+                raise
+            came = error
+        else:
+            came = _as_array(came, expected)
+        self.all.append(Tried(came, expected, inputs, look_at, words))
+
+    def cause(self) -> str:
+        """Return the hint of the one mistake that gives what came on all inputs, or ""."""
+        hints = [hint for hint, forms in self.mistakes.items()
+                 if any(all(tried.due_to(form, self.atol) for tried in self.all)
+                        for form in (forms if isinstance(forms, tuple) else (forms,)))]
+        return hints[0] if len(hints) == 1 else ""
+
+    def judge(self) -> None:
+        """Raise CheckFailed unless everything is right in shape, dtype and value."""
+        failed = self.failed
+        if failed is None:
+            return
+        came, expected, words = failed.came, failed.expected, failed.words
+        if isinstance(came, Exception):
+            raise came
+        if came.shape == expected.shape and came.dtype != expected.dtype:
+            raise CheckFailed(f"{expected.dtype} values{words}", f"{came.dtype}",
+                              "the dtype of the result")
+        hint = self.cause()
+        if came.shape != expected.shape:
+            raise CheckFailed(f"shape {expected.shape}{words}", f"shape {came.shape}",
+                              hint or _shape_hint(came.shape, expected.shape))
+        wrong = failed.wrong(self.atol)
+        assert wrong is not None
+        unwritten = np.isnan(came) & ~np.isnan(expected)
+        differs = "" if hint else _what_differs(came, expected, wrong, self.axes, self.atol)
+        hint = hint or "; ".join(text for text in (differs, failed.look_at or self.look_at) if text)
+        if unwritten.any():
+            raise CheckFailed(f"a number in every place{words}", "NaN or not written at "
+                              f"{where(unwritten)}, {unwritten.mean():.0%} of all", hint)
+        at = tuple(np.argwhere(wrong)[0])
+        right, got = _digits(expected[at], came[at])
+        place = f" at {where(wrong)}" if expected.ndim else ""
+        many = f" there; {wrong.mean():.0%} of the values differ" if expected.ndim else ""
+        raise CheckFailed(f"{right}{place}{words}", f"{got}{many}", hint)
+
+
+def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
+    if isinstance(came, np.ndarray | np.generic):
+        return np.asarray(came)
+    with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
+        return np.asarray(came)
+    raise CheckFailed(f"an array of shape {expected.shape}", f"a {type(came).__name__} of parts "
+                      "that make no array", "the return statement")
+
+
+def cause(came: np.ndarray, mistakes: Mapping[str, Any], *inputs: Any, atol: float = ATOL) -> str:
+    """Return the hint of the one mistake that gives what came, computed of the inputs, or ""."""
+    trials = Trials("", dict(mistakes), atol)
+    trials.all.append(Tried(came, came, inputs))
+    return trials.cause()
+
+
+def compare(came: Any, expected: np.ndarray, look_at: str, mistakes: Mapping[str, Any],
+            *inputs: Any, atol: float = ATOL) -> None:
     """Raise CheckFailed unless `came` equals `expected` in shape, dtype and value.
 
-    The hint of a mistake is given only where that gives what came, else `look_at`; nothing of the
-    mistakes is computed where `came` is right. `inputs` are what the mistakes are functions of.
+    For a single input; Trials is for several, where a cause has to hold for all of them. `look_at`
+    is the hint where no mistake gives what came. `inputs` are what the mistakes are functions of.
     """
-    if not isinstance(came, np.ndarray | np.generic):
-        came = np.asarray(came)
-    if came.shape == expected.shape:
-        if came.dtype != expected.dtype:
-            raise CheckFailed(f"{expected.dtype} values", f"{came.dtype}",
-                              "the dtype of the result")
-        wrong = ~np.isclose(came, expected, RTOL, atol, equal_nan=True)
-        if not wrong.any():
-            return
-    hint = cause(came, mistakes, *inputs, atol=atol) or look_at
-    if came.shape != expected.shape:
-        raise CheckFailed(f"shape {expected.shape}", f"shape {came.shape}", hint)
-    unwritten = np.isnan(came) & ~np.isnan(expected)
-    if unwritten.any():
-        raise CheckFailed("a number in every place", f"NaN or not written at {where(unwritten)}, "
-                          f"{unwritten.mean():.0%} of all", hint)
-    at = tuple(np.argwhere(wrong)[0])
-    place = f" at {where(wrong)}" if expected.ndim else ""
-    many = f" there; {wrong.mean():.0%} of the values differ" if expected.ndim else ""
-    raise CheckFailed(f"{expected[at]:.4g}{place}", f"{came[at]:.4g}{many}", hint)
+    trials = Trials(look_at, dict(mistakes), atol)
+    trials.add(lambda: came, expected, *inputs)
+    trials.judge()
+
+
+def compare_all(cases: Iterable[Tried], mistakes: Mapping[str, Any], atol: float = ATOL) -> None:
+    """Compare every case, as Trials does.
+
+    `cases` may be a generator that runs the answer: where it raises, the cases before count first.
+    """
+    trials = Trials("", dict(mistakes), atol)
+    try:
+        for case in cases:
+            trials.add(lambda case=case: case.came, case.expected, *case.inputs,  # type: ignore
+                       look_at=case.look_at, words=case.words)
+    except Exception:
+        trials.judge()
+        raise
+    trials.judge()
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
     """Return float32 numbers in [-1, 1), the same ones every time."""
     return np.random.default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")
-
-
-class Tried(NamedTuple):
-    """What an answer gave for one input and what is right; `inputs` are the mistakes' arguments."""
-
-    came: Any
-    expected: np.ndarray
-    inputs: tuple[Any, ...]
-    look_at: str
-
-
-def compare_all(cases: Iterable[Tried], mistakes: Mapping[str, Callable[..., Any]],
-                atol: float = ATOL) -> None:
-    """Compare every case; name a mistake only if it gives what came in all, and no other does.
-
-    `cases` may be a generator that runs the answer: where it raises, the cases before count first.
-    """
-    tried: list[Tried] = []
-    raised: Exception | None = None
-    try:
-        for case in cases:
-            tried.append(case)
-    except Exception as error:  # the answer's, or what a check says of it
-        raised = error
-    fitting = {hint: mistake for hint, mistake in mistakes.items()
-               if all(cause(np.asarray(case.came), {hint: mistake}, *case.inputs, atol=atol)
-                      for case in tried)} if _any_wrong(tried, atol) else {}
-    for case in tried:
-        compare(case.came, case.expected, case.look_at, fitting if len(fitting) == 1 else {},
-                *case.inputs, atol=atol)
-    if raised:
-        raise raised
-
-
-def _any_wrong(tried: Iterable[Tried], atol: float) -> bool:
-    return any(np.shape(case.came) != case.expected.shape or not np.allclose(
-        case.came, case.expected, RTOL, atol, equal_nan=True) for case in tried)

@@ -1,0 +1,71 @@
+"""Numbers and shapes to try answers on: the same ones every time, made for slips to show.
+
+What loops and searches get wrong shows at the first and the last place, in one row, in one column,
+where nothing is above zero, and where numbers are so large that an exponential overflows.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from checks.comparing import random
+
+
+def shapes(*notebooks: int, even: bool = False) -> Iterator[tuple[int, ...]]:
+    """Yield the notebook's shape and others of its rank, none of which divides the other.
+
+    All 1, one axis 1, smaller and larger ones in each direction; `even`: the last two axes are.
+    """
+    def fitting(shape: list[int]) -> tuple[int, ...]:
+        return (*shape[:-2], *(n + n % 2 for n in shape[-2:])) if even else tuple(shape)
+    rank = len(notebooks)
+    sizes = [7, 3, 5, 11][:rank]
+    found = [tuple(notebooks), *map(fitting, ([1] * rank, sizes, sizes[::-1]))]
+    for axis in range(rank):
+        shape = sizes.copy()
+        shape[axis] = 1
+        found.append(fitting(shape))
+    yield from dict.fromkeys(found)
+
+
+def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield float32 arrays of shape (n, m), and what each is, for what works along a row."""
+    base = random(n, m)
+    yield "numbers from -1 to 1", base
+    for scale in (6, 40, 300, 1e4):  # exp overflows at 89 in float32, at 710 in float64
+        yield f"numbers up to {scale:g}", (scale * random(n, m, seed=int(scale))).astype("float32")
+    places = {"first": 0, "middle": m // 2, "last": m - 1}
+    for sign, kind in ((1000, "largest"), (-1000, "smallest")):
+        for name, place in places.items():
+            array = base.copy()
+            array[:, place] = sign
+            yield f"the {kind} number of each row in its {name} place", array
+    yield "every number below -100000", -1e5 - 20 - 20 * base
+    yield "every number above 100000", 1e5 + 20 + 20 * base
+    below = [-150, -2500, -5e5]  # a search that starts from too high a number finds none of these
+    yield "rows around -150, -2,500 and -500,000", np.float32(
+        [[below[i % 3]] for i in range(n)]) + base
+    yield "rows of very different size", np.float32(
+        [[1000 * (n // 2 - i)] for i in range(n)]) + base
+    yield "all numbers the same", np.full((n, m), 2.5, "float32")
+    yield "zeros", np.zeros((n, m), "float32")
+
+
+def grids(*notebooks: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield all of `rows` in the notebook's shape, and in every other shape some of them."""
+    first, *others = shapes(*notebooks)
+    yield from rows(*first)
+    for number, shape in enumerate(others):
+        kinds = list(rows(*shape))
+        for turn in (0, 2 + 3 * number, 5 + number, 11 + number):
+            yield kinds[turn % len(kinds)]
+
+
+def whole(*shape: int, seed: int = 0, largest: int = 8) -> np.ndarray:
+    """Return whole numbers from -largest to largest as float32: their sums of products are exact.
+
+    None is 0, so that every term of a sum counts.
+    """
+    draw = np.random.default_rng([seed, *shape])
+    numbers = draw.integers(1, largest + 1, shape) * draw.choice([-1, 1], shape)
+    return numbers.astype("float32")
