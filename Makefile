@@ -16,7 +16,7 @@ GRADER := $(VENV)/.ready-grader
 BENCH := $(VENV)/.ready-bench
 export TQDM_DISABLE := 1
 
-.PHONY: help lab run test test-all outputs sync data doctor handouts grade bench
+.PHONY: help lab run test test-all mutants outputs sync data doctor handouts grade bench
 
 help:  ## list the targets
 	@echo "Machine learning compilation, a course that runs. What you can type:"
@@ -46,6 +46,9 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 
 test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
+
+mutants: data  ## change the solutions mechanically and say which changes the checks miss (NB="03 5.1": some)
+	@$(PY) -m tools.mutants $(NB)
 
 outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measured times as well)
 	@$(PY) tools/execute.py outputs

@@ -5,7 +5,7 @@ import copy
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -27,7 +27,7 @@ from checks.importers import (
     refuse_libraries,
     relu_rule,
 )
-from checks.mistakes import layer_mistakes
+from checks.mistakes import layer_mistakes, pair
 from checks.models import INPUT, cnn, reference
 from checks.primfuncs import QUICK, run_te
 from checks.saying import CheckFailed, reason
@@ -53,6 +53,11 @@ def _softmax_inputs() -> dict[str, tuple[np.ndarray, str]]:
             "one column": (100 * random(5, 1), steps)} | every
 
 
+_SOFTMAX: Mistakes = {
+    "log_softmax instead of softmax: this is the logarithm of the softmax":
+        (lambda _, x: x.log_softmax(1), lambda _, x: x.softmax(1).log())}
+
+
 @exercise("5.1")
 def exercise_5_1(softmax: Callable) -> str:
     """a stable softmax as a tensor expression."""
@@ -63,9 +68,20 @@ def exercise_5_1(softmax: Callable) -> str:
             logits = torch.from_numpy(x)
             yield Tried(run_te(softmax, x), layer(logits).numpy(), (layer, logits),
                         f"{name}: {hint}")
-    compare_all(cases(), layer_mistakes(layer), atol=1e-6)
+    compare_all(cases(), layer_mistakes(layer) | _SOFTMAX, atol=1e-6)
     return ("equal to NumPy for logits of any size, 1000 and -1000 among them, the largest of a "
             "row in any\nplace; rows of 1 to 33 numbers")
+
+
+def _steps(steps: Callable[[tuple[int, int]], Any], layer: nn.AvgPool2d, x: Tensor) -> Tensor:
+    return F.avg_pool2d(x, layer.kernel_size, steps(pair(layer.stride)))
+
+
+_AVG_POOL: Mistakes = {
+    hint: mistake for hint, mistake in layer_mistakes(nn.AvgPool2d(1)).items()
+    if "padding" not in hint} | {
+    "the stride: the step across is used for both": functools.partial(_steps, lambda s: s[1]),
+    "the stride: the step down is used for both": functools.partial(_steps, lambda s: s[0])}
 
 
 @exercise("5.2")
@@ -73,7 +89,7 @@ def exercise_5_2(avg_pool: Callable) -> str:
     """average pooling as a tensor expression."""
     tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
              ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
-             ((3, 1, 1, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7))]
+             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7))]
 
     def cases() -> Iterator[Tried]:
         for shape, kernel, stride in tried:
@@ -83,7 +99,7 @@ def exercise_5_2(avg_pool: Callable) -> str:
             yield Tried(came, layer(images).numpy(), (layer, images),
                         f"kernel {kernel}, stride {stride} on {shape}: where window (i, j) starts, "
                         "and how many there are")
-    compare_all(cases(), layer_mistakes(nn.AvgPool2d(1)), atol=1e-6)
+    compare_all(cases(), _AVG_POOL, atol=1e-6)
     return ("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as large "
             "as the\nimage and of one element, also where they do not fill the image")
 
@@ -293,7 +309,7 @@ def _mistaken(hint: str, one: _One, given: Tensor) -> Tensor:
     mistake = layer_mistakes(one.layer).get(hint)
     if mistake is None:
         return one.model(given)
-    return mistake(one.layer, given - 0.5 if isinstance(one.model, _Behind) else given)
+    return mistake(one.layer, _argument(one, given))
 
 
 def _of_another(value: Callable[[Tensor], Tensor], one: _One, given: Tensor) -> Tensor:
@@ -301,8 +317,23 @@ def _of_another(value: Callable[[Tensor], Tensor], one: _One, given: Tensor) -> 
 
 
 def _over(axis: Callable[[nn.Softmax], int], one: _One, given: Tensor) -> Tensor:
-    x = given - 0.5 if isinstance(one.model, _Behind) else given
-    return x.softmax(axis(one.layer))
+    return _argument(one, given).softmax(axis(one.layer))
+
+
+def _argument(one: _One, given: Tensor) -> Tensor:
+    return given - 0.5 if isinstance(one.model, _Behind) else given
+
+
+def _always_2x2(one: _One, given: Tensor) -> Tensor:
+    down, across = pair(one.layer.padding)  # which PyTorch wants smaller than the window
+    x = F.pad(_argument(one, given), (across, across, down, down),
+              value=torch.finfo(torch.float32).min)
+    return F.max_pool2d(x, 2, 2)
+
+
+def _nhwc(one: _One, given: Tensor) -> Tensor:
+    x = _argument(one, given)
+    return (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).flatten(1)
 
 
 def _mistakes(models: Sequence[_One]) -> Mistakes:
@@ -317,6 +348,10 @@ def _mistakes(models: Sequence[_One]) -> Mistakes:
             functools.partial(_of_another, lambda x: x),
         "the argument: this is the layer of the latest value, not of node.args[0]":
             functools.partial(_of_another, lambda x: torch.relu(x - 0.5))}
+    if isinstance(models[0].layer, nn.MaxPool2d):
+        found["the window and the stride: it is always 2x2 with stride 2"] = _always_2x2
+    if isinstance(models[0].layer, nn.Flatten):
+        found["flattened as NHWC instead of NCHW: the channels are not moved to the end"] = _nhwc
     if isinstance(models[0].layer, nn.Softmax):
         found |= {"softmax always runs over the last axis; layer.dim says which":
                       functools.partial(_over, lambda layer: -1),

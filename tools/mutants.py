@@ -25,9 +25,9 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
-from multiprocessing import get_context
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 import nbformat
@@ -248,7 +248,10 @@ def _passes(shell: _Shell, exercise: Exercise, source: str) -> tuple[bool, str]:
 
 
 def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
-    """Return which cells, by their index, pass an exercise's check; for a process of its own."""
+    """Return which cells, by their index, pass an exercise's check.
+
+    Raises RuntimeError where the solution itself does not. For a process of its own.
+    """
     torch.set_num_threads(1)
     os.chdir(ROOT / "notebooks")
     with open(os.devnull, "w") as nowhere:
@@ -258,11 +261,20 @@ def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
         for source in exercise.sources:
             result = shell.run_cell(source, store_history=False)
             if error := result.error_before_exec or result.error_in_exec:
-                raise RuntimeError(f"{exercise.number}: a cell above it does not run: {error}")
+                raise RuntimeError(f"a cell above it does not run: {error}")
         fine, said = _passes(shell, exercise, exercise.answer)
         if not fine:
-            raise RuntimeError(f"{exercise.number}: its own solution does not pass\n{said}")
+            raise RuntimeError(f"its own solution does not pass\n{said}")
         return [at for at, source in enumerate(sources) if _passes(shell, exercise, source)[0]]
+
+
+def _child(exercise: Exercise, sources: Sequence[str], pipe: Connection) -> None:
+    """Send what _try returns, or in words what it raised, and end."""
+    try:
+        pipe.send(_try(exercise, sources))
+    except RuntimeError as error:
+        pipe.send(str(error))
+    os._exit(0)
 
 
 def equivalent() -> dict[tuple[str, str, str], str]:
@@ -282,14 +294,30 @@ class Row:
 
 
 def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2) -> Iterator[Row]:
-    """Try mutants, an exercise in a process of its own; yield a row each as it is done."""
-    known = equivalent()
-    with ProcessPoolExecutor(processes, get_context("fork")) as pool:
-        waiting = {pool.submit(_try, exercise, [mutant.source for mutant in some]): (exercise, some)
-                   for exercise, some in chosen}
-        for done in as_completed(waiting):
-            exercise, some = waiting[done]
-            missed = [some[at] for at in done.result() if some[at].key not in known]
+    """Try mutants, an exercise in a process of its own; yield a row each as it is done.
+
+    Raises RuntimeError where an exercise's own solution does not pass.
+    """
+    known, todo = equivalent(), list(reversed(chosen))
+    at_work: dict[Connection, tuple[Exercise, Sequence[Mutant]]] = {}
+    while todo or at_work:
+        while todo and len(at_work) < processes:
+            exercise, some = todo.pop()
+            receive, send = Pipe(duplex=False)
+            get_context("fork").Process(target=_child, args=(
+                exercise, [mutant.source for mutant in some], send)).start()
+            send.close()
+            at_work[receive] = exercise, some
+        for pipe in wait(list(at_work)):
+            assert isinstance(pipe, Connection)
+            exercise, some = at_work.pop(pipe)
+            try:
+                came = pipe.recv()
+            except EOFError:
+                came = "the process that tried its mutants ended"
+            if isinstance(came, str):
+                raise RuntimeError(f"{exercise.number}: {came}")
+            missed = [some[at] for at in came if some[at].key not in known]
             yield Row(exercise.number, len(some), sum(m.key in known for m in some), missed)
 
 

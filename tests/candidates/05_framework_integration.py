@@ -205,7 +205,7 @@ def avg_pool(x, kernel, stride):
 def avg_pool(x, kernel, stride):
     return pool_with(x, stride, kernel)
 
-# %% 5.2 wrong: the step across is used for both -> where window (i, j) starts
+# %% 5.2 wrong: the step across is used for both -> the stride: the step across is used for both
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, (stride[1], stride[1]))
 
