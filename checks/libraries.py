@@ -66,15 +66,18 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
         raise CheckFailed(f"{name} to run on {shapes}, out {out}", reason(error),
                           line_of_answer(error)) from None
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
-        if not np.array_equal(tensor.numpy(), array):
+        if not np.array_equal(tensor.numpy(), array, equal_nan=True):
+            if np.isnan(destination.numpy()).all():
+                raise CheckFailed(f"that {key} stays as it was, and out is written",
+                                  f"{name} wrote into {key}, and not into out, its last argument",
+                                  f"the order of the arguments: {', '.join(inputs)}, out")
             raise CheckFailed(f"that {key} stays as it was", f"{name} wrote into {key}",
                               "the destination: only out may be written")
     result = destination.numpy()
-    value = f"a {type(returned).__name__} was returned"
     if np.isnan(result).all():
         came = "out still holds only the NaN from before the call"
         if returned is not None:
-            raise CheckFailed("that out is written", f"{came}, and {value}",
+            raise CheckFailed("that out is written", f"{came}, and a value was returned",
                               "the return statement: nobody takes the value, write it into out")
         ones = tvm.runtime.tensor(np.ones(out, "float32"))
         function(*tensors, ones)
@@ -86,7 +89,8 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
                           "is a copy; write through np.from_dlpack(out)[...] or "
                           "torch.from_dlpack(out)")
     if returned is not None:
-        raise CheckFailed(f"that {name} returns nothing", f"out was written, and {value}",
+        raise CheckFailed(f"that {name} returns nothing", "out was written, and a "
+                          f"{type(returned).__name__} was returned",
                           "the return statement: nobody takes the value")
     return result
 
