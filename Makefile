@@ -8,7 +8,7 @@ NB ?=
 SUBMISSIONS ?=
 GRADER := $(VENV)/.ready-grader
 
-.PHONY: test test-all outputs sync handouts grade
+.PHONY: test test-all mutants outputs sync handouts grade
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 	@$(VENV)/bin/ruff check .
@@ -18,6 +18,9 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 
 test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
+
+mutants: data  ## change the solutions mechanically and say which changes the checks miss (NB="03 5.1": some)
+	@$(PY) -m tools.mutants $(NB)
 
 outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measured times as well)
 	@$(PY) -m tools.execute outputs

@@ -25,13 +25,15 @@ def relu_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, *_: Any)
 _COMPUTES = {"conv2d", "max_pool2d", "boolean_dispatch", "softmax"}  # PyTorch, while importing
 
 
-def import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, modules: Mapping,
-            answer: str) -> tvm.IRModule:
-    """Import a model of one input with rules of the reader's and of ours; `answer` names theirs."""
+def add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Sequence[int],
+                 functions: Mapping, modules: Mapping, answer: str) -> None:
+    """Import a model of one input as a function, with rules of the reader's and of ours.
+
+    `answer` names the reader's.
+    """
     traced = fx.symbolic_trace(model)
     node_map: dict[fx.Node, Any] = {}
-    bb = relax.BlockBuilder()
-    with bb.function("main"):
+    with bb.function(name):
         with bb.dataflow():
             for node in traced.graph.nodes:
                 match node.op:
@@ -54,6 +56,13 @@ def import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, 
                         value = functions[node.target](bb, node_map, node)
                         node_map[node] = _emitted(value, answer)
         bb.emit_func_output(result, params=[x])
+
+
+def import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, modules: Mapping,
+                    answer: str) -> tvm.IRModule:
+    """Import a model of one input as a module's main; see add_function."""
+    bb = relax.BlockBuilder()
+    add_function(bb, "main", model, shape, functions, modules, answer)
     mod = bb.get()
     refuse_libraries(mod, answer)
     return mod
@@ -76,15 +85,20 @@ def _emitted(value: Any, rule: str) -> Any:
                       f"{rule} returned {type(value).__name__}", "the return statement of the rule")
 
 
-def refuse_libraries(mod: tvm.IRModule, answer: str) -> None:
-    """Raise CheckFailed where main calls a library function: PyTorch could be behind it."""
+def minus_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node) -> Any:
+    less: Any = node.args[1]
+    return bb.emit_te(topi.subtract, node_map[node.args[0]], float(less))
+
+
+def refuse_libraries(mod: tvm.IRModule, answer: str, name: str = "main") -> None:
+    """Raise CheckFailed where a function calls a library: PyTorch could be behind it."""
     found: list[str] = []
 
     def visit(expression: Any) -> None:
         if isinstance(expression, relax.ExternFunc):
             found.append(expression.global_symbol)
 
-    relax.analysis.post_order_visit(mod["main"].body, visit)
+    relax.analysis.post_order_visit(mod[name].body, visit)
     if found:
         raise CheckFailed("operators that TVM computes", f"{answer} calls the library function "
                           f"{found[0]}", "TOPI, Relax operators or an own expression")

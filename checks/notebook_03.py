@@ -2,7 +2,7 @@
 
 import contextlib
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -10,10 +10,11 @@ import torch
 import tvm
 from torch import nn
 from torch.nn import functional as F
+from tvm import relax
 
 import helpers
 from checks.answers import exercise, line_of_answer
-from checks.comparing import ATOL, RTOL, Mistakes, compare, random, to_numpy
+from checks.comparing import ATOL, RTOL, Mistakes, Tried, compare_all, random, to_numpy
 from checks.equivalence import build
 from checks.libraries import (
     check_call,
@@ -28,7 +29,7 @@ from checks.models import INPUT, cnn, create, make, random_cnn, reference
 from checks.primfuncs import QUICK
 from checks.saying import CheckFailed, reason
 from checks.values import is_layer
-from checks.watching import numpy_only
+from checks.watching import by_torch, numpy_only
 from loops import nests
 
 
@@ -41,20 +42,32 @@ def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return F.conv2d(torch.from_numpy(x), torch.from_numpy(w.copy())).numpy() + b
 
 
+_RELU: Mistakes = {
+    "numbers above 1 are cut": lambda _, x: x.clamp(0, 1),
+    "numbers above 6 are cut: this is ReLU6": lambda _, x: x.clamp(0, 6),
+    "negative numbers keep a hundredth: this is the leaky ReLU": lambda _, x: F.leaky_relu(x)}
+
+
 @exercise("3.1")
 def exercise_3_1(register_relu: Callable) -> str:
     """env.relu writes max(x, 0) into out."""
-    shapes, layer = [(1, 128), (4, 3, 5, 5), (7,)], nn.ReLU()
-    with registry():
-        function = registered(register_relu, "env.relu")
-        for shape in shapes:
-            x = random(*shape)
+    shapes = [(1, 128), (4, 3, 5, 5), (7,), (1,), (2, 300, 1)]
+    layer = nn.ReLU()
+
+    def cases(function: Callable) -> Iterator[Tried]:
+        for number, shape in enumerate(shapes):
+            x = (np.float32(10) ** (3 * number) * random(*shape)).astype("float32")
+            if not number:  # extremes in the first, a middle and the last place
+                x[0, [0, 60, -1]] = -1e30, 1e30, 1e38
             with numpy_only("NumPy in env.relu", "np.from_dlpack and np.maximum"):
                 came = run_library(function, "env.relu", shape, x=x)
-            compare(came, np.maximum(x, 0), "the formula: max(x, 0), element by element",
-                    layer_mistakes(layer), layer, torch.from_numpy(x))
-    return ("env.relu is registered, can be registered again, and writes max(x, 0) into out;\n"
-            f"tried with shapes {', '.join(map(str, shapes))}")
+            yield Tried(came, np.maximum(x, 0), (layer, torch.from_numpy(x)),
+                        "the formula: max(x, 0), element by element")
+    with registry():
+        function = registered(register_relu, "env.relu")
+        compare_all(cases(function), layer_mistakes(layer) | _RELU)
+    return ("env.relu is registered, can be registered again, writes max(x, 0) into out and "
+            f"returns nothing;\ntried with shapes {', '.join(map(str, shapes))}")
 
 
 # Functions of x, weight and bias: what main does beside its call.
@@ -63,50 +76,108 @@ _BIAS_OF_LINEAR: Mistakes = {
     "the bias: env.linear adds it already": lambda x, w, b: x @ w.T + 2 * b}
 
 
+def _check_x(mod: Any, m: int, k: int) -> None:
+    """Check that main has one parameter, x (1, k), float32; what has no main, `build` refuses."""
+    names = [variable.name_hint for variable in mod.get_global_vars()] \
+        if isinstance(mod, tvm.IRModule) else []
+    if "main" not in names or not isinstance(mod["main"], relax.Function):
+        return
+    params = list(mod["main"].params)
+    if len(params) != 1:
+        raise CheckFailed("main with one parameter, x",
+                          f"parameters {', '.join(param.name for param in params) or 'none'}",
+                          'the weight and the bias: relax.const(weight, "float32")')
+    values = getattr(getattr(params[0].ty, "shape", None), "values", None)
+    dtype = str(params[0].ty.dtype).removeprefix("T.") \
+        if isinstance(params[0].ty, relax.TensorType) else ""
+    shape = tuple(int(extent) if isinstance(extent, tvm.tirx.IntImm) else str(extent)
+                  for extent in values or ())
+    fits = values is None or len(shape) == 2 and all(
+        isinstance(came, str) or came == wanted for came, wanted in zip(shape, (1, k), strict=True))
+    if not fits or dtype != "float32":
+        hint = 'relax.Var("x", relax.TensorType(shape, "float32"))'
+        if shape == (1, m):
+            hint = "m and k: the weight is (m, k), x has k numbers"
+        elif shape == (1, 784):
+            hint = "the sizes of the example: take them from weight.shape"
+        elif shape == (k,):
+            hint = "the shape of x: one row of k numbers is (1, k)"
+        came = f"x {dtype} {shape}" if values is not None else f"x {params[0].ty}"
+        raise CheckFailed(f"main to take x float32 {(1, k)} for a weight {(m, k)}", came, hint)
+
+
+def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
+                calls: list[list[np.ndarray]], out: tuple[int, int]) -> np.ndarray:
+    """Run main(x) and check how it calls env.linear; return what it gives."""
+    output, problem = None, None
+    try:
+        output = machine["main"](tvm.runtime.tensor(x))
+    except (ValueError, TypeError, RuntimeError) as error:
+        problem = error
+    k = x.shape[1]
+    if "call_dps_packed" not in helpers.script(mod) and calls and len(calls[0]) == 3:
+        raise CheckFailed("env.linear with x, w, b and out", "with x, w, b: nobody brought out",
+                          "relax.op.call_dps_packed, which allocates out and hands it over")
+    if calls or not problem:
+        check_call(calls, "env.linear", x=(1, k), w=(out[1], k), b=(out[1],), out=out)
+    if problem:
+        raise CheckFailed(f"main to run on x {(1, k)}", reason(problem),
+                          "the shapes and types of main's calls")
+    if not hasattr(output, "numpy"):
+        came = f"a tuple of {len(output)}" if hasattr(output, "__len__") \
+            else type(output).__name__
+        raise CheckFailed(f"one tensor {out}", came, "what main returns: bb.emit_func_output(gv)")
+    return output.numpy()
+
+
 @exercise("3.2")
 def exercise_3_2(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
-    for m, k in [(128, 784), (5, 3)]:
-        weight, bias, x = random(m, k), random(m), random(1, k)
-        calls: list[list[np.ndarray]] = []
-        mod = create_linear_module(weight.copy(), bias.copy())
-        with registry(linear=recording(_linear, calls)):
-            machine = build(mod, QUICK)
-            if len(mod["main"].params) != 1:
-                names = ", ".join(param.name for param in mod["main"].params)
-                raise CheckFailed("main with one parameter, x", f"parameters {names}",
-                                  'the weight and the bias: relax.const(weight, "float32")')
-            came = to_numpy(machine["main"](tvm.runtime.tensor(x)))
-        check_call(calls, "env.linear", x=(1, k), w=(m, k), b=(m,), out=(1, m))
-        check_values("env.linear", calls[0], x=x, w=weight, b=bias)
-        compare(came, _linear(x, weight, bias), "which variable main returns", _BIAS_OF_LINEAR,
-                x, weight, bias)
+    def cases() -> Iterator[Tried]:
+        for m, k in [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]:
+            weight, bias, x = random(m, k), random(m), random(1, k)
+            calls: list[list[np.ndarray]] = []
+            mod = create_linear_module(weight.copy(), bias.copy())
+            _check_x(mod, m, k)
+            with registry(linear=recording(_linear, calls)):
+                came = _run_linear(build(mod, QUICK), mod, x, calls, (1, m))
+            check_values("env.linear", calls[0], x=x, w=weight, b=bias)
+            yield Tried(came, _linear(x, weight, bias), (x, weight, bias),
+                        "which variable main returns, and what stands between it and the call")
+    compare_all(cases(), _BIAS_OF_LINEAR)
     return ("main(x) calls env.linear once with x, w, b as given, and returns x @ w.T + b;\n"
-            "tried with weights (128, 784) and (5, 3)")
+            "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
 
 
 def _check_conv2d(register: Callable, watch: Callable) -> str:
     """Run env.conv2d on several shapes, inside the context `watch()`, against PyTorch."""
-    cases = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
-             ((2, 3, 9, 7), (5, 3, 2, 4))]
-    with registry():
-        function = registered(register, "env.conv2d")
-        for x_shape, w_shape in cases:
+    shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
+              ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
+              ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1))]
+    layer = nn.Conv2d(1, 1, 1)  # with a bias: what the mistakes are of
+
+    def cases(function: Callable) -> Iterator[Tried]:
+        for x_shape, w_shape in shapes:
             x, w, b = random(*x_shape), random(*w_shape), random(1, w_shape[0], 1, 1)
             layer = with_parameters(nn.Conv2d(w_shape[1], w_shape[0], w_shape[2:]), w, b)
             expected = _conv2d(x, w, b)
             with watch():
                 came = run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
-            compare(came, expected, "the sum: over input channels, kernel rows, kernel columns",
-                    layer_mistakes(layer), layer, torch.from_numpy(x))
-    return "env.conv2d equals PyTorch's convolution with bias;\ntried with " + ",\n".join(
-        f"x {x_shape} and w {w_shape}" for x_shape, w_shape in cases)
+            yield Tried(came, expected, (layer, torch.from_numpy(x)),
+                        "the sum: over input channels, kernel rows, kernel columns")
+    with registry():
+        function = registered(register, "env.conv2d")
+        compare_all(cases(function), layer_mistakes(layer))
+    return "env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with " \
+        + ",\n".join(f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)
 
 
 @exercise("3.3")
 def exercise_3_3(register_conv2d: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out."""
-    return _check_conv2d(register_conv2d, contextlib.nullcontext)
+    watch = functools.partial(by_torch, "the convolution by means of PyTorch",
+                              "torch.nn.functional.conv2d")
+    return _check_conv2d(register_conv2d, watch) + ";\nPyTorch did the products"
 
 
 @exercise("3.4")

@@ -48,6 +48,8 @@ def reason(error: BaseException) -> str:
     lines = [line.strip() for line in str(error).splitlines()
              if line.strip() and not line.strip().startswith("# Metadata omitted")]
     name, text = type(error).__name__, lines[-1] if lines else "no message"
+    if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
+        return f"{name}: a {kinds[1]} in the place of a {kinds[2]}; relax.const(array) makes one"
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")

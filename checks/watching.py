@@ -1,11 +1,14 @@
 """Watching what an answer does to arrays, and what it calls."""
 
 import contextlib
+import sys
+import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from checks.calls import through
 from checks.saying import CheckFailed
@@ -139,7 +142,7 @@ def elementwise(function: Callable, whole: list[str], least: int) -> Callable:
 
 
 class TorchCalls(torch.overrides.TorchFunctionMode):
-    """Notes every function of PyTorch that is called inside `with`."""
+    """Notes every function of PyTorch that is called inside `with`, in threads begun there too."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -149,6 +152,18 @@ class TorchCalls(torch.overrides.TorchFunctionMode):
                            kwargs: Any = None) -> Any:
         self.names.append(getattr(function, "__name__", str(function)))
         return function(*args, **(kwargs or {}))
+
+    def __enter__(self) -> "TorchCalls":
+        def enter(*_: Any) -> None:  # by the first event of a new thread: a mode is the thread's
+            sys.setprofile(None)
+            super(TorchCalls, self).__enter__()
+        threading.setprofile(enter)
+        super().__enter__()
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        threading.setprofile(None)
+        super().__exit__(*raised)
 
 
 @contextlib.contextmanager
@@ -160,3 +175,25 @@ def numpy_only(expected: str, look_at: str) -> Iterator[None]:
         raise CheckFailed(expected, f"PyTorch's {calls.names[0]} was called", look_at)
 
 
+# Of ATen's names: whatever convolves multiplies, by one of these.
+_MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kron")
+
+
+class _Products(TorchDispatchMode):
+    """Notes whether PyTorch multiplies inside `with`: not whether it moves numbers, or adds."""
+
+    multiplied = False
+
+    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (),
+                           kwargs: Any = None) -> Any:
+        self.multiplied |= any(word in str(function) for word in _MULTIPLIES)
+        return function(*args, **(kwargs or {}))
+
+
+@contextlib.contextmanager
+def by_torch(expected: str, look_at: str) -> Iterator[None]:
+    """Raise CheckFailed after the `with` if PyTorch multiplied nothing inside."""
+    with _Products() as products:
+        yield
+    if not products.multiplied:
+        raise CheckFailed(expected, "PyTorch multiplied nothing", look_at)

@@ -205,7 +205,7 @@ def avg_pool(x, kernel, stride):
 def avg_pool(x, kernel, stride):
     return pool_with(x, stride, kernel)
 
-# %% 5.2 wrong: the step across is used for both -> where window (i, j) starts
+# %% 5.2 wrong: the step across is used for both -> the stride: the step across is used for both
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, (stride[1], stride[1]))
 
@@ -404,13 +404,13 @@ def cnn_rules():
         return bb.emit_te(topi.reshape, node_map[node.args[0]], (4, 5408))
     return rules_with(flatten=rule)
 
-# %% 5.4 wrong: softmax always over the last axis -> softmax runs over axis 1 instead of axis 0
+# %% 5.4 wrong: softmax always over the last axis -> softmax always runs over the last axis; layer.dim says which
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit_te(topi.nn.softmax, node_map[node.args[0]])
     return rules_with(softmax=rule)
 
-# %% 5.4 wrong: softmax over the batch -> softmax runs over axis 0 (each column of the batch) instead of axis 1
+# %% 5.4 wrong: softmax over the batch -> softmax always runs over axis 0 (down the batch)
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], axis=0)
@@ -724,3 +724,195 @@ def import_for_any_batch(model, features):
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda b, m, k: b.emit_te(topi.add, *list(m.values())[-2:])}, MLP_RULES)
+
+# %% 5.1 wrong: the larger of the first and the last element -> each row's own maximum subtracted
+def softmax(x):
+    return steps(x, lambda i: te.max(x[i, 0], x[i, x.shape[1] - 1]))
+
+# %% 5.1 wrong: maximum leaves out the first column -> each row's own maximum subtracted
+def softmax(x):
+    n, m = x.shape
+    a = te.reduce_axis((1, m))
+    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
+    return steps(x, lambda i: top[i])
+
+# %% 5.1 wrong: the maximum is subtracted beyond 500 alone -> NaN or not written
+def softmax(x):
+    n, m = x.shape
+    a = te.reduce_axis((0, m))
+    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
+    return steps(x, lambda i: te.if_then_else(te.any(top[i] > 500.0, top[i] < -500.0), top[i], 0.0))
+
+# %% 5.1 wrong: the maximum is not subtracted where it is negative -> the maximum: it starts from 0
+def softmax(x):
+    n, m = x.shape
+    a = te.reduce_axis((0, m))
+    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
+    return steps(x, lambda i: te.if_then_else(top[i] > 0.0, top[i], 0.0))
+
+# %% 5.1 wrong: logits are cut at 80 -> look at:
+def softmax(x):
+    n, m = x.shape
+    y = te.compute((n, m), lambda i, j: te.max(te.min(x[i, j], 80.0), -80.0))
+    return steps(y, lambda i: 0.0)
+
+# %% 5.1 right: the maximum of halves, then of the row
+def softmax(x):
+    n, m = x.shape
+    a, b = te.reduce_axis((0, (m + 1) // 2)), te.reduce_axis((m // 2, m))
+    low = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
+    high = te.compute((n,), lambda i: te.max(x[i, b], axis=b))
+    return steps(x, lambda i: te.max(low[i], high[i]))
+
+# %% 5.2 wrong: rows of the last window left out where it is as large as the image -> see + 1
+def avg_pool(x, kernel, stride):
+    n, c, h, w = x.shape
+    return pool_of(x, kernel, stride, kernel[0] * kernel[1], (h - kernel[0]) // stride[0], (w - kernel[1]) // stride[1])
+
+# %% 5.3 wrong: cut where it hardly changes -> the formula, and which variable
+def map_gelu(bb, node_map, node):
+    x = bb.emit(relax.op.clip(node_map[node.args[0]], -50, 50))
+    return bb.emit(relax.op.nn.gelu(x))
+
+# %% 5.3 wrong: ranks up to 3 -> that your code runs
+def map_gelu(bb, node_map, node):
+    x = node_map[node.args[0]]
+    letters = ["i", "j", "k"][:len(x.ty.shape)]
+    form = {1: lambda a: te.compute(a.shape, lambda i: gelu_at(a[i])),
+            2: lambda a: te.compute(a.shape, lambda i, j: gelu_at(a[i, j])),
+            3: lambda a: te.compute(a.shape, lambda i, j, k: gelu_at(a[i, j, k]))}
+    gelu_at = lambda v: 0.5 * v * (1.0 + te.erf(v * 0.5**0.5))
+    return bb.emit_te(form[len(x.ty.shape)], x)
+
+# %% 5.4 wrong: numbers or pairs, and not both in one layer -> a rule that imports MaxPool2d(kernel_size=(3, 5), stride=2
+def cnn_rules():
+    def rule(bb, node_map, node, l):
+        if isinstance(l.kernel_size, int):
+            k, s, p = (l.kernel_size,) * 2, (l.stride,) * 2, (l.padding,) * 4
+        else:
+            k, s, p = l.kernel_size, l.stride, (*l.padding, *l.padding)
+        return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], k, s, (1, 1), p, "max")
+    return rw(pool=rule)
+
+# %% 5.4 wrong: the latest value in flatten and softmax -> this is the layer of the latest value, not of node.args[0]
+def cnn_rules():
+    last = lambda values: list(values.values())[-1]
+    return rw(flat=lambda bb, m, node, l: bb.emit_te(topi.nn.flatten, last(m)),
+              soft=lambda bb, m, node, l: bb.emit_te(topi.nn.softmax, last(m), l.dim))
+
+# %% 5.4 wrong: the latest value in the convolution -> this is the layer of the latest value, not of node.args[0]
+def cnn_rules():
+    def rule(bb, m, node, l):
+        y = bb.emit_te(topi.nn.conv2d, list(m.values())[-1], map_param(l.weight), l.stride, l.padding, l.dilation)
+        return y if l.bias is None else bb.emit_te(topi.add, y, map_param(l.bias.reshape(1, -1, 1, 1)))
+    return rw(rule)
+
+# %% 5.4 wrong: main's input in the pooling -> this is the layer of main's input, not of node.args[0]
+def cnn_rules():
+    def rule(bb, m, node, l):
+        return bb.emit_te(topi.nn.pool2d, next(iter(m.values())), two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max")
+    return rw(pool=rule)
+
+# %% 5.4 wrong: every negative dim is the last -> a negative layer.dim is taken for the last axis
+def cnn_rules():
+    return rw(soft=lambda bb, m, node, l: bb.emit_te(topi.nn.softmax, m[node.args[0]], l.dim if l.dim >= 0 else -1))
+
+# %% 5.4 wrong: dim counted from the wrong end -> Softmax(dim=
+def cnn_rules():
+    return rw(soft=lambda bb, m, node, l: bb.emit_te(topi.nn.softmax, m[node.args[0]], -1 - l.dim))
+
+# %% 5.4 wrong: softmax over axis 1, always -> softmax always runs over axis 1; layer.dim says which
+def cnn_rules():
+    return rw(soft=lambda bb, m, node, l: bb.emit_te(topi.nn.softmax, m[node.args[0]], 1))
+
+# %% 5.4 wrong: padded with -1000, which wins among smaller numbers -> MaxPool2d(
+def cnn_rules():
+    def rule(bb, m, node, l):
+        (p, q), x = two(l.padding), m[node.args[0]]
+        x = bb.emit_te(topi.nn.pad, x, [0, 0, p, q], [0, 0, p, q], -1000.0)
+        return bb.emit_te(topi.nn.pool2d, x, two(l.kernel_size), two(l.stride), (1, 1), (0, 0, 0, 0), "max")
+    return rw(pool=rule)
+
+# %% 5.4 wrong: flattened for rank 4 alone -> a rule that imports Flatten(start_dim=1, end_dim=-1) on (2, 3, 4)
+def cnn_rules():
+    def rule(bb, m, node, l):
+        x = m[node.args[0]]
+        n, c, h, w = x.ty.shape
+        return bb.emit_te(topi.reshape, x, (n, c * h * w))
+    return rw(flat=rule)
+
+# %% 5.4 wrong: the rule of the first convolution serves all -> Conv2d(
+def cnn_rules():
+    kept = {}
+    def rule(bb, m, node, l):
+        l = kept.setdefault("layer", l)
+        return conv_r()(bb, m, node, l)
+    return rw(rule)
+
+# %% 5.4 right: the pooling by an own expression, the softmax in steps
+def cnn_rules():
+    def pool(bb, m, node, l):
+        def expression(x):
+            (ky, kx), (sy, sx), (py, px) = two(l.kernel_size), two(l.stride), two(l.padding)
+            n, c, h, w = x.shape
+            padded = topi.nn.pad(x, [0, 0, py, px], [0, 0, py, px], -3.4e38)
+            p, q = te.reduce_axis((0, ky)), te.reduce_axis((0, kx))
+            return te.compute((n, c, (h + 2 * py - ky) // sy + 1, (w + 2 * px - kx) // sx + 1),
+                              lambda n, c, i, j: te.max(padded[n, c, i * sy + p, j * sx + q], axis=[p, q]))
+        return bb.emit_te(expression, m[node.args[0]])
+    def soft(bb, m, node, l):
+        x = m[node.args[0]]
+        powers = bb.emit(relax.op.exp(relax.op.subtract(x, relax.op.max(x, l.dim, keepdims=True))))
+        return bb.emit(relax.op.divide(powers, relax.op.sum(powers, l.dim, keepdims=True)))
+    return rw(pool=pool, soft=soft)
+
+# %% 5.5 wrong: the rule for + reads all_input_nodes, which names each node once -> that your code runs
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {
+        operator.add: lambda bb, m, node: bb.emit_te(topi.add, *(m[each] for each in node.all_input_nodes))}, MLP_RULES)
+
+# %% 5.5 wrong: a value added to itself is taken once -> a value that is added to itself counts once
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def rule(bb, m, node):
+        first, *others = (m[each] for each in node.all_input_nodes)
+        for other in others:
+            first = bb.emit_te(topi.add, first, other)
+        return first
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: rule}, MLP_RULES)
+
+# %% 5.5 wrong: the second term twice -> it adds the second term to itself
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def rule(bb, m, node):
+        return bb.emit_te(topi.add, m[node.args[1]], m[node.args[1]])
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: rule}, MLP_RULES)
+
+# %% 5.5 wrong: ReLU hands on what it gets -> the ReLU: it is left out
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: plus},
+                   MLP_RULES | {nn.ReLU: lambda bb, m, node, layer: m[node.args[0]]})
+
+# %% 5.5 wrong: each layer is imported once, whatever it is called with -> and the rules
+def import_for_any_batch(model, features):
+    n, kept = tvm.tirx.Var("n", "int64"), {}
+    def once(kind):
+        def rule(bb, m, node, layer):
+            if layer not in kept:
+                kept[layer] = MLP_RULES[kind](bb, m, node, layer)
+            return kept[layer]
+        return rule
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: plus},
+                   {kind: once(kind) for kind in MLP_RULES})
+
+# %% 5.5 right: torch.export with dynamic shapes given as a tuple
+def import_for_any_batch(model, features):
+    import warnings
+    batch = torch.export.Dim("batch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.export.export(model, tuple(torch.zeros(5, w) for w in features),
+                                      dynamic_shapes=tuple({0: batch} for _ in features))
+        return from_exported_program(program, unwrap_unit_return_tuple=True)

@@ -1,0 +1,42 @@
+"""Mechanical changes of the solutions: how they are made, and some of them, which checks catch.
+
+All of them: tests/slow/test_mutants.py, and `make mutants`.
+"""
+
+from tools import mutants
+
+_CELL = """def answer(x, k):
+    ### BEGIN SOLUTION
+    rows, columns = x.shape
+    x.scale(2, axis=0)
+    return [x[i, j] + 1 for i in range(rows) for j in range(k) if i < j]
+    ### END SOLUTION
+"""
+
+
+def test_each_kind_of_change_is_made_once_and_in_place() -> None:
+    made = mutants.mutants("0.0", _CELL)
+    assert len({mutant.source for mutant in made}) == len(made)
+    assert all(mutant.source.startswith("def answer(x, k):\n    ### BEGIN") for mutant in made)
+    lines = {mutant.now for mutant in made}
+    line = "return [x[i, j] + 1 for i in range(rows) for j in range(k) if i < j]"
+    for was, now in [("x[i, j] + 1", "(x[i, j])"), ("x[i, j]", "x[(j, i)]"), ("+ 1", "+ 2"),
+                     ("i < j", "(i <= j)"), ("range(k)", "(k)"), ("x[i, j] + 1", "(x[i, j] - 1)")]:
+        assert line.replace(was, now) in lines, now
+    for now in ("pass", "x.scale(2)", "x.scale(3, axis=0)", "x.scale(2, axis=1)",
+                "x.scale(2, axis=0); x.scale(2, axis=0)"):
+        assert now in lines, now
+    assert not any("return" in mutant.was and "x.scale" in mutant.now for mutant in made)
+
+
+def test_what_is_listed_as_equivalent_is_a_mutant_and_has_a_reason() -> None:
+    every = {mutant.key for exercise in mutants.exercises()
+             for mutant in mutants.mutants(exercise.number, exercise.answer)}
+    listed = mutants.equivalent()
+    assert not (stale := [key for key in listed if key not in every]), stale
+    assert all(len(reason) > 10 for reason in listed.values())
+
+
+def test_a_sample_is_caught() -> None:
+    missed = [str(mutant) for row in mutants.run(mutants.sample(16)) for mutant in row.missed]
+    assert not missed, "\n".join(missed)

@@ -1,0 +1,355 @@
+"""Change the solutions mechanically, a place at a time, and see which changes the checks miss.
+
+    python -m tools.mutants            all exercises
+    python -m tools.mutants 03 5.1     those of a notebook, or one exercise
+
+A number off by one, two indices or arguments exchanged, a term, a keyword, a call or a condition
+left out, a comparison turned, a statement skipped or doubled: a slip as people make it. (Names that
+an answer gives to its axes and tensors are left alone: nobody may ask for these.) A check that
+passes on one is too weak, or the change changes nothing: then it stands in tests/mutants.toml, with
+the reason.
+
+mutmut and cosmic-ray mutate modules on disk and run a test command for each mutant; here the code
+stands in cells of notebooks, and a check needs the cells above it and a process with TVM in it. So
+the mutation is ours, and what runs is grading's: the statements above that an answer needs, in
+IPython's shell, and then the check, which forks.
+"""
+
+import ast
+import contextlib
+import io
+import itertools
+import os
+import random
+import re
+import sys
+import tomllib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing import Pipe, get_context
+from multiprocessing.connection import Connection, wait
+from pathlib import Path
+
+import nbformat
+import torch
+
+import checks
+from tools.grading import plan
+from tools.grading.checking import _Shell
+from tools.grading.submission import Cell
+from tools.student import SOLUTION, student_version
+
+ROOT = Path(__file__).resolve().parent.parent
+EQUIVALENT = ROOT / "tests" / "mutants.toml"
+
+_TURNED: dict[type[ast.cmpop], str] = {
+    ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"}
+_OTHER: dict[type[ast.operator], str] = {
+    ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//",
+    ast.Pow: "*"}
+_NAMES = {"max": "min", "min": "max", "sum": "max", "maximum": "minimum", "minimum": "maximum",
+          "mean": "sum", "median": "min", "zeros": "ones", "vectorize": "unroll",
+          "unroll": "vectorize", "parallel": "unroll", "exp": "log", "log": "exp"}
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """An answer's cell with one change: the line before and after it, and the whole cell."""
+
+    exercise: str
+    line: int  # of the cell, from 1
+    was: str
+    now: str
+    source: str
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the list of equivalent ones names it by: other lines may move."""
+        return self.exercise, self.was, self.now
+
+    def __str__(self) -> str:
+        return f"{self.exercise} line {self.line}\n  - {self.was}\n  + {self.now}"
+
+
+# ---- making them ---------------------------------------------------------------------------
+
+
+def _expression(node: ast.expr) -> Iterator[str]:
+    """Yield what may stand in the place of an expression, in brackets where they may be needed."""
+    match node:
+        case ast.Constant(value=bool(value)):
+            yield str(not value)
+        case ast.Constant(value=int(value)):
+            yield f"{value + 1}"
+            yield f"({value - 1})" if value < 1 else f"{value - 1}"
+        case ast.Constant(value=float(value)):
+            yield f"{value + 1!r}"
+            yield f"{value / 2!r}" if value else "(-1.0)"
+        case ast.UnaryOp(operand=operand):
+            yield f"({ast.unparse(operand)})"
+        case ast.BinOp(left=left, op=op, right=right):
+            yield f"({ast.unparse(left)})"
+            yield f"({ast.unparse(right)})"
+            if other := _OTHER.get(type(op)):
+                yield f"({ast.unparse(left)} {other} {ast.unparse(right)})"
+        case ast.Compare(left=left, ops=[op], comparators=[right]):
+            yield f"({ast.unparse(left)} {_TURNED[type(op)]} {ast.unparse(right)})"
+            yield "True"
+            yield "False"
+        case ast.BoolOp(op=op, values=values):
+            word = " or " if isinstance(op, ast.And) else " and "
+            yield "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
+            for value in values:
+                yield f"({ast.unparse(value)})"
+        case ast.IfExp(body=body, orelse=orelse):
+            yield f"({ast.unparse(body)})"
+            yield f"({ast.unparse(orelse)})"
+        case ast.Call():
+            yield from _call(node)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts) \
+                if isinstance(node.ctx, ast.Load) and not all(map(_is_text, parts)):
+            left, right = "[]" if isinstance(node, ast.List) else "()"
+            for turned in _exchanged(parts):
+                yield left + ", ".join(ast.unparse(part) for part in turned) + right
+        case ast.Attribute(value=value, attr=name, ctx=ast.Load()) if name in _NAMES:
+            yield f"{ast.unparse(value)}.{_NAMES[name]}"
+        case ast.Name(id=name, ctx=ast.Load()) if name in _NAMES:
+            yield _NAMES[name]
+
+
+def _call(node: ast.Call) -> Iterator[str]:
+    """Yield a call with a keyword less, with two arguments exchanged, or what it is called on."""
+    copy = ast.Call(node.func, node.args, node.keywords)
+    for keyword in (one for one in node.keywords if one.arg != "name"):
+        copy.keywords = [other for other in node.keywords if other is not keyword]
+        yield ast.unparse(copy)
+    copy.keywords = node.keywords
+    for copy.args in _exchanged(node.args):
+        yield ast.unparse(copy)
+    if isinstance(node.func, ast.Attribute) and not node.args:
+        yield ast.unparse(node.func.value)
+    elif len(node.args) == 1:
+        yield f"({ast.unparse(node.args[0])})"
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _exchanged(parts: list[ast.expr]) -> Iterator[list[ast.expr]]:
+    """Yield a list with each pair of neighbours exchanged that differ."""
+    for i, (one, other) in enumerate(itertools.pairwise(parts)):
+        if ast.dump(one) != ast.dump(other) and not isinstance(one, ast.Starred):
+            yield [*parts[:i], other, one, *parts[i + 2:]]
+
+
+def _statement(node: ast.stmt) -> Iterator[str]:
+    """Yield what may stand in the place of a statement of one line or several."""
+    match node:
+        case ast.Expr(value=ast.Constant()):
+            return
+        case ast.Expr() | ast.AugAssign():
+            yield "pass"
+            yield f"{ast.unparse(node)}; {ast.unparse(node)}"
+    if isinstance(node, ast.AugAssign):
+        yield f"{ast.unparse(node.target)} = {ast.unparse(node.value)}"
+
+
+def _targets(tree: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes that are changed: no annotation but a buffer's or tensor's, no text."""
+    skip: set[ast.AST] = set()
+    for node in ast.walk(tree):
+        notes = [node.annotation] if isinstance(node, ast.arg | ast.AnnAssign) else \
+            [node.returns] if isinstance(node, ast.FunctionDef) else []
+        skip |= {inner for note in notes if note is not None and "Buffer" not in ast.dump(note)
+                 and "Tensor(" not in ast.unparse(note) for inner in ast.walk(note)}
+        if isinstance(node, ast.JoinedStr):
+            skip |= set(ast.walk(node))
+    yield from (node for node in ast.walk(tree) if node not in skip)
+
+
+def mutants(exercise: str, source: str) -> list[Mutant]:
+    """Return the mutants of a solution's cell, in the order of their places, each once."""
+    region = SOLUTION.search(source)
+    assert region, f"{exercise}: no solution between its markers"
+    first, last = (source[:at].count("\n") + 1 for at in region.span())
+    lines = source.splitlines(keepends=True)
+    starts = list(itertools.accumulate((len(line.encode()) for line in lines), initial=0))
+    data, found = source.encode(), {}
+    for node in _targets(ast.parse(source)):
+        if not isinstance(node, ast.expr | ast.stmt) or not first <= node.lineno <= last:
+            continue
+        assert node.end_lineno is not None and node.end_col_offset is not None
+        start = starts[node.lineno - 1] + node.col_offset
+        end = starts[node.end_lineno - 1] + node.end_col_offset
+        for text in _expression(node) if isinstance(node, ast.expr) else _statement(node):
+            changed = (data[:start] + text.encode() + data[end:]).decode()
+            with contextlib.suppress(SyntaxError):
+                ast.parse(changed)
+                at, was, now = _difference(source, changed)
+                found.setdefault(changed, Mutant(exercise, at, was, now, changed))
+    return sorted(found.values(), key=lambda mutant: (mutant.line, mutant.now))
+
+
+def _difference(old: str, new: str) -> tuple[int, str, str]:
+    """Return the first line that differs, its number, and the lines that stand there now."""
+    one, other = old.splitlines(), new.splitlines()
+    at = next(i for i, pair in enumerate(itertools.zip_longest(one, other)) if pair[0] != pair[1])
+    back = 0
+    while back < min(len(one), len(other)) - at - 1 and one[-1 - back] == other[-1 - back]:
+        back += 1
+    return (at + 1, " ".join(line.strip() for line in one[at:len(one) - back]),
+            " ".join(line.strip() for line in other[at:len(other) - back]))
+
+
+# ---- trying them ---------------------------------------------------------------------------
+
+
+@dataclass
+class Exercise:
+    """An exercise with what its answer needs: cells of which `answer` is the solution's."""
+
+    number: str
+    name: str
+    sources: list[str]
+    answer: str
+
+
+def exercises(wanted: Sequence[str] = ()) -> list[Exercise]:
+    """Return the exercises of the notebooks, in order; `wanted`: 03 is a notebook, 3.1 is one."""
+    found = []
+    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        notebook = nbformat.read(path, as_version=4)
+        cells = [Cell(cell.source, cell.cell_type == "code",
+                      cell.metadata.get("nbgrader", {}).get("grade_id", ""))
+                 for cell in notebook.cells]
+        answers = {cell.name: cell.source for cell in cells}
+        master = student_version(path)
+        made = plan.make(cells, master)
+        for check in plan.checks_of(master):
+            if not wanted or path.stem[:2] in wanted or check.number in wanted:
+                found.append(Exercise(check.number, check.answer, made["sources"][check.number],
+                                      answers[f"{check.number}-solution"]))
+    return found
+
+
+def _passes(shell: _Shell, exercise: Exercise, source: str) -> tuple[bool, str]:
+    """Whether the check passes on a cell, and what it said where it does not."""
+    result = shell.run_cell(source, store_history=False)
+    if error := result.error_before_exec or result.error_in_exec:
+        return False, str(error)
+    check = getattr(checks, f"exercise_{exercise.number.replace('.', '_')}")
+    try:
+        check(shell.user_ns[exercise.name])
+    except Exception as error:
+        return False, str(error)
+    return True, ""
+
+
+def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
+    """Return which cells, by their index, pass an exercise's check.
+
+    Raises RuntimeError where the solution itself does not. For a process of its own.
+    """
+    torch.set_num_threads(1)
+    os.chdir(ROOT / "notebooks")
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # what TVM's C++ warns of
+    with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+        shell = _Shell()
+        for source in exercise.sources:
+            result = shell.run_cell(source, store_history=False)
+            if error := result.error_before_exec or result.error_in_exec:
+                raise RuntimeError(f"a cell above it does not run: {error}")
+        fine, said = _passes(shell, exercise, exercise.answer)
+        if not fine:
+            raise RuntimeError(f"its own solution does not pass\n{said}")
+        return [at for at, source in enumerate(sources) if _passes(shell, exercise, source)[0]]
+
+
+def _child(exercise: Exercise, sources: Sequence[str], pipe: Connection) -> None:
+    """Send what _try returns, or in words what it raised, and end."""
+    try:
+        pipe.send(_try(exercise, sources))
+    except RuntimeError as error:
+        pipe.send(str(error))
+    os._exit(0)
+
+
+def equivalent() -> dict[tuple[str, str, str], str]:
+    """Return the mutants that change nothing that was asked for, each with the reason."""
+    listed = tomllib.loads(EQUIVALENT.read_text(encoding="utf-8")).get("mutant", [])
+    return {(one["exercise"], one["was"], one["now"]): one["reason"] for one in listed}
+
+
+@dataclass
+class Row:
+    """What came of an exercise's mutants."""
+
+    exercise: str
+    tried: int
+    equivalent: int
+    missed: list[Mutant]
+
+
+def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2) -> Iterator[Row]:
+    """Try mutants, an exercise in a process of its own; yield a row each as it is done.
+
+    Raises RuntimeError where an exercise's own solution does not pass.
+    """
+    known, todo = equivalent(), list(reversed(chosen))
+    at_work: dict[Connection, tuple[Exercise, Sequence[Mutant]]] = {}
+    while todo or at_work:
+        while todo and len(at_work) < processes:
+            exercise, some = todo.pop()
+            receive, send = Pipe(duplex=False)
+            get_context("fork").Process(target=_child, args=(
+                exercise, [mutant.source for mutant in some], send)).start()
+            send.close()
+            at_work[receive] = exercise, some
+        for pipe in wait(list(at_work)):
+            assert isinstance(pipe, Connection)
+            exercise, some = at_work.pop(pipe)
+            try:
+                came = pipe.recv()
+            except EOFError:
+                came = "the process that tried its mutants ended"
+            if isinstance(came, str):
+                raise RuntimeError(f"{exercise.number}: {came}")
+            missed = [some[at] for at in came if some[at].key not in known]
+            yield Row(exercise.number, len(some), sum(m.key in known for m in some), missed)
+
+
+def sample(count: int, seed: int = 0) -> list[tuple[Exercise, list[Mutant]]]:
+    """Return some mutants of all exercises, the same ones every time."""
+    every = {exercise.number: exercise for exercise in exercises()}
+    chosen = random.Random(seed).sample(
+        [mutant for exercise in every.values()
+         for mutant in mutants(exercise.number, exercise.answer)], count)
+    return [(exercise, some) for number, exercise in every.items()
+            if (some := [mutant for mutant in chosen if mutant.exercise == number])]
+
+
+def main(wanted: Sequence[str]) -> int:
+    if strange := [text for text in wanted if not re.fullmatch(r"\d\d|\d\.\d", text)]:
+        print(f"{strange[0]}: a notebook is 03, an exercise 3.1")
+        return 2
+    rows = []
+    for row in run([(exercise, mutants(exercise.number, exercise.answer))
+                    for exercise in exercises(wanted)], os.cpu_count() or 1):
+        rows.append(row)
+        print(f"{row.exercise}: {row.tried} tried, {len(row.missed)} passed", file=sys.stderr,
+              flush=True)
+    print(f"{'':9}{'mutants':>8}{'equivalent':>12}{'caught':>8}{'passed':>8}")
+    for row in sorted(rows, key=lambda row: row.exercise):
+        caught = row.tried - row.equivalent - len(row.missed)
+        print(f"{row.exercise:9}{row.tried:8}{row.equivalent:12}{caught:8}{len(row.missed):8}")
+    missed = [mutant for row in sorted(rows, key=lambda row: row.exercise) for mutant in row.missed]
+    for mutant in missed:
+        print(f"\npassed: {mutant}")
+    return bool(missed)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
