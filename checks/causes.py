@@ -176,7 +176,7 @@ def stories(layers: Layers, index: int, before: list[Tensor]) -> Iterator[Story]
 
     A mistake that changes nothing, as padding 0 where the layer has none, is left out.
     """
-    single = [(text, functools.partial(mistake, layers[index]))
+    single: list[tuple[str, Forward]] = [(text, functools.partial(mistake, layers[index]))
               for text, mistake in layer_mistakes(layers[index]).items()]
     changes: list[tuple[str, dict[int, Forward], str]] = [
         (text, {index: mistake}, "") for text, mistake in [*single, *_own(layers, index)]]

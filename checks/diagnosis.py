@@ -146,10 +146,11 @@ def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
     product, added = facts.bindings[before], facts.bindings[position]
     befores = [values[layer] for values in facts.references]
     plain = [without_bias(facts.layers[layer], value) for value in befores]
-    if any(value is None for value in plain) or not added.is_given(product):
+    known = [value for value in plain if value is not None]
+    if len(known) < len(plain) or not added.is_given(product):
         return "", ""
     if all(is_layer(came, value.numpy(), facts.layers[layer])
-           for came, value in zip(product.values, plain, strict=True)):
+           for came, value in zip(product.values, known, strict=True)):
         return added.kernel, (f"{added.kernel}, which is given the right {product.name} from "
                               f"{product.kernel}: its arguments and its output shape")
     offset = bias.numpy().reshape((-1,) + (1,) * (product.value.ndim - 2))

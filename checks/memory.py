@@ -425,8 +425,9 @@ def _refuse_races(name: str, found: _Program) -> None:
 
 
 def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Access]) -> None:
-    shape = [_constant(extent) for extent in same[0].shape]
-    if None in shape:
+    extents = [_constant(extent) for extent in same[0].shape]
+    shape = [extent for extent in extents if extent is not None]
+    if len(shape) < len(extents):
         return
     written: tuple[np.ndarray, np.ndarray] | None = None
     looked_at: list[_Access] = []

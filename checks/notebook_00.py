@@ -335,7 +335,8 @@ def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
 
 def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...], tuple[int, ...]]]:
     """Yield title, whether it is pure, a hint, the function, the shapes of x and of out."""
-    rng, calls = np.random.default_rng(0), collections.Counter()
+    rng = np.random.default_rng(0)
+    calls: collections.Counter[str] = collections.Counter()
 
     def through_a_temporary(x: np.ndarray, out: np.ndarray) -> None:
         temporary = np.empty(x.shape, "float32")

@@ -76,8 +76,9 @@ def exercise_1_1(per_class_recall: Callable) -> str:
     """
     trials = Trials("the diagonal has the right answers of each class, its row all its images",
                     _RECALL, 1e-6, axes=("class",))
-    kinds = ({}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0}, {"absent": 3, "never": 3},
-             {"absent": 0, "never": 9})
+    kinds: list[dict[str, int]] = [
+        {}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0}, {"absent": 3, "never": 3},
+        {"absent": 0, "never": 9}]
     for options in kinds:
         confusion, expected = _counted(1, **options)
 

@@ -109,7 +109,8 @@ def _check_x(mod: Any, m: int, k: int) -> None:
 def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
                 calls: list[list[np.ndarray]], out: tuple[int, int]) -> np.ndarray:
     """Run main(x) and check how it calls env.linear; return what it gives."""
-    output, problem = None, None
+    output: Any = None
+    problem = None
     try:
         output = machine["main"](tvm.runtime.tensor(x))
     except (ValueError, TypeError, RuntimeError) as error:

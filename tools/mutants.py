@@ -109,9 +109,9 @@ def _expression(node: ast.expr) -> Iterator[str]:
             yield from _call(node)
         case ast.Tuple(elts=parts) | ast.List(elts=parts) \
                 if isinstance(node.ctx, ast.Load) and not all(map(_is_text, parts)):
-            left, right = "[]" if isinstance(node, ast.List) else "()"
+            before, behind = "[]" if isinstance(node, ast.List) else "()"
             for turned in _exchanged(parts):
-                yield left + ", ".join(ast.unparse(part) for part in turned) + right
+                yield before + ", ".join(ast.unparse(part) for part in turned) + behind
         case ast.Attribute(value=value, attr=name, ctx=ast.Load()) if name in _NAMES:
             yield f"{ast.unparse(value)}.{_NAMES[name]}"
         case ast.Name(id=name, ctx=ast.Load()) if name in _NAMES:
@@ -176,7 +176,8 @@ def mutants(exercise: str, source: str) -> list[Mutant]:
     first, last = (source[:at].count("\n") + 1 for at in region.span())
     lines = source.splitlines(keepends=True)
     starts = list(itertools.accumulate((len(line.encode()) for line in lines), initial=0))
-    data, found = source.encode(), {}
+    data = source.encode()
+    found: dict = {}
     for node in _targets(ast.parse(source)):
         if not isinstance(node, ast.expr | ast.stmt) or not first <= node.lineno <= last:
             continue
