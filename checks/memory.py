@@ -48,10 +48,14 @@ class _Loop:
 
 @dataclass(frozen=True)
 class _Place:
-    """Where a statement or an expression stands: the loops around it, and what must hold there."""
+    """Where a statement or an expression stands: the loops around it, and what must hold there.
+
+    `axes`: variables of sblocks around it, each with the expression that gives its value.
+    """
 
     loops: tuple[_Loop, ...] = ()
     guards: tuple[Any, ...] = ()
+    axes: tuple[tuple[Any, Any], ...] = ()
 
     def under(self, condition: Any) -> "_Place":
         return replace(self, guards=(*self.guards, condition))
@@ -216,6 +220,9 @@ def _grid(place: _Place, expressions: Sequence[Any], always: Sequence[_Loop] = (
     some in between: what is found then is true, but not all is found.
     """
     needed = _variables([*expressions, *place.guards])
+    for variable, given in reversed(place.axes):
+        if variable in needed:
+            needed |= _variables([given])
     chosen: list[_Loop] = []
     for loop in reversed(place.loops):  # inner extents may depend on outer loops
         if loop.variable in needed or loop in always:
@@ -223,7 +230,7 @@ def _grid(place: _Place, expressions: Sequence[Any], always: Sequence[_Loop] = (
             needed |= _variables([part for part in (loop.least, loop.extent)
                                   if isinstance(part, tvm.ir.Expr)])
     most = []
-    analyzer = _analyzer(place.loops)
+    analyzer = _analyzer(place)
     for loop in chosen:
         extent = _constant(loop.extent)
         if extent is None:
@@ -248,21 +255,26 @@ def _grid(place: _Place, expressions: Sequence[Any], always: Sequence[_Loop] = (
             runs &= values < _value(loop.extent, at)
         least = _constant(loop.least)
         at[loop.variable] = values + (_value(loop.least, at) if least is None else least)
+    for variable, given in place.axes:
+        if variable in needed:
+            at[variable] = np.broadcast_to(_value(given, at), runs.shape)
     for guard in place.guards:
         runs &= np.broadcast_to(_value(guard, at), runs.shape).astype(bool)
     return at, runs
 
 
-def _analyzer(loops: Sequence[_Loop]) -> Any:
+def _analyzer(place: _Place) -> Any:
     analyzer = tvm.sym.Analyzer()
-    for loop in loops:
+    for loop in place.loops:
         analyzer.bind(loop.variable, tvm.ir.Range.from_min_extent(loop.least, loop.extent))
+    for variable, given in place.axes:
+        analyzer.bind(variable, given)
     return analyzer
 
 
 def _range(expression: Any, place: _Place) -> tuple[int, int]:
     """Bounds of an expression by TVM's analysis, from the loops alone; perhaps too wide."""
-    bound = _analyzer(place.loops).const_int_bound(expression)
+    bound = _analyzer(place).const_int_bound(expression)
     return int(bound.min_value), int(bound.max_value)
 
 
@@ -282,7 +294,7 @@ def _sizes(buffer: Any) -> str:
 
 def _inside(access: _Access) -> bool:
     """Whether the loops alone show that an access is inside; else it has to be tried."""
-    analyzer = _analyzer(access.place.loops)
+    analyzer = _analyzer(access.place)
     for index, extent in zip(access.indices, access.shape, strict=True):
         if type(index).__name__ == "Ramp":
             return False
@@ -339,23 +351,24 @@ def _refuse_outside(name: str, found: _Program) -> None:
                 "every index inside its buffer",
                 f"PrimFunc {name} {'writes' if access.writes else 'reads'} "
                 f"{_text(access.buffer, indices)}, outside the range of its shape "
-                f"{_sizes(access.buffer)}" + f"; {where}" * bool(where),
+                f"{_sizes(access.buffer)}: Out of bounds memory access"
+                + f"; {where}" * bool(where),
                 "the shapes and the index expressions of this PrimFunc")
 
 
-def _refuse_axes(name: str, node: Any, place: _Place, values: dict[Any, Any]) -> None:
+def _refuse_axes(name: str, node: Any, place: _Place) -> None:
     """Raise CheckFailed where loops run an sblock's axis beyond the range that it declares."""
     kind = type(node).__name__
     if kind == "For":
         loop = _Loop(node.loop_var, node.min, node.extent,
                      tvm.tirx.ForKind(node.kind).name.lower())
-        _refuse_axes(name, node.body, replace(place, loops=(*place.loops, loop)), values)
+        _refuse_axes(name, node.body, replace(place, loops=(*place.loops, loop)))
         return
     if kind == "IfThenElse":
-        _refuse_axes(name, node.then_case, place.under(_put(node.condition, values)), values)
+        _refuse_axes(name, node.then_case, place.under(node.condition))
         if node.else_case is not None:
-            condition = tvm.tirx.Not(_put(node.condition, values))
-            _refuse_axes(name, node.else_case, place.under(condition), values)
+            condition = tvm.tirx.Not(node.condition)
+            _refuse_axes(name, node.else_case, place.under(condition))
         return
     if kind == "Return" and hasattr(getattr(node.value, "ty", None), "shape"):
         raise CheckFailed("a PrimFunc that returns nothing", f"return {node.value.name} in {name}",
@@ -363,29 +376,24 @@ def _refuse_axes(name: str, node: Any, place: _Place, values: dict[Any, Any]) ->
                           "argument is the result")
     if kind == "SBlockRealize":
         block = node.block
-        guards = _put(node.predicate, values)
-        place = place if _constant(guards) == 1 else place.under(guards)
-        own = dict(values)
+        place = place if _constant(node.predicate) == 1 else place.under(node.predicate)
+        inside = place
         for axis, given in zip(block.iter_vars, node.iter_values, strict=True):
-            own[axis.var] = _put(given, values)
-            _refuse_axis(name, block.name_hint, axis, own[axis.var], place)
-        _refuse_axes(name, block.body, place, own)
+            if not isinstance(given, tvm.ir.Expr):
+                given = tvm.tirx.const(given, "int64")
+            _refuse_axis(name, block.name_hint, axis, given, place)
+            inside = replace(inside, axes=(*inside.axes, (axis.var, given)))
+        _refuse_axes(name, block.body, inside)
         return
     for child in getattr(node, "seq", None) or [getattr(node, "body", None)]:
         if child is not None:
-            _refuse_axes(name, child, place, values)
-
-
-def _put(expression: Any, values: dict[Any, Any]) -> Any:
-    return tvm.tirx.stmt_functor.substitute(expression, values) if values else expression
+            _refuse_axes(name, child, place)
 
 
 def _refuse_axis(name: str, block: str, axis: Any, given: Any, place: _Place) -> None:
     least, extent = _constant(axis.dom.min), _constant(axis.dom.extent)
     if least is None or extent is None:
         return
-    if not isinstance(given, tvm.ir.Expr):
-        given = tvm.tirx.const(given, "int64")
     low, high = _range(given, place)
     if least <= low and high < least + extent:
         return
@@ -488,7 +496,7 @@ def refuse_bad_access(name: str, func: tvm.tirx.PrimFunc) -> None:
 
     Static: nothing runs. What depends on data, or on symbolic shapes, is not judged.
     """
-    _refuse_axes(name, func.body, _Place(), {})
+    _refuse_axes(name, func.body, _Place())
     try:
         body = _lowered(func).body
     except Exception:  # TVM raises many kinds; it will do so again, and be heard, when it compiles

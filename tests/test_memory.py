@@ -189,3 +189,24 @@ def test_a_look_at_for_what_comes_to_no_end() -> None:
 
     assert checks.isolated(endless, 1)[1][2] == "what is unrolled"
     assert "your loops" in checks.isolated(lambda: [None for _ in iter(int, 1)], 1)[1][2]
+
+
+@T.prim_func(s_tir=True)
+def conditions_and_a_block_in_a_block(X: T.Buffer((8, 6), "float32"),
+                                      Y: T.Buffer((8, 6), "float32")):
+    for i in range(4):
+        with T.sblock("outer"):
+            vo = T.axis.spatial(4, i)
+            for ii, j in T.grid(2, 8):
+                with T.sblock("inner"):
+                    vi = T.axis.spatial(8, vo * 2 + ii)
+                    vj = T.axis.spatial(8, j)
+                    if vj < 6:
+                        if vi > 0:
+                            Y[vi, vj] = X[vi, vj] + X[vi - 1, vj]
+                        else:
+                            Y[vi, vj] = X[vi, vj]
+
+
+def test_what_is_guarded_is_right() -> None:
+    refuse_bad_access("main", conditions_and_a_block_in_a_block)
