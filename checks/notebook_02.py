@@ -66,6 +66,22 @@ def _bias_by_row(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     return F.linear(x, layer.weight) + layer.bias[:len(x), None]
 
 
+def _some_of_k(part: slice) -> tuple[Callable, Callable]:
+    """Sum over a part of k; where nothing is left, there is the bias or what was there before."""
+    def wrong(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        return F.linear(x[:, part], layer.weight[:, part], layer.bias)
+
+    def unwritten(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+        return wrong(layer, x) * (torch.nan if x.shape[1] == 1 else 1)
+    return wrong, unwritten
+
+
+def _k_of_outputs(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    if (m := len(layer.weight)) > x.shape[1]:
+        raise IndexError("there are fewer inputs")
+    return F.linear(x[:, :m], layer.weight[:, :m], layer.bias)
+
+
 # Functions of the layer and its input, beside the layer's usual mistakes.
 _LINEAR: Mistakes = {
     "the bias is added along the batch instead of the features": _bias_by_row,
@@ -79,10 +95,11 @@ _LINEAR: Mistakes = {
         lambda layer, x: _products(layer, x).amin(-1) + layer.bias,
     "the product: x and w are added": lambda layer, x: (x[:, None] + layer.weight).sum(
         -1) + layer.bias,
-    "the reduction axis: the last k is left out":
-        lambda layer, x: F.linear(x[:, :-1], layer.weight[:, :-1], layer.bias),
-    "the reduction axis: the first k is left out":
-        lambda layer, x: F.linear(x[:, 1:], layer.weight[:, 1:], layer.bias),
+    "the index of w that runs over k: the reduction axis leaves out the last k":
+        _some_of_k(slice(None, -1)),
+    "the index of w that runs over k: the reduction axis leaves out the first k":
+        _some_of_k(slice(1, None)),
+    "the reduction axis: it is as long as there are outputs, not inputs": _k_of_outputs,
     "the reduction axis: only k = 0 is summed":
         lambda layer, x: F.linear(x[:, :1], layer.weight[:, :1], layer.bias),
     "the index of x that runs over k: it stays at 0":
@@ -114,8 +131,15 @@ def exercise_2_2(linear: Callable) -> str:
     return f"x W^T + b for {len(sizes)} shapes, equal to NumPy"
 
 
+def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
+    if layer.weight.shape[2] != layer.weight.shape[3]:
+        raise IndexError("an index of the kernel is outside of it")
+    return F.conv2d(x, layer.weight.transpose(2, 3))
+
+
 # Functions of the layer and its input, beside the layer's usual mistakes.
 _CONV2D: Mistakes = {
+    "the kernel's height and width are exchanged": _kernel_turned,
     "the input channels: the last is left out": lambda layer, x: F.conv2d(
         x[:, :-1], layer.weight[:, :-1]),
     "the kernel's rows: the last is left out": lambda layer, x: F.conv2d(

@@ -1737,7 +1737,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(T.if_then_else(X[vi, vj] < T.float32(0), X[vi, vj], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: the first column for all -> only column 0 is right
+# %% 0.2 wrong: the first column for all -> every one gets column 0
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1747,7 +1747,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(T.max(X[vi, 0], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: the first row for all -> only row 0 is right
+# %% 0.2 wrong: the first row for all -> every one gets row 0
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1994,11 +1994,10 @@ def make_row_max():
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
         for i, k in T.grid(5, 11):
             with T.sblock("Y"):
-                vi = T.axis.spatial(5, i)
-                vk = T.axis.reduce(12, k + 1)
+                vi, vk = T.axis.remap("SR", [i, k])
                 with T.init():
                     Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
+                Y[vi] = T.max(Y[vi], X[vi, vk + 1])
     return f
 
 # %% 0.3 wrong: the last row is left out -> a number in every place

@@ -726,7 +726,7 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
-# %% 2.2 wrong: as many k as outputs -> every index inside its buffer
+# %% 2.2 wrong: as many k as outputs -> it is as long as there are outputs
 def linear(x, w, b):
     k = te.reduce_axis((0, w.shape[0]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
