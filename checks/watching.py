@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from checks.calls import through
 from checks.saying import CheckFailed
@@ -175,25 +174,16 @@ def numpy_only(expected: str, look_at: str) -> Iterator[None]:
         raise CheckFailed(expected, f"PyTorch's {calls.names[0]} was called", look_at)
 
 
-# Of ATen's names: whatever convolves multiplies, by one of these.
-_MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kron")
-
-
-class _Products(TorchDispatchMode):
-    """Notes whether PyTorch multiplies inside `with`: not whether it moves numbers, or adds."""
-
-    multiplied = False
-
-    def __torch_dispatch__(self, function: Any, types: Any, args: Any = (),
-                           kwargs: Any = None) -> Any:
-        self.multiplied |= any(word in str(function) for word in _MULTIPLIES)
-        return function(*args, **(kwargs or {}))
+# In the names of PyTorch's functions: whatever convolves multiplies, by one of these. (Below them,
+# TorchDispatchMode would see the same, and imports for more than a second first.)
+_MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kron", "inner",
+               "outer")
 
 
 @contextlib.contextmanager
 def by_torch(expected: str, look_at: str) -> Iterator[None]:
     """Raise CheckFailed after the `with` if PyTorch multiplied nothing inside."""
-    with _Products() as products:
+    with TorchCalls() as calls:
         yield
-    if not products.multiplied:
+    if not any(word in name for name in calls.names for word in _MULTIPLIES):
         raise CheckFailed(expected, "PyTorch multiplied nothing", look_at)

@@ -340,16 +340,14 @@ def main(wanted: Sequence[str]) -> int:
     for row in run([(exercise, mutants(exercise.number, exercise.answer))
                     for exercise in exercises(wanted)], os.cpu_count() or 1):
         rows.append(row)
-        print(f"{row.exercise}: {row.tried} tried, {len(row.missed)} passed", file=sys.stderr,
-              flush=True)
-    print(f"{'':9}{'mutants':>8}{'equivalent':>12}{'caught':>8}{'passed':>8}")
+        print(f"{row.exercise}: {row.tried} tried, {len(row.missed)} passed", flush=True)
+        for mutant in row.missed:
+            print(f"passed: {mutant}", flush=True)
+    print(f"\n{'':9}{'mutants':>8}{'equivalent':>12}{'caught':>8}{'passed':>8}")
     for row in sorted(rows, key=lambda row: row.exercise):
         caught = row.tried - row.equivalent - len(row.missed)
         print(f"{row.exercise:9}{row.tried:8}{row.equivalent:12}{caught:8}{len(row.missed):8}")
-    missed = [mutant for row in sorted(rows, key=lambda row: row.exercise) for mutant in row.missed]
-    for mutant in missed:
-        print(f"\npassed: {mutant}")
-    return bool(missed)
+    return any(row.missed for row in rows)
 
 
 if __name__ == "__main__":
