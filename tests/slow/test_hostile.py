@@ -66,8 +66,8 @@ def _run(place: Path, outside: Path, namespaces: bool) -> tuple[submissions.Run,
     (place / "hostile" / "checks").mkdir()
     (place / "hostile" / "checks" / "__init__.py").write_text("print('my own checks')")
     build = ROOT / "build" / f"test_hostile_{namespaces}"  # below the course, as build/ is
-    words = submissions.command(place, build) if namespaces else \
-        [sys.executable, "-c", NO_NAMESPACES, *submissions.arguments(place, build)]
+    words = submissions.command(place, build, 30) if namespaces else \
+        [sys.executable, "-c", NO_NAMESPACES, *submissions.arguments(place, build, 30)]
     return submissions.run(words, build, outside.parent / f"out{namespaces}"), listeners.close()
 
 
