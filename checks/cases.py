@@ -47,9 +47,9 @@ def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
             yield f"the {kind} number of each row in its {name} place", array
     yield "every number below -100000", -1e5 - 20 - apart
     yield "every number above 100000", 1e5 + apart
-    below = [-150, -2500, -5e5]  # a search that starts from too high a number finds none of these
-    yield "rows below -150, -2,500 and -500,000", np.array(
-        [[below[i % 3]] for i in range(n)], "float32") - apart
+    below = [-60, -5e5, -2500, -400, -200]  # a search that starts from too high a number finds none
+    yield "rows below -60, -200, -400, -2,500 and -500,000", np.array(
+        [[below[i % 5]] for i in range(n)], "float32") - apart
     yield "rows of very different size", np.array(
         [[1000 * (n // 2 - i)] for i in range(n)], "float32") + apart
     yield "all numbers the same", np.full((n, m), 2.5, "float32")

@@ -631,12 +631,19 @@ def exercise_0_6(register_softmax: Callable) -> str:
     trials, cases = _softmax_trials()
     with registry():
         function = registered(register_softmax, "env.softmax")
+
+        def run(x: np.ndarray) -> np.ndarray:
+            try:
+                return run_library(function, "env.softmax", x.shape, x=x)
+            except CheckFailed as failed:
+                if trials.failed is None or "NaN" not in failed.parts[1]:
+                    raise
+                return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
         for words, x in cases:
             logits = torch.from_numpy(x)
             with np.errstate(all="ignore"):
-                trials.add(lambda x=x: run_library(  # type: ignore[misc]
-                    function, "env.softmax", x.shape, x=x), _SOFTMAX(logits).numpy(), _SOFTMAX,
-                    logits, words=words)
+                trials.add(lambda x=x: run(x), _SOFTMAX(logits).numpy(),  # type: ignore[misc]
+                           _SOFTMAX, logits, words=words)
     trials.judge()
     return ("env.softmax is registered, can be registered again, and writes the softmax of each\n"
             f"row into out; tried with {len(cases)} arrays, scores of 1000 among them")

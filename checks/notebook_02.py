@@ -66,14 +66,13 @@ def _bias_by_row(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     return F.linear(x, layer.weight) + layer.bias[:len(x), None]
 
 
-def _some_of_k(part: slice) -> tuple[Callable, Callable]:
-    """Sum over a part of k; where nothing is left, there is the bias or what was there before."""
-    def wrong(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+def _some_of_k(part: slice) -> Callable:
+    """Sum over a part of k; where nothing is left, there is what the memory held."""
+    def wrong(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor | None:
+        if x.shape[1] == 1:
+            return None
         return F.linear(x[:, part], layer.weight[:, part], layer.bias)
-
-    def unwritten(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-        return wrong(layer, x) * (torch.nan if x.shape[1] == 1 else 1)
-    return wrong, unwritten
+    return wrong
 
 
 def _k_of_outputs(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
