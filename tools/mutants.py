@@ -284,6 +284,11 @@ def equivalent() -> dict[tuple[str, str, str], str]:
     return {(one["exercise"], one["was"], one["now"]): one["reason"] for one in listed}
 
 
+def judged() -> list[str]:
+    """Return the exercises of which every mutant was looked at: none but those listed pass."""
+    return tomllib.loads(EQUIVALENT.read_text(encoding="utf-8"))["judged"]
+
+
 @dataclass
 class Row:
     """What came of an exercise's mutants."""
@@ -323,8 +328,8 @@ def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2)
 
 
 def sample(count: int, seed: int = 0) -> list[tuple[Exercise, list[Mutant]]]:
-    """Return some mutants of all exercises, the same ones every time."""
-    every = {exercise.number: exercise for exercise in exercises()}
+    """Return some mutants of the judged exercises, the same ones every time."""
+    every = {exercise.number: exercise for exercise in exercises(judged())}
     chosen = random.Random(seed).sample(
         [mutant for exercise in every.values()
          for mutant in mutants(exercise.number, exercise.answer)], count)

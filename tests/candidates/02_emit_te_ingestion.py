@@ -750,7 +750,7 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return topi.add(y, b)
 
-# %% 2.2 wrong: an axis left out of the reduction -> every reduction axis in axis=[...]
+# %% 2.2 wrong: an axis left out of the reduction -> every te.reduce_axis of the formula belongs into axis=[...]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, te.reduce_axis((0, 1)).var], axis=k))
@@ -794,14 +794,14 @@ def linear(x, w, b):
     y = te.compute((n, m), lambda i, j: te.sum(p[i, j, r], axis=[r]), tag="matmul")
     return te.compute((n, m), lambda *at: y(*at) + b(at[1]))
 
-# %% 2.3 wrong: the channels are not in the reduction -> every reduction axis in axis=[...]
+# %% 2.3 wrong: the channels are not in the reduction -> every te.reduce_axis of the formula belongs into axis=[...]
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[p, q]))
 
-# %% 2.3 wrong: the columns are not in the reduction -> every reduction axis in axis=[...]
+# %% 2.3 wrong: the columns are not in the reduction -> every te.reduce_axis of the formula belongs into axis=[...]
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -967,7 +967,7 @@ def max_pool(x):
     p, q = (te.reduce_axis((0, e)) for e in (2, 2))
     return te.compute((n, c, width // 2, height // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
 
-# %% 2.4 wrong: an axis left out -> every reduction axis in axis=[...]
+# %% 2.4 wrong: an axis left out -> every te.reduce_axis of the formula belongs into axis=[...]
 def max_pool(x):
     n, c, height, width = x.shape
     p, q = (te.reduce_axis((0, e)) for e in (2, 2))

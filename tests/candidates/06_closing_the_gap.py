@@ -393,7 +393,7 @@ def fast_conv2d(mod):
     schedule.parallel(schedule.get_loops(schedule.get_sblock("compute", func_name="relu"))[0])
     return schedule.mod
 
-# %% 6.2 wrong: the sums of two channels share one kernel -> layers 0 to 1, Conv2d to ReLU
+# %% 6.2 wrong: the sums of two channels share one kernel -> expected: layer 0, Conv2d, (4, 32, 26, 26), as in PyTorch
 def fast_conv2d(mod):
     text = helpers.script(conv_with(mod)["conv2d"])
     text = text.replace("B[v_ff, v_rc, v_ry, v_rx]", "B[v_ff // 2 * 2, v_rc, v_ry, v_rx]")
