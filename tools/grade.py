@@ -10,7 +10,6 @@ submission is a line in the output and in grades.csv, and stops no other.
 """
 
 import argparse
-import contextlib
 import csv
 import fcntl
 import json
@@ -97,16 +96,7 @@ class Grader:
 
     def clear(self) -> None:
         """End every process that a job left, and empty its folder."""
-        spared = _own_processes()
-        for _ in range(50):
-            left = [process for process in stages.descendants() if process.pid not in spared]
-            if not left:
-                break
-            for number in (signal.SIGSTOP, signal.SIGKILL):
-                for process in left:
-                    with contextlib.suppress(stages.psutil.Error):
-                        process.send_signal(number)
-            time.sleep(0.02)
+        stages.end_all(spared=_own_processes())
         stages.empty(self.scratch)
 
     def close(self) -> None:
@@ -166,13 +156,14 @@ def _write_pages(place: Path, name: str, graded: Graded, worth: dict[str, float]
 def _grade_all(grader: Grader, students: list[Path], versions: dict[str, Any], to: Path) -> None:
     worth = {check.number: check.points for version in versions.values()
              for check in plan.checks_of(version)}
+    stems = [path.stem for path in chosen([])]
     shutil.rmtree(to / "feedback", ignore_errors=True)
     with (to / "grades.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file)
         table.writerow(["student", *worth, "total", "of", "problems"])
         for number, student in enumerate(students, start=1):
             graded, name = Graded(), printable(student.name)
-            found = find(student, [path.stem for path in chosen([])], versions)
+            found = find(student, stems, versions)
             for stem, version in versions.items():
                 graded.notes += found.notes.get(stem, [])
                 if stem in found.taken:

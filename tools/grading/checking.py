@@ -84,17 +84,19 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     def says(passed: bool, text: str) -> dict[str, Any]:
         return {"passed": passed, "said": text[:MOST_SAID], "secret": secret}
 
+    def fails(expected: str, came: str, look_at: str) -> dict[str, Any]:
+        return says(False, str(answers.CheckFailed(expected, came, look_at, title)))
+
     title = f"Exercise {number} ✗"
     for source in sources:
         result = shell.run_cell(source, store_history=False)
         if error := result.error_before_exec or result.error_in_exec:
-            return says(False, f"{title}\n  expected: that the cell runs\n  came:     "
-                               f"{_words(error)}\n  look at:  {answers.line_of_answer(error)}")
+            return fails("that the cell runs", _words(error), answers.line_of_answer(error))
     if answer not in shell.user_ns:
-        return says(False, f"{title}\n  expected: that {answer} is defined\n  came:     no cell "
-                           f"above the check defines it\n  look at:  the answer's cell")
+        return fails(f"that {answer} is defined", "no cell above the check defines it",
+                     "the answer's cell")
     if names := integrity.changed(before):
-        return says(False, "\n".join([title, *_lines(names)]))
+        return fails(*_refusal(names))
     printed.seek(0)
     printed.truncate()
     try:
@@ -104,7 +106,7 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
         return says(False, _words(error))
     text = printed.getvalue().strip()
     if names := integrity.changed(before):
-        return says(False, "\n".join([title, *_lines(names)]))
+        return fails(*_refusal(names))
     if not any(line.startswith(f"Exercise {number} ✓ ") for line in text.splitlines()):
         return says(False, f"{title}\n  the check did not say that it passed")
     return says(True, text)
@@ -116,7 +118,3 @@ def _refusal(names: list[str]) -> tuple[str, str, str]:
                                                   if len(names) > 3 else ""),
             "the lines that assign to an attribute of a module or a class")
 
-
-def _lines(names: list[str]) -> list[str]:
-    return [f"  {label:9} {text}" for label, text in
-            zip(("expected:", "came:", "look at:"), _refusal(names), strict=True)]

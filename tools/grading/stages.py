@@ -14,7 +14,7 @@ import signal
 import struct
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Any
 
@@ -39,13 +39,14 @@ def descendants() -> list[psutil.Process]:
     return []
 
 
-def end_all(seconds: float = 10) -> None:
-    """End every process below this one, also those that are being started meanwhile."""
+def end_all(spared: Collection[int] = (), seconds: float = 10) -> None:
+    """End every process below this one but those `spared`, also such as are just being started."""
     if os.getpid() == 1:  # in a namespace of its own: everybody but this process, at once
         with contextlib.suppress(OSError):
             os.kill(-1, signal.SIGKILL)
     end = time.monotonic() + seconds
-    while (left := descendants()) and time.monotonic() < end:
+    while (left := [process for process in descendants() if process.pid not in spared]) \
+            and time.monotonic() < end:
         for number in (signal.SIGSTOP, signal.SIGKILL):  # who is stopped starts no other
             for process in left:
                 with contextlib.suppress(psutil.Error):
