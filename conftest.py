@@ -24,6 +24,10 @@ os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model
 os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
+if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
+    # threads that wait for one another spin: two workers with all cores each took twice the time
+    for _name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
+        os.environ.setdefault(_name, str(max(1, (os.cpu_count() or 1) // workers)))
 
 
 def pytest_configure(config: pytest.Config) -> None:

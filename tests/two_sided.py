@@ -6,7 +6,8 @@ The answers stand in tests/candidates/<notebook>.py, each under a line such as
     # %% 2.3 right: with a loop
 
 The text after the arrow has to occur in the check's message. Code under `# %% shared` runs before
-the first of them: what several answers have in common.
+the first of them: what several answers have in common. `make test` tries what stands above the line
+`# %% more`, at least one answer for each thing that a check says; `make test-all` the others too.
 """
 
 import dataclasses
@@ -14,6 +15,7 @@ import os
 import re
 import sys
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -26,6 +28,7 @@ from tools.student import SOLUTION, STUB
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = re.compile(r"^# %% (\d\.\d) (?:(right): (.+)|(wrong): (.+?) -> (.+))$")
 SHARED = "shared"
+MORE = "# %% more"
 ANSWERS = -1  # the number of the cells that are kept whole, for `needed`
 
 
@@ -38,6 +41,7 @@ class Candidate:
     title: str
     words: str
     source: str
+    more: bool = False
     message: str = ""
 
     @property
@@ -63,12 +67,15 @@ def read(text: str) -> list[Candidate]:
     A wrong answer without words to expect is such a heading: it could not fail.
     """
     found: list[Candidate] = []
+    more = False
     for line in text.splitlines():
         if head := HEAD.match(line):
             exercise, right, passes, _, fails, words = head.groups()
-            found.append(Candidate(exercise, bool(right), passes or fails, words or "", ""))
+            found.append(Candidate(exercise, bool(right), passes or fails, words or "", "", more))
         elif line == f"# %% {SHARED}":
-            found.append(Candidate(SHARED, True, "", "", ""))
+            found.append(Candidate(SHARED, True, "", "", "", more))
+        elif line == MORE:
+            more = True
         elif line.startswith("# %%"):
             raise ValueError(f"cannot read the line {line!r}: a wrong answer is headed "
                              "`# %% 2.3 wrong: what is wrong -> words of its message`")
@@ -115,16 +122,21 @@ def without_the_rest(cells: list[nbformat.NotebookNode], whole: list[bool],
     return left
 
 
-def try_all(stem: str) -> list[Candidate]:
+def try_all(stem: str, more: bool = False) -> list[Candidate]:
     """Run a solved notebook with every candidate in the place of the solution, then the solution.
 
-    Cells that measure times are left out, and what no answer needs, and with a warning what would
-    end the kernel here. Returns the candidates with the messages they got.
+    With those above the line `# %% more` and the untouched stubs, or with those below it. Cells
+    that measure times are left out, and what no answer needs, and with a warning what would end
+    the kernel here. Returns the candidates with the messages they got.
     """
     notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
     tried = []
     for candidate in candidates(stem):
-        if candidate.runs_here:
+        if candidate.exercise == SHARED:
+            tried.append(candidate)
+        elif candidate.more != more:
+            continue
+        elif candidate.runs_here:
             tried.append(candidate)
         else:
             warnings.warn(f"{stem}: {candidate.exercise} {candidate.title} is left out, for no "
@@ -149,8 +161,9 @@ def try_all(stem: str) -> list[Candidate]:
             solution = cell.source
         elif grader.get("grade"):
             number = grader["grade_id"]
-            tried.append(Candidate(number, False, "untouched", "not done yet",
-                                   SOLUTION.sub(STUB, solution)))
+            if not more:
+                tried.append(Candidate(number, False, "untouched", "not done yet",
+                                       SOLUTION.sub(STUB, solution)))
             if not watched:
                 for candidate in tried:
                     if candidate.exercise == SHARED:
@@ -167,3 +180,27 @@ def try_all(stem: str) -> list[Candidate]:
     for candidate, answer, check in watched:
         candidate.message = _error(answer) or _error(check)
     return [candidate for candidate in tried if candidate.exercise != SHARED]
+
+
+def exercises(stem: str) -> list[str]:
+    """Return the numbers of a notebook's exercises."""
+    notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
+    return [cell.metadata.nbgrader.grade_id for cell in notebook.cells
+            if cell.metadata.get("nbgrader", {}).get("grade")]
+
+
+def require_as_expected(stem: str, record_property: Callable[[str, object], None],
+                        more: bool = False) -> None:
+    """Try all and raise AssertionError for what came out otherwise; conftest prints the table."""
+    tried = try_all(stem, more)
+    table = []
+    for number in exercises(stem):
+        wrong = [c for c in tried if c.exercise == number and not c.right]
+        right = [c for c in tried if c.exercise == number and c.right]
+        table.append((number, sum(c.as_expected for c in wrong), len(wrong),
+                      sum(c.as_expected for c in right), len(right)))
+    record_property("two_sided", table)
+    failed = [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
+              f"{'no message' if c.right else c.words}\n  got: {c.message or 'no message'}"
+              for c in tried if not c.as_expected]
+    assert not failed, "\n" + "\n".join(failed)
