@@ -10,7 +10,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from checks.answers import exercise
+from checks.answers import exercise, prepared
 from checks.comparing import Mistakes, Trials, random
 from checks.saying import CheckFailed
 from checks.watching import numpy_only
@@ -338,7 +338,25 @@ def _conv2d_mistakes(b: int, i: int, o: int, s: int, k: int, stride: int, p: int
             | {hint: 4 * (taken + parameters + b * o * wrong**2) for hint, wrong in sides.items()}]
 
 
-@exercise("1.3")
+@prepared
+def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
+    """Return convolutions: the arguments of `conv2d_cost`, the output's size, and the costs."""
+    found = []
+    for case in ((4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
+                 (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
+                 (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
+                 (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2)):
+        batch, inner, outer, size, kernel, stride, padding = case
+        layer = nn.Conv2d(inner, outer, kernel, stride, padding, device="meta")  # shapes, no data
+        outputs = layer(torch.empty(batch, inner, size, size, device="meta"))
+        numbers = sum(parameter.numel() for parameter in layer.parameters())
+        costs = (numbers, 2 * inner * kernel**2 * outputs.numel(),
+                 4 * (batch * inner * size**2 + numbers + outputs.numel()))
+        found.append((case, outputs.shape[-1], costs))
+    return found
+
+
+@exercise("1.3", prepare=[_convolutions])
 def exercise_1_3(conv2d_cost: Callable) -> str:
     """what a convolution costs.
 
@@ -347,19 +365,10 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
     products, K - 1 additions and the bias make 2 K.
     """
     names = ("batch", "in_channels", "out_channels", "size", "kernel", "stride", "padding")
-    cases = [(4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
-             (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
-             (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
-             (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2)]
     wanted, came, known = [], [], []
-    for case in cases:
-        batch, inner, outer, size, kernel, stride, padding = case
-        layer = nn.Conv2d(inner, outer, kernel, stride, padding, device="meta")  # shapes, no data
-        outputs = layer(torch.empty(batch, inner, size, size, device="meta"))
-        numbers = sum(parameter.numel() for parameter in layer.parameters())
-        wanted.append((numbers, 2 * inner * kernel**2 * outputs.numel(),
-                       4 * (batch * inner * size**2 + numbers + outputs.numel())))
-        known.append(_conv2d_mistakes(*case, side=outputs.shape[-1]))
+    for case, side, costs in _convolutions():
+        wanted.append(costs)
+        known.append(_conv2d_mistakes(*case, side=side))
         answer = conv2d_cost(*case)
         if not isinstance(answer, tuple | list) or len(answer) != 3:
             raise CheckFailed("a tuple of three ints: parameters, FLOPs, bytes",
@@ -368,7 +377,7 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
     whole = all(isinstance(value, int | np.integer) for answer in came for value in answer)
     if whole and came != wanted and all(map(lambda a, b: sorted(a) == sorted(b), came, wanted)):
         raise CheckFailed("(parameters, FLOPs, bytes)", str(came[0]), "the order of the three")
-    for case, answer, expected in zip(cases, came, wanted, strict=True):
+    for (case, *_), answer, expected in zip(_convolutions(), came, wanted, strict=True):
         for place, what in enumerate(("parameters", "FLOPs", "bytes")):
             value, right = answer[place], expected[place]
             if not isinstance(value, int | np.integer):
@@ -381,5 +390,5 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
                 given = ", ".join(f"{n}={v}" for n, v in zip(names, case, strict=True))
                 raise CheckFailed(f"{right:,} {what} for {given}", f"{value:,}", hints[0] if len(
                     hints) == 1 else f"what this sum for the {what} leaves out or counts twice")
-    return (f"{len(cases)} convolutions with stride 1 to 5 and padding 0 to 3, every number "
+    return (f"{len(came)} convolutions with stride 1 to 5 and padding 0 to 3, every number "
             "exact")
