@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.random import default_rng  # NumPy loads it when used: in each forked check anew
 
 from checks.saying import CheckFailed, where
 
@@ -265,4 +266,4 @@ def compare_all(cases: Iterable[Tried], mistakes: Mapping[str, Any], atol: float
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:
     """Return float32 numbers in [-1, 1), the same ones every time."""
-    return np.random.default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")
+    return default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")
