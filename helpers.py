@@ -36,7 +36,7 @@ import tvm
 from torch import nn
 from tvm import relax
 
-from listing import Listing, bindings, bytecode, script, show, show_diff
+from listing import Listing, bindings, bytecode, first_sentence, script, show, show_diff
 from loops import nests
 
 versions.allow_torchvision()  # in notebook 01: here nothing imports it, for that takes seconds

@@ -115,3 +115,8 @@ def bytecode(executable: relax.VMExecutable) -> Listing:
     used = sorted({int(number) for line in lines for number in re.findall(r"c\[(\d+)\]", line)})
     return Listing("\n".join(["@main:", *lines, "",
                               *(f"c[{number}] is {pool[number]}" for number in used)]), "text")
+
+
+def first_sentence(error: BaseException) -> str:
+    """Return what an error of TVM says, without addresses and without its advice."""
+    return re.sub(r"Function 0x\w+", "The function", str(error)).split("  Please")[0]
