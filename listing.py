@@ -97,7 +97,7 @@ def bindings(mod: tvm.IRModule) -> Listing:
     """Show the lines of a module's `main`, without its signature and the types of variables."""
     lines = _readable(script(mod["main"])).splitlines()
     body = lines[next(i for i, line in enumerate(lines) if line.startswith("def ")) + 1:]
-    return Listing("\n".join(re.sub(r": R\..*? = ", " = ", line)[4:] for line in body))
+    return Listing("\n".join(_wrapped(re.sub(r": R\..*? = ", " = ", line)[4:]) for line in body))
 
 
 def bytecode(executable: relax.VMExecutable) -> Listing:
@@ -111,7 +111,11 @@ def bytecode(executable: relax.VMExecutable) -> Listing:
     assert constants and main
     skip = ("check_tensor_info", "match_shape", "null_value")
     lines = [line for line in main[1].splitlines() if not any(word in line for word in skip)]
-    pool = re.split(r', (?=float32|uint8|"|shapetuple)', constants[1])
+    pool, depth = [""], 0
+    for letter in constants[1].replace(", ", ","):  # entries are parted by commas, as are shapes
+        depth += (letter in "([") - (letter in ")]")
+        pool[-1] += letter.replace(",", ", ") if depth or letter != "," else ""
+        pool += [""] * (letter == "," and not depth)
     used = sorted({int(number) for line in lines for number in re.findall(r"c\[(\d+)\]", line)})
     return Listing("\n".join(["@main:", *lines, "",
                               *(f"c[{number}] is {pool[number]}" for number in used)]), "text")
