@@ -49,7 +49,10 @@ def _readable(text: str) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Break a line that is too wide at the commas of its longest bracket; nothing is left out."""
+    """Break a line that is too wide at the commas of its longest bracket; nothing is left out.
+
+    A signature then has a line for each argument; other lines are filled.
+    """
     depth, start, widest = 0, 0, (0, 0)
     commas: list[int] = []  # where the next argument begins
     for place, letter in enumerate(line):
@@ -64,9 +67,9 @@ def _wrapped(line: str) -> str:
     if len(line) <= _WIDE or not cuts:
         return line
     edges = [0, *cuts, len(line)]
-    rows = [""]
+    rows, wide = [""], 0 if line.lstrip().startswith("def ") else _WIDE
     for begin, end in zip(edges, edges[1:], strict=False):
-        if begin and len(rows[-1] + line[begin:end].rstrip()) > _WIDE:
+        if begin and len(rows[-1] + line[begin:end].rstrip()) > wide:
             rows.append(" " * widest[0])
         rows[-1] += line[begin:end]
     return "\n".join(row.rstrip() for row in rows)
@@ -122,5 +125,5 @@ def bytecode(executable: relax.VMExecutable) -> Listing:
 
 
 def first_sentence(error: BaseException) -> str:
-    """Return what an error of TVM says, without addresses and without its advice."""
-    return re.sub(r"Function 0x\w+", "The function", str(error)).split("  Please")[0]
+    """Return what an error of TVM says, without addresses, its advice, and where it was."""
+    return re.split(r"  Please| : ", re.sub(r"Function 0x\w+", "The function", str(error)))[0]
