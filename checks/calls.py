@@ -48,7 +48,7 @@ def _plain(called: Any) -> Any:
         return _plain(called.func)
     if isinstance(called, types.MethodType | types.FunctionType):
         return getattr(called, "__func__", called)
-    return getattr(type(called), "__call__", called)
+    return inspect.getattr_static(type(called), "__call__", called)
 
 
 def through(function: Callable, see: Callable[..., Any]) -> Callable:
@@ -77,7 +77,7 @@ def through(function: Callable, see: Callable[..., Any]) -> Callable:
                 if called not in changed and called.__code__ not in done:
                     changed[called] = change(called)
                 return changed.get(called, called)
-        own = getattr(type(called), "__call__", None)
+        own = inspect.getattr_static(type(called), "__call__", None)
         return types.MethodType(instead(own), called) \
             if isinstance(own, types.FunctionType) and _of_the_reader(own, answer) else called
 

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax
 
@@ -323,8 +324,26 @@ def exercise_0_3(make_row_max: Callable) -> str:
             raise CheckFailed("the first value in T.init", f"sblock {block.name_hint} has a "
                               "reduction axis and no T.init", "with T.init(): in the sblock that "
                               "reduces; a schedule can then move both together")
+    if not any(_reads_along(block) for block in reductions):
+        raise CheckFailed("the columns as a reduction axis", f"sblock {reductions[0].name_hint} "
+                          "has one, and reads nothing that depends on it",
+                          "the indices: the sblock that takes the largest reads X[vi, vk]")
     return ("TVMScript, a reduction axis and its T.init; the largest of each row, negative rows\n"
             "too, whatever Y held before")
+
+
+def _reads_along(block: Any) -> bool:
+    """Whether an index of what an sblock reads depends on one of its reduction axes."""
+    along = [axis.var for axis in block.iter_vars if is_reduction(axis)]
+    found: list[Any] = []
+
+    def see(node: Any) -> None:
+        if type(node).__name__ == "TensorLoad":
+            for index in node.indices:
+                tvm_ffi.structural_walk(index, found.append)
+    tvm_ffi.structural_walk(block.body, see)
+    return any(node.same_as(var) for node in found if isinstance(node, tvm.tirx.Var)
+               for var in along)
 
 
 def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
@@ -376,6 +395,10 @@ def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...] | n
         out[...] = x
         if calls["from_the_second"] > 1:
             x += 1
+
+    def to_and_fro(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = np.abs(x)
+        np.negative(x, out=x)
 
     def in_turns(x: np.ndarray, out: np.ndarray) -> None:
         calls["in_turns"] += 1
@@ -438,6 +461,8 @@ def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...] | n
     yield "changes x from the second call on", False, every, from_the_second, (3, 4), (3, 4)
     yield ("writes every other element, and the rest in its next call", False,
            "the output after each single call", in_turns, (3, 4), (3, 4))
+    yield ("changes the sign of x, and changes it back in its next call", False, every, to_and_fro,
+           (3, 4), (3, 4))
     yield "adds noise", False, again, noisy, (3, 4), (3, 4)
     yield "multiplies by the number of its calls", False, again, counts, (3, 4), (3, 4)
     yield ("doubles an x with NaN in it", True, "NaN is not equal to NaN, in x neither: "

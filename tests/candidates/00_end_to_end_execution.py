@@ -616,6 +616,25 @@ def make_row_max():
                 Y[vi] = M[vi]
     return f
 
+# %% 0.3 wrong: a loop in an sblock, and an axis R elsewhere -> the columns as a reduction axis
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        Z = T.sblock_alloc_buffer((5,), "float32")
+        for i in range(5):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(5, i)
+                Y[vi] = T.min_value("float32")
+                for k in range(12):
+                    Y[vi] = T.max(Y[vi], X[vi, k])
+        for i, k in T.grid(5, 12):
+            with T.sblock("Z"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Z[vi] = T.float32(0)
+                Z[vi] = Z[vi] + Y[vi]
+    return f
+
 # %% 0.4 wrong: always True -> False for a function that
 def looks_pure(function, x, shape):
     return True
@@ -705,6 +724,14 @@ def looks_pure(function, x, shape):
             return False
         outputs.append(out)
     return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: one copy for all calls, looked at behind them -> changes it back in its next call
+def looks_pure(function, x, shape):
+    given, outputs = x.copy(), []
+    for filling in (-1e6, 12345.0):
+        outputs.append(np.full(shape, filling, dtype="float32"))
+        function(given, outputs[-1])
+    return np.array_equal(given, x, equal_nan=True) and np.array_equal(*outputs, equal_nan=True)
 
 # %% 0.4 wrong: two calls before it looks -> the output after each single call
 def looks_pure(function, x, shape):
