@@ -342,6 +342,12 @@ def test_without_fork_a_timer_ends_endless_loops(run, monkeypatch) -> None:
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "the timer would go off in the next cell"
 
 
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no choice of CPUs here")
+def test_checks_that_run_at_the_same_time_do_not_share_one_cpu() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    assert checks.isolated(lambda: str(sorted(os.sched_getaffinity(0))), 5) == (True, str(allowed))
+
+
 def test_without_fork_answers_in_time_and_in_threads(monkeypatch) -> None:
     monkeypatch.setattr(sys, "platform", "darwin")
     assert checks.isolated(lambda: "done", 5) == (True, "done")
