@@ -288,6 +288,16 @@ def schedule_matmul(schedule):
     schedule.vectorize(j)
     schedule.decompose_reduction(block, k)
 
+# %% 4.3 right: threads share groups of columns
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    j0, j1 = schedule.split(j, [None, 8])
+    schedule.reorder(j0, i, k, j1)
+    schedule.parallel(j0)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k)
+
 # %% 4.3 right: tiles for the threads, k split and unrolled
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
