@@ -14,7 +14,7 @@ import helpers
 from checks.answers import isolated
 from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from checks.diagnosis import diagnose
-from checks.primfuncs import refuse_out_of_bounds
+from checks.primfuncs import refuse_out_of_bounds, stated
 from checks.saying import CheckFailed, bound, reason
 from checks.values import is_layer
 
@@ -50,16 +50,6 @@ def refuse_malformed(mod: Any) -> None:
                           ) from None
 
 
-def _static(type_: Any) -> tuple[tuple[int, ...], str] | None:
-    """Return the shape and dtype that the type of a tensor or of a whole buffer states, or None."""
-    shape, start = getattr(type_, "shape", None), getattr(type_, "elem_offset", 0)
-    if shape is None or any(not isinstance(extent, tvm.tirx.IntImm) for extent in shape) \
-            or getattr(type_, "strides", None) or not isinstance(start, int | tvm.tirx.IntImm) \
-            or int(start):
-        return None
-    return tuple(map(int, shape)), str(type_.dtype).removeprefix("T.")
-
-
 def _tensors_fit(mod: tvm.IRModule) -> bool:
     """Whether it is plain that every PrimFunc gets tensors of its buffers' shapes and dtypes.
 
@@ -84,13 +74,13 @@ def _tensors_fit(mod: tvm.IRModule) -> bool:
             if operator != "relax.call_tir" or len(value.args) != 2 \
                     or not isinstance(value.args[1], relax.Tuple):
                 return False
-            given = [_static(array.ty) for array in value.args[1].fields]
+            given = [stated(array.ty) for array in value.args[1].fields]
             for array, said in zip(value.args[1].fields, given, strict=True):
                 if isinstance(array, tvm.ir.GenericConst) \
                         and said != (tuple(array.value.shape), str(array.value.dtype)):
                     return False
-            given += [_static(type_) for type_ in value.ty_args]
-            if None in given or given != [_static(p.ty) for p in mod[value.args[0]].params]:
+            given += [stated(type_) for type_ in value.ty_args]
+            if None in given or given != [stated(p.ty) for p in mod[value.args[0]].params]:
                 return False
     return True
 
