@@ -195,6 +195,8 @@ def _child(run: Callable[[], str], pipe: int, secret: bytes, seconds: float) -> 
     resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    # or the next lines bind this process to one CPU, and all checks of a machine share the first
+    os.environ["TVM_BIND_THREADS"] = "0"
     torch.set_num_threads(1)  # without this and the next line a forked child hangs
     tvm.get_global_func("runtime.config_threadpool")(1, 1)
     with open(os.devnull, "w") as nowhere:
