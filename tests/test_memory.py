@@ -216,6 +216,22 @@ def test_what_is_guarded_is_right() -> None:
     refuse_bad_access("main", conditions_and_a_block_in_a_block)
 
 
+def test_a_sum_that_does_not_begin_at_0_is_right() -> None:
+    """By emit_te such an axis is declared too short; its loops and its indices are right."""
+    def step(x: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((3, 8), name="k")
+        return te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="y")
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit_te(step, x))
+    refuse_bad_access("step", bb.get()["step"])
+    with pytest.raises(checks.CheckFailed, match=OUTSIDE):
+        a = te.placeholder((4, 7), name="a")
+        refuse_bad_access("step", te.create_prim_func([a, step(a)]))
+
+
 # ---- whole modules: every kernel on arrays that notice --------------------------------------
 
 
