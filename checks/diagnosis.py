@@ -245,11 +245,11 @@ def _explained(facts: _Facts, story: Story, end: int) -> CheckFailed:
             torch.equal(a, reference[index])
             for a, reference in zip(values, facts.references, strict=True)):
         came += f"{binding.name} {binding.value.shape} from {binding.kernel} is computed without it"
-    elif last == index:
-        came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
+    elif last > facts.good and index >= facts.good and binding is facts.bindings[facts.after + 1]:
+        came += f"{binding.kernel} computes {facts.says(facts.good, last)}, in one: " \
+                f"{binding.name} {binding.value.shape}"
     else:
-        came += f"{binding.kernel} computes {facts.says(index, last)}, in one: {binding.name} " \
-                f"{binding.value.shape}"
+        came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
     if binding.value.shape == right[0].shape:
         came += _difference(binding.values, right, facts.layers[last])[0]
     missing = ""

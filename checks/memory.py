@@ -409,18 +409,17 @@ def _refuse_axes(name: str, node: Any, place: _Place) -> None:
 
 def _refuse_axis(name: str, block: str, axis: Any, given: Any, place: _Place) -> None:
     least, extent = _constant(axis.dom.min), _constant(axis.dom.extent)
-    if least is None or extent is None:
-        return
-    end = least + extent + least  # emit_te subtracts a `least` that is not 0 twice from the extent
+    if least or least is None or extent is None:
+        return  # emit_te and FuseTIR subtract `least` from the extent once more; indices are judged
     low, high = _range(given, place)
-    if least <= low and high < end:
+    if least <= low and high < least + extent:
         return
     try:
         at, runs = _grid(place, [given])
         reached = np.broadcast_to(_value(given, at), runs.shape)[runs]
     except Unknown:
         return
-    if not len(reached) or least <= reached.min() and reached.max() < end:
+    if not len(reached) or least <= reached.min() and reached.max() < least + extent:
         return
     loops = ", ".join(str(loop) for loop in place.loops if loop.variable in at)
     raise CheckFailed(

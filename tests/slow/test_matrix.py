@@ -498,3 +498,102 @@ def test_nothing_false_is_said(row: Row, kind: str) -> None:
     assert not false_statements(row, kernels, parts, kind), parts
     if row.named and kind == "emit_te":
         assert any(re.search(cause, parts[2]) for cause in row.causes), parts
+
+
+# ---- right modules -------------------------------------------------------------------------
+
+
+def _channels_last(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    """The convolution in NHWC: the bias and the ReLU follow in this layout."""
+    y = topi.nn.conv2d_nhwc(topi.transpose(x, (0, 2, 3, 1)), topi.transpose(w, (2, 3, 1, 0)), 1, 0,
+                            1, out_dtype="float32")
+    return y
+
+
+def _in_halves(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    """The sum of a linear layer, in two halves, the second one first."""
+    half = int(w.shape[1]) // 2
+    second = _dense_parts(x, w, half, 0)
+    first = _dense_parts(x, w, 0, int(w.shape[1]) - half)
+    return te.compute(first.shape, lambda i, j: second[i, j] + first[i, j], name="halves")
+
+
+def _right_steps() -> dict[str, list[Step]]:
+    last = _elementwise(lambda x, b, n, i, j, c: x[n, i, j, c] + b[c])
+    return {
+        "transposed inside": _edit({
+            "conv": _channels_last, "conv_bias": last,
+            "pool": lambda x: topi.nn.pool2d(topi.transpose(x, (0, 3, 1, 2)), (2, 2), (2, 2),
+                                             (1, 1), (0,) * 4, "max")}),
+        "sums in halves": _edit({"dense0": _in_halves, "dense1": _in_halves}),
+        "an identity between": _edit({"+relu0": [("1 same", _elementwise(
+            lambda x, *i: x(*i)), [])]}),
+        "ReLU twice": _edit({"+relu1": [("5 again", topi.nn.relu, [])]}),
+        "the bias in two parts": _edit({"+bias0": [("4 rest", _linear_bias, [
+            WEIGHTS["linear0_bias"] / 2])]}, WEIGHTS | {
+                "linear0_bias": WEIGHTS["linear0_bias"] / 2}),
+    }
+
+
+def _with_extra_functions() -> tvm.IRModule:
+    """The CNN, called by main; beside it stands a PrimFunc that nobody calls."""
+    mod = module([[step] for step in steps()], SHAPE)
+    spare = te.placeholder((3,), name="spare")
+    mod["spare"] = te.create_prim_func([spare, te.compute((3,), lambda i: spare[i] + 1)]) \
+        .with_attr("global_symbol", "spare")
+    inner = relax.utils.copy_with_new_vars(mod["main"].with_attr("global_symbol", "inner"))
+    del mod["main"]
+    bb = relax.BlockBuilder(mod)
+    called = bb.add_func(inner, "inner")
+    x = relax.Var("x", relax.TensorType(SHAPE, "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit(relax.Call(called, [x])))
+    return bb.get()
+
+
+def _tuple_of_one() -> tvm.IRModule:
+    """What TVM's importer makes by default: main returns a tuple of one output."""
+    from torch.export import export
+    from tvm.relax.frontend.torch import from_exported_program
+    return from_exported_program(export(MODEL, (IMAGES[:4],)), keep_params_as_input=False)
+
+
+def _any_batch() -> tvm.IRModule:
+    """The CNN for a batch of n images."""
+    return module([[step] for step in steps()], (tvm.tirx.Var("n", "int64"), *SHAPE[1:]))
+
+
+def _equal(mod: tvm.IRModule) -> None:
+    checks.check_equivalence(mod, MODEL, [(batch, torch.zeros(len(batch), dtype=torch.int64))
+                                          for batch in IMAGES.split(4)])
+
+
+@pytest.mark.parametrize("kind", ["emit_te", "fused", "single"])
+@pytest.mark.parametrize("title", _right_steps())
+def test_other_ways_are_right(title: str, kind: str) -> None:
+    _equal(_made(_right_steps()[title], kind)[0])
+
+
+@pytest.mark.parametrize("make", [_with_extra_functions, _tuple_of_one, _any_batch],
+                         ids=lambda make: make.__name__)
+def test_other_modules_are_right(make: Callable) -> None:
+    _equal(make())
+
+
+# ---- dtypes, and main's own output ----------------------------------------------------------
+
+
+@pytest.mark.parametrize(("dtype", "words"), [
+    ("float64", "came:     float64"), ("float16", "came:     float16")])
+def test_another_dtype(dtype: str, words: str) -> None:
+    every = _edit({"+softmax": [("7 cast", lambda x: topi.cast(x, dtype), [])]})
+    with pytest.raises(checks.CheckFailed, match=words):
+        _equal(module([[step] for step in every], SHAPE))
+
+
+def test_float16_on_the_way_is_a_difference_without_a_cause() -> None:
+    row = Row("float16", _edit({"+dense0": [("4 cast", lambda x: topi.cast(topi.cast(
+        x, "float16"), "float32"), [])]}), 4, (), ("4 cast",))
+    mod, kernels = _made(row.every, "emit_te")
+    parts = _said(mod)
+    assert not false_statements(row, kernels, parts, "emit_te"), parts
