@@ -332,7 +332,7 @@ def _batch_rows() -> list[Row]:
                 images=(2,), named=False),
             Row(f"after {step}: NaN in an image", after(_elementwise(
                 lambda x, n, *i: te.if_then_else(n == 1, NAN, x(n, *i)))), tuple(range(index, 8)),
-                ("is every element of its output written",), guilty, named=False),
+                ("is every element of its output written",), guilty, images=(1,), named=False),
         ]
     return rows
 
