@@ -105,6 +105,7 @@ def _own(layers: Layers, index: int) -> Iterator[tuple[str, Forward]]:
         case nn.Flatten():
             yield ("flattened with height and width exchanged",
                    lambda x: layer(x.transpose(-1, -2)))
+            yield "the flattened features run backwards", lambda x: layer(x).flip(-1)
         case nn.ReLU():
             yield "the ReLU is cut off at 6, as a ReLU6", lambda x: x.clamp(0, 6)
             yield "the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU", \
