@@ -323,12 +323,13 @@ def _batch_rows() -> list[Row]:
             return _edit({f"+{step}": [(f"{index} changed", function, [])]})
 
         guilty = (f"{index} changed",)
+        first = (index, index + 1)  # fused with what follows, it spoils that
         rows += [
-            Row(f"after {step}: all images the first", after(_images(lambda n: 0, axes)), index,
+            Row(f"after {step}: all images the first", after(_images(lambda n: 0, axes)), first,
                 FIRST, guilty, images=(1, 2, 3)),
-            Row(f"after {step}: images backwards", after(_images(lambda n: 3 - n, axes)), index, (),
+            Row(f"after {step}: images backwards", after(_images(lambda n: 3 - n, axes)), first, (),
                 guilty, named=False),
-            Row(f"after {step}: image 2 wrong", after(_only_image(2, 0.5)), index, (), guilty,
+            Row(f"after {step}: image 2 wrong", after(_only_image(2, 0.5)), first, (), guilty,
                 images=(2,), named=False),
             Row(f"after {step}: NaN in an image", after(_elementwise(
                 lambda x, n, *i: te.if_then_else(n == 1, NAN, x(n, *i)))), tuple(range(index, 8)),
