@@ -1,6 +1,8 @@
 """What holds for every notebook: its pair, its exercises' form, its stored outputs."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -100,6 +102,24 @@ def test_student_version_holds_no_solution(notebook) -> None:
     assert len(inside) > 5
     lines = {line.strip() for line in text.splitlines()}
     assert [line for line in inside - outside if len(line) > 20 and line in lines] == []
+
+
+def test_check_cells_of_a_student_are_protected(notebook) -> None:
+    copy, _ = student.StudentVersion().preprocess(notebook, {})
+    for cell in copy.cells:
+        locked = cell.metadata.get("nbgrader", {}).get("grade", False)
+        assert (cell.metadata.get("editable"), cell.metadata.get("deletable")) == (
+            (False, False) if locked else (None, None))
+
+
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
+    code = ("import errno; from tools import student\n"
+            "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+            "student.fill = full; student.main()")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True,
+                           check=False)
+    assert ended.returncode == 1 and ended.stderr.startswith(
+        "The copies in work/ cannot be written: No space left on device.")
 
 
 def test_student_copies_are_never_overwritten(tmp_path: Path) -> None:
