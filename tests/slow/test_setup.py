@@ -121,8 +121,8 @@ def test_the_setup_cell_stops_with_the_doctors_line(clone: Path) -> None:
 
 def test_a_venv_whose_python_is_gone_is_told(clone: Path) -> None:
     ready = _run("make", "-np", "doctor", cwd=clone).stdout
-    name = next(line.split(":")[0] for line in ready.splitlines() if line.startswith(".venv/.ready-")
-                and "requirements.txt" in line)
+    name = next(line.split(":")[0] for line in ready.splitlines()
+                if line.startswith(".venv/.ready-") and ": requirements.txt" in line)
     (clone / ".venv" / "bin").mkdir(parents=True)
     (clone / ".venv" / "bin" / "python").symlink_to("/nowhere/python3")
     (clone / name).touch()
