@@ -4,7 +4,6 @@ NOTEBOOKS ?= notebooks
 include course.mk
 
 FROM ?=
-NB ?=
 SUBMISSIONS ?=
 GRADER := $(VENV)/.ready-grader
 

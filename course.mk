@@ -9,6 +9,7 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
 	&& echo $$p && break; done)
 NOTEBOOKS ?= work
+NB ?=
 FRESH ?=
 CPU ?=
 ALL ?=
@@ -23,21 +24,23 @@ help:  ## list the targets
 
 $(READY): requirements.txt $(if $(CPU),requirements-cpu.txt)
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ..."; exit 1; }
+	@$(PYTHON) -c "" 2>/dev/null || { echo "$(PYTHON) is no Python that runs: name another one, make PYTHON=/path/to/python3.12 ..."; exit 1; }
 	@echo "Installing the packages of requirements$(if $(CPU),-cpu).txt into $(VENV)/ (once; some minutes)"
 	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "This Python cannot make a virtual environment. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements$(if $(CPU),-cpu).txt || { echo "The packages could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
 	@touch $@
 
 data: $(READY)  ## fetch the images and weights into data/, or say that the stand-in is used
+	@$(PY) -c "" 2>/dev/null || { echo "The Python in $(VENV) does not run (was the one that made it removed?): delete the folder, rm -r $(VENV), and type the command again."; exit 1; }
 	@$(PY) -m data.fetch
 
-lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (FRESH=03 sets one back; CPU=1: small torch)
+lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (NB=03 opens that one, FRESH=03 sets it back; CPU=1: small torch)
 	@$(PY) -m tools.student $(FRESH)
-	@$(PY) -m tools.lab
+	@$(PY) -m tools.lab $(or $(NB),$(FRESH))
 
-run: data  ## execute all notebooks, with times, and write them as HTML to build/html/
+run: data  ## execute all notebooks, with times, and write them as HTML to build/html/ (NB="02 03": some)
 	@$(if $(filter work,$(NOTEBOOKS)),$(PY) -m tools.student)
-	@$(PY) -m tools.execute run $(NOTEBOOKS)
+	@$(PY) -m tools.execute run $(NOTEBOOKS) $(NB)
 
 doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
 	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p -m tools.doctor

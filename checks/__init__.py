@@ -8,7 +8,8 @@ that crashes or never ends costs the reader's kernel nothing.
 
 Shared: `answers` runs them, `saying` and `comparing` find the words, `mistakes` has the usual
 mistakes of each layer, `equivalence` holds a whole model against PyTorch and `diagnosis` says where
-they part; `memory` looks whether a program stays inside its buffers and its threads apart;
+they part; `memory` looks whether a program stays inside its buffers and its threads apart, and
+`guarding` runs it on arrays that notice;
 `primfuncs`, `schedules`, `importers`, `libraries` and `watching` look at what an answer made or
 did, and `models` has the CNN from which exercises start. Each notebook has a module with
 its exercises; none of these needs another.

@@ -141,11 +141,17 @@ def _outcome(run: Callable[[], str]) -> tuple[bool, Any]:
 
 
 _note = mmap.mmap(-1, 1000)  # shared with the child: what to look at if it comes to no end
+_called = mmap.mmap(-1, 100)  # and which kernel it is in
 
 
 def while_running(look_at: str) -> None:
     """Say what a reader should look at if the check comes to no end from here on."""
     _note[:] = look_at.encode()[:len(_note)].ljust(len(_note), b"\0")
+
+
+def while_calling(kernel: str) -> None:
+    """Name what runs now, for the message if it ends the process; "" where it has ended."""
+    _called[:] = kernel.encode()[:len(_called)].ljust(len(_called), b"\0")
 
 
 class _Bounded(io.TextIOBase):
@@ -195,6 +201,8 @@ def _child(run: Callable[[], str], pipe: int, secret: bytes, seconds: float) -> 
     resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
     resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+    # or the next lines bind this process to one CPU, and all checks of a machine share the first
+    os.environ["TVM_BIND_THREADS"] = "0"
     torch.set_num_threads(1)  # without this and the next line a forked child hangs
     tvm.get_global_func("runtime.config_threadpool")(1, 1)
     with open(os.devnull, "w") as nowhere:
@@ -270,7 +278,9 @@ def _ending(code: int, seconds: float) -> tuple[str, str, str]:
                 look_at or "your loops: does each end, and does each count what it should?")
     name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
     memory = -code in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-    return ("that your code runs to its end", f"it ended the process ({name})",
+    kernel = bytes(_called).rstrip(b"\0").decode(errors="replace")
+    return ("that your code runs to its end", f"it ended the process ({name})"
+            + f", in {kernel}" * bool(kernel),
             "reads and writes outside a buffer: every index against its shape" if memory
             else "what your code calls: something in it ends the process")
 
@@ -298,6 +308,7 @@ def isolated(run: Callable[[], str], seconds: float) -> tuple[bool, Any]:
     child = multiprocessing.get_context("fork").Process(target=_child, daemon=True,
                                                         args=(run, send, secret, seconds))
     while_running("")
+    while_calling("")
     with warnings.catch_warnings():  # Python 3.12 warns of fork beside threads; measured safe here
         warnings.simplefilter("ignore", DeprecationWarning)
         child.start()

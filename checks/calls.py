@@ -2,6 +2,7 @@
 
 import ast
 import contextlib
+import functools
 import inspect
 import os
 import sys
@@ -10,6 +11,7 @@ import types
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import tvm
 from tvm import te
 
@@ -32,30 +34,64 @@ class _Through(ast.NodeTransformer):
         return ast.copy_location(ast.Call(see, [node.func, *node.args], node.keywords), node)
 
 
-def _code(code: types.CodeType, name: str, line: int) -> types.CodeType | None:
-    """Find the code of a function inside another one's."""
-    inside = [part for part in code.co_consts if isinstance(part, types.CodeType)]
-    for part in inside:
-        if part.co_name == name and part.co_firstlineno == line:
-            return part
-    return next((found for part in inside if (found := _code(part, name, line))), None)
+def _inside(code: types.CodeType) -> Iterator[types.CodeType]:
+    """Yield the codes of the functions inside a function, and inside these."""
+    for part in code.co_consts:
+        if isinstance(part, types.CodeType):
+            yield part
+            yield from _inside(part)
+
+
+def _plain(called: Any) -> Any:
+    """Return the function in a method, a partial or a callable object."""
+    if isinstance(called, functools.partial):
+        return _plain(called.func)
+    if isinstance(called, types.MethodType | types.FunctionType):
+        return getattr(called, "__func__", called)
+    return inspect.getattr_static(type(called), "__call__", called)
 
 
 def through(function: Callable, see: Callable[..., Any]) -> Callable:
     """Return the function with each call f(a) in it replaced by see(f, a).
 
-    So are functions that it calls, if they stand in the same cell or in another one. Lines and
-    globals stay. Where there is no source to read, the function itself is returned.
+    So are functions, methods and callable objects that it calls or hands on, if they stand in the
+    same cell or in another one. Lines and globals stay. Raises CheckFailed where the function has
+    no source to read.
     """
+    answer = _plain(function)
     changed: dict[Any, Callable] = {}
+    done: set[types.CodeType] = set()  # with functions inside functions
 
     def seen(called: Callable, *arguments: Any, **options: Any) -> Any:
-        if isinstance(called, types.FunctionType) and _of_the_reader(called, function):
-            called = changed.setdefault(called, change(called))
-        return see(called, *arguments, **options)
+        return see(instead(called), *map(handed_on, arguments),
+                   **{name: handed_on(value) for name, value in options.items()})
+
+    def instead(called: Any) -> Any:
+        """What is called in the place of a callable: the changed one, where it is the reader's."""
+        match called:
+            case functools.partial():
+                return functools.partial(instead(called.func), *called.args, **called.keywords)
+            case types.MethodType():
+                return types.MethodType(instead(called.__func__), called.__self__)
+            case types.FunctionType() if _of_the_reader(called, answer):
+                if called not in changed and called.__code__ not in done:
+                    changed[called] = change(called)
+                return changed.get(called, called)
+        own = inspect.getattr_static(type(called), "__call__", None)
+        return types.MethodType(instead(own), called) \
+            if isinstance(own, types.FunctionType) and _of_the_reader(own, answer) else called
+
+    def handed_on(value: Any) -> Any:
+        """What stands for an argument that is called elsewhere, as in map(np.exp, rows)."""
+        if not callable(value) or isinstance(value, type):
+            return value
+        module = getattr(value, "__module__", None) or ""
+        of_library = isinstance(value, np.ufunc) or module.split(".")[0] in ("numpy", "torch")
+        return functools.partial(see, value) if of_library else instead(value)
 
     def change(called: Any) -> Callable:
-        try:
+        found = None
+        with contextlib.suppress(AttributeError, OSError, TypeError, SyntaxError, ValueError):
             free = (*called.__code__.co_freevars, _SEE)
             source = textwrap.dedent(inspect.getsource(called))
             tree = ast.parse(f"def __outer__({', '.join(free)}):\n" + textwrap.indent(source, " "))
@@ -69,11 +105,14 @@ def through(function: Callable, see: Callable[..., Any]) -> Callable:
                 line = definition.lineno
             code = compile(ast.fix_missing_locations(_Through().visit(tree)),
                            called.__code__.co_filename, "exec")
-            found = _code(code, called.__name__, line)
-        except (AttributeError, OSError, TypeError, SyntaxError, ValueError):
-            return called
+            found = next((part for part in _inside(code) if part.co_name == called.__name__
+                          and part.co_firstlineno == line), None)
+        if found is None and called is answer:
+            raise CheckFailed("an answer that this check can read", f"{called.__name__} has no "
+                              "source", "where it comes from: write it out in the cell above")
         if found is None:
             return called
+        done.update(_inside(found))
         cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
         cells[_SEE] = types.CellType(seen)
         new = types.FunctionType(found, called.__globals__, called.__name__, called.__defaults__,
@@ -81,14 +120,14 @@ def through(function: Callable, see: Callable[..., Any]) -> Callable:
         new.__kwdefaults__ = called.__kwdefaults__
         return new
 
-    return change(function)
+    return instead(function)
 
 
 def _of_the_reader(called: Any, answer: Any) -> bool:
     """Whether a function stands in the answer's file, or in another cell."""
     name = called.__code__.co_filename
-    return name == getattr(getattr(answer, "__code__", None), "co_filename", None) \
-        or "ipykernel" in name
+    return "ipykernel" in name \
+        or name == getattr(getattr(answer, "__code__", None), "co_filename", None)
 
 
 # ---- TOPI ----------------------------------------------------------------------------------

@@ -39,11 +39,12 @@ def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
     apart = 20 * draw.permuted(np.tile(np.arange(m, dtype="float32"), (n, 1)), axis=1)
     for least in (200, 9000):  # exp overflows at 89 in float32, at 710 in float64
         yield f"numbers from {least} on, or from -{least} down", np.sign(base) * (least + apart)
-    places = {"first": 0, "middle": m // 2, "last": m - 1}
+    # of all places between the first and the last, each row has another one
+    places = {"first": 0, "own": 1 + np.arange(n) % max(m - 2, 1) if m > 1 else 0, "last": m - 1}
     for sign, kind in ((1000, "largest"), (-1000, "smallest")):
         for name, place in places.items():
             array = base.copy()
-            array[:, place] = sign
+            array[np.arange(n), place] = sign
             yield f"the {kind} number of each row in its {name} place", array
     yield "every number below -100000", -1e5 - 20 - apart
     yield "every number above 100000", 1e5 + apart

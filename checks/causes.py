@@ -105,6 +105,7 @@ def _own(layers: Layers, index: int) -> Iterator[tuple[str, Forward]]:
         case nn.Flatten():
             yield ("flattened with height and width exchanged",
                    lambda x: layer(x.transpose(-1, -2)))
+            yield "the flattened features run backwards", lambda x: layer(x).flip(-1)
         case nn.ReLU():
             yield "the ReLU is cut off at 6, as a ReLU6", lambda x: x.clamp(0, 6)
             yield "the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU", \
@@ -225,7 +226,11 @@ def _same(one: Story, other: Story) -> bool:
 
 
 def unique(told: list[Story], layers: Layers, bindings: Sequence[Binding]) -> Story | None:
-    """Return the story of which most is found in the module, or None where two have as much."""
+    """Return the story of which most is found in the module, or None where two have as much.
+
+    Of these, the one whose first value comes last counts: it goes on, and what stands before it,
+    as a sum before its bias, does so in right modules too.
+    """
     def seen(story: Story) -> int:
         return sum((values := story.at(layer)) is not None
                    and found_at(bindings, values, layers[layer]) >= 0
@@ -234,6 +239,10 @@ def unique(told: list[Story], layers: Layers, bindings: Sequence[Binding]) -> St
     counted = [(seen(story), story) for story in told]
     most = max((count for count, _ in counted), default=0)
     best = [story for count, story in counted if count == most]
+    if len({story.layer for story in best}) == 1:
+        places = [found_at(bindings, values, layers[story.layer])
+                  if (values := story.at(story.layer)) is not None else -1 for story in best]
+        best = [story for story, place in zip(best, places, strict=True) if place == max(places)]
     if best and all(_same(best[0], story) for story in best[1:]):
         return best[0]
     return None
@@ -257,7 +266,10 @@ def explain(layers: Layers, references: list[list[Tensor]], bindings: Sequence[B
     """
     final, last = bindings[-1], len(layers) - 1
     told = [story for index in range(first, len(layers))
-            for story in stories(layers, index, [values[index] for values in references])]
+            for story in stories(layers, index, [values[index] for values in references])
+            # what spoils a right layer afterwards has to be there
+            if index >= good or ((values := story.at(index)) is not None
+                                 and found_at(bindings, values, layers[index]) >= 0)]
     for end in range(last, first - 1, -1):
         whole = [story for story in told if ends_as(story, final, layers, end)]
         if whole:

@@ -79,14 +79,19 @@ def _in_its_place(facts: _Facts) -> tuple[int, int] | None:
     Verified: what PyTorch's next layer gives for it is a later value of the module.
     """
     layers, bindings = facts.layers, facts.bindings
-    for position in range(facts.after + 1, len(bindings) - 1):
+
+    def goes_on(position: int, layer: int) -> bool:
         binding = bindings[position]
+        if binding.value.shape != facts.shape(layer):
+            return False
+        following = [layers[layer + 1](torch.from_numpy(value)) for value in binding.values]
+        return found_at(bindings[position + 1:], following, layers[layer + 1]) >= 0
+
+    for position in range(facts.after + 1, len(bindings) - 1):
         for layer in range(len(layers) - 2, max(facts.good - 2, -1), -1):
-            if binding.value.shape != facts.shape(layer):
-                continue
-            following = [layers[layer + 1](torch.from_numpy(value)) for value in binding.values]
-            if found_at(bindings[position + 1:], following, layers[layer + 1]) >= 0:
-                return position, layer
+            if goes_on(position, layer):  # before a softmax, a sum may do as much as with a bias
+                return max(later for later in range(position, len(bindings) - 1)
+                           if later == position or goes_on(later, layer)), layer
     if facts.final.value.shape == facts.shape(len(layers) - 1):
         return len(bindings) - 1, len(layers) - 1
     return None
@@ -121,9 +126,8 @@ def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
     difference = np.abs(values[0] - right[0])
     says = f": max |difference| {difference.max():.2g} at {where(difference == difference.max())}"
     masks = [_differing(came, wanted, layer) for came, wanted in zip(values, right, strict=True)]
-    masks = [mask for mask in masks if mask.any()]
-    if not masks or not masks[0].ndim:
-        return says, ""
+    if not masks[0].ndim or not all(mask.any() for mask in masks):
+        return says, ""  # where only one input shows it, the places would be chance
     images = _only(masks, 0)
     if images:
         says += (f", only in image{'s' * (len(images) > 1)} {', '.join(map(str, images))} of the "
@@ -156,8 +160,9 @@ def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
     offset = bias.numpy().reshape((-1,) + (1,) * (product.value.ndim - 2))
     if all(a.shape == b.shape and np.allclose(a + offset, b, RTOL, ATOL)
            for a, b in zip(product.values, added.values, strict=True)):
-        return product.kernel, (f"{product.kernel}: its arguments and its output shape; "
-                                f"{added.kernel} adds the right bias to what it gets")
+        kernels = _kernels(facts.bindings[facts.after + 1:before + 1])
+        return kernels, (f"{kernels}: its arguments and its output shape; "
+                         f"{added.kernel} adds the right bias to what it gets")
     return "", ""
 
 
@@ -240,11 +245,11 @@ def _explained(facts: _Facts, story: Story, end: int) -> CheckFailed:
             torch.equal(a, reference[index])
             for a, reference in zip(values, facts.references, strict=True)):
         came += f"{binding.name} {binding.value.shape} from {binding.kernel} is computed without it"
-    elif last == index:
-        came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
+    elif last > facts.good and index >= facts.good and binding is facts.bindings[facts.after + 1]:
+        came += f"{binding.kernel} computes {facts.says(facts.good, last)}, in one: " \
+                f"{binding.name} {binding.value.shape}"
     else:
-        came += f"{binding.kernel} computes {facts.says(index, last)}, in one: {binding.name} " \
-                f"{binding.value.shape}"
+        came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
     if binding.value.shape == right[0].shape:
         came += _difference(binding.values, right, facts.layers[last])[0]
     missing = ""
@@ -330,7 +335,9 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
     # a right layer may be spoilt afterwards: a bias that is added twice
     explained = explain(layers, references, found, max(0, good - 2), good)
     if explained:
-        return _explained(facts, *explained)
+        place = _in_its_place(facts)
+        if place is None or explained[0].layer <= place[1]:  # else another layer is wrong before it
+            return _explained(facts, *explained)
     if not good and final.value.shape != facts.shape(last) and _in_its_place(facts) is None:
         return CheckFailed(f"an output of shape {facts.shape(last)}", f"{final.value.shape}",
                            "which variable is emitted as the output, and the last layers")

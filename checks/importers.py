@@ -29,9 +29,9 @@ def add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Seq
                  functions: Mapping, modules: Mapping, answer: str) -> None:
     """Import a model of one input as a function, with rules of the reader's and of ours.
 
-    `answer` names the reader's.
+    The model may be recorded already. `answer` names the reader's rules.
     """
-    traced = fx.symbolic_trace(model)
+    traced = model if isinstance(model, fx.GraphModule) else fx.symbolic_trace(model)
     node_map: dict[fx.Node, Any] = {}
     with bb.function(name):
         with bb.dataflow():

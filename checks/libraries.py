@@ -8,7 +8,8 @@ import numpy as np
 import tvm
 import tvm_ffi
 
-from checks.answers import line_of_answer
+from checks.answers import line_of_answer, while_calling
+from checks.memory import Fenced
 from checks.saying import CheckFailed, reason
 
 
@@ -56,15 +57,23 @@ def registered(register: Callable, name: str) -> Callable:
 
 def run_library(function: Callable, name: str, out: tuple[int, ...],
                 **inputs: np.ndarray) -> np.ndarray:
-    """Call a library function by hand with an `out` full of NaN; return what is in `out` then."""
-    tensors = [tvm.runtime.tensor(array) for array in inputs.values()]
-    destination = tvm.runtime.tensor(np.full(out, np.nan, "float32"))
+    """Call a library function by hand with an `out` full of NaN; return what is in `out` then.
+
+    All arrays end where memory ends.
+    """
+    fenced = {key: Fenced.of(array) for key, array in inputs.items()}
+    fenced["out"] = Fenced.of(np.full(out, np.nan, "float32"))
+    *tensors, destination = (item.tensor for item in fenced.values())
+    while_calling(name)
     try:
         returned = function(*tensors, destination)
     except Exception as error:  # whatever the reader's function raises
         shapes = ", ".join(f"{key} {array.shape}" for key, array in inputs.items())
         raise CheckFailed(f"{name} to run on {shapes}, out {out}", reason(error),
                           line_of_answer(error)) from None
+    while_calling("")
+    for key, item in fenced.items():
+        item.require_whole(key)
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
         if not np.array_equal(tensor.numpy(), array, equal_nan=True):
             if np.isnan(destination.numpy()).all():

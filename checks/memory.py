@@ -4,14 +4,14 @@ Nothing that a program declares is believed. Each sblock's axes are held against
 them; then the program is lowered until no sblock is left, and every index of every load and store
 is looked at, over the loops' real extents and under the conditions that guard it. What an analyzer
 of TVM cannot show is tried, for all iterations. Indices that depend on data remain: arrays between
-pages that nobody may touch are there for them, in `fenced`.
+pages that nobody may touch are there for them, in checks.guarding.
 """
 
 import ctypes
 import math
 import mmap
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -105,6 +105,7 @@ class _Program:
     accesses: list[_Access]
     homes: dict[Any, tuple[_Loop, ...]]
     bound: set[Any]  # variables by a let, and those of symbolic shapes
+    data: Mapping[Any, np.ndarray]  # arrays of the buffers that are only read, where they are known
 
 
 def _walk(node: Any, place: _Place, found: _Program) -> None:
@@ -156,9 +157,19 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "bitwise_or": np.bitwise_or, "bitwise_xor": np.bitwise_xor, "likely": lambda value: value}
 
 
-def _value(expression: Any, at: dict[Any, Any]) -> Any:
-    """Evaluate an expression of loop variables; raise Unknown where it has anything else."""
+def _value(expression: Any, at: Mapping[Any, Any]) -> Any:
+    """Evaluate an expression of loop variables, and of arrays that `at` has for buffers.
+
+    Raises Unknown where it has anything else.
+    """
     kind = type(expression).__name__
+    if kind == "TensorLoad" and expression.source in at:
+        array = at[expression.source]
+        places = [np.clip(_value(index, at), 0, size - 1)  # where no iteration is run, or refused
+                  for index, size in zip(expression.indices, array.shape, strict=True)]
+        return array[tuple(places)]
+    if kind == "FloatImm":
+        return np.float32(float(expression))
     if kind == "Var":
         if expression not in at:
             raise Unknown
@@ -167,7 +178,8 @@ def _value(expression: Any, at: dict[Any, Any]) -> Any:
         return np.int64(int(expression))
     if kind == "Cast" and "int" in str(expression.ty.dtype if hasattr(expression, "ty")
                                        else expression.dtype):
-        return _value(expression.value, at)
+        with np.errstate(all="ignore"):
+            return np.asarray(_value(expression.value, at)).astype(np.int64)  # towards 0, as in C
     if kind == "Not":
         return np.logical_not(_value(expression.a, at))
     if kind in _OPERATORS:
@@ -175,6 +187,8 @@ def _value(expression: Any, at: dict[Any, Any]) -> Any:
             return _OPERATORS[kind](_value(expression.a, at), _value(expression.b, at))
     if kind in ("Div", "Mod"):  # towards 0, as in C
         a, b = _value(expression.a, at), _value(expression.b, at)
+        if not (np.issubdtype(a.dtype, np.integer) and np.issubdtype(b.dtype, np.integer)):
+            raise Unknown
         with np.errstate(all="ignore"):
             quotient = np.trunc(a / b).astype(np.int64)
         return quotient if kind == "Div" else a - b * quotient
@@ -211,12 +225,14 @@ def _constant(expression: Any) -> int | None:
     return int(expression) if isinstance(expression, int | tvm.tirx.IntImm) else None
 
 
-def _grid(place: _Place, expressions: Sequence[Any], always: Sequence[_Loop] = ()
+def _grid(place: _Place, expressions: Sequence[Any], always: Sequence[_Loop] = (),
+          data: Mapping[Any, np.ndarray] | None = None
           ) -> tuple[dict[Any, np.ndarray], np.ndarray]:
     """All iterations of the loops on which expressions depend, and which of them are run.
 
-    Returns each variable's values and a mask, all of one length. Raises Unknown where an extent or
-    a guard cannot be evaluated. Where there are too many iterations, each loop keeps its ends and
+    `data`: arrays of buffers that the program only reads. Returns them and each variable's values,
+    and a mask; values and mask have one length. Raises Unknown where an extent or a guard cannot be
+    evaluated. Where there are too many iterations, each loop keeps its ends and
     some in between: what is found then is true, but not all is found.
     """
     needed = _variables([*expressions, *place.guards])
@@ -247,7 +263,7 @@ def _grid(place: _Place, expressions: Sequence[Any], always: Sequence[_Loop] = (
         if all(len(count) <= 2 for count in counts):
             break
     grid = np.meshgrid(*counts, indexing="ij") if counts else []
-    at: dict[Any, np.ndarray] = {}
+    at: dict[Any, np.ndarray] = dict(data or {})
     runs = np.ones(math.prod(map(len, counts)), bool)
     for loop, values in zip(chosen, grid, strict=True):
         values = values.reshape(-1)
@@ -307,9 +323,9 @@ def _inside(access: _Access) -> bool:
     return True
 
 
-def _outside(access: _Access) -> tuple[list[int], str] | None:
+def _outside(access: _Access, data: Mapping[Any, np.ndarray]) -> tuple[list[int], str] | None:
     """The first element outside its buffer that an access touches, and in which iteration."""
-    at, runs = _grid(access.place, [*access.indices, *access.shape])
+    at, runs = _grid(access.place, [*access.indices, *access.shape], data=data)
     values = [np.broadcast_to(_value(index, at), runs.shape) for index in access.indices]
     sizes = [np.broadcast_to(_value(extent, at), runs.shape) for extent in access.shape]
     outside = np.zeros_like(runs)
@@ -318,7 +334,8 @@ def _outside(access: _Access) -> tuple[list[int], str] | None:
     wrong = np.flatnonzero(outside & runs)
     if not len(wrong):
         return None
-    where = ", ".join(f"{variable.name} = {numbers[wrong[0]]}" for variable, numbers in at.items())
+    where = ", ".join(f"{variable.name} = {numbers[wrong[0]]}" for variable, numbers in at.items()
+                      if variable not in data)
     return [int(value[wrong[0]]) for value in values], where
 
 
@@ -342,9 +359,9 @@ def _refuse_outside(name: str, found: _Program) -> None:
         if len(access.indices) != len(access.shape) or _inside(access):
             continue
         try:
-            wrong = _outside(access)
+            wrong = _outside(access, found.data)
         except Unknown:
-            continue  # it depends on data: see `fenced`
+            continue  # it depends on data: see checks.guarding
         if wrong:
             indices, where = wrong
             raise CheckFailed(
@@ -392,8 +409,8 @@ def _refuse_axes(name: str, node: Any, place: _Place) -> None:
 
 def _refuse_axis(name: str, block: str, axis: Any, given: Any, place: _Place) -> None:
     least, extent = _constant(axis.dom.min), _constant(axis.dom.extent)
-    if least is None or extent is None:
-        return
+    if least or least is None or extent is None:
+        return  # emit_te and FuseTIR subtract `least` from the extent once more; indices are judged
     low, high = _range(given, place)
     if least <= low and high < least + extent:
         return
@@ -429,10 +446,11 @@ def _refuse_races(name: str, found: _Program) -> None:
                 done.add(key)
                 same = [other for other in found.accesses if other.buffer.same_as(access.buffer)
                         and loop in other.place.loops]
-                _refuse_race(name, loop, access.place.loops[:depth], same)
+                _refuse_race(name, loop, access.place.loops[:depth], same, found.data)
 
 
-def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Access]) -> None:
+def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Access],
+                 data: Mapping[Any, np.ndarray]) -> None:
     extents = [_constant(extent) for extent in same[0].shape]
     shape = [extent for extent in extents if extent is not None]
     if len(shape) < len(extents):
@@ -446,7 +464,7 @@ def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Acc
             continue
         looked_at.append(access)
         try:
-            at, runs = _grid(access.place, access.indices, [loop])
+            at, runs = _grid(access.place, access.indices, [loop], data)
             values = [np.broadcast_to(_value(index, at), runs.shape) for index in access.indices]
         except Unknown:
             continue
@@ -491,10 +509,11 @@ def _refuse_race(name: str, loop: _Loop, outer: Sequence[_Loop], same: list[_Acc
 # ---- all of it -----------------------------------------------------------------------------
 
 
-def refuse_bad_access(name: str, func: tvm.tirx.PrimFunc) -> None:
+def refuse_bad_access(name: str, func: tvm.tirx.PrimFunc, arrays: Sequence[Any] = ()) -> None:
     """Raise CheckFailed where a PrimFunc leaves its buffers, or its threads or lanes collide.
 
-    Static: nothing runs. What depends on data, or on symbolic shapes, is not judged.
+    Static: nothing runs. What depends on symbolic shapes is not judged; nor what depends on data,
+    unless the `arrays` are given on which it runs, one for each argument.
     """
     _refuse_axes(name, func.body, _Place())
     try:
@@ -503,16 +522,32 @@ def refuse_bad_access(name: str, func: tvm.tirx.PrimFunc) -> None:
         return
     shapes = [extent for param in func.params for extent in getattr(param.ty, "shape", ())
               if isinstance(extent, tvm.ir.Expr)]
-    found = _Program([], {}, _variables([*shapes, *func.params]))
+    found = _Program([], {}, _variables([*shapes, *func.params]), {})
     _walk(body, _Place(), found)
+    written = {access.buffer for access in found.accesses if access.writes}
+    found.data = {param: array for param, array in zip(func.params, arrays, strict=False)
+                  if isinstance(array, np.ndarray) and param not in written}
     _refuse_outside(name, found)
     _refuse_races(name, found)
+
+
+def looks_up(func: tvm.tirx.PrimFunc) -> bool:
+    """Whether an index of a PrimFunc depends on data: it reads a buffer."""
+    found: list[bool] = []
+
+    def see(node: Any) -> None:
+        if type(node).__name__ in ("TensorLoad", "BufferStore"):
+            found.extend(any(True for _ in _loads(index, _Place())) for index in node.indices)
+
+    tvm_ffi.structural_walk(func.body, see)
+    return any(found)
 
 
 # ---- arrays that notice --------------------------------------------------------------------
 
 _ALIGNED = 64  # bytes: what TVM's kernels take for granted
-_NOBODYS = np.uint8(0xA5)  # fills what stands between an array and a page that nobody may touch
+_NOBODYS = np.uint8(0xFF)  # fills what stands between an array and a page that nobody may touch:
+# as a float it is NaN, so that what was read there shows
 
 
 @dataclass

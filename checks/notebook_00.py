@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax
 
@@ -323,8 +324,26 @@ def exercise_0_3(make_row_max: Callable) -> str:
             raise CheckFailed("the first value in T.init", f"sblock {block.name_hint} has a "
                               "reduction axis and no T.init", "with T.init(): in the sblock that "
                               "reduces; a schedule can then move both together")
+    if not any(_reads_along(block) for block in reductions):
+        raise CheckFailed("the columns as a reduction axis", f"sblock {reductions[0].name_hint} "
+                          "has one, and reads nothing that depends on it",
+                          "the indices: the sblock that takes the largest reads X[vi, vk]")
     return ("TVMScript, a reduction axis and its T.init; the largest of each row, negative rows\n"
             "too, whatever Y held before")
+
+
+def _reads_along(block: Any) -> bool:
+    """Whether an index of what an sblock reads depends on one of its reduction axes."""
+    along = [axis.var for axis in block.iter_vars if is_reduction(axis)]
+    found: list[Any] = []
+
+    def see(node: Any) -> None:
+        if type(node).__name__ == "TensorLoad":
+            for index in node.indices:
+                tvm_ffi.structural_walk(index, found.append)
+    tvm_ffi.structural_walk(block.body, see)
+    return any(node.same_as(var) for node in found if isinstance(node, tvm.tirx.Var)
+               for var in along)
 
 
 def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
@@ -338,8 +357,9 @@ def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
 # ---- pure or not ---------------------------------------------------------------------------
 
 
-def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...], tuple[int, ...]]]:
-    """Yield title, whether it is pure, a hint, the function, the shapes of x and of out."""
+def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...] | np.ndarray,
+                                   tuple[int, ...]]]:
+    """Yield title, whether it is pure, a hint, the function, x or its shape, the shape of out."""
     rng = np.random.default_rng(0)
     calls: collections.Counter[str] = collections.Counter()
 
@@ -376,6 +396,15 @@ def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...], tu
         if calls["from_the_second"] > 1:
             x += 1
 
+    def to_and_fro(x: np.ndarray, out: np.ndarray) -> None:
+        out[...] = np.abs(x)
+        np.negative(x, out=x)
+
+    def in_turns(x: np.ndarray, out: np.ndarray) -> None:
+        calls["in_turns"] += 1
+        start = calls["in_turns"] % 2
+        out.flat[start::2] = x.flat[start::2]
+
     def adds(x: np.ndarray, out: np.ndarray) -> None:
         out += x
 
@@ -408,6 +437,7 @@ def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...], tu
         "not change", "two fillings of out that differ"
     every = "the input after each of the calls: compare every copy with x"
     both = f"{fills}, one of them above all numbers, one below"
+    holes = np.where(random(3, 4) < 0, np.float32(np.nan), random(3, 4))
     again, shape = "a second call with the same input", "the shape of out: it is `shape`"
     yield "doubles x", True, "", lambda x, out: np.multiply(x, 2, out=out), (3, 4), (3, 4)
     yield "transposes x, so out is (4, 3)", True, shape, transposes, (3, 4), (4, 3)
@@ -429,8 +459,14 @@ def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...], tu
     yield "changes the last element of x", False, given, last_of_x, (3, 4), (3, 4)
     yield "changes x in its first call only", False, every, at_first, (3, 4), (3, 4)
     yield "changes x from the second call on", False, every, from_the_second, (3, 4), (3, 4)
+    yield ("writes every other element, and the rest in its next call", False,
+           "the output after each single call", in_turns, (3, 4), (3, 4))
+    yield ("changes the sign of x, and changes it back in its next call", False, every, to_and_fro,
+           (3, 4), (3, 4))
     yield "adds noise", False, again, noisy, (3, 4), (3, 4)
     yield "multiplies by the number of its calls", False, again, counts, (3, 4), (3, 4)
+    yield ("doubles an x with NaN in it", True, "NaN is not equal to NaN, in x neither: "
+           "equal_nan=True", lambda x, out: np.multiply(x, 2, out=out), holes, (3, 4))
 
 
 @exercise("0.4", seconds=10)
@@ -438,7 +474,7 @@ def exercise_0_4(looks_pure: Callable) -> str:
     """Finding impure functions."""
     tried, purely = 0, 0
     for title, pure, hint, function, given, shape in _functions():
-        x = random(*given)
+        x = random(*given) if isinstance(given, tuple) else given
         before = x.copy()
         other: list[tuple[str, str, str]] = []
 
@@ -470,7 +506,7 @@ def exercise_0_4(looks_pure: Callable) -> str:
         if bool(came) != pure:
             raise CheckFailed(f"{pure} for a function that {title}", f"{came}", hint or
                               "what is compared: it gives the same each time and leaves x alone")
-        if not np.array_equal(x, before):
+        if not np.array_equal(x, before, equal_nan=True):
             raise CheckFailed("that the caller's x stays as it was", "other numbers in it, after "
                               f"a function that {title}", "x.copy(): hand copies to the function")
         tried, purely = tried + 1, purely + pure

@@ -294,9 +294,9 @@ _SIDES: dict[str, Callable[[int, int, int, int], int]] = {
     "the output is as large as the input only with a fitting padding": lambda s, k, t, p: s}
 
 
-def _conv2d_mistakes(b: int, i: int, o: int, s: int, k: int, stride: int, p: int,
-                     side: int) -> list[dict[str, int]]:
+def _conv2d_mistakes(case: tuple[int, ...], side: int) -> list[dict[str, int]]:
     """What comes of the usual mistakes in a conv2d's parameters, FLOPs and bytes, with hints."""
+    b, i, o, s, k, stride, p = case
     one, parameters, out, taken = i * k * k, o * (i * k * k + 1), b * o * side**2, b * i * s * s
     sides = {hint: wrong(s, k, stride, p) for hint, wrong in _SIDES.items()}
     return [{"the bias is left out: one number for each output channel": o * one,
@@ -341,7 +341,7 @@ def _conv2d_mistakes(b: int, i: int, o: int, s: int, k: int, stride: int, p: int
 @prepared
 def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
     """Return convolutions: the arguments of `conv2d_cost`, the output's size, and the costs."""
-    found = []
+    found: list[tuple[tuple[int, ...], int, tuple[int, int, int]]] = []
     for case in ((4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
                  (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
                  (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
@@ -368,7 +368,7 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
     wanted, came, known = [], [], []
     for case, side, costs in _convolutions():
         wanted.append(costs)
-        known.append(_conv2d_mistakes(*case, side=side))
+        known.append(_conv2d_mistakes(case, side))
         answer = conv2d_cost(*case)
         if not isinstance(answer, tuple | list) or len(answer) != 3:
             raise CheckFailed("a tuple of three ints: parameters, FLOPs, bytes",

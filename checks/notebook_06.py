@@ -314,9 +314,11 @@ def exercise_6_4(fast_model: Callable) -> str:
     lanes = require_lanes(dense, f"block {base_name(dense)} of dense")
     weights = [read for read in dense.realize.block.reads
                if np.prod([int(extent) for extent in read.source.shape]) == OUTPUTS * INPUTS]
-    if weights and not any(map(any, moves(dense, lanes, indices(weights[0])))):
+    steps = moves(dense, lanes, indices(weights[0])) if weights else [(1,)]
+    if not all(map(any, steps)):
+        many = "all of the same weight" if not any(map(any, steps)) else "several of one weight"
         raise CheckFailed("lanes of partial sums or of outputs in dense",
-                          f"{lanes}, all of the same weight: a lane for each image",
+                          f"{lanes}, {many}: a lane for each image",
                           "which loop of dense is innermost and vectorised")
     verified = check_same(mod, cnn()[1], reference_200())
     return (f"{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "

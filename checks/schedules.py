@@ -174,16 +174,24 @@ def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.
 
 
 _MANY = 500  # copies of a statement; a few seconds of compiling
+_TOO_MANY = 5000  # many times what a check has
 
 
 def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
-    """Say, should compiling a PrimFunc come to no end, that its unrolled loops are why."""
+    """Say, should compiling a PrimFunc come to no end, that its unrolled loops are why.
+
+    Raises CheckFailed where that is certain.
+    """
     for nest in nests(func):
         unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
         copies = int(np.prod([_most(loop) for loop in unrolled], dtype=float))
         if copies > _MANY:
-            while_running(f"what is unrolled: {', '.join(map(str, unrolled))} make {copies:,} "
-                          f"copies of block {nest.block}, which take long to compile")
+            look_at = (f"what is unrolled: {', '.join(map(str, unrolled))} make {copies:,} copies "
+                       f"of block {nest.block}, which take long to compile")
+            if copies > _TOO_MANY:
+                raise CheckFailed("a program that compiles in seconds",
+                                  f"{copies:,} copies of one statement", look_at)
+            while_running(look_at)
 
 
 def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModule:

@@ -11,6 +11,7 @@ from tvm import relax
 
 import helpers
 from checks.comparing import ATOL, RTOL
+from checks.guarding import guarded
 
 ALL_VALUES = "all_values"  # the function that returns what main binds
 NEARLY_ZERO = 1e-30  # probabilities below it are taken for equal: float32 ends at 1e-38
@@ -104,10 +105,15 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
 
 def intermediate_values(mod: tvm.IRModule, inputs: Sequence[np.ndarray], target: Any = "llvm"
                         ) -> list[Binding]:
-    """Build for the target, run `main` on each input, return every tensor that it binds."""
+    """Build for the target, run `main` on each input, return every tensor that it binds.
+
+    What no kernel writes is NaN.
+    """
     if not _tensors(mod["main"]):
         return []
-    return values_of(mod, helpers.build(with_all_values(mod), target), inputs)
+    machine = helpers.build(with_all_values(mod), target)
+    with guarded(machine, mod):
+        return values_of(mod, machine, inputs)
 
 
 def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> bool:

@@ -1,13 +1,17 @@
 """Watching what an answer does to arrays, and what it calls."""
 
 import contextlib
+import os
 import sys
 import threading
+import types
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+import tvm
 
 from checks.calls import through
 from checks.saying import CheckFailed
@@ -172,6 +176,32 @@ def numpy_only(expected: str, look_at: str) -> Iterator[None]:
         yield
     if calls.names:
         raise CheckFailed(expected, f"PyTorch's {calls.names[0]} was called", look_at)
+
+
+_TVM = str(Path(tvm.__file__).parent) + os.sep
+
+
+@contextlib.contextmanager
+def without_tvm(expected: str, look_at: str) -> Iterator[None]:
+    """Raise CheckFailed after the `with` if TVM compiled a kernel inside.
+
+    Seen by where the function that does it stands, whatever its name is in the answer.
+    """
+    compiled: list[str] = []
+
+    def note(frame: types.FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name in ("compile", "build") \
+                and frame.f_code.co_filename.startswith(_TVM):
+            compiled.append(frame.f_code.co_name)
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+    if compiled:
+        raise CheckFailed(expected, f"TVM compiled a kernel: tvm.{compiled[0]}", look_at)
 
 
 # In the names of PyTorch's functions: whatever convolves multiplies, by one of these. (Below them,

@@ -144,3 +144,5 @@ if __name__ == "__main__":
             main()
         except store.CourseError as error:
             sys.exit(str(error))
+        except KeyboardInterrupt:
+            sys.exit("Stopped. Nothing half-written is left; the same command begins again.")

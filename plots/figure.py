@@ -2,7 +2,9 @@
 
 import base64
 import hashlib
+import html
 import io
+import os
 from collections import Counter
 from collections.abc import Iterator
 from typing import Any
@@ -71,18 +73,27 @@ def fingerprint(figure: plt.Figure) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) + f"; {digest}"
 
 
+def tag(png: str, alt: str) -> str:
+    """Return the HTML of a picture in base64 with its text."""
+    return (f'<img alt="{html.escape(alt, quote=True)}" style="max-width:100%" '
+            f'src="data:image/png;base64,{png}">')
+
+
 def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     """Display a figure once, with a text for readers who cannot see it.
 
     The output's metadata has the text, `alt`, and the fingerprint, `drawn`, which the PNG itself
     has as its Description: a stored picture that was exchanged for another does not fit. What was
-    `measured`, as times are, has none, for it is another in each run.
+    `measured`, as times are, has none, for it is another in each run. JupyterLab shows pictures
+    without their text: where `make lab` started it, they are displayed as HTML that has it.
     """
     about, drawn = {"alt": alt}, None
     if not measured:
         about["drawn"] = drawn = fingerprint(figure)
     png = io.BytesIO()
     figure.savefig(png, bbox_inches="tight", metadata={"Description": drawn, "Software": None})
-    display({"image/png": base64.b64encode(png.getvalue()).decode(), "text/plain": repr(figure)},
-            metadata={"image/png": about}, raw=True)
+    data = base64.b64encode(png.getvalue()).decode()
+    kind, content = ("text/html", tag(data, alt)) if "MLC_LAB" in os.environ else \
+        ("image/png", data)
+    display({kind: content, "text/plain": repr(figure)}, metadata={kind: about}, raw=True)
     plt.close(figure)

@@ -20,7 +20,7 @@ from tvm import relax, te, topi
 
 import checks
 import helpers
-from checks import answers, models
+from checks import answers, equivalence, models
 from checks.mistakes import layer_mistakes
 from checks.schedules import require_scheduled
 
@@ -340,6 +340,53 @@ def test_without_fork_a_timer_ends_endless_loops(run, monkeypatch) -> None:
     assert time.monotonic() - start < 5
     assert signal.getsignal(signal.SIGALRM) == before
     assert signal.getitimer(signal.ITIMER_REAL) == (0, 0), "the timer would go off in the next cell"
+
+
+def _copied(given: tuple[int, ...], declared: tuple[int, ...], buffer: str) -> tvm.IRModule:
+    """A main that copies x by a PrimFunc whose first buffer is declared as told."""
+    rows, columns = declared
+    source = f"""# from tvm.script import tirx as T
+@T.prim_func(private=True, s_tir=True)
+def copy(X: T.Buffer({buffer}), Y: T.Buffer(({rows}, {columns}), "float32")):
+    for i, j in T.grid({rows}, {columns}):
+        with T.sblock("copy"):
+            vi, vj = T.axis.remap("SS", [i, j])
+            Y[vi, vj] = X[vi, vj]
+"""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType(given, "float32"))
+    copy = bb.add_func(tvm.script.from_source(source), "copy")
+    with bb.function("main", [x]):
+        gv = bb.emit(relax.call_tir(copy, relax.Tuple([x]), relax.TensorType(declared, "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+
+@pytest.mark.parametrize(("given", "declared", "buffer", "fits"), [
+    ((4, 3), (4, 3), '(4, 3), "float32"', True),
+    ((4, 3), (5, 3), '(5, 3), "float32"', False),
+    ((4, 3), (2, 3), '(2, 3), "float32"', False),
+    ((4, 3), (4, 3), '(4, 3), "int32"', False),
+    ((4, 3), (4, 3), '(4, 3), "float32", strides=[6, 2]', False)])
+def test_kernels_look_at_their_tensors_unless_these_plainly_fit(
+        given, declared, buffer, fits) -> None:
+    mod = _copied(given, declared, buffer)
+    assert equivalence._tensors_fit(mod) == fits
+    loader = [(torch.rand(given), torch.zeros(given[0]))]
+    if fits:
+        checks.check_equivalence(mod, nn.Sequential(nn.Identity()), loader)
+        with pytest.raises(checks.CheckFailed, match="main to take float32"):
+            checks.check_equivalence(mod, nn.Sequential(nn.Identity()),
+                                     [(torch.rand(5, 3), torch.zeros(5))])
+    else:
+        with pytest.raises(checks.CheckFailed):
+            checks.check_equivalence(mod, nn.Sequential(nn.Identity()), loader)
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no choice of CPUs here")
+def test_checks_that_run_at_the_same_time_do_not_share_one_cpu() -> None:
+    allowed = sorted(os.sched_getaffinity(0))
+    assert checks.isolated(lambda: str(sorted(os.sched_getaffinity(0))), 5) == (True, str(allowed))
 
 
 def test_without_fork_answers_in_time_and_in_threads(monkeypatch) -> None:

@@ -1,13 +1,17 @@
 """Programs that leave their buffers, or whose threads meet: refused, whatever they declare."""
 
+import ctypes
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import tvm
-from tvm import te
+from torch import nn
+from tvm import relax, te
 from tvm.script import tirx as T
 
 import checks
@@ -210,3 +214,122 @@ def conditions_and_a_block_in_a_block(X: T.Buffer((8, 6), "float32"),
 
 def test_what_is_guarded_is_right() -> None:
     refuse_bad_access("main", conditions_and_a_block_in_a_block)
+
+
+def test_a_sum_that_does_not_begin_at_0_is_right() -> None:
+    """By emit_te such an axis is declared too short; its loops and its indices are right."""
+    def step(x: te.Tensor) -> te.Tensor:
+        k = te.reduce_axis((3, 8), name="k")
+        return te.compute((4,), lambda i: te.sum(x[i, k], axis=k), name="y")
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 8), "float32"))
+    with bb.function("main", [x]):
+        bb.emit_func_output(bb.emit_te(step, x))
+    refuse_bad_access("step", bb.get()["step"])
+    with pytest.raises(checks.CheckFailed, match=OUTSIDE):
+        a = te.placeholder((4, 7), name="a")
+        refuse_bad_access("step", te.create_prim_func([a, step(a)]))
+
+
+# ---- whole modules: every kernel on arrays that notice --------------------------------------
+
+
+@T.prim_func(s_tir=True)
+def threads_where_the_data_say(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        Y[i] = T.float32(0)
+    for i in T.parallel(8):
+        Y[T.Cast("int32", X[i])] = Y[T.Cast("int32", X[i])] + T.float32(1)
+
+
+@T.prim_func(s_tir=True)
+def last_not_written(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(7):
+        Y[i] = T.max(X[i], T.float32(0))
+
+
+class _Occurs(nn.Module):
+    """Whether each whole number occurs, as where_the_data_say has it."""
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return torch.bincount(x.clamp(0, 7).long(), minlength=8).clamp(max=1).float()
+
+
+def _module(kernel: tvm.tirx.PrimFunc | str, constants: Sequence[np.ndarray] = ()) -> tvm.IRModule:
+    """main(x) with x (8,) that calls one PrimFunc, or a library function, of one output (8,)."""
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((8,), "float32"))
+    with bb.function("main", [x]):
+        called, call = (kernel, relax.op.call_dps_packed) if isinstance(kernel, str) else \
+            (bb.add_func(kernel, "kernel"), relax.call_tir)
+        given = (x, *(relax.const(array, "float32") for array in constants))
+        bb.emit_func_output(bb.emit(call(called, given, relax.TensorType((8,), "float32"))))
+    return bb.get()
+
+
+def _equivalence(mod: tvm.IRModule, layer: nn.Module, x: np.ndarray) -> str:
+    """Return what check_equivalence says of a model of one layer, or "" where it accepts."""
+    try:
+        checks.check_equivalence(mod, nn.Sequential(layer).eval(),
+                                 [(torch.from_numpy(x), torch.zeros(8))])
+    except checks.CheckFailed as failed:
+        return str(failed)
+    return ""
+
+
+ONCE, TWICE, PAST, FAR = (np.float32([0, 1, 2, 3, 4, 5, 6, last]) for last in (7, 4, 8, 10_000))
+
+
+@FORKS
+@pytest.mark.parametrize(("func", "layer", "x", "words"), [
+    (where_the_data_say, _Occurs(), ONCE, ""), (where_the_data_say, _Occurs(), PAST, OUTSIDE),
+    (where_the_data_say, _Occurs(), FAR, OUTSIDE), (where_the_data_say, _Occurs(), -PAST, OUTSIDE),
+    (threads_where_the_data_say, _Occurs(), TWICE, "both write Y[4]"),
+    (last_not_written, nn.ReLU(), ONCE, "is every element of its output written?")])
+def test_check_equivalence_sees_what_the_data_decide(func: tvm.tirx.PrimFunc, layer: nn.Module,
+                                                     x: np.ndarray, words: str) -> None:
+    for _ in range(TIMES if words else 1):
+        said = _equivalence(_module(func), layer, x)
+        assert words in said and bool(words) == bool(said), said
+
+
+def _beside(array: np.ndarray, places: int) -> None:
+    """Write a number, so many float32 behind the beginning of an array."""
+    ctypes.memset(array.ctypes.data + 4 * places, 1, 4)
+
+
+@FORKS
+@pytest.mark.parametrize(("harm", "words"), [
+    (lambda x, w, out: None, ""),
+    (lambda x, w, out: _beside(out, 8), "a write beside the output of library function env.harm"),
+    (lambda x, w, out: _beside(out, -1), "a write beside the output"),
+    (lambda x, w, out: _beside(out, 16), "in library function env.harm"),
+    (lambda x, w, out: _beside(x, -1), "a write beside input 0"),
+    (lambda x, w, out: _beside(w, 0), "env.harm writes into its input 1 (8,)"),
+    (lambda x, w, out: _beside(x, 7), "env.harm writes into its input 0 (8,)"),
+    (lambda x, w, out: out.__setitem__(0, np.nan), "is every element of its output written?")])
+def test_a_library_function_leaves_alone_what_is_not_its_output(harm, words: str) -> None:
+    def function(*tensors) -> None:
+        x, w, out = map(np.from_dlpack, tensors)
+        out[...] = np.maximum(x, w)
+        harm(x, w, out)
+
+    tvm.register_global_func("env.harm", function, override=True)
+    said = _equivalence(_module("env.harm", [np.zeros(8)]), nn.ReLU(), ONCE)
+    assert words in said and bool(words) == bool(said), said
+
+
+@FORKS
+def test_a_view_past_the_end_of_x_ends_the_child_and_no_kernel() -> None:
+    def register() -> None:
+        @tvm.register_global_func("env.conv2d", override=True)
+        def conv2d(*tensors):
+            x, w, b, out = map(np.from_dlpack, tensors)
+            windows = np.lib.stride_tricks.as_strided(  # as many as x has places
+                x, x.shape + w.shape[2:], x.strides + x.strides[2:])
+            every = np.einsum("ncijpq,fcpq->nfij", windows, w) + b
+            out[...] = every[:, :, :out.shape[2], :out.shape[3]]
+
+    with pytest.raises(checks.CheckFailed, match="SIGSEGV.*, in env.conv2d"):
+        checks.exercise_3_4(register)

@@ -1,6 +1,8 @@
 """What holds for every notebook: its pair, its exercises' form, its stored outputs."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import nbformat
@@ -57,6 +59,17 @@ def test_every_exercise_has_its_form(notebook) -> None:
             assert word in answer.source, f"{number} lacks {word}"
 
 
+def test_the_sections_that_the_readme_names_are_there() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.split("### From the old course")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| .+ \| (\d\d) \| (.+) \|$", table, re.MULTILINE)
+    assert len(rows) >= 15
+    for number, section in rows:
+        (path,) = (path for path in NOTEBOOKS if path.name.startswith(number))
+        assert f"\n## {section}\n" in "\n".join(
+            f"\n{cell.source}\n" for cell in nbformat.read(path, as_version=4).cells), section
+
+
 def test_grade_ids_are_unique() -> None:
     ids = [cell.metadata.nbgrader.grade_id for path in NOTEBOOKS
            for cell in nbformat.read(path, as_version=4).cells if "nbgrader" in cell.metadata]
@@ -100,6 +113,24 @@ def test_student_version_holds_no_solution(notebook) -> None:
     assert len(inside) > 5
     lines = {line.strip() for line in text.splitlines()}
     assert [line for line in inside - outside if len(line) > 20 and line in lines] == []
+
+
+def test_check_cells_of_a_student_are_protected(notebook) -> None:
+    copy, _ = student.StudentVersion().preprocess(notebook, {})
+    for cell in copy.cells:
+        locked = cell.metadata.get("nbgrader", {}).get("grade", False)
+        assert (cell.metadata.get("editable"), cell.metadata.get("deletable")) == (
+            (False, False) if locked else (None, None))
+
+
+def test_a_full_disk_is_told_in_a_line(tmp_path: Path) -> None:
+    code = ("import errno; from tools import student\n"
+            "def full(*_): raise OSError(errno.ENOSPC, 'No space left on device')\n"
+            "student.fill = full; student.main()")
+    ended = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, capture_output=True,
+                           check=False)
+    assert ended.returncode == 1 and ended.stderr.startswith(
+        "The copies in work/ cannot be written: No space left on device.")
 
 
 def test_student_copies_are_never_overwritten(tmp_path: Path) -> None:

@@ -7,6 +7,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 import tvm
+from bs4 import BeautifulSoup
 from matplotlib import colormaps, colors
 from PIL import Image
 
@@ -37,6 +38,16 @@ def test_a_picture_has_a_text_and_a_fingerprint_which_its_bytes_have_too(shown) 
     assert about["alt"] == "recall: bag 0.250, coat 0.750." and "2 Rectangle" in about["drawn"]
     assert _description(data) == about["drawn"]
     assert plt.get_fignums() == []
+
+
+def test_in_the_lab_a_picture_is_html_with_its_text(shown, monkeypatch) -> None:
+    monkeypatch.setenv("MLC_LAB", "1")
+    plots.class_bars(("<b>", 'a "coat"'), np.array([0.25, 0.75]), "recall")
+    ((data, metadata),) = shown
+    (image,) = BeautifulSoup(data["text/html"], "html.parser").find_all("img")
+    assert image["alt"] == 'recall: <b> 0.250, a "coat" 0.750.' == metadata["text/html"]["alt"]
+    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))[1:4] == b"PNG"
+    assert "image/png" not in data
 
 
 def test_what_is_measured_has_no_fingerprint(shown) -> None:

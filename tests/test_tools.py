@@ -3,6 +3,7 @@
 import base64
 import io
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -10,10 +11,11 @@ from xml.etree import ElementTree
 
 import nbformat
 import pytest
+from bs4 import BeautifulSoup
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from tools import execute, lab, sync
+from tools import execute, lab, pages, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -204,7 +206,42 @@ def test_how_jupyterlab_is_started(environment, user, present, absent, tmp_path,
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(os, "geteuid", lambda: user)
+    assert "--LabApp.default_url=/lab/tree/work/02_second.ipynb" in lab.command("02")
     line = lab.command()
     assert "--ip=127.0.0.1" in line
     assert "--LabApp.default_url=/lab/tree/work/01_first.ipynb" in line
     assert all(word in line for word in present) and not any(word in line for word in absent)
+
+
+def test_ctrl_c_ends_the_lab_and_waits_for_it(tmp_path) -> None:
+    """Both get it, as from a terminal; the lab may take its time to end its kernels."""
+    ends = ("import signal, sys, time\n"
+            "signal.signal(signal.SIGINT, lambda *_: (time.sleep(1), print('ended', flush=True), "
+            "sys.exit(0)))\nprint('runs', flush=True)\ntime.sleep(60)\n")
+    code = (f"import sys; from tools import lab; lab.command = lambda number: "
+            f"[sys.executable, '-c', {ends!r}]; sys.exit(lab.main())")
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, text=True,
+                               stdout=subprocess.PIPE, start_new_session=True)
+    while process.stdout.readline() != "runs\n":
+        assert process.poll() is None
+    os.killpg(process.pid, signal.SIGINT)
+    assert process.communicate(timeout=30)[0] == "ended\n" and process.returncode == 0
+
+
+def test_there_is_no_such_notebook() -> None:
+    for command in (["tools.lab", "77"], ["tools.execute", "run", "notebooks", "77"]):
+        ended = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, text=True,
+                               capture_output=True, check=False)
+        assert ended.returncode == 1
+        assert "There is no notebook 77" in ended.stdout + ended.stderr
+
+
+def test_a_page_has_the_texts_of_its_pictures() -> None:
+    data, about = _picture('a "text" <with> signs', DRAWN, _png(DRAWN))
+    cell = nbformat.v4.new_code_cell("1", outputs=[
+        nbformat.v4.new_output("display_data", data, metadata=about)])
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    soup = BeautifulSoup(pages.as_html(notebook, "x"), "html.parser")
+    assert [image["alt"] for image in soup.find_all("img")] == ['a "text" <with> signs']
+    assert soup.find("meta", attrs={"name": "viewport"}) and soup.html["lang"] == "en"
+    assert "image/png" in cell.outputs[0].data, "the notebook stays as it was"

@@ -42,6 +42,9 @@ def environment() -> tuple[bool, str]:
     """Whether this is the course's own environment."""
     if Path(sys.prefix).resolve() == (ROOT / ".venv").resolve():
         return line(True, "environment", ".venv")
+    if list((ROOT / ".venv").glob(".ready-*")) and not (ROOT / ".venv/bin/python").exists():
+        return line(False, "environment", ".venv has no Python that runs (was the one that made it "
+                    "removed?)", "delete it, `rm -r .venv`, then run `make lab`")
     return line(False, "environment", f"is not the course's own .venv but {sys.prefix}",
                 "run `make lab`, which makes it")
 

@@ -2,6 +2,7 @@
 
     python -m tools.execute run        into build/html/, with an index; notebooks/ stays as it is
     python -m tools.execute run work   the same with a student's own copies; an error stops nothing
+    python -m tools.execute run work 02 03    some of them
     python -m tools.execute outputs    and store their outputs in notebooks/; the times in cells
                                        tagged `timing` are kept, unless TIMES=1 is set
 """
@@ -14,9 +15,9 @@ from pathlib import Path
 import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
-from nbconvert import HTMLExporter
 
 from data.store import data_folder, data_line, is_real
+from tools.pages import as_html
 
 ROOT = Path(__file__).resolve().parent.parent
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
@@ -62,12 +63,11 @@ def store(path: Path) -> None:
 def to_html(path: Path, folder: Path) -> str:
     """Execute a notebook, write it as HTML, and return its title (its first heading)."""
     notebook = execute(path)
-    body, _ = HTMLExporter().from_notebook_node(notebook, {"metadata": {"name": path.stem}})
-    (folder / f"{path.stem}.html").write_text(body, encoding="utf-8")
+    (folder / f"{path.stem}.html").write_text(as_html(notebook, path.stem), encoding="utf-8")
     return notebook.cells[0].source.splitlines()[0].lstrip("# ")
 
 
-def main(task: str = "", folder: str = "notebooks") -> None:
+def main(task: str = "", folder: str = "notebooks", *numbers: str) -> None:
     if (task, folder) not in (("run", "notebooks"), ("run", "work"), ("outputs", "notebooks")):
         sys.exit(__doc__)
     print(data_line(), flush=True)
@@ -75,10 +75,14 @@ def main(task: str = "", folder: str = "notebooks") -> None:
     if task == "outputs" and not is_real():
         sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
                  "with `make data` on a machine with a network.")
-    html = ROOT / "build" / "html"
-    html.mkdir(parents=True, exist_ok=True)
+    pages = ROOT / "build" / "html"
+    pages.mkdir(parents=True, exist_ok=True)
     rows, paths = [], sorted(path for path in (ROOT / folder).glob("[0-9]*.ipynb")
                              if ".old" not in path.name)
+    if unknown := set(numbers) - {path.name[:2] for path in paths}:
+        sys.exit(f"There is no notebook {min(unknown)}: take the two digits of its name, "
+                 'NB="02 03".')
+    paths = [path for path in paths if not numbers or path.name[:2] in numbers]
     for number, path in enumerate(paths, start=1):
         print(f"[{number}/{len(paths)}] {path.stem} ... ", end="", flush=True)
         start = time.perf_counter()
@@ -86,13 +90,15 @@ def main(task: str = "", folder: str = "notebooks") -> None:
             store(path)
         else:
             rows.append(f'<li><a href="{path.stem}.html">{path.stem[:2]} &ndash; '
-                        f"{to_html(path, html)}</a></li>")
+                        f"{to_html(path, pages)}</a></li>")
         print(f"{time.perf_counter() - start:.0f} s", flush=True)
     if rows:
-        index = html / "index.html"
-        index.write_text("<!doctype html><meta charset=utf-8><title>Machine learning compilation"
-                         "</title><body style='font-family:sans-serif;max-width:40em;margin:3em "
-                         "auto'><h1>Machine learning compilation</h1><ul>" + "\n".join(rows)
+        index = pages / "index.html"
+        index.write_text('<!doctype html><html lang="en"><meta charset="utf-8"><meta '
+                         'name="viewport" content="width=device-width, initial-scale=1">'
+                         "<title>Machine learning compilation</title><body style='font-family:"
+                         "sans-serif;max-width:40em;margin:3em auto;padding:0 1em'>"
+                         "<h1>Machine learning compilation</h1><ul>" + "\n".join(rows)
                          + f"</ul><p>{data_line()}</p>", encoding="utf-8")
         print(f"Open {index.relative_to(ROOT)} in a browser.")
 

@@ -8,7 +8,6 @@ a part of a solution would stand in it.
 """
 
 import base64
-import functools
 import html
 import re
 import sys
@@ -16,8 +15,8 @@ import zipfile
 from pathlib import Path
 
 import nbformat
-from nbconvert import HTMLExporter
 
+from tools.pages import as_html
 from tools.student import SOLUTION, student_version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -26,7 +25,7 @@ TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
 FILES = ("*.py", "plots/*.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
          "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/__init__.py",
          "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
-         "tools/bench.py")
+         "tools/pages.py", "tools/bench.py")
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
@@ -49,16 +48,6 @@ def readme() -> str:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     trouble = text[text.index("## Troubleshooting"):text.index("## Licence")]
     return (ROOT / "instructor" / "student_README.md").read_text(encoding="utf-8") + trouble.strip()
-
-
-@functools.cache
-def _exporter() -> HTMLExporter:
-    return HTMLExporter()  # one for all: it reads its templates once
-
-
-def as_html(notebook: nbformat.NotebookNode, name: str) -> str:
-    """Return a notebook as one HTML page."""
-    return _exporter().from_notebook_node(notebook, {"metadata": {"name": name}})[0]
 
 
 def contents(paths: list[Path]) -> dict[str, bytes]:

@@ -1,8 +1,12 @@
-"""Open JupyterLab on the student's first notebook, on this machine only, with Jupyter's token.
+"""Open JupyterLab on a student's notebook, on this machine only, with Jupyter's token.
+
+    python -m tools.lab        on the first notebook
+    python -m tools.lab 03     on that one
 
 Where there is no screen, over ssh or without a display, it prints the address instead.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -11,11 +15,12 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parent.parent
 
 
-def command() -> list[str]:
-    """Return the command that starts JupyterLab here."""
-    first = min(path.name for path in (ROOT / "work").glob("[0-9]*.ipynb"))
+def command(number: str = "") -> list[str]:
+    """Return the command that starts JupyterLab here, on the notebook of this number."""
+    first = min(path.name for path in (ROOT / "work").glob(f"{number or '[0-9]'}*.ipynb"))
     line = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}",
-            f"--LabApp.default_url=/lab/tree/work/{first}", "--ServerApp.log_level=WARN"]
+            f"--LabApp.default_url=/lab/tree/work/{first}", "--ServerApp.log_level=WARN",
+            "--ServerApp.answer_yes=True"]  # Ctrl-C stops it: make would not wait for an answer
     headless = sys.platform == "linux" and not (os.environ.get("DISPLAY")
                                                 or os.environ.get("WAYLAND_DISPLAY"))
     if headless or "SSH_CONNECTION" in os.environ:
@@ -25,12 +30,35 @@ def command() -> list[str]:
     return line
 
 
-if __name__ == "__main__":
-    line = command()
+def without_news() -> None:
+    """Keep JupyterLab of the course's .venv from asking whether it may fetch news."""
+    settings = Path(sys.prefix) / "etc" / "jupyter" / "labconfig" / "page_config.json"
+    if not settings.exists():
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(json.dumps({"disabledExtensions": {
+            "@jupyterlab/apputils-extension:announcements": True}}))
+
+
+def main(number: str = "") -> int:
+    """Run JupyterLab until it ends; return its status."""
+    if not list((ROOT / "notebooks").glob(f"{number or '[0-9]'}*.ipynb")):
+        print(f"There is no notebook {number}: take the two digits of its name, NB=03.")
+        return 1
+    without_news()
+    line = command(number)
     if "--no-browser" in line:
-        print("Open the address that JupyterLab prints below. Over ssh, forward its port first, "
-              "on your own machine: ssh -L 8888:127.0.0.1:8888 <this machine>", flush=True)
-    try:
-        sys.exit(subprocess.call(line))
-    except KeyboardInterrupt:
-        sys.exit(0)
+        print("Open the address that JupyterLab prints below. Over ssh, forward its port first, on "
+              "your own machine: with 127.0.0.1:8888 in the address, type\n"
+              "    ssh -L 8888:127.0.0.1:8888 <this machine>", flush=True)
+    print("Ctrl-C stops JupyterLab; notebooks that you saved keep everything.", flush=True)
+    # plots.show: pictures come with their texts
+    lab = subprocess.Popen(line, env={**os.environ, "MLC_LAB": "1"})
+    while True:
+        try:
+            return max(0, lab.wait())  # ended by a signal: as wanted
+        except KeyboardInterrupt:
+            continue  # it got that too, and ends its kernels
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -36,6 +36,8 @@ class StudentVersion(Preprocessor):
             cell.source = SOLUTION.sub(STUB, cell.source)
             if not given:
                 cell.outputs, cell.execution_count = [], None
+            if cell.metadata.get("nbgrader", {}).get("grade"):  # nobody changes it by accident
+                cell.metadata.update(deletable=False, editable=False)
             if cell.metadata.get("nbgrader", {}).get("grade") \
                     or cell.source.startswith("# needs exercise"):
                 # "Run all cells" goes on after a check that fails, and where an answer is wrong
@@ -74,9 +76,18 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
     return done
 
 
-if __name__ == "__main__":
-    number = sys.argv[1] if len(sys.argv) > 1 and sys.argv[1] else None
+def main(number: str = "") -> None:
+    """Make the missing copies, and set back that of one notebook."""
     if number and not list((ROOT / "notebooks").glob(f"{number}_*.ipynb")):
         sys.exit(f"There is no notebook {number}: take the two digits of its name, FRESH=03.")
-    for line in fill(ROOT / "work", number) or ["Your notebooks in work/ are left as they are."]:
+    try:
+        done = fill(ROOT / "work", number)
+    except OSError as error:
+        sys.exit(f"The copies in work/ cannot be written: {error.strerror}. Is the disk full, or "
+                 "the clone not yours to write to? What is there already is left as it was.")
+    for line in done or ["Your notebooks in work/ are left as they are."]:
         print(line)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,4 +1,5 @@
 # %% shared
+import functools
 import math
 
 
@@ -194,6 +195,67 @@ def lnumpy_softmax(X, Y):
             total += Y[i, j]
         for j in range(X.shape[1]):
             Y[i, j] /= total
+
+# %% 0.1 wrong: the search leaves out column 1 -> the search for the largest of the row
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        largest, total = X[i, 0], 0.0
+        for j in range(2, X.shape[1]):
+            largest = max(largest, X[i, j])
+        for j in range(X.shape[1]):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(X.shape[1]):
+            Y[i, j] /= total
+
+# %% 0.1 wrong: array functions in a method -> np.exp on 9 numbers
+class Softmax:
+    def __call__(self, X, Y):
+        for i in range(X.shape[0]):
+            self.row([X[i, j] for j in range(X.shape[1])], Y[i])
+
+    def row(self, numbers, to):
+        largest = max(numbers)
+        powers = np.exp([number - largest for number in numbers])
+        total = sum(powers[j] for j in range(len(powers)))
+        for j in range(len(powers)):
+            to[j] = powers[j] / total
+
+lnumpy_softmax = Softmax()
+
+# %% 0.1 wrong: np.exp handed to map -> np.exp on 9 numbers
+def lnumpy_softmax(X, Y):
+    rows = [[x - max(row) for x in row] for row in X]
+    for i, powers in enumerate(map(np.exp, rows)):
+        for j in range(X.shape[1]):
+            Y[i, j] = powers[j] / sum(powers)
+
+# %% 0.1 wrong: from a text, which nobody can read -> an answer that this check can read
+made = {"np": np}
+exec("""def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        powers = np.exp([X[i, j] - max(X[i]) for j in range(X.shape[1])])
+        for j in range(X.shape[1]):
+            Y[i, j] = powers[j] / sum(powers)""", made)
+lnumpy_softmax = made["lnumpy_softmax"]
+
+# %% 0.1 right: by a method and a partial, with lambdas
+class Row:
+    def __init__(self, row):
+        self.numbers = [float(number) for number in row]
+
+    def softmax(self):
+        largest = functools.reduce(lambda a, b: a if a > b else b, self.numbers)
+        powers = list(map(lambda number: math.exp(number - largest),
+                          self.numbers))
+        return [power / math.fsum(powers) for power in powers]
+
+def write(kind, X, Y):
+    for i in range(len(X)):
+        for j, number in enumerate(kind(X[i]).softmax()):
+            Y[i, j] = number
+
+lnumpy_softmax = functools.partial(write, Row)
 
 # %% 0.1 right: with while loops, math.exp and a list
 def lnumpy_softmax(X, Y):
@@ -554,6 +616,25 @@ def make_row_max():
                 Y[vi] = M[vi]
     return f
 
+# %% 0.3 wrong: a loop in an sblock, and an axis R elsewhere -> the columns as a reduction axis
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        Z = T.sblock_alloc_buffer((5,), "float32")
+        for i in range(5):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(5, i)
+                Y[vi] = T.min_value("float32")
+                for k in range(12):
+                    Y[vi] = T.max(Y[vi], X[vi, k])
+        for i, k in T.grid(5, 12):
+            with T.sblock("Z"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Z[vi] = T.float32(0)
+                Z[vi] = Z[vi] + Y[vi]
+    return f
+
 # %% 0.4 wrong: always True -> False for a function that
 def looks_pure(function, x, shape):
     return True
@@ -633,6 +714,37 @@ def looks_pure(function, x, shape):
 def looks_pure(function, x, shape):
     function(x.copy(), np.zeros(shape, dtype="float32"))
 
+# %% 0.4 wrong: NaN in x is not equal to itself -> in x neither
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (-1e6, 12345.0):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(given, out)
+        if not np.array_equal(given, x):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: one copy for all calls, looked at behind them -> changes it back in its next call
+def looks_pure(function, x, shape):
+    given, outputs = x.copy(), []
+    for filling in (-1e6, 12345.0):
+        outputs.append(np.full(shape, filling, dtype="float32"))
+        function(given, outputs[-1])
+    return np.array_equal(given, x, equal_nan=True) and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: two calls before it looks -> the output after each single call
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (-1e6, 12345.0):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(given, out)
+        function(given, out)
+        if not np.array_equal(given, x, equal_nan=True):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
 # %% 0.4 right: four calls, compared as bytes
 def looks_pure(function, x, shape):
     results = set()
@@ -650,9 +762,9 @@ def looks_pure(function, x, shape):
     first = np.full(shape, 1e9, dtype=np.float32)
     second = np.full(shape, -1e9, dtype=np.float32)
     function(mine, first)
-    unchanged = (mine == x).all()
+    unchanged = ((mine == x) | np.isnan(x)).all()
     function(mine, second)
-    return unchanged and (mine == x).all() and np.allclose(first, second, 0, 0, equal_nan=True)
+    return unchanged and np.array_equal(mine, x, True) and np.allclose(first, second, 0, 0, equal_nan=True)
 
 # %% 0.5 wrong: a ReLU is missing after the first layer -> the ReLU after the first layer is missing
 def create_deep_mlp():
@@ -2331,7 +2443,7 @@ def looks_pure(function, x, shape):
         out = np.empty(shape, np.float32)
         out.fill(filling)
         function(given, out)
-        if (given != x).any():
+        if (given.view("int32") != x.view("int32")).any():
             return False
         results.append(out)
     return not any(not np.array_equal(results[0], other, equal_nan=True) for other in results)

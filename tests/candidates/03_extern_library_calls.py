@@ -693,6 +693,15 @@ def register_conv2d_numpy():
         out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x.astype("float16"), w), w) + b
     numpy_conv2d(conv2d)
 
+# %% 3.4 wrong: TVM compiles the convolution -> TVM compiled a kernel
+def register_conv2d_numpy():
+    from tvm import te, topi
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out):
+        places = [te.placeholder(tuple(array.shape)) for array in (x, w, b)]
+        result = topi.add(topi.nn.conv2d(*places[:2], 1, 0, 1), places[2])
+        tvm.compile(te.create_prim_func([*places, result]))(x, w, b, out)
+
 # %% 3.4 right: images in threads, NumPy in each
 def register_conv2d_numpy():
     from concurrent.futures import ThreadPoolExecutor

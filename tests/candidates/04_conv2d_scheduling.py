@@ -254,6 +254,16 @@ def schedule_matmul(schedule):
     schedule.vectorize(j1)
     schedule.decompose_reduction(c, k)
 
+# %% 4.3 wrong: eight vectors of as many lanes as fit: one lane where there are eight columns -> at least two lanes
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    j0, j1 = schedule.split(j, [8, None])
+    schedule.reorder(i, j0, k, j1)
+    schedule.parallel(i)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k)
+
 # %% 4.3 right: partial sums by rfactor, lanes along j in both blocks
 def schedule_matmul(schedule):
     c = schedule.get_sblock("C")
@@ -277,6 +287,16 @@ def schedule_matmul(schedule):
     schedule.parallel(i)
     schedule.vectorize(j)
     schedule.decompose_reduction(block, k)
+
+# %% 4.3 right: threads share groups of columns
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    j0, j1 = schedule.split(j, [None, 8])
+    schedule.reorder(j0, i, k, j1)
+    schedule.parallel(j0)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k)
 
 # %% 4.3 right: tiles for the threads, k split and unrolled
 def schedule_matmul(schedule):

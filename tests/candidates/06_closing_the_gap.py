@@ -993,6 +993,18 @@ def fast_model(mod, names):
     s.decompose_reduction(matmul, k)
     return s.mod
 
+# %% 6.4 wrong: lanes over outputs and images, neighbours of one weight -> several of one weight
+def fast_model(mod, names):
+    s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
+    matmul = s.get_sblock("matmul", func_name=names["dense"])
+    i, j, k = s.get_loops(matmul)
+    j0, j1 = s.split(j, [None, 4])
+    s.reorder(j0, k, j1, i)
+    s.vectorize(s.fuse(j1, i))
+    s.parallel(j0)
+    s.decompose_reduction(matmul, k)
+    return s.mod
+
 # %% 6.4 wrong: one lane in dense -> at least two lanes
 def fast_model(mod, names):
     s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))

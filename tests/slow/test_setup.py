@@ -1,6 +1,7 @@
 """The doctor on broken set-ups; a clone that is updated; the symbols of the newest TVM."""
 
 import os
+import shutil
 import subprocess
 import sys
 import venv
@@ -63,7 +64,6 @@ def test_doctor_here(clone: Path) -> None:
     (lambda raw: raw.unlink(), "no FashionMNIST/raw/t10k-images-idx3-ubyte there. Point MLC_DATA"),
 ])
 def test_doctor_on_damaged_data(tmp_path: Path, damage, message: str) -> None:
-    import shutil
     place = shutil.copytree(ROOT / "data" / "stand_in", tmp_path / "data")
     damage(place / "FashionMNIST" / "raw" / "t10k-images-idx3-ubyte")
     result = _run(sys.executable, "-m", "tools.doctor", MLC_DATA=str(place))
@@ -114,6 +114,32 @@ def test_the_setup_cell_stops_with_the_doctors_line(clone: Path) -> None:
     finally:
         requirements.write_text(before)
     assert "FAIL apache-tvm is 0.27.0.post1, the course needs 0.99.0.post1: run" in result.stderr
+
+
+# ---- make, where there is no Python ----
+
+
+def test_a_venv_whose_python_is_gone_is_told(clone: Path) -> None:
+    ready = _run("make", "-np", "doctor", cwd=clone).stdout
+    name = next(line.split(":")[0] for line in ready.splitlines()
+                if line.startswith(".venv/.ready-") and ": requirements.txt" in line)
+    (clone / ".venv" / "bin").mkdir(parents=True)
+    (clone / ".venv" / "bin" / "python").symlink_to("/nowhere/python3")
+    (clone / name).touch()
+    try:
+        result = _run("make", "data", cwd=clone)
+        told = _run("make", "doctor", cwd=clone)
+    finally:
+        shutil.rmtree(clone / ".venv")
+    assert result.returncode and "The Python in .venv does not run" in result.stdout
+    assert "rm -r .venv" in result.stdout and "Traceback" not in result.stdout + result.stderr
+    assert "FAIL environment .venv has no Python that runs" in told.stdout
+
+
+def test_a_python_that_is_none_is_told(clone: Path) -> None:
+    result = _run("make", "data", "PYTHON=/nonexistent", cwd=clone)
+    assert result.returncode and "/nonexistent is no Python that runs" in result.stdout
+    assert not (clone / ".venv").exists()
 
 
 # ---- updating a clone ----

@@ -1,0 +1,47 @@
+"""A notebook as an HTML page: for everybody, on every screen."""
+
+import functools
+import html
+
+import nbformat
+from nbconvert import HTMLExporter
+from nbconvert.preprocessors import Preprocessor
+
+# in a narrow window code and pictures are scrolled, not cut off or shrunk until nobody reads them
+STYLE = """<style>
+.jp-Cell, .jp-Cell-inputWrapper, .jp-Cell-outputWrapper, .jp-InputArea, .jp-OutputArea,
+.jp-OutputArea-child, .jp-Editor, .jp-CodeMirrorEditor {min-width: 0}
+.jp-Notebook .jp-InputArea-editor .highlight {min-width: 0; overflow-x: auto}
+.jp-Notebook .jp-InputArea-editor .highlight pre {overflow: visible}
+@media (max-width: 50em) {
+  body.jp-Notebook {padding: 0.5em}
+  .jp-InputPrompt, .jp-OutputPrompt {display: none}
+  .jp-Notebook .jp-OutputArea-output img {max-width: 42em !important}
+}
+</style>
+"""
+
+
+class Described(Preprocessor):
+    """Give pictures the text that their outputs' metadata has; nbconvert's template drops it."""
+
+    def preprocess_cell(self, cell, resources, index):
+        for output in cell.get("outputs", []):
+            about = output.get("metadata", {}).get("image/png", {})
+            if "image/png" in output.get("data", {}) and about.get("alt"):
+                png = output.data.pop("image/png").replace("\n", "")
+                output.data["text/html"] = (
+                    f'<div style="overflow-x:auto"><img alt="{html.escape(about["alt"])}" '
+                    f'style="max-width:100%" src="data:image/png;base64,{png}"></div>')
+        return cell, resources
+
+
+@functools.cache
+def _exporter() -> HTMLExporter:
+    return HTMLExporter(preprocessors=[Described])  # one for all: it reads its templates once
+
+
+def as_html(notebook: nbformat.NotebookNode, name: str) -> str:
+    """Return a notebook as one HTML page."""
+    body, _ = _exporter().from_notebook_node(notebook, {"metadata": {"name": name}})
+    return body.replace("</head>", STYLE + "</head>", 1)
