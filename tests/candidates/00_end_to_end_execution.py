@@ -848,7 +848,7 @@ def create_deep_mlp():
             return out
     return DeepOneRow
 
-# %% 0.5 wrong: symbolic shapes as they are printed -> data must be int or Expr, but got ~n
+# %% 0.5 wrong: symbolic shapes as they are printed -> data must be int or Expr, but got ~
 def create_deep_mlp():
     from typing import TypeVar
     n, m = TypeVar("n"), TypeVar("m")
