@@ -249,6 +249,8 @@ def _linear_rows() -> list[Row]:
         again = next(step for step in steps() if step[0] == bias)
         rng = np.random.default_rng(index)
         said = "bias of the linear layer"
+        with torch.no_grad():  # where the ReLU after it lets the difference through
+            column = int(MODEL[:index + 2](IMAGES).amin(0).argmax()) if relu else 2
         rows += [
             Row(f"{dense}: bias left out", _edit({bias: None}), index, (f"{said} is left out",),
                 (bias,)),
@@ -261,7 +263,7 @@ def _linear_rows() -> list[Row]:
                 y.shape, lambda n, j: y[n, j] - b[j], name="add")}), index, (), (bias,),
                 named=False),
             Row(f"{dense}: bias wrong in a column", _weights(**{
-                offset: _some_wrong(offset, 0, [2])}), index, (), (bias,), places=(2,),
+                offset: _some_wrong(offset, 0, [column])}), index, (), (bias,), places=(column,),
                 named=False),
             Row(f"{dense}: weight reshaped", _weights(**{
                 key: weight.reshape(weight.shape[::-1]).T}), index,
