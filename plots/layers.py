@@ -11,6 +11,7 @@ from tvm import relax
 from plots.figure import ARROW, ORANGE, PALE, box, show
 
 _WINDOWS = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#d7ecec"]
+_WEIGHTS = "#7a4a2b"
 _TEXT = {"ha": "center", "va": "center"}
 
 
@@ -132,7 +133,7 @@ def calls(mod: tvm.IRModule, across: int = 4) -> None:
         axes.text(left + 0.8, row + 0.22, name, size=10, weight="bold", family="monospace",
                   **_TEXT)
         axes.text(left + 0.8, row - 0.14, " ".join(weights), size=8, family="monospace",
-                  color="#7a4a2b", **_TEXT)
+                  color=_WEIGHTS, **_TEXT)
         axes.text(left + 0.8, row + 0.6, _shape(binding.var), size=8.5, family="monospace", **_TEXT)
         start = left - (0.9 if column else 0.5)  # from its left neighbour, or the row above
         axes.annotate("", (left, row + 0.22), (start, row + 0.22), arrowprops=ARROW)
