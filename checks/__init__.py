@@ -26,7 +26,7 @@ from checks.notebook_00 import (exercise_0_1, exercise_0_2, exercise_0_3, exerci
                                 exercise_0_5, exercise_0_6)
 from checks.notebook_01 import exercise_1_1, exercise_1_2, exercise_1_3
 from checks.notebook_02 import (exercise_2_1, exercise_2_2, exercise_2_3, exercise_2_4,
-                                exercise_2_5, exercise_2_6)
+                                exercise_2_5, exercise_2_6, exercise_2_7)
 from checks.notebook_03 import (exercise_3_1, exercise_3_2, exercise_3_3, exercise_3_4,
                                 exercise_3_5)
 from checks.notebook_04 import (exercise_4_1, exercise_4_2, exercise_4_3, exercise_4_4,

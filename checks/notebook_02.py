@@ -4,12 +4,15 @@ from collections.abc import Callable
 
 import numpy as np
 import torch
+import tvm
 from torch import nn
 from torch.nn import functional as F
 
 from checks.answers import exercise
+from checks.calls import without_topi
 from checks.cases import shapes, whole
 from checks.comparing import Mistakes, Trials, random
+from checks.equivalence import build
 from checks.mistakes import layer_mistakes, with_parameters
 from checks.models import Made, by_topi, cnn, create, make, random_cnn, reference
 from checks.primfuncs import run_te
@@ -305,3 +308,36 @@ def exercise_2_6(create_model: Callable) -> str:
     made.check_random()
     return ("each convolution and linear layer is one PrimFunc that takes its bias; right with "
             f"random weights too\n{verified}")
+
+
+_LOUD = 200  # exp(200) is beyond float32, and softmax of a row does not change by what is added
+
+
+def _require_shifted(create_model: Callable) -> None:
+    """Check that the softmax bears large logits: the model with 200 added to its last biases."""
+    weights, model = random_cnn()
+    loud = {name: array + np.float32(_LOUD if name == "linear1_bias" else 0)
+            for name, array in weights.items()}
+    images = reference()[0].images
+    came = build(create_model(loud))["main"](tvm.runtime.tensor(images)).numpy()
+    expected = model(torch.from_numpy(images)).detach().numpy()
+    if not np.isfinite(came).all() and np.isfinite(expected).all():
+        raise CheckFailed(f"probabilities for logits around {_LOUD} too", "inf or NaN",
+                          "softmax: subtract each row's largest logit before the exponential")
+    if not np.allclose(came, expected, 1e-3, 1e-5):
+        raise CheckFailed(f"the same probabilities with {_LOUD} added to every logit",
+                          f"others, by up to {np.abs(came - expected).max():.2g}",
+                          "softmax: every term of it has the same number subtracted")
+
+
+@exercise("2.7", prepare=[reference, random_cnn])
+def exercise_2_7(create_model: Callable) -> str:
+    """the CNN by own tensor expressions alone."""
+    with without_topi():
+        mod, other = create(create_model)
+    made = make(mod, other)
+    verified = made.check()
+    made.check_random()
+    _require_shifted(create_model)
+    return ("nothing of TOPI's in it; right with random weights, and with logits around "
+            f"{_LOUD}\n{verified}")

@@ -13,7 +13,7 @@ from PIL import Image
 
 import helpers
 import plots
-from plots import figure, graphs, loops, measured
+from plots import figure, graphs, layers, loops, measured
 
 
 @pytest.fixture
@@ -192,5 +192,39 @@ def test_texts_can_be_read_on_every_colour() -> None:
                    *colormaps["Blues"].resampled(99)(range(99))]:
         assert _contrast(colour, figure.ink(colour)) >= 4.5
     assert all(_contrast(colour, "white") >= 4.5 for colour in measured._TRAILS)
-    for colour in [*loops._INK.values(), *graphs._INK.values(), *graphs._FX_INK.values()]:
+    assert _contrast(layers._WEIGHTS, "white") >= 4.5
+    for colour in [*layers._WINDOWS, *loops._INK.values(), *graphs._INK.values(),
+                   *graphs._FX_INK.values()]:
         assert _contrast(colour, "black") >= 4.5 and _contrast(colour, "#30363d") >= 4.5
+
+
+# ---- layers in small numbers ----
+
+def test_a_window_is_summed_and_searched_as_the_text_says(shown) -> None:
+    plots.convolution(np.arange(12).reshape(3, 4), np.arange(4).reshape(2, 2), at=(1, 2))
+    plots.pooling(np.array([[1, 5, -3, -4], [3, 4, -8, -1]]))
+    texts = [metadata["image/png"]["alt"] for _, metadata in shown]
+    assert texts[0].endswith("gives element (1, 2): 6·0 + 7·1 + 10·2 + 11·3 = 60.")
+    assert "Output: 24 30 36; 48 54 60." in texts[0]
+    assert texts[1].endswith("Output: 5 -1.")
+
+
+def test_a_bias_is_drawn_where_it_broadcasts_to(shown) -> None:
+    plots.bias_along(by_channel=np.array([1, 2]).reshape(2, 1, 1), by_column=np.array([3, 4, 5]))
+    alt = shown[0][1]["image/png"]["alt"]
+    assert "by channel, bias (2, 1, 1): channel 0: 1 1 1; 1 1 1, channel 1: 2 2 2; 2 2 2." in alt
+    assert alt.endswith("by column, bias (3,): channel 0: 3 4 5; 3 4 5, channel 1: 3 4 5; 3 4 5.")
+
+
+def test_calls_are_drawn_with_their_constants_and_shapes(shown) -> None:
+    bb = tvm.relax.BlockBuilder()
+    x = tvm.relax.Var("x", tvm.relax.TensorType((2, 3), "float32"))
+    weight = tvm.relax.const(np.ones((4, 3), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            gv = bb.emit_output(bb.emit_te(tvm.topi.nn.relu,
+                                           bb.emit_te(tvm.topi.nn.dense, x, weight)))
+        bb.emit_func_output(gv)
+    plots.calls(bb.get())
+    assert shown[0][1]["image/png"]["alt"] == (
+        "The calls of main: input (2, 3); dense with (4, 3) gives (2, 4); relu gives (2, 4).")

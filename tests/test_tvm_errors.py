@@ -104,6 +104,8 @@ def _() -> None:
 
 provokes("MatchesCode(DLDataTypeCode::kDLInt")(
     lambda: te.compute((4, 5), lambda i, j: A[i, j] // 4))
+provokes("TVM supports multiple types of integer divisions")(
+    lambda: te.compute((4, A.shape[1] / 2), lambda i, j: A[i, 2 * j]))
 
 
 # ---- BlockBuilder and building -------------------------------------------------------------

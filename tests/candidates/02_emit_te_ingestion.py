@@ -137,6 +137,66 @@ def own_cnn(weights, own_conv=True, own_linear=True, by_topi=False, last_apart=F
         bb.emit_func_output(gv)
     return bb.get()
 
+
+def own_relu(x):
+    return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="own_relu")
+
+
+def own_pool(x):
+    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+    return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(
+        x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]), name="own_pool")
+
+
+def own_flatten(x):
+    return te.compute((4, 5408), lambda i, k: x[i, k // 169, k // 13 % 13, k % 13], name="own_flatten")
+
+
+def own_softmax(x, axis=1, shift=True):
+    """Softmax of a matrix, with room for one mistake."""
+    k, q = te.reduce_axis((0, x.shape[axis])), te.reduce_axis((0, x.shape[axis]))
+    other = x.shape[1 - axis]
+
+    def at(i, j):
+        return i if axis == 1 else j
+
+    def of(t, o, r):
+        return t[o, r] if axis == 1 else t[r, o]
+
+    most = te.compute((other,), lambda o: te.max(of(x, o, k), axis=k), name="most")
+    e = te.compute(x.shape, lambda i, j: te.exp(x[i, j] - most[at(i, j)] if shift else x[i, j]), name="e")
+    total = te.compute((other,), lambda o: te.sum(of(e, o, q), axis=q), name="total")
+    return te.compute(x.shape, lambda i, j: e[i, j] / total[at(i, j)], name="own_softmax")
+
+
+def all_own(weights, flatten=own_flatten, softmax=own_softmax, pool=own_pool, relu=own_relu,
+            bias_of=lambda b, n, f, i, j: b[f], apart=False):
+    """The CNN of exercise 2.7, with room for one mistake."""
+    const = {name: relax.const(value, "float32") for name, value in weights.items()}
+
+    def conv_bias(y, b):
+        return te.compute(y.shape, lambda *i: y(*i) + bias_of(b, *i), name="conv_bias")
+
+    def linear_bias(y, b):
+        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="linear_bias")
+
+    def layer(bb, lv, product, bias, name):
+        w, b = const[f"{name}_weight"], const[f"{name}_bias"]
+        if apart:
+            return bb.emit_te(bias, bb.emit_te(product, lv, w), b)
+        return bb.emit_te(lambda x, w, b: bias(product(x, w), b), lv, w, b)
+
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit_te(relu, layer(bb, x, window_sum, conv_bias, "conv2d"))
+            lv = bb.emit_te(flatten, bb.emit_te(pool, lv))
+            lv = bb.emit_te(relu, layer(bb, lv, sum_over, linear_bias, "linear0"))
+            gv = bb.emit_output(bb.emit_te(softmax, layer(bb, lv, sum_over, linear_bias, "linear1")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
 # %% 2.1 wrong: a plain ReLU -> a plain ReLU ignores it
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.max(x[i, j], 0.0), name="leaky_relu")
@@ -565,6 +625,56 @@ def create_model_via_own_te(weights):
 # %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
 def create_model_via_own_te(weights):
     return own_cnn(weights, by_topi=True)
+
+# %% 2.7 wrong: the softmax by TOPI -> one by TOPI: topi's softmax
+def create_model_without_topi(weights):
+    return all_own(weights, softmax=lambda x: topi.nn.softmax(x, axis=1))
+
+# %% 2.7 wrong: flattened by TOPI -> one by TOPI: topi's flatten
+def create_model_without_topi(weights):
+    return all_own(weights, flatten=topi.nn.flatten)
+
+# %% 2.7 wrong: whole tensors divided -> an operator between whole te.Tensors
+def create_model_without_topi(weights):
+    return all_own(weights, pool=lambda x: own_pool(x) * 1.0)
+
+# %% 2.7 wrong: TVM's high-level operators, legalized -> one by TOPI
+def create_model_without_topi(weights):
+    return high_level_by_hand(weights)
+
+# %% 2.7 wrong: the softmax does not subtract the largest -> subtract each row's largest logit
+def create_model_without_topi(weights):
+    return all_own(weights, softmax=lambda x: own_softmax(x, shift=False))
+
+# %% 2.7 wrong: the softmax over the batch -> softmax runs over axis 0
+def create_model_without_topi(weights):
+    return all_own(weights, softmax=lambda x: own_softmax(x, axis=0))
+
+# %% 2.7 wrong: the channel runs fastest -> layer 3, Flatten
+def create_model_without_topi(weights):
+    return all_own(weights, flatten=lambda x: te.compute(
+        (4, 5408), lambda i, k: x[i, k % 32, k // 32 // 13, k // 32 % 13], name="flatten"))
+
+# %% 2.7 wrong: the bias along the width -> along the width instead of the channels
+def create_model_without_topi(weights):
+    return all_own(weights, bias_of=lambda b, n, f, i, j: b[j])
+
+# %% 2.7 right: the biases in PrimFuncs of their own
+def create_model_without_topi(weights):
+    return all_own(weights, apart=True)
+
+# %% 2.7 right: flattened in two steps, the softmax by logarithms
+def create_model_without_topi(weights):
+    def flatten(x):
+        rows = te.compute((4, 32, 169), lambda n, c, s: x[n, c, s // 13, s % 13], name="rows")
+        return te.compute((4, 5408), lambda n, k: rows[n, k // 169, k % 169], name="flat")
+
+    def softmax(x):
+        k, q = te.reduce_axis((0, 10)), te.reduce_axis((0, 10))
+        most = te.compute((4,), lambda i: te.max(x[i, k], axis=k), name="most")
+        total = te.compute((4,), lambda i: te.sum(te.exp(x[i, q] - most[i]), axis=q), name="total")
+        return te.compute((4, 10), lambda i, j: te.exp(x[i, j] - most[i] - te.log(total[i])), name="p")
+    return all_own(weights, flatten=flatten, softmax=softmax)
 
 # %% 2.1 wrong: a fixed slope -> it is 0.01 whatever is given
 def leaky_relu(x, slope):

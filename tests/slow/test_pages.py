@@ -231,7 +231,7 @@ def test_any_json_is_graded_or_named() -> None:
             named += 1
             continue
         made = json.loads(json.dumps(made))
-        assert list(made["sources"]) == ["2.1", "2.2", "2.3", "2.4", "2.5", "2.6"], seed
+        assert list(made["sources"]) == ["2.1", "2.2", "2.3", "2.4", "2.5", "2.6", "2.7"], seed
         assert [cell["name"] for cell in made["cells"]].count("2.1") == 1
         assert all(isinstance(note, str) for note in made["notes"])
         if seed % 5 == 0:

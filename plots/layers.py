@@ -1,0 +1,144 @@
+"""What layers do, with small numbers: windows that are summed or searched, a bias and its axis."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import matplotlib.pyplot as plt
+import numpy as np
+import tvm
+from tvm import relax
+
+from plots.figure import ARROW, ORANGE, PALE, box, show
+
+_WINDOWS = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#d7ecec"]
+_WEIGHTS = "#7a4a2b"
+_TEXT = {"ha": "center", "va": "center"}
+
+
+def _grid(axes: plt.Axes, left: float, values: np.ndarray, title: str,
+          colour: Callable[[int, int], str], bold: Sequence[tuple[int, int]] = ()) -> float:
+    """Draw a matrix of numbers, centred on the height 0; return where its right edge is."""
+    rows, columns = values.shape
+    for (i, j), value in np.ndenumerate(values):
+        edge = {"lw": 2.2, "edgecolor": ORANGE, "zorder": 2} if (i, j) in bold else {"lw": 0.8}
+        box(axes, left + j, i - rows / 2, 1, 1, colour(i, j), **edge)
+        axes.text(left + j + 0.5, i - rows / 2 + 0.5, f"{value:g}", size=12, zorder=3, **_TEXT)
+    axes.text(left + columns / 2, -rows / 2 - 0.35, title, size=9, weight="bold", **_TEXT)
+    return left + columns
+
+
+def _canvas(width: float, height: float) -> tuple[plt.Figure, plt.Axes]:
+    """A figure without axes, half an inch for each unit; the height is centred on 0."""
+    figure, axes = plt.subplots(figsize=(0.5 * width, 0.5 * height), layout="constrained")
+    axes.set(xlim=(-0.1, width - 0.1), ylim=(height / 2, -height / 2), aspect="equal")
+    axes.axis("off")
+    return figure, axes
+
+
+def _text(values: np.ndarray) -> str:
+    return "; ".join(" ".join(f"{value:g}" for value in row) for row in values)
+
+
+def convolution(x: np.ndarray, w: np.ndarray, at: tuple[int, int] = (0, 0)) -> None:
+    """Draw one step of a convolution of a matrix x (h, w) by a kernel (kh, kw), no padding.
+
+    The window that gives the element `at` is marked, and its sum is written out.
+    """
+    windows = np.lib.stride_tricks.sliding_window_view(x, w.shape)
+    y, window = (windows * w).sum((2, 3)), windows[at]
+    held = [(at[0] + p, at[1] + q) for p, q in np.ndindex(w.shape)]
+    sum_ = " + ".join(f"{a:g}·{b:g}" for a, b in zip(window.flat, w.flat, strict=True))
+    says = f"{sum_} = {y[at]:g}"
+    figure, axes = _canvas(x.shape[1] + w.shape[1] + y.shape[1] + 4.2, x.shape[0] + 2.4)
+    right = _grid(axes, 0, x, "input x", lambda i, j: PALE if (i, j) in held else "white", held)
+    axes.text(right + 0.9, 0, "*", size=16, **_TEXT)
+    right = _grid(axes, right + 1.8, w, "kernel w", lambda i, j: PALE)
+    axes.annotate("", (right + 1.7, 0), (right + 0.5, 0), arrowprops=ARROW)
+    _grid(axes, right + 2.2, y, "output y", lambda i, j: PALE if (i, j) == at else "white", [at])
+    axes.text(0, x.shape[0] / 2 + 0.6, f"y[{at[0]}, {at[1]}] = {says}", size=11, va="center",
+              family="monospace")
+    show(figure, f"A convolution. Input, row by row: {_text(x)}. Kernel: {_text(w)}. Output: "
+         f"{_text(y)}. The window marked gives element {at}: {says}.")
+
+
+def pooling(x: np.ndarray) -> None:
+    """Draw max pooling of a matrix with even sides by 2x2 windows; each window has a colour."""
+    windows = x.reshape(x.shape[0] // 2, 2, -1, 2).swapaxes(1, 2)
+    y = windows.max((2, 3))
+
+    def colour(i: int, j: int) -> str:
+        return _WINDOWS[(i * y.shape[1] + j) % len(_WINDOWS)]
+
+    largest = [(2 * i + p, 2 * j + q) for (i, j), most in np.ndenumerate(y)
+               for p, q in np.argwhere(windows[i, j] == most).tolist()]
+    figure, axes = _canvas(x.shape[1] + y.shape[1] + 2.4, x.shape[0] + 1.4)
+    right = _grid(axes, 0, x, "input", lambda i, j: colour(i // 2, j // 2), largest)
+    axes.annotate("", (right + 1.6, 0), (right + 0.5, 0), arrowprops=ARROW)
+    _grid(axes, right + 2.1, y, "largest of each window", colour)
+    show(figure, f"Max pooling with 2 by 2 windows. Input, row by row: {_text(x)}. Output: "
+         f"{_text(y)}.")
+
+
+def bias_along(**biases: np.ndarray) -> None:
+    """Draw where the numbers of a bias go: each is broadcast to (channels, rows, columns).
+
+    The keywords are titles. The arrays have one number for each place of one of the three axes,
+    such as (3, 1, 1) for one a channel; the largest extents are those of the picture, 2 rows.
+    """
+    extents = np.broadcast_shapes(*(array.shape for array in biases.values()), (1, 2, 1))
+    figure, axes = _canvas(3.9 + extents[0] * (extents[2] + 0.8), 3.9 * len(biases))
+    says = []
+    for number, (title, array) in enumerate(biases.items()):
+        shape, top = f"{array.shape}", 3.9 * (number - len(biases) / 2)
+        axes.text(0, top + 2.2, f"{title.replace('_', ' ')}\nbias {shape}", size=10, va="center")
+        colours = dict(zip(np.unique(array), _WINDOWS, strict=False))
+        for channel, values in enumerate(np.broadcast_to(array, extents)):
+            left = 3.9 + channel * (extents[2] + 0.8)
+            axes.text(left + extents[2] / 2, top + 0.75, f"channel {channel}", size=9, **_TEXT)
+            for (i, j), value in np.ndenumerate(values):
+                box(axes, left + j, top + 1.2 + i, 1, 1, colours[value])
+                axes.text(left + j + 0.5, top + 1.7 + i, f"{value:g}", size=11, **_TEXT)
+        says.append(f"{title.replace('_', ' ')}, bias {shape}: " + ", ".join(
+            f"channel {channel}: {_text(values)}" for channel, values in
+            enumerate(np.broadcast_to(array, extents))))
+    show(figure, "The number that is added to each element. " + ". ".join(says) + ".")
+
+
+def _shape(item: Any) -> str:
+    """The shape of a tensor of Relax as text; "" where it has none."""
+    shape = getattr(item.ty, "shape", None)
+    extents = [str(getattr(extent, "value", extent)) for extent in
+               getattr(shape, "values", shape) or ()]
+    return f"({', '.join(extents)}{',' * (len(extents) == 1)})" if extents else ""
+
+
+def calls(mod: tvm.IRModule, across: int = 4) -> None:
+    """Draw the calls of a module's main, `across` a row; above each its constants, in brown.
+
+    For mains in which each call takes what the one before it gave; computational_graph draws any.
+    """
+    bindings = [binding for block in mod["main"].body.blocks for binding in block.bindings
+                if isinstance(binding.value, relax.Call)]
+    rows = -(-len(bindings) // across)
+    figure, axes = plt.subplots(figsize=(2.55 * across, 1.2 * rows), layout="constrained")
+    says = [f"input {_shape(mod['main'].params[0])}"]
+    for number, binding in enumerate(bindings):
+        row, column = 1.25 * (number // across), number % across
+        left, call = 2.55 * column, binding.value
+        lowered = call.op.name == "relax.call_tir" if isinstance(call.op, tvm.ir.Op) else False
+        name = call.args[0].name_hint if lowered else getattr(call.op, "name", "call")
+        taken = call.args[1] if lowered and isinstance(call.args[1], relax.Tuple) else ()
+        weights = [_shape(item) for item in taken if isinstance(item, tvm.ir.GenericConst)]
+        box(axes, left, row, 1.6, 0.44, PALE)
+        axes.text(left + 0.8, row + 0.22, name, size=10, weight="bold", family="monospace",
+                  **_TEXT)
+        axes.text(left + 0.8, row - 0.14, " ".join(weights), size=8, family="monospace",
+                  color=_WEIGHTS, **_TEXT)
+        axes.text(left + 0.8, row + 0.6, _shape(binding.var), size=8.5, family="monospace", **_TEXT)
+        start = left - (0.9 if column else 0.5)  # from its left neighbour, or the row above
+        axes.annotate("", (left, row + 0.22), (start, row + 0.22), arrowprops=ARROW)
+        says.append(f"{name}{' with ' + ' and '.join(weights) if weights else ''} gives "
+                    f"{_shape(binding.var)}")
+    axes.set(xlim=(-0.8, 2.55 * across - 0.7), ylim=(1.25 * rows - 0.4, -0.35))
+    axes.axis("off")
+    show(figure, "The calls of main: " + "; ".join(says) + ".")
