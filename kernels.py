@@ -1,6 +1,6 @@
-"""The kernels of notebook 06: what measures the machine, fuses the CNN, and is the packed CNN.
+"""The kernels of 06 and 07: what measures the machine, fuses the CNN, and is the packed CNN.
 
-The notebook shows this code and explains it; the benchmark, the tuning and the tests run it.
+The notebooks show this code and explain it; the benchmark, the tuning and the tests run it.
 """
 
 import contextlib
