@@ -80,9 +80,9 @@ def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
     for name, size in caches.items():
         if size < max(speeds):
             axes.axvline(size / 1e3, linestyle="--", linewidth=1, color=EDGE)
-            axes.annotate(f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 0.02), (-10, 0),
+            axes.annotate(f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 0.97), (3, 0),
                           xycoords=("data", "axes fraction"), textcoords="offset points",
-                          rotation=90, size=8, color=EDGE, va="bottom")
+                          rotation=90, size=8, color=EDGE, va="top")
     axes.set(xscale="log", xlabel="kB that are read again and again", ylabel="GB/s",
              ylim=(0, max(speeds.values()) * 1.1))
     axes.grid(color="#eaeef2")
