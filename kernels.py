@@ -1,13 +1,15 @@
-"""The kernels of notebook 06: what measures the machine, fuses the CNN, and is the packed CNN.
+"""The kernels of 06 and 07: what measures the machine, fuses the CNN, and is the packed CNN.
 
-The notebook shows this code and explains it; the benchmark, the tuning and the tests run it.
+The notebooks show this code and explain it; the benchmark, the tuning and the tests run it.
 """
 
+import contextlib
 import math
 import sys
 import time
 import types
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,23 +24,23 @@ def wide_vectors(target: tvm.target.Target) -> bool:
     return bool(tvm.target.codegen.target_has_features("avx512f", target))
 
 
-def multiply_adds(threads: int, lanes: int, rounds: int) -> tvm.tirx.PrimFunc:
-    """Twelve vectors in registers for each thread, in every round times a[t, 0], plus a[t, 1]."""
+def multiply_adds(threads: int, lanes: int, rounds: int, sums: int = 12) -> tvm.tirx.PrimFunc:
+    """Some vectors in registers for each thread, in every round times a[t, 0], plus a[t, 1]."""
     @T.prim_func(s_tir=True)
-    def main(a: T.Buffer((threads, 12, lanes), "float32"),
-             b: T.Buffer((threads, 12, lanes), "float32")):
+    def main(a: T.Buffer((threads, sums + 1, lanes), "float32"),
+             b: T.Buffer((threads, sums, lanes), "float32")):
         T.func_attr({"tirx.noalias": True})
         for thread in T.parallel(threads):
             with T.sblock("fma"):
                 t = T.axis.spatial(threads, thread)
-                register = T.sblock_alloc_buffer((12, lanes), "float32", scope="local")
-                for r, lane in T.grid(12, lanes):
+                register = T.sblock_alloc_buffer((sums, lanes), "float32", scope="local")
+                for r, lane in T.grid(sums, lanes):
                     register[r, lane] = a[t, r, lane]
                 for _ in range(rounds):
-                    for r in T.unroll(12):
+                    for r in T.unroll(sums):
                         for lane in T.vectorized(lanes):
                             register[r, lane] = register[r, lane] * a[t, 0, lane] + a[t, 1, lane]
-                for r, lane in T.grid(12, lanes):
+                for r, lane in T.grid(sums, lanes):
                     b[t, r, lane] = register[r, lane]
     return main
 
@@ -52,35 +54,51 @@ def least_seconds(call: Callable[[], None], least: float = 0.3) -> float:
     return shortest
 
 
-def measure_peak(target: tvm.target.Target, threads: int) -> float:
-    """Return the GFLOP/s of fused multiply-adds in registers; each counts as two operations."""
-    lanes, rounds = 16 if wide_vectors(target) else 8, 200_000
-    compiled = tvm.compile(multiply_adds(threads, lanes, rounds), target=target)["main"]
-    a = tvm.runtime.tensor(np.full((threads, 12, lanes), 0.5, "float32"))
-    b = tvm.runtime.tensor(np.zeros((threads, 12, lanes), "float32"))
-    return threads * 12 * lanes * 2 * rounds / least_seconds(lambda: compiled(a, b)) / 1e9
+def measure_peak(target: tvm.target.Target, threads: int, sums: int = 12, lanes: int = 0) -> float:
+    """Return the GFLOP/s of fused multiply-adds in registers; each counts as two operations.
+
+    `sums` vectors grow side by side in each thread; without `lanes` they are the widest vectors.
+    """
+    lanes, rounds = lanes or (16 if wide_vectors(target) else 8), 200_000
+    compiled = tvm.compile(multiply_adds(threads, lanes, rounds, sums), target=target)["main"]
+    a = tvm.runtime.tensor(np.full((threads, sums + 1, lanes), 0.5, "float32"))
+    b = tvm.runtime.tensor(np.zeros((threads, sums, lanes), "float32"))
+    return threads * sums * lanes * 2 * rounds / least_seconds(lambda: compiled(a, b)) / 1e9
 
 
 def measure_bandwidth(target: tvm.target.Target, threads: int, size: int = 2_163_200) -> float:
     """Return the GB/s at which `size` bytes are read repeatedly, and added up."""
     rows = size // (4 * threads * 128)
+    times = -(-2_163_200 // size)  # so that the price of a call does not count where size is small
     a = te.placeholder((threads, rows, 8, 16), name="a")
-    k = te.reduce_axis((0, rows), name="k")
-    sums = te.compute((threads, 8, 16), lambda t, r, i: te.sum(a[t, k, r, i], k), name="sums")
+    again, k = te.reduce_axis((0, times), name="again"), te.reduce_axis((0, rows), name="k")
+    sums = te.compute((threads, 8, 16), lambda t, r, i: te.sum(a[t, k, r, i], [again, k]),
+                      name="sums")
     schedule = tvm.s_tir.Schedule(te.create_prim_func([a, sums]))
     block = schedule.get_sblock("sums")
-    t, r, lane, k = schedule.get_loops(block)
-    schedule.reorder(t, k, r, lane)
+    t, r, lane, again, k = schedule.get_loops(block)
+    schedule.reorder(t, again, k, r, lane)
     copy = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(copy, t)
     schedule.vectorize(lane)
     schedule.unroll(r)
     schedule.parallel(t)
-    schedule.decompose_reduction(block, k)
+    schedule.decompose_reduction(block, again)
     compiled = tvm.compile(schedule.mod["main"], target=target)["main"]
     a = tvm.runtime.tensor(np.ones((threads, rows, 8, 16), "float32"))
     b = tvm.runtime.tensor(np.zeros((threads, 8, 16), "float32"))
-    return a.numpy().nbytes / least_seconds(lambda: compiled(a, b)) / 1e9
+    return times * a.numpy().nbytes / least_seconds(lambda: compiled(a, b)) / 1e9
+
+
+def cache_sizes() -> dict[str, int]:
+    """Return the bytes of the first core's data caches, L1 first; none where Linux doesn't say."""
+    sizes = {}
+    for cache in sorted(Path("/sys/devices/system/cpu/cpu0/cache").glob("index*")):
+        with contextlib.suppress(OSError, ValueError):
+            if (cache / "type").read_text().strip() != "Instruction":
+                kilobytes = (cache / "size").read_text().strip().removesuffix("K")
+                sizes["L" + (cache / "level").read_text().strip()] = int(kilobytes) * 1024
+    return sizes
 
 
 def fuse_layers(operators: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, str]]:

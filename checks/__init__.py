@@ -33,5 +33,5 @@ from checks.notebook_04 import (exercise_4_1, exercise_4_2, exercise_4_3, exerci
                                 exercise_4_5)
 from checks.notebook_05 import (exercise_5_1, exercise_5_2, exercise_5_3, exercise_5_4,
                                 exercise_5_5)
-from checks.notebook_06 import (exercise_6_1, exercise_6_2, exercise_6_3, exercise_6_4,
-                                exercise_6_5)
+from checks.notebook_06 import (exercise_6_1, exercise_6_2, exercise_6_3, exercise_6_4)
+from checks.notebook_07 import exercise_7_1, exercise_7_2

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 
 from loops import Loop, nests, visit_steps
-from plots.figure import ARROW, EDGE, box, ink, show, swatches
+from plots.figure import ARROW, BLUE, EDGE, ORANGE, PALE, box, ink, show, swatches
 
 _INK = {"serial": "#d0d7de", "parallel": "#7cc4a4", "vectorized": "#f2b36b", "unrolled": "#a9a4e0"}
 _SAYS = {"serial": "one after another", "parallel": "shared among threads",
@@ -154,20 +154,49 @@ def reduction(X: np.ndarray, Y: str = "Y", spatial: str = "vi", reduced: str = "
                      f"{Y}[{i}]" for i, row in enumerate(X)) + ".")
 
 
+_COLUMNS = ("#cfe3f5", "#f6d5a8", "#bfe3cf", "#d9d4f2", "#f5c9cf")
+
+
+def register_tile(outputs: int, images: int) -> None:
+    """Draw a tile of a dense layer's sums in registers, and the vectors that each step loads."""
+    figure, axes = plt.subplots(figsize=(0.9 * images + 3.2, 0.5 * outputs + 1.5),
+                                layout="constrained")
+    for j in range(outputs):
+        box(axes, 0, j + 1.3, 1.1, 0.9, BLUE)
+        axes.text(0.55, j + 1.75, f"w{j}", ha="center", va="center", size=9, color=ink(BLUE))
+        for n in range(images):
+            box(axes, 1.4 + n * 1.2, j + 1.3, 1.1, 0.9, PALE)
+            axes.text(1.95 + n * 1.2, j + 1.75, f"+= w{j} x{n}", ha="center", va="center", size=8)
+    for n in range(images):
+        box(axes, 1.4 + n * 1.2, 0.1, 1.1, 0.9, ORANGE)
+        axes.text(1.95 + n * 1.2, 0.55, f"x{n}", ha="center", va="center", size=9,
+                  color=ink(ORANGE))
+    axes.set(xlim=(-0.1, 1.5 + 1.2 * images), ylim=(outputs + 1.4, 0))
+    axes.axis("off")
+    says = {BLUE: "weights: a vector for each output", ORANGE: "images: a vector for each image",
+            PALE: "sums: stay in registers"}
+    figure.legend(handles=swatches(dict(says), {colour: colour for colour in says}), frameon=False,
+                  loc="outside lower center", fontsize=8)
+    show(figure, f"A tile of {outputs} outputs by {images} images: {outputs * images} vectors of "
+         f"sums stay in registers, each step over the inputs loads {outputs} vectors of weights "
+         f"and {images} of images.")
+
+
 def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
     """Draw numbers in the order of memory, as (channel, column), cut into vectors of `vector`.
 
-    The colour tells the column, the text the channel. The keywords are the titles.
+    The colour tells the column, the text channel and column. The keywords are the titles.
     """
     longest = max(map(len, orders.values()))
     figure, all_axes = plt.subplots(len(orders), 1, figsize=(9, 0.95 * len(orders) + 0.3),
                                     squeeze=False, layout="constrained")
     columns = sorted({column for order in orders.values() for _, column in order})
-    colours = plt.get_cmap("viridis")(np.linspace(0.5, 1, len(columns)))
+    colours = list(itertools.islice(itertools.cycle(_COLUMNS), len(columns)))  # neighbours differ
     for axes, (title, order) in zip(all_axes[:, 0], orders.items(), strict=True):
         for place, (channel, column) in enumerate(order):
             box(axes, place, 0, 1, 1, colours[columns.index(column)], edgecolor="white")
-            axes.text(place + 0.5, 0.5, channel, ha="center", va="center", size=8)
+            axes.text(place + 0.5, 0.5, f"{channel}\n{column}", ha="center", va="center", size=7.5,
+                      color=ink(colours[columns.index(column)]))
         for start in range(0, len(order), vector):
             box(axes, start, -0.06, vector, 1.12, "none", lw=2, edgecolor=EDGE)
         axes.set(xlim=(-0.2, longest + 0.2), ylim=(-0.2, 1.2))

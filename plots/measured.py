@@ -1,6 +1,7 @@
 """What was measured: times as bars, and what was reached against what the machine allows."""
 
 import itertools
+from collections.abc import Collection
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -12,36 +13,93 @@ from plots.figure import EDGE, show
 _TRAILS = ("#1f5fa8", "#a34a00", "#1a6e2e", "#b3202a", "#6f42c1", "#7a4a2b", "#a3246f")
 
 
-def times(timings: dict[str, helpers.Timing], floor: float | None = None) -> None:
+_LIBRARY, _OURS = "#6e7781", "#1a6e2e"
+
+
+def times(timings: dict[str, helpers.Timing], floor: float | None = None,
+          libraries: Collection[str] = ()) -> None:
     """Draw median times as bars, with the quartiles as whiskers.
 
-    With a `floor`, the least possible time in microseconds, the axis is logarithmic and a line
-    stands at the floor.
+    With a `floor`, the least possible time in microseconds, the axis is logarithmic. Lengths would
+    mean nothing there: dots stand instead, those of `libraries` grey, and a line at the floor.
     """
-    figure, axes = plt.subplots(figsize=(7, 0.5 * len(timings) + 0.8), layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, (0.5 if floor is None else 0.36) * len(timings) + 0.8),
+                                layout="constrained")
     medians = [timing.median for timing in timings.values()]
-    spread = [[t.median - t.low for t in timings.values()], [t.high - t.median
-                                                            for t in timings.values()]]
-    axes.barh(list(timings), medians, xerr=spread, color="#7cc4a4", ecolor=EDGE, capsize=3)
-    axes.invert_yaxis()
+    spread = np.array([(t.median - t.low, t.high - t.median) for t in timings.values()]).T
     axes.set(xlabel="microseconds for one call (median, quartiles)")
-    if floor is not None:
+    if floor is None:
+        axes.barh(list(timings), medians, xerr=spread, color="#7cc4a4", ecolor=EDGE, capsize=3)
+    else:
         axes.axvline(floor, color=EDGE, linestyle="--", linewidth=1)
         axes.annotate("floor", (floor, 1), (3, 2), xycoords=("data", "axes fraction"),
                       textcoords="offset points", size=8)
         axes.set(xscale="log", xlim=(min(floor, *medians) * 0.7, max(medians) * 1.8))
-        for row, timing in enumerate(timings.values()):
-            axes.text(timing.high * 1.08, row, f"{timing.median:.0f}", va="center", size=8)
-    show(figure, "Bars: " + ", ".join(f"{name} {timing.median:.0f} microseconds"
-                                      for name, timing in timings.items()) + ".", measured=True)
+        axes.grid(axis="x", color="#eaeef2")
+        for row, (name, timing) in enumerate(timings.items()):
+            colour = _LIBRARY if name in libraries else _OURS
+            axes.errorbar(timing.median, name, xerr=spread[:, [row]], fmt="o", color=colour,
+                          ecolor=EDGE, capsize=3)
+            axes.text(timing.high * 1.1, row, f"{timing.median:.0f}", va="center", size=8)
+        axes.tick_params(axis="y", length=0)
+        axes.margins(y=0.5 / len(timings))
+    axes.invert_yaxis()
+    what = "Bars: " if floor is None else f"Dots, with a floor at {floor:.0f}: "
+    show(figure, what + ", ".join(
+        f"{name} {timing.median:.0f} microseconds" for name, timing in timings.items()) + ".",
+        measured=True)
+
+
+def throughput(speeds: dict[int, float], link: float) -> None:
+    """Draw the GFLOP/s of one thread against the number of sums that grow side by side.
+
+    link: GFLOP/s that each further sum would add if none had to wait for another's instruction.
+    """
+    figure, axes = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
+    peak = max(speeds.values())
+    axes.plot([0, peak / link], [0, peak], linestyle=":", color=EDGE)
+    axes.axhline(peak, linestyle=":", color=EDGE)
+    axes.plot(list(speeds), list(speeds.values()), "o-", color=_TRAILS[0])
+    for sums, speed in speeds.items():
+        axes.annotate(f"{speed:.0f}", (sums, speed), (0, 6), textcoords="offset points", size=8,
+                      ha="center")
+    axes.annotate("each sum waits for itself", (peak / link / 2, peak / 2), (12, -8),
+                  textcoords="offset points", size=9, color=EDGE)
+    axes.annotate("every pipe is busy", (max(speeds), peak), (0, -14), ha="right",
+                  textcoords="offset points", size=9, color=EDGE)
+    axes.set(xlabel="independent sums (vectors) in one thread", ylabel="GFLOP/s", xlim=(0, None),
+             ylim=(0, peak * 1.15), xticks=list(speeds))
+    show(figure, "GFLOP/s of one thread against the number of independent sums: " + ", ".join(
+        f"{sums}: {speed:.0f}" for sums, speed in speeds.items()) + ".", measured=True)
+
+
+def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
+    """Draw the GB/s of one thread against the bytes it reads again and again, caches marked."""
+    figure, axes = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
+    axes.plot([size / 1e3 for size in speeds], list(speeds.values()), "o-", color=_TRAILS[0])
+    for name, size in caches.items():
+        if size < max(speeds):
+            axes.axvline(size / 1e3, linestyle="--", linewidth=1, color=EDGE)
+            axes.annotate(f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 0.97), (3, 0),
+                          xycoords=("data", "axes fraction"), textcoords="offset points",
+                          rotation=90, size=8, color=EDGE, va="top")
+    axes.set(xscale="log", xlabel="kB that are read again and again", ylabel="GB/s",
+             ylim=(0, max(speeds.values()) * 1.1))
+    axes.grid(color="#eaeef2")
+    show(figure, "GB/s of one thread against the bytes it reads again and again: " + ", ".join(
+        f"{size / 1e3:,.0f} kB {speed:.0f}" for size, speed in speeds.items()) + "; caches: " +
+        (", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in caches.items()) or "unknown")
+        + ".", measured=True)
 
 
 def roofline(peak: float, bandwidth: float,
-             trails: dict[str, list[tuple[float, float, float]]]) -> None:
+             trails: dict[str, list[tuple[float, float, float]]],
+             ceilings: dict[str, float] | None = None) -> None:
     """Draw what was reached against what the machine allows: a roofline, both axes logarithmic.
 
     peak in GFLOP/s, bandwidth in GB/s. A trail is what an operator went through, each point
     (floating-point operations, bytes moved at least, microseconds); the last is drawn bold.
+    ceilings: lower limits of the arithmetic, in GFLOP/s, by what they are the limit of.
     """
     figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
     spots = {name: [(flops / moved, flops / us / 1e3) for flops, moved, us in trail]
@@ -49,6 +107,16 @@ def roofline(peak: float, bandwidth: float,
     reached = [spot for trail in spots.values() for spot in trail]
     intensity = np.geomspace(min(x for x, _ in reached) / 2, max(x for x, _ in reached) * 4, 99)
     axes.plot(intensity, np.minimum(peak, bandwidth * intensity), color=EDGE)
+    slope = (intensity[0] * peak / bandwidth) ** 0.5  # the middle of the slope, for its label
+    axes.annotate(f"{bandwidth:.0f} GB/s", (slope, bandwidth * slope), (-4, 4), size=8, color=EDGE,
+                  textcoords="offset points", ha="right")
+    axes.annotate(f"peak {peak:.0f} GFLOP/s", (intensity[-1], peak), (-4, 4), size=8, color=EDGE,
+                  textcoords="offset points", ha="right")
+    for name, ceiling in (ceilings or {}).items():
+        axes.plot([ceiling / bandwidth, intensity[-1]], [ceiling] * 2, linestyle="--", lw=0.8,
+                  color=EDGE)
+        axes.annotate(f"{name}: {ceiling:.3g}", (intensity[-1], ceiling), (-4, -9), size=8,
+                      color=EDGE, textcoords="offset points", ha="right")
     axes.fill_between(intensity, np.minimum(peak, bandwidth * intensity), peak * 3,
                       color="#d0d7de", alpha=0.4, linewidth=0)
     for (name, trail), colour in zip(spots.items(), itertools.cycle(_TRAILS)):
@@ -58,10 +126,12 @@ def roofline(peak: float, bandwidth: float,
         axes.annotate(name, (x[-1], y[-1]), (8, -3), textcoords="offset points", size=9,
                       color=colour, zorder=3, bbox={"facecolor": "white", "lw": 0, "pad": 0.5})
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
-             ylim=(min(y for _, y in reached) / 2, peak * 3),
+             ylim=(min([y for _, y in reached] + list((ceilings or {}).values())) / 2, peak * 3),
              xlabel="floating-point operations for each byte moved", ylabel="GFLOP/s")
     axes.annotate("beyond the roof", (0.02, 0.93), xycoords="axes fraction", size=9,
                   color=EDGE)
-    show(figure, f"Roofline, peak {peak:.0f} GFLOP/s, bandwidth {bandwidth:.0f} GB/s. " + "; ".join(
+    lower = "".join(f"; {name} {ceiling:.3g}" for name, ceiling in (ceilings or {}).items())
+    show(figure, f"Roofline, peak {peak:.0f} GFLOP/s{lower}, bandwidth {bandwidth:.0f} GB/s. "
+         + "; ".join(
         f"{name} at " + " then ".join(f"{y:.1f}" for _, y in trail) + " GFLOP/s"
         for name, trail in spots.items()) + ".", measured=True)

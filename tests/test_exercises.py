@@ -28,8 +28,8 @@ def test_enough_answers(stem: str) -> None:
         assert numbers[number, True] >= 1, f"{number}: another right answer is needed"
 
 
-def test_there_are_36_exercises() -> None:
-    assert sum(len(two_sided.exercises(stem)) for stem in STEMS) == 36
+def test_there_are_37_exercises() -> None:
+    assert sum(len(two_sided.exercises(stem)) for stem in STEMS) == 37
 
 
 def test_a_wrong_answer_without_words_to_expect_is_refused() -> None:

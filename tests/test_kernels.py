@@ -41,6 +41,16 @@ def test_peak_and_bandwidth_are_measured() -> None:
     assert 1 < peak < 1000 and 1 < bandwidth < 1000, "GFLOP/s and GB/s of one core"
 
 
+def test_several_sums_fill_what_one_leaves_idle() -> None:
+    one, eight = (kernels.measure_peak(CPUS["host"], 1, sums) for sums in (1, 8))
+    assert eight > 2 * one, "GFLOP/s: one sum waits for itself"
+
+
+def test_caches_are_found_where_linux_tells_of_them() -> None:
+    sizes = list(kernels.cache_sizes().values())
+    assert sizes == sorted(sizes) and all(size >= 1024 for size in sizes)
+
+
 def test_the_database_knows_every_program_of_the_model() -> None:
     cnn = helpers.pytorch_model(helpers.load_weights("cnn"))
     fused = tune.fuse(helpers.import_model(cnn, tune.SHAPE))

@@ -56,6 +56,24 @@ def test_what_is_measured_has_no_fingerprint(shown) -> None:
     assert metadata["image/png"].keys() == {"alt"} and _description(data) is None
 
 
+def test_what_is_measured_is_in_the_text(shown) -> None:
+    plots.times({"a": helpers.Timing(2.0, 1.0, 3.0)}, 0.5, ["a"])
+    plots.throughput({1: 20.0, 8: 160.0}, 20.0)
+    plots.bandwidths({16_384: 300.0, 1 << 22: 30.0}, {"L1": 49_152, "L9": 1 << 40})
+    plots.roofline(100, 50, {"add": [(1e6, 4e6, 90.0)]}, {"one scalar sum": 1.5})
+    texts = [metadata["image/png"]["alt"] for _, metadata in shown]
+    for text, words in zip(texts, ("floor at 0: a 2", "8: 160", "4,194 kB 30; caches: L1 49 kB",
+                                   "one scalar sum 1.5, bandwidth 50"), strict=True):
+        assert words in text
+
+
+def test_a_tile_says_what_each_step_loads(shown) -> None:
+    plots.register_tile(2, 3)
+    (_, metadata), = shown
+    assert "6 vectors of sums" in metadata["image/png"]["alt"]
+    assert "loads 2 vectors of weights and 3 of images" in metadata["image/png"]["alt"]
+
+
 def _bars(values=(0.2, 0.5), colour="#4878a8", text="a") -> str:
     drawn, axes = plt.subplots()
     axes.bar([0, 1], values, color=colour)

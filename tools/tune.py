@@ -1,4 +1,4 @@
-"""Tune the fused CNN with MetaSchedule and write data/tuned/, which notebook 06 replays.
+"""Tune the fused CNN with MetaSchedule and write data/tuned/, which notebook 07 replays.
 
     python -m tools.tune
 
@@ -24,7 +24,7 @@ TRIALS, ROUND = 192, 16  # candidates measured in all, and in one round on one P
 
 
 def fuse(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return mod fused as in notebook 06, with its weights marked.
+    """Return mod fused as in notebook 07, with its weights marked.
 
     They are constants, so that a schedule may store them in another order, once, when the model
     is compiled.

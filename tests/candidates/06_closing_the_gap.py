@@ -1,7 +1,4 @@
 # %% shared
-import statistics
-
-
 def conv_with(mod, inline=True, rows=2, order="yx", scope="local", under="tile", lanes=True, ry=True, rx=True,
               threads=True, copy_threads=False, decompose="rc", fuse_lanes=False, func="conv2d"):
     """The schedule of exercise 6.2 with steps that can be left out."""
@@ -117,60 +114,6 @@ def model_with(mod, names, dense=True, inline=("pad_temp", "T_add", "compute"), 
     if pool_init:
         s.decompose_reduction(pool, py)
     return s.mod
-
-
-def tuner_with(statistic=np.median, check=True, guard=True, order="rounds", stop="continue", repeats_are=None,
-               warm=False, gives="name", empty="default", once=True, choose=min, late=False, on_error=False):
-    def tune(candidates, is_correct, time_of, repeats=5):
-        repeats = repeats_are or repeats
-        correct = {}
-        for name, candidate in candidates.items():
-            try:
-                good = late or is_correct(candidate) or not check
-                if not once and good:
-                    is_correct(candidate)
-            except Exception:
-                if not guard:
-                    raise
-                if stop == "break":
-                    break
-                good = on_error
-            if good:
-                correct[name] = candidate
-        if warm:
-            for candidate in correct.values():
-                time_of(candidate)
-        times = {name: [] for name in correct}
-        if order == "rounds":
-            for _ in range(repeats):
-                for name in correct:
-                    times[name].append(time_of(correct[name]))
-        elif order == "one after the other":
-            for name in correct:
-                times[name] = [time_of(correct[name]) for _ in range(repeats)]
-        elif order == "there and back":
-            for i in range(repeats):
-                for name in list(correct)[::1 if i % 2 == 0 else -1]:
-                    times[name].append(time_of(correct[name]))
-        if late:
-            times = {name: times[name] for name in times if late_check(is_correct, candidates[name])}
-        if not times and empty != "default":
-            if empty == "":
-                return ""
-            return choose(times, key=lambda name: statistic(times[name]))
-        best = choose(times, key=lambda name: statistic(times[name]), default=None)
-        if best is None:
-            return None
-        return {"name": best, "candidate": candidates[best], "time": statistic(times[best]),
-                "both": (best, statistic(times[best])), "nothing": None}[gives]
-    return tune
-
-
-def late_check(is_correct, candidate):
-    try:
-        return is_correct(candidate)
-    except Exception:
-        return False
 
 
 def roof(per_term=2, size=4, images=1, weights=1, results=1, combine=max, by=1e3, swap=False):
@@ -361,7 +304,7 @@ def fast_conv2d(mod):
 def fast_conv2d(mod):
     return conv_with(mod, under="channel")
 
-# %% 6.2 wrong: the copy under the image -> no more than 64 sums at a time
+# %% 6.2 wrong: the copy under the image -> no more than 256 sums at a time
 def fast_conv2d(mod):
     return conv_with(mod, under="image")
 
@@ -499,6 +442,25 @@ def fast_conv2d(mod):
     for loop in (ry, rx, f1):
         s.unroll(loop)
     s.vectorize(x1)
+    s.parallel(s.fuse(n, f0))
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 6.2 right: a tile of four channels and whole rows, 104 sums
+def fast_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    f0, f1 = s.split(f, factors=[None, 4])
+    s.reorder(n, f0, y, rc, ry, rx, f1, x)
+    copy = s.cache_write(conv, 0, "local")
+    s.reverse_compute_at(copy, y)
+    for channels, lanes in ((f1, x), s.get_loops(copy)[-2:]):
+        s.unroll(channels)
+        s.vectorize(lanes)
+    s.unroll(ry)
+    s.unroll(rx)
     s.parallel(s.fuse(n, f0))
     s.decompose_reduction(conv, rc)
     return s.mod
@@ -1109,247 +1071,3 @@ def fast_model(mod, names):
     s.compute_inline(s.get_sblock("T_transpose", func_name=names["head"]))
     s.parallel(s.get_loops(s.get_sblock("matmul", func_name=names["head"]))[0])
     return s.mod
-
-# %% 6.5 wrong: nothing is checked -> each candidate is checked once
-def tune(candidates, is_correct, time_of, repeats=5):
-    times = {name: [] for name in candidates}
-    for _ in range(repeats):
-        for name, candidate in candidates.items():
-            times[name].append(time_of(candidate))
-    return min(times, key=lambda name: np.median(times[name]), default=None)
-
-# %% 6.5 wrong: what is_correct says is ignored -> 'wrong' is timed
-tune = tuner_with(check=False)
-
-# %% 6.5 wrong: an exception goes through -> try around is_correct
-tune = tuner_with(guard=False)
-
-# %% 6.5 wrong: only RuntimeError is caught -> that a candidate for which is_correct raises is left out
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = {}
-    for name, candidate in candidates.items():
-        try:
-            if is_correct(candidate):
-                correct[name] = candidate
-        except RuntimeError:
-            pass
-    times = {name: [] for name in correct}
-    for _ in range(repeats):
-        for name, candidate in correct.items():
-            times[name].append(time_of(candidate))
-    return min(times, key=lambda name: np.median(times[name]), default=None)
-
-# %% 6.5 wrong: the one that raises is kept -> 'broken' is timed
-tune = tuner_with(on_error=True)
-
-# %% 6.5 wrong: after an exception nothing more is checked -> continue, not break
-tune = tuner_with(stop="break")
-
-# %% 6.5 wrong: one try around the whole loop -> 'broken' was the last that was checked
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = {}
-    try:
-        for name, candidate in candidates.items():
-            if is_correct(candidate):
-                correct[name] = candidate
-    except Exception:
-        pass
-    times = {name: [] for name in correct}
-    for _ in range(repeats):
-        for name, candidate in correct.items():
-            times[name].append(time_of(candidate))
-    return min(times, key=lambda name: np.median(times[name]), default=None)
-
-# %% 6.5 wrong: each is checked twice -> keep what is_correct said
-tune = tuner_with(once=False)
-
-# %% 6.5 wrong: checked after the measurement -> before anything is timed
-tune = tuner_with(late=True)
-
-# %% 6.5 wrong: checked and measured in one loop -> before anything is timed
-def tune(candidates, is_correct, time_of, repeats=5):
-    times = {}
-    for name, candidate in candidates.items():
-        try:
-            if is_correct(candidate):
-                times[name] = [time_of(candidate) for _ in range(repeats)]
-        except Exception:
-            continue
-    return min(times, key=lambda name: np.median(times[name]), default=None)
-
-# %% 6.5 wrong: the minimum -> this one has the least single time
-tune = tuner_with(min)
-
-# %% 6.5 wrong: the mean -> this one has the least mean
-tune = tuner_with(np.mean)
-
-# %% 6.5 wrong: the sum -> this one has the least mean
-tune = tuner_with(sum)
-
-# %% 6.5 wrong: the maximum -> the least of the longest times
-tune = tuner_with(max)
-
-# %% 6.5 wrong: the last round counts -> the least last time
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = [name for name in candidates if late_check(is_correct, candidates[name])]
-    for _ in range(repeats):
-        times = {name: time_of(candidates[name]) for name in correct}
-    return min(times, key=times.get, default=None)
-
-# %% 6.5 wrong: the first round counts -> the least first time
-tune = tuner_with(lambda times: times[0])
-
-# %% 6.5 wrong: the slowest -> the greatest median
-def tune(candidates, is_correct, time_of, repeats=5):
-    return tuner_with(choose=max)(candidates, is_correct, time_of, repeats)
-
-# %% 6.5 wrong: the upper of two middle times -> the upper of the two middle times
-tune = tuner_with(lambda times: sorted(times)[len(times) // 2])
-
-# %% 6.5 wrong: the lower of two middle times -> the lower of the two middle times
-tune = tuner_with(statistics.median_low)
-
-# %% 6.5 wrong: the middle without sorting -> the least time in the middle round
-tune = tuner_with(lambda times: times[len(times) // 2])
-
-# %% 6.5 wrong: one candidate after the other -> the loop over the rounds goes outside
-tune = tuner_with(order="one after the other")
-
-# %% 6.5 wrong: there and back -> in each round the order of the dict
-tune = tuner_with(order="there and back")
-
-# %% 6.5 wrong: always five rounds -> repeats: how many rounds are there
-tune = tuner_with(repeats_are=5)
-
-# %% 6.5 wrong: once to warm up -> one time_of too many
-tune = tuner_with(warm=True)
-
-# %% 6.5 wrong: the candidate instead of its name -> its name is wanted
-tune = tuner_with(gives="candidate")
-
-# %% 6.5 wrong: the time instead of the name -> the name is wanted, not its time
-tune = tuner_with(gives="time")
-
-# %% 6.5 wrong: name and time -> the name alone
-tune = tuner_with(gives="both")
-
-# %% 6.5 wrong: nothing is returned -> the return statement
-tune = tuner_with(gives="nothing")
-
-# %% 6.5 wrong: none is correct, and min fails -> the last step, where nothing was measured
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = [name for name in candidates if late_check(is_correct, candidates[name])]
-    times = {name: [] for name in correct}
-    for _ in range(repeats):
-        for name in correct:
-            times[name].append(time_of(candidates[name]))
-    return min(times, key=lambda name: np.median(times[name]))
-
-# %% 6.5 wrong: an empty name where none is correct -> where no candidate was correct
-tune = tuner_with(empty="")
-
-# %% 6.5 wrong: the medians of the rounds, not of the candidates -> which times are compared, and which name
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = [name for name in candidates if late_check(is_correct, candidates[name])]
-    table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
-    return names[int(np.argmin(np.median(table, axis=1)))] if names else None
-
-# %% 6.5 wrong: the first of a sorted list that is empty -> where nothing was measured
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = [name for name in candidates if late_check(is_correct, candidates[name])]
-    rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
-    return sorted(correct, key=lambda name: np.median([times[name] for times in rounds]))[0]
-
-# %% 6.5 wrong: an exception ends it all -> each candidate is checked once
-def tune(candidates, is_correct, time_of, repeats=5):
-    try:
-        correct = {name: c for name, c in candidates.items() if is_correct(c)}
-    except Exception:
-        return None
-    return tuner_with(lambda times: np.median(times))(correct, lambda c: True, time_of, repeats)
-
-# %% 6.5 wrong: broken candidates are taken out of the dict while it is read -> dictionary changed size
-def tune(candidates, is_correct, time_of, repeats=5):
-    for name, candidate in candidates.items():
-        if not late_check(is_correct, candidate):
-            del candidates[name]
-    rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
-    return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
-# %% 6.5 wrong: sorted by name -> rounds: steady, spiky
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = sorted(name for name in candidates if late_check(is_correct, candidates[name]))
-    rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
-    return min(correct, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
-# %% 6.5 wrong: nothing above 1000 can be the least -> what the search for the least begins with
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = [name for name in candidates if late_check(is_correct, candidates[name])]
-    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
-    best, least = None, 1000
-    for name in names:
-        if (median := np.median([times[name] for times in rounds])) < least:
-            best, least = name, median
-    return best
-
-# %% 6.5 wrong: the caller's dict loses what is not correct -> `candidates` stays as it was
-def tune(candidates, is_correct, time_of, repeats=5):
-    for name in list(candidates):
-        if not late_check(is_correct, candidates[name]):
-            del candidates[name]
-    rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
-    return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
-# %% 6.5 wrong: a single correct one is not measured -> a single correct one
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = [name for name in candidates if late_check(is_correct, candidates[name])]
-    if len(names) == 1:
-        return names[0]
-    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
-    return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
-# %% 6.5 wrong: names are handed to is_correct -> candidates.items(): names and candidates
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = [name for name in candidates if late_check(is_correct, name)]
-    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
-    return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
-# %% 6.5 right: with lists, and a table of times
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = []
-    for name in candidates:
-        try:
-            good = is_correct(candidates[name])
-        except Exception:
-            good = False
-        if good:
-            names.append(name)
-    if not names:
-        return None
-    table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
-    return names[int(np.argmin(np.median(table, axis=0)))]
-
-# %% 6.5 right: with the standard library, and a loop of one's own
-def tune(candidates, is_correct, time_of, repeats=5):
-    good = {name: c for name, c in candidates.items() if late_check(is_correct, c)}
-    rounds = [[time_of(c) for c in good.values()] for _ in range(repeats)]
-    best = least = None
-    for name, times in zip(good, zip(*rounds)):
-        if least is None or statistics.median(times) < least:
-            best, least = name, statistics.median(times)
-    return best
-
-# %% 6.5 right: a table in order of the dict, filled round by round
-def tune(candidates, is_correct, time_of, repeats=5):
-    times = {}
-    for name in candidates:
-        try:
-            assert is_correct(candidates[name])
-            times[name] = np.zeros(repeats)
-        except Exception:
-            pass
-    for i in range(repeats):
-        for name, row in times.items():
-            row[i] = time_of(candidates[name])
-    ranked = sorted(times, key=lambda name: float(np.quantile(times[name], 0.5)))
-    return ranked[0] if ranked else None
