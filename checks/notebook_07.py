@@ -112,6 +112,13 @@ def _require_structure(program: tvm.tirx.PrimFunc) -> None:
     if conv.loops[-1].extent != 1:
         require_lanes_along_x(conv, "the convolution")
     require_unrolled_window(conv)
+    window = [place for place, loop in enumerate(conv.loops)
+              if loop.kind == "unrolled" and loop.extent == 3]  # no factor of 32 or 26 is 3
+    if window and window[-1] - window[0] > len(window) - 1:
+        between = conv.loops[window[0] + 1]
+        raise CheckFailed("the inner pieces inside the whole window", f"{between.name} in "
+                          f"{between.extent} between the window's loops",
+                          "reorder: ..., ry, rx, and then the inner pieces")
     require_decomposed(program)
 
 
