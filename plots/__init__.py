@@ -5,4 +5,4 @@ from plots.graphs import computational_graph, fx_graph, memory, stages
 from plots.images import class_bars, confusion_matrix, image_grid, network, shares
 from plots.listings import builder_and_module, side_by_side
 from plots.loops import lanes, loop_nests, visit_order
-from plots.measured import roofline, times
+from plots.measured import compared, roofline, times
