@@ -4,6 +4,7 @@ import itertools
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import helpers
 from plots.figure import EDGE, show
@@ -81,9 +82,10 @@ def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
                       fmt=marker, color=colour, ecolor=EDGE, markersize=6, label=title)
     axes.set(xscale="log", xlabel="microseconds for one call (median, quartiles), logarithmic",
              yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
-    for which in ("major", "minor"):
-        getattr(axes.xaxis, f"set_{which}_formatter")("{x:.0f}")
-    axes.tick_params(axis="x", which="both", labelsize=8)
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="x", labelsize=8)
     axes.grid(axis="both", color="#d0d7de", lw=0.6)
     axes.set_axisbelow(True)
     figure.legend(loc="outside upper right", ncols=len(every), fontsize=9, frameon=False)
