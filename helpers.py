@@ -3,10 +3,8 @@
 Thin on purpose. What a notebook explains stands in the notebook; here is what would be in its way.
 """
 
-import html
 import os
 import platform
-import re
 import time
 import warnings
 from collections.abc import Callable, Mapping
@@ -38,6 +36,7 @@ import tvm
 from torch import nn
 from tvm import relax
 
+from listing import Listing, bindings, bytecode, first_sentence, script, show, show_diff
 from loops import nests
 
 versions.allow_torchvision()  # in notebook 01: here nothing imports it, for that takes seconds
@@ -99,66 +98,6 @@ def import_model(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule
 def build(mod: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
     """Compile an IRModule and return a VirtualMachine that runs it on the CPU."""
     return relax.VirtualMachine(relax.build(mod, target=target), tvm.cpu())
-
-
-# ---- showing -------------------------------------------------------------------------------
-
-
-class Listing:
-    """Text with colours: highlighted HTML for people, plain text beside it for comparison."""
-
-    def __init__(self, text: str, lexer: str = "python") -> None:
-        self.text, self.lexer = text.strip("\n"), lexer
-
-    def __repr__(self) -> str:
-        return self.text
-
-    def _repr_html_(self) -> str:
-        from pygments import highlight, lexers
-        from pygments.formatters import HtmlFormatter
-        style = ("background:#f6f8fa;color:#24292f;padding:.6em 1em;line-height:1.35;"
-                 "font-family:monospace;font-size:90%;white-space:pre;overflow-x:auto")
-        if self.lexer == "diff":  # colour whole lines: a diff is read by its margins
-            ink = {"+": "background:#dafbe1", "-": "background:#ffebe9", "@": "color:#6e7781"}
-            lines = "\n".join(f'<span style="{ink.get(line[:1], "")}">{html.escape(line)}</span>'
-                              for line in self.text.splitlines())
-            return f'<pre style="{style}">{lines}</pre>'
-        formatter = HtmlFormatter(noclasses=True, nobackground=True, prestyles=style)
-        return highlight(self.text, lexers.get_lexer_by_name(self.lexer), formatter)
-
-
-def script(item: tvm.IRModule | tvm.ir.BaseFunc) -> str:
-    """Return an IRModule or function as TVMScript, without the printer's comments about imports.
-
-    use_pep695=False: symbolic shapes would print differently on Python 3.11 and 3.12.
-    """
-    text = item.script(extra_config={"script.use_pep695": False})
-    return "\n".join(line for line in text.splitlines()
-                     if not line.startswith(("# from tvm", "# Metadata omitted"))).strip("\n")
-
-
-def _readable(text: str) -> str:
-    """Write T.int64(26) as 26: TVM marks the type of every extent and index."""
-    return re.sub(r"T\.int64\((-?\d+)\)", r"\1", text)
-
-
-def show(item: tvm.IRModule | tvm.ir.BaseFunc, only: str | None = None) -> Listing:
-    """Show TVMScript, of a whole IRModule or `only` of its function with this name.
-
-    For reading: extents are shown without their type (T.int64); `script` has them.
-    """
-    if only is None:
-        return Listing(_readable(script(item)))
-    return Listing(_readable(script(item[only])).replace("def main(", f"def {only}(", 1))
-
-
-def show_diff(before: Any, after: Any, context: int = 3) -> Listing:
-    """Show what changed between two modules, functions or texts: - before, + after."""
-    import difflib
-    old, new = (_readable(item if isinstance(item, str) else script(item)).splitlines()
-                for item in (before, after))
-    lines = difflib.unified_diff(old, new, n=context, lineterm="")
-    return Listing("\n".join(list(lines)[2:]) or "no difference", "diff")
 
 
 # ---- timing --------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
-"""Pictures: loop nests and the order of visits, images, graphs, times; code beside code."""
+"""Pictures: loop nests and the order of visits, images, graphs, storages, times;
+code beside code."""
 
 from plots.figure import fingerprint, show
 from plots.graphs import computational_graph, fx_graph, memory, stages
 from plots.images import class_bars, confusion_matrix, image_grid, network, shares
 from plots.listings import builder_and_module, side_by_side
-from plots.loops import lanes, loop_nests, visit_order
+from plots.loops import lanes, loop_nests, reduction, visit_order
 from plots.measured import compared, roofline, times
+from plots.storages import storages

@@ -45,7 +45,7 @@ _INK = {"call_tir": PALE, "call_dps_packed": "#f7d9b0", "operator": "#e3efd9",
         "call_packed": "#f2c6c6"}
 _SAYS = {"call_tir": "call_tir of a PrimFunc", "call_dps_packed": "call_dps_packed of a name",
          "operator": "operator of Relax", "function": "Relax function", "tuple": "tuple",
-         "direct call": "call without a result", "call_packed": "impure call, call_packed"}
+         "direct call": "direct call, without a result", "call_packed": "impure call, call_packed"}
 
 
 def _typed(name: str, item: relax.Expr) -> str:
@@ -96,6 +96,7 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
         return node
 
     made = {param: add(_typed(param.name, param), "input") for param in func.params}
+    first: dict[relax.Var, str] = {}  # by_data: a second name of memory is not another tensor
     before: list[int] = []
     for number, block in enumerate(func.body.blocks):
         pure = isinstance(block, relax.DataflowBlock)
@@ -103,6 +104,8 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
         for binding in block.bindings:
             if isinstance(binding.value, relax.Var):
                 made[binding.var] = made[binding.value]  # a second name
+                if by_data:
+                    first[binding.var] = first.get(binding.value, binding.value.name)
                 continue
             after = [] if by_data else before if pure else [*before, *here]
             node = add(*_operator(mod, binding.value), number if pure else None, after)
@@ -110,7 +113,7 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
             relax.analysis.post_order_visit(binding.value, parts.append)
             for part in parts:
                 if isinstance(part, relax.Var) and part in made:
-                    graph.add_edge(made[part], node, text=_typed(part.name, part))
+                    graph.add_edge(made[part], node, text=_typed(first.get(part, part.name), part))
                 elif isinstance(part, tvm.ir.GenericConst) and isinstance(part.ty,
                                                                           relax.TensorType):
                     constant = add(_typed(f"constant {next(constants)}", part), "input")
@@ -123,7 +126,7 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
     result = func.body.body
     for var in result.fields if isinstance(result, relax.Tuple) else [result]:
         if var in made and graph.nodes[made[var]]["kind"] != "input":
-            text = _typed(var.name, var)
+            text = _typed(first.get(var, var.name), var)
             graph.add_edge(made[var], add(f"{text}, returned", "returned", after=ends), text=text)
     return graph
 

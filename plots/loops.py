@@ -1,4 +1,4 @@
-"""Loop nests as boxes in boxes, the order of visits, and the order of numbers in memory."""
+"""Loop nests as boxes in boxes, axes over data, the order of visits and of numbers in memory."""
 
 import itertools
 from collections import Counter
@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 
 from loops import Loop, nests, visit_steps
-from plots.figure import EDGE, box, ink, show, swatches
+from plots.figure import ARROW, EDGE, box, ink, show, swatches
 
 _INK = {"serial": "#d0d7de", "parallel": "#7cc4a4", "vectorized": "#f2b36b", "unrolled": "#a9a4e0"}
 _SAYS = {"serial": "one after another", "parallel": "shared among threads",
@@ -58,6 +58,12 @@ def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
     return rows
 
 
+def _title(title: str, func: tvm.tirx.PrimFunc) -> str:
+    """Return a keyword as a title; the name of the function itself stays as it is."""
+    own = func.attrs is not None and func.attrs.get("global_symbol") == title
+    return title if own else title.replace("_", " ")
+
+
 def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
     """Draw the loops of PrimFuncs side by side as boxes in boxes, coloured by their kind.
 
@@ -81,7 +87,7 @@ def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
             if row.block:
                 side = {"x": 8.5 - row.depth * 0.1, "ha": "right"} if row.loops else {"x": left}
                 axes.text(s=row.block, size=7.5, weight="bold", family="monospace", **side, **says)
-        axes.set(xlim=(-0.1, 8.7), ylim=(high + 0.1, -0.1), title=title.replace("_", " "))
+        axes.set(xlim=(-0.1, 8.7), ylim=(high + 0.1, -0.1), title=_title(title, funcs[title]))
         axes.axis("off")
     kinds = {loop.kind for rows in every.values() for row in rows for loop in row.loops}
     handles = swatches({kind: f"{kind}: {_SAYS[kind]}" for kind in _INK if kind in kinds}, _INK)
@@ -110,6 +116,42 @@ def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
                   xticks=range(shape[1]), yticks=range(shape[0]))
     show(figure, f"For each element of a {shape[0]} by {shape[1]} output, the moment at which it "
          f"is written: {', '.join(funcs)}.")
+
+
+def reduction(X: np.ndarray, Y: str = "Y", spatial: str = "vi", reduced: str = "vk") -> None:
+    """Draw the two axes of a sum of rows over its data: a colour for each element of the result.
+
+    X is the matrix; Y is the result's name, `spatial` and `reduced` are the axes' names.
+    """
+    rows, columns = X.shape
+    figure, axes = plt.subplots(figsize=(0.92 * columns + 3.6, 0.75 * rows + 1.2),
+                                layout="constrained")
+    colours = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea"]
+    for i, row in enumerate(X):
+        colour, total = colours[i % len(colours)], columns + 1.5
+        axes.text(-0.2, i + 0.5, f"{spatial} = {i}", ha="right", va="center", size=9,
+                  family="monospace")
+        for k, value in enumerate(row):
+            box(axes, k + 0.04, i + 0.08, 0.92, 0.84, colour)
+            axes.text(k + 0.5, i + 0.5, f"{value:g}", ha="center", va="center", size=11)
+        axes.annotate("", (total - 0.05, i + 0.5), (columns + 0.05, i + 0.5), arrowprops=ARROW)
+        box(axes, total, i + 0.08, 0.92, 0.84, colour, lw=1.6)
+        axes.text(total + 0.46, i + 0.5, f"{row.sum():g}", ha="center", va="center", size=11,
+                  weight="bold")
+        axes.text(total + 1.05, i + 0.5, f"{Y}[{i}] = 0 + " + " + ".join(f"{v:g}" for v in row),
+                  va="center", size=9, family="monospace")
+    for k in range(columns):
+        axes.text(k + 0.5, -0.16, f"{reduced} = {k}", ha="center", va="center", size=9,
+                  family="monospace")
+    axes.text(columns / 2, -0.55, f"{reduced} is R: all of a row into one element", ha="center",
+              va="center", size=9, weight="bold")
+    axes.text(columns / 2, rows + 0.3, f"{spatial} is S: each row another element, in any order",
+              ha="center", va="center", size=9, weight="bold")
+    axes.set(xlim=(-1.2, columns + 5.6), ylim=(rows + 0.55, -0.8))
+    axes.axis("off")
+    show(figure, f"A matrix and its sums of rows. {spatial} is spatial, {reduced} a reduction: "
+         + "; ".join(f"{spatial} = {i}: {' + '.join(f'{v:g}' for v in row)} = {row.sum():g}, in "
+                     f"{Y}[{i}]" for i, row in enumerate(X)) + ".")
 
 
 def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:

@@ -3,6 +3,7 @@
 import io
 import os
 import pickle
+import re
 import shutil
 import struct
 import subprocess
@@ -307,6 +308,31 @@ def test_listing_has_text_and_html() -> None:
     listing = helpers.show(_added())
     assert repr(listing).startswith("@T.prim_func") and "# from tvm" not in repr(listing)
     assert listing._repr_html_().startswith("<div") and "T.grid" in repr(listing)
+
+
+def test_wide_lines_are_broken_at_commas_and_nothing_is_lost() -> None:
+    arguments = [te.placeholder((10000, 10000), name=f"argument_{i}") for i in range(5)]
+    wide = te.create_prim_func([*arguments, te.compute((8,), lambda i: arguments[4][i, i])])
+    first, second, *more = [line for line in repr(helpers.show(wide)).splitlines()
+                            if "Buffer((" in line]
+    assert first.startswith("def main(")
+    assert second.startswith(" " * len("def main(") + "argument_") and not more[-1].endswith(",")
+    plain, shown = ("".join(text.split()) for text in (
+        helpers.script(wide), repr(helpers.show(wide))))
+    assert shown == re.sub(r"T\.int64\((\d+)\)", r"\1", plain)
+    assert max(map(len, repr(helpers.show(wide)).splitlines())) <= 100
+
+
+def test_what_a_reader_need_not_see_is_left_out_of_bindings_and_bytecode() -> None:
+    model = torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.ReLU())
+    mod = helpers.import_model(model, (1, 3))
+    lines = repr(helpers.bindings(mod)).splitlines()
+    assert lines[0] == "with R.dataflow():" and lines[-1].startswith("return ")
+    assert all(": R." not in line.partition("=")[0] for line in lines)
+    text = repr(helpers.bytecode(tvm.compile(mod, target="llvm")))
+    assert text.startswith("@main:") and "check_tensor_info" not in text
+    used = set(re.findall(r"c\[(\d+)\][,\s]", text.split("\n\n")[0]))
+    assert used and used == set(re.findall(r"^c\[(\d+)\] is ", text, re.M))
 
 
 def test_diff_shows_what_changed_and_nothing_else() -> None:

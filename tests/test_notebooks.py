@@ -59,6 +59,17 @@ def test_every_exercise_has_its_form(notebook) -> None:
             assert word in answer.source, f"{number} lacks {word}"
 
 
+def test_the_sections_that_the_readme_names_are_there() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    table = readme.split("### From the old course")[1].split("\n## ")[0]
+    rows = re.findall(r"^\| .+ \| (\d\d) \| (.+) \|$", table, re.MULTILINE)
+    assert len(rows) >= 15
+    for number, section in rows:
+        (path,) = (path for path in NOTEBOOKS if path.name.startswith(number))
+        assert f"\n## {section}\n" in "\n".join(
+            f"\n{cell.source}\n" for cell in nbformat.read(path, as_version=4).cells), section
+
+
 def test_grade_ids_are_unique() -> None:
     ids = [cell.metadata.nbgrader.grade_id for path in NOTEBOOKS
            for cell in nbformat.read(path, as_version=4).cells if "nbgrader" in cell.metadata]

@@ -127,6 +127,37 @@ def test_each_call_of_a_builder_has_the_number_of_what_it_made() -> None:
         ("4", "R.output"), ("5", "return gv")]
 
 
+# ---- axes over data, storages over time ----
+
+def test_the_text_of_a_reduction_has_its_sums(shown) -> None:
+    plots.reduction(np.array([[1, 2, 3], [10, 20, 30]], dtype="float32"))
+    ((_, metadata),) = shown
+    assert metadata["image/png"]["alt"].endswith(
+        "vi = 0: 1 + 2 + 3 = 6, in Y[0]; vi = 1: 10 + 20 + 30 = 60, in Y[1].")
+
+
+def test_tensors_take_turns_in_their_storages(shown) -> None:
+    bb = tvm.relax.BlockBuilder()
+    a = tvm.relax.Var("a", tvm.relax.TensorType((2, 2), "float32"))
+    with bb.function("main", params=[a]):
+        with bb.dataflow():
+            b = a
+            for _ in range(4):
+                b = bb.emit_te(tvm.topi.nn.relu, b)
+            gv = bb.emit_output(b)
+        bb.emit_func_output(gv)
+    mod = bb.get()
+    for run in (tvm.relax.transform.ToNonDataflow(), tvm.relax.transform.CallTIRRewrite(),
+                tvm.relax.transform.StaticPlanBlockMemory()):
+        mod = run(mod)
+    plots.storages(mod)
+    ((_, metadata),) = shown
+    assert metadata["image/png"]["alt"] == (
+        "Storages over time. lv in storage, 16 bytes: from call 1 to 2; lv1 in storage1, 16 bytes: "
+        "from call 2 to 3; lv2 in storage, 16 bytes: from call 3 to 4; gv in allocated apart: from "
+        "call 4 to 4. Calls: relu, relu, relu, relu.")
+
+
 # ---- boxes and arrows ----
 
 def test_a_box_stands_below_what_it_takes_and_as_late_as_it_may() -> None:

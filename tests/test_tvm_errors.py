@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import typing
 from collections.abc import Callable
 from pathlib import Path
 from unittest import mock
@@ -327,6 +328,18 @@ def _() -> None:
         def main(x: R.Tensor((16,), "float32")):
             y = R.call_tir("env.copy", (x,), R.Tensor((16,), "float32"))
             return y
+
+
+@provokes("data must be int or Expr, but got ~")
+def _() -> None:
+    n = typing.TypeVar("n")
+
+    @T.prim_func(s_tir=True)
+    def as_printed(X: T.Buffer((1, n), "float32"), Y: T.Buffer((1, n), "float32")):
+        for i in range(1):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(1, i)
+                Y[vi, 0] = X[vi, 0]
 
 
 @provokes("Program is not well-formed")

@@ -6,6 +6,7 @@
 Where there is no screen, over ssh or without a display, it prints the address instead.
 """
 
+import json
 import os
 import subprocess
 import sys
@@ -19,8 +20,7 @@ def command(number: str = "") -> list[str]:
     first = min(path.name for path in (ROOT / "work").glob(f"{number or '[0-9]'}*.ipynb"))
     line = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}",
             f"--LabApp.default_url=/lab/tree/work/{first}", "--ServerApp.log_level=WARN",
-            "--ServerApp.answer_yes=True",  # Ctrl-C stops it: make would not wait for an answer
-            "--LabApp.news_url=None"]
+            "--ServerApp.answer_yes=True"]  # Ctrl-C stops it: make would not wait for an answer
     headless = sys.platform == "linux" and not (os.environ.get("DISPLAY")
                                                 or os.environ.get("WAYLAND_DISPLAY"))
     if headless or "SSH_CONNECTION" in os.environ:
@@ -30,11 +30,21 @@ def command(number: str = "") -> list[str]:
     return line
 
 
+def without_news() -> None:
+    """Keep JupyterLab of the course's .venv from asking whether it may fetch news."""
+    settings = Path(sys.prefix) / "etc" / "jupyter" / "labconfig" / "page_config.json"
+    if not settings.exists():
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(json.dumps({"disabledExtensions": {
+            "@jupyterlab/apputils-extension:announcements": True}}))
+
+
 def main(number: str = "") -> int:
     """Run JupyterLab until it ends; return its status."""
     if not list((ROOT / "notebooks").glob(f"{number or '[0-9]'}*.ipynb")):
         print(f"There is no notebook {number}: take the two digits of its name, NB=03.")
         return 1
+    without_news()
     line = command(number)
     if "--no-browser" in line:
         print("Open the address that JupyterLab prints below. Over ssh, forward its port first, on "

@@ -848,6 +848,23 @@ def create_deep_mlp():
             return out
     return DeepOneRow
 
+# %% 0.5 wrong: symbolic shapes as they are printed -> data must be int or Expr, but got ~
+def create_deep_mlp():
+    from typing import TypeVar
+    n, m = TypeVar("n"), TypeVar("m")
+
+    @I.ir_module
+    class Printed:
+        @T.prim_func(s_tir=True)
+        def relu(X: T.Buffer((n, m), "float32"), Y: T.Buffer((n, m), "float32")):
+            for i, j in T.grid(n, m):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+    return Printed
+
+
 # %% 0.5 right: by a builder, static weights, the bias as the first value
 def create_deep_mlp():
     return deep_mlp()

@@ -249,6 +249,8 @@ def _linear_rows() -> list[Row]:
         again = next(step for step in steps() if step[0] == bias)
         rng = np.random.default_rng(index)
         said = "bias of the linear layer"
+        with torch.no_grad():  # where the ReLU after it lets the difference through
+            column = int(MODEL[:index + 2](IMAGES).amin(0).argmax()) if relu else 2
         rows += [
             Row(f"{dense}: bias left out", _edit({bias: None}), index, (f"{said} is left out",),
                 (bias,)),
@@ -261,7 +263,7 @@ def _linear_rows() -> list[Row]:
                 y.shape, lambda n, j: y[n, j] - b[j], name="add")}), index, (), (bias,),
                 named=False),
             Row(f"{dense}: bias wrong in a column", _weights(**{
-                offset: _some_wrong(offset, 0, [2])}), index, (), (bias,), places=(2,),
+                offset: _some_wrong(offset, 0, [column])}), index, (), (bias,), places=(column,),
                 named=False),
             Row(f"{dense}: weight reshaped", _weights(**{
                 key: weight.reshape(weight.shape[::-1]).T}), index,
@@ -494,8 +496,12 @@ def false_statements(row: Row, kernels: Mapping[str, list[str]], parts: list[str
     return wrong
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.title)
+# every row as emit_te makes it, where the cause has to be named, and in one of the other kinds
+CASES = [(row, kind) for number, row in enumerate(ROWS)
+         for kind in (KINDS[0], KINDS[1 + number % (len(KINDS) - 1)])]
+
+
+@pytest.mark.parametrize(("row", "kind"), CASES, ids=lambda value: getattr(value, "title", value))
 def test_nothing_false_is_said(row: Row, kind: str) -> None:
     mod, kernels = _made(row.every, kind)
     parts = _said(mod)

@@ -1,0 +1,88 @@
+"""Which tensor lies in which storage, and from when to when."""
+
+from dataclasses import dataclass
+
+import matplotlib.pyplot as plt
+import tvm
+from tvm import relax
+
+from plots.figure import EDGE, ORANGE, PALE, box, show
+
+_OWN = "#f7d9b0"  # a tensor for which nothing was planned: it goes to the caller
+
+
+@dataclass
+class _Life:
+    """A tensor: its name, the row of its storage, the calls (from 1) that use it first and last."""
+
+    name: str
+    row: int
+    first: int
+    last: int
+
+
+def _lives(func: relax.Function) -> tuple[list[str], list[str], list[_Life]]:
+    """Return the storages' names and sizes, the functions called, and the tensors in between.
+
+    `func` is a `main` after StaticPlanBlockMemory. What it returns lives to the end.
+    """
+    storages: list[str] = []
+    rows: dict[relax.Var, int] = {}
+    made: dict[relax.Var, relax.Var] = {}  # a variable and that of its allocation
+    lives: dict[relax.Var, _Life] = {}
+    calls: list[str] = []
+    for block in func.body.blocks:
+        for binding in block.bindings:
+            var, value = binding.var, binding.value
+            match value:
+                case relax.Var() if value in made:  # lv0 = alloc
+                    made[var] = made[value]
+                    lives[made[var]].name = var.name
+                case relax.Call(op=tvm.ir.GlobalVar()):
+                    calls.append(value.op.name_hint)
+                    for tensor in {made[arg] for arg in value.args if arg in made}:
+                        life = lives[tensor]
+                        life.first, life.last = life.first or len(calls), len(calls)
+                case relax.Call(op=tvm.ir.Op(name="relax.memory.alloc_storage")):
+                    rows[var] = len(storages)
+                    storages.append(f"{var.name}, {int(value.args[0].values[0])} bytes")
+                case relax.Call(op=tvm.ir.Op(name="relax.memory.alloc_tensor")):
+                    made[var], lives[var] = var, _Life(var.name, rows[value.args[0]], 0, 0)
+                case relax.Call(op=tvm.ir.Op(name="relax.builtin.alloc_tensor")):
+                    made[var], lives[var] = var, _Life(var.name, len(storages), 0, 0)
+                    storages.append("allocated apart")
+    if func.body.body in made:
+        lives[made[func.body.body]].last = len(calls)
+    return storages, calls, list(lives.values())
+
+
+def storages(mod: tvm.IRModule) -> None:
+    """Draw the tensors of a planned `main`: a row for each storage, a column for each call.
+
+    A bar begins with the call that writes the tensor and ends with the last that reads it.
+    """
+    rows, calls, lives = _lives(mod["main"])
+    figure, axes = plt.subplots(figsize=(1.25 * len(calls) + 2.4, 0.5 * len(rows) + 0.9),
+                                layout="constrained")
+    for row, name in enumerate(rows):
+        axes.text(-0.12, row + 0.5, name, ha="right", va="center", size=9, family="monospace")
+        axes.plot([0, len(calls)], [row + 1, row + 1], color="#d0d7de", lw=0.8, zorder=0)
+    for step, name in enumerate(calls):
+        axes.text(step + 0.5, -0.25, f"{step + 1}: {name}", ha="center", va="center", size=9,
+                  weight="bold", family="monospace")
+        axes.plot([step, step], [0, len(rows)], color=EDGE, lw=0.6, ls=":", zorder=0)
+    for life in lives:
+        left, wide = life.first - 1 + 0.06, life.last - life.first + 0.88
+        own = rows[life.row] == "allocated apart"
+        box(axes, left, life.row + 0.16, wide, 0.68, _OWN if own else PALE)
+        axes.text(left + wide / 2, life.row + 0.5, life.name, ha="center", va="center", size=9,
+                  family="monospace")
+    axes.annotate("", (len(calls), len(rows) + 0.2), (0, len(rows) + 0.2),
+                  arrowprops={"arrowstyle": "->", "color": ORANGE})
+    axes.text(len(calls) / 2, len(rows) + 0.42, "time, call by call", ha="center", va="center",
+              size=8.5, style="italic", color="#9a5412")
+    axes.set(xlim=(-2.2, len(calls) + 0.1), ylim=(len(rows) + 0.6, -0.5))
+    axes.axis("off")
+    show(figure, "Storages over time. " + "; ".join(
+        f"{life.name} in {rows[life.row]}: from call {life.first} to {life.last}"
+        for life in lives) + f". Calls: {', '.join(calls)}.")
