@@ -7,5 +7,5 @@ from plots.images import class_bars, confusion_matrix, image_grid, network, shar
 from plots.layers import bias_along, calls, convolution, pooling
 from plots.listings import builder_and_module, side_by_side
 from plots.loops import lanes, loop_nests, reduction, register_tile, visit_order
-from plots.measured import bandwidths, roofline, throughput, times
+from plots.measured import bandwidths, compared, roofline, throughput, times
 from plots.storages import storages

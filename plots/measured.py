@@ -5,6 +5,7 @@ from collections.abc import Collection
 
 import matplotlib.pyplot as plt
 import numpy as np
+from matplotlib.ticker import LogLocator, NullFormatter
 
 import helpers
 from plots.figure import EDGE, show
@@ -135,3 +136,30 @@ def roofline(peak: float, bandwidth: float,
          + "; ".join(
         f"{name} at " + " then ".join(f"{y:.1f}" for _, y in trail) + " GFLOP/s"
         for name, trail in spots.items()) + ".", measured=True)
+
+
+def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
+    """Draw median times as dots on a logarithmic axis, one kind of dot for each key of `every`.
+
+    The quartiles are whiskers. A name that only some of them have gets a row all the same.
+    """
+    names = list(dict.fromkeys(name for times in every.values() for name in times))
+    figure, axes = plt.subplots(figsize=(7, 0.34 * len(names) + 1.2), layout="constrained")
+    for (title, times), colour, marker in zip(every.items(), _TRAILS, "osD^vPX", strict=False):
+        median = np.array([timing.median for timing in times.values()])
+        ends = np.array([(timing.low, timing.high) for timing in times.values()]).T
+        axes.errorbar(median, [names.index(name) for name in times], xerr=np.abs(ends - median),
+                      fmt=marker, color=colour, ecolor=EDGE, markersize=6, label=title)
+    axes.set(xscale="log", xlabel="microseconds for one call (median, quartiles), logarithmic",
+             yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.tick_params(axis="x", labelsize=8)
+    axes.grid(axis="both", color="#d0d7de", lw=0.6)
+    axes.set_axisbelow(True)
+    figure.legend(loc="outside upper right", ncols=len(every), fontsize=9, frameon=False)
+    show(figure, "Dots. " + "; ".join(
+        f"{title}: " + ", ".join(f"{name} {timing.median:.0f} microseconds"
+                                 for name, timing in times.items())
+        for title, times in every.items()) + ".", measured=True)

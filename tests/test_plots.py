@@ -74,6 +74,14 @@ def test_a_tile_says_what_each_step_loads(shown) -> None:
     assert "loads 2 vectors of weights and 3 of images" in metadata["image/png"]["alt"]
 
 
+def test_dots_say_which_threads_a_time_belongs_to(shown) -> None:
+    timing = helpers.Timing(20.0, 10.0, 30.0)
+    plots.compared({"1 thread": {"a": timing}, "2 threads": {"a": timing, "b": timing}})
+    ((_, metadata),) = shown
+    assert metadata["image/png"] == {"alt": "Dots. 1 thread: a 20 microseconds; 2 threads: "
+                                            "a 20 microseconds, b 20 microseconds."}
+
+
 def _bars(values=(0.2, 0.5), colour="#4878a8", text="a") -> str:
     drawn, axes = plt.subplots()
     axes.bar([0, 1], values, color=colour)

@@ -29,6 +29,7 @@ from unittest import mock
 import numpy as np
 import pytest
 import torch
+import torch.fx
 import tvm
 import tvm.relax.frontend.torch  # the table names it by its path
 import tvm_ffi
@@ -41,6 +42,8 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.script import ir as I
 from tvm.script import relax as R
 from tvm.script import tirx as T
+
+import helpers
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TEXT = (DOCS / "rosetta.md").read_text()
@@ -1244,6 +1247,32 @@ def _() -> None:
     assert relax.analysis.check_well_formed(mod)
 
 
+@proof(OLD, 'Code(mod.script(), language="python")')
+def _() -> None:
+    from IPython.display import Code
+    mod = MODEL
+    assert "R.call_tir" in Code(mod.script(), language="python").data
+
+
+@proof(TODAY, 'Code(mod.script(), language="python")')
+def _() -> None:
+    mod = MODEL
+    mod.show()
+    assert "R.call_tir" in repr(helpers.show(mod))
+
+
+@proof(OLD, "graph.print_tabular()")
+def _() -> None:
+    graph = torch.fx.symbolic_trace(torch.nn.ReLU()).graph
+    graph.print_tabular()
+
+
+@proof(TODAY, "graph.print_tabular()")
+def _() -> None:
+    graph = torch.fx.symbolic_trace(torch.nn.ReLU()).graph
+    print(graph)
+
+
 # ---- printed modules -----------------------------------------------------------------------
 
 
@@ -1257,6 +1286,20 @@ def printed() -> str:
     mod = relax_model(lambda bb, x: bb.emit(relax.op.multiply(
         bb.emit_te(lambda a: topi.add(topi.nn.relu(a), a), x), relax.const(ONES))))
     return relax.transform.LegalizeOps()(mod).script() + MODEL.script()
+
+
+@proof(TODAY, "R.call_dps_packed(te_matmul, (A, B)")
+def _() -> str:
+    def te_matmul(a: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return topi.nn.matmul(a, b)
+
+    bb = relax.BlockBuilder()
+    inputs = [relax.Var(name, relax.TensorType((4, 4), "float32")) for name in "AB"]
+    with bb.function("main", inputs):
+        with bb.dataflow():
+            gv = bb.emit_output(bb.emit_te(te_matmul, *inputs))
+        bb.emit_func_output(gv)
+    return bb.get().script()
 
 
 @proof(TODAY, 'x: R.Tensor((1, "m")', "X = T.match_buffer(x, (1, n))", ": R.Object")

@@ -16,6 +16,7 @@ import nbformat
 import numpy as np
 import pytest
 import torch
+import torch.fx
 import tvm
 import tvm_ffi
 from relax_models import relax_model as model
@@ -137,6 +138,10 @@ def _() -> None:
 
 
 provokes("Mismatched type on argument")(lambda: relax.build(relax.BlockBuilder(), target="llvm"))
+
+
+provokes("unexpected keyword argument 'out_sinfo'")(
+    lambda: relax.op.call_dps_packed("env.relu", (relax.Var("x", TYPE),), out_sinfo=TYPE))
 
 
 def without_emit_output() -> tvm.IRModule:
@@ -399,6 +404,8 @@ def in_new_python(code: str, *options: str) -> None:
 
 
 provokes("No module named 'tvm'")(lambda: in_new_python("import tvm", "-I", "-S"))
+provokes("No module named 'tabulate'")(
+    lambda: torch.fx.symbolic_trace(torch.nn.ReLU()).graph.print_tabular())
 provokes("operator torchvision::nms does not exist")(lambda: in_new_python(
     "import torch; torch.library.register_fake('torchvision::nms')(lambda *boxes: None)"))
 provokes("has no attribute")(lambda: tvm.nd)
