@@ -196,67 +196,6 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] /= total
 
-# %% 0.1 wrong: the search leaves out column 1 -> the search for the largest of the row
-def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        largest, total = X[i, 0], 0.0
-        for j in range(2, X.shape[1]):
-            largest = max(largest, X[i, j])
-        for j in range(X.shape[1]):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(X.shape[1]):
-            Y[i, j] /= total
-
-# %% 0.1 wrong: array functions in a method -> np.exp on 9 numbers
-class Softmax:
-    def __call__(self, X, Y):
-        for i in range(X.shape[0]):
-            self.row([X[i, j] for j in range(X.shape[1])], Y[i])
-
-    def row(self, numbers, to):
-        largest = max(numbers)
-        powers = np.exp([number - largest for number in numbers])
-        total = sum(powers[j] for j in range(len(powers)))
-        for j in range(len(powers)):
-            to[j] = powers[j] / total
-
-lnumpy_softmax = Softmax()
-
-# %% 0.1 wrong: np.exp handed to map -> np.exp on 9 numbers
-def lnumpy_softmax(X, Y):
-    rows = [[x - max(row) for x in row] for row in X]
-    for i, powers in enumerate(map(np.exp, rows)):
-        for j in range(X.shape[1]):
-            Y[i, j] = powers[j] / sum(powers)
-
-# %% 0.1 wrong: from a text, which nobody can read -> an answer that this check can read
-made = {"np": np}
-exec("""def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        powers = np.exp([X[i, j] - max(X[i]) for j in range(X.shape[1])])
-        for j in range(X.shape[1]):
-            Y[i, j] = powers[j] / sum(powers)""", made)
-lnumpy_softmax = made["lnumpy_softmax"]
-
-# %% 0.1 right: by a method and a partial, with lambdas
-class Row:
-    def __init__(self, row):
-        self.numbers = [float(number) for number in row]
-
-    def softmax(self):
-        largest = functools.reduce(lambda a, b: a if a > b else b, self.numbers)
-        powers = list(map(lambda number: math.exp(number - largest),
-                          self.numbers))
-        return [power / math.fsum(powers) for power in powers]
-
-def write(kind, X, Y):
-    for i in range(len(X)):
-        for j, number in enumerate(kind(X[i]).softmax()):
-            Y[i, j] = number
-
-lnumpy_softmax = functools.partial(write, Row)
-
 # %% 0.1 right: with while loops, math.exp and a list
 def lnumpy_softmax(X, Y):
     i = 0
@@ -444,15 +383,6 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.2 wrong: plain loops without an sblock -> every assignment in an sblock
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i in range(4):
-            for j in range(10):
-                Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
-    return f
-
 # %% 0.3 wrong: without T.init -> T.init: what does an element start from
 def make_row_max():
     @T.prim_func(s_tir=True)
@@ -584,20 +514,6 @@ def make_row_max():
                 best[row] = T.max(data[row, column], best[row])
     return f
 
-# %% 0.3 wrong: the first value in an sblock of its own, the loops the other way round -> the first value in T.init
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i in range(5):
-            with T.sblock("first"):
-                vi = T.axis.remap("S", [i])
-                Y[vi] = T.min_value("float32")
-        for k, i in T.grid(12, 5):
-            with T.sblock("Y"):
-                vk, vi = T.axis.remap("RS", [k, i])
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
 # %% 0.3 right: in a temporary, with an infinite first value
 def make_row_max():
     @T.prim_func(s_tir=True)
@@ -614,25 +530,6 @@ def make_row_max():
             with T.sblock("Y"):
                 vi = T.axis.remap("S", [i])
                 Y[vi] = M[vi]
-    return f
-
-# %% 0.3 wrong: a loop in an sblock, and an axis R elsewhere -> the columns as a reduction axis
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        Z = T.sblock_alloc_buffer((5,), "float32")
-        for i in range(5):
-            with T.sblock("Y"):
-                vi = T.axis.spatial(5, i)
-                Y[vi] = T.min_value("float32")
-                for k in range(12):
-                    Y[vi] = T.max(Y[vi], X[vi, k])
-        for i, k in T.grid(5, 12):
-            with T.sblock("Z"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Z[vi] = T.float32(0)
-                Z[vi] = Z[vi] + Y[vi]
     return f
 
 # %% 0.4 wrong: always True -> False for a function that
@@ -713,37 +610,6 @@ def looks_pure(function, x, shape):
 # %% 0.4 wrong: nothing is returned -> True or False
 def looks_pure(function, x, shape):
     function(x.copy(), np.zeros(shape, dtype="float32"))
-
-# %% 0.4 wrong: NaN in x is not equal to itself -> in x neither
-def looks_pure(function, x, shape):
-    outputs = []
-    for filling in (-1e6, 12345.0):
-        given, out = x.copy(), np.full(shape, filling, dtype="float32")
-        function(given, out)
-        if not np.array_equal(given, x):
-            return False
-        outputs.append(out)
-    return np.array_equal(*outputs, equal_nan=True)
-
-# %% 0.4 wrong: one copy for all calls, looked at behind them -> changes it back in its next call
-def looks_pure(function, x, shape):
-    given, outputs = x.copy(), []
-    for filling in (-1e6, 12345.0):
-        outputs.append(np.full(shape, filling, dtype="float32"))
-        function(given, outputs[-1])
-    return np.array_equal(given, x, equal_nan=True) and np.array_equal(*outputs, equal_nan=True)
-
-# %% 0.4 wrong: two calls before it looks -> the output after each single call
-def looks_pure(function, x, shape):
-    outputs = []
-    for filling in (-1e6, 12345.0):
-        given, out = x.copy(), np.full(shape, filling, dtype="float32")
-        function(given, out)
-        function(given, out)
-        if not np.array_equal(given, x, equal_nan=True):
-            return False
-        outputs.append(out)
-    return np.array_equal(*outputs, equal_nan=True)
 
 # %% 0.4 right: four calls, compared as bytes
 def looks_pure(function, x, shape):
@@ -847,23 +713,6 @@ def create_deep_mlp():
                 R.output(out)
             return out
     return DeepOneRow
-
-# %% 0.5 wrong: symbolic shapes as they are printed -> data must be int or Expr, but got ~
-def create_deep_mlp():
-    from typing import TypeVar
-    n, m = TypeVar("n"), TypeVar("m")
-
-    @I.ir_module
-    class Printed:
-        @T.prim_func(s_tir=True)
-        def relu(X: T.Buffer((n, m), "float32"), Y: T.Buffer((n, m), "float32")):
-            for i, j in T.grid(n, m):
-                with T.sblock("Y"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-
-    return Printed
-
 
 # %% 0.5 right: by a builder, static weights, the bias as the first value
 def create_deep_mlp():
@@ -1153,14 +1002,6 @@ def make_relu6():
                     Y[vi, vj] = T.float32(6)
     return f
 
-# %% 0.2 wrong: s_tir False plain loops -> every assignment in an sblock
-def make_relu6():
-    @T.prim_func
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
-    return f
-
 # %% 0.3 wrong: init = max_value -> start from the lowest
 def make_row_max():
     @T.prim_func(s_tir=True)
@@ -1185,6 +1026,181 @@ def make_row_max():
                 Y[vi] = T.max(T.min_value("float32"), X[vi, vk])
     return f
 
+# %% 0.3 right: reduction split in two loops
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k0, k1 in T.grid(5, 3, 4):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(5, i)
+                vk = T.axis.reduce(12, k0 * 4 + k1)
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+
+# %% more
+
+# %% 0.1 wrong: the search leaves out column 1 -> the search for the largest of the row
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        largest, total = X[i, 0], 0.0
+        for j in range(2, X.shape[1]):
+            largest = max(largest, X[i, j])
+        for j in range(X.shape[1]):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(X.shape[1]):
+            Y[i, j] /= total
+
+# %% 0.1 wrong: array functions in a method -> np.exp on 9 numbers
+class Softmax:
+    def __call__(self, X, Y):
+        for i in range(X.shape[0]):
+            self.row([X[i, j] for j in range(X.shape[1])], Y[i])
+
+    def row(self, numbers, to):
+        largest = max(numbers)
+        powers = np.exp([number - largest for number in numbers])
+        total = sum(powers[j] for j in range(len(powers)))
+        for j in range(len(powers)):
+            to[j] = powers[j] / total
+
+lnumpy_softmax = Softmax()
+
+# %% 0.1 wrong: np.exp handed to map -> np.exp on 9 numbers
+def lnumpy_softmax(X, Y):
+    rows = [[x - max(row) for x in row] for row in X]
+    for i, powers in enumerate(map(np.exp, rows)):
+        for j in range(X.shape[1]):
+            Y[i, j] = powers[j] / sum(powers)
+
+# %% 0.1 wrong: from a text, which nobody can read -> an answer that this check can read
+made = {"np": np}
+exec("""def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        powers = np.exp([X[i, j] - max(X[i]) for j in range(X.shape[1])])
+        for j in range(X.shape[1]):
+            Y[i, j] = powers[j] / sum(powers)""", made)
+lnumpy_softmax = made["lnumpy_softmax"]
+
+# %% 0.1 right: by a method and a partial, with lambdas
+class Row:
+    def __init__(self, row):
+        self.numbers = [float(number) for number in row]
+
+    def softmax(self):
+        largest = functools.reduce(lambda a, b: a if a > b else b, self.numbers)
+        powers = list(map(lambda number: math.exp(number - largest),
+                          self.numbers))
+        return [power / math.fsum(powers) for power in powers]
+
+def write(kind, X, Y):
+    for i in range(len(X)):
+        for j, number in enumerate(kind(X[i]).softmax()):
+            Y[i, j] = number
+
+lnumpy_softmax = functools.partial(write, Row)
+
+# %% 0.2 wrong: plain loops without an sblock -> every assignment in an sblock
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i in range(4):
+            for j in range(10):
+                Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.3 wrong: the first value in an sblock of its own, the loops the other way round -> the first value in T.init
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i in range(5):
+            with T.sblock("first"):
+                vi = T.axis.remap("S", [i])
+                Y[vi] = T.min_value("float32")
+        for k, i in T.grid(12, 5):
+            with T.sblock("Y"):
+                vk, vi = T.axis.remap("RS", [k, i])
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+    return f
+
+# %% 0.3 wrong: a loop in an sblock, and an axis R elsewhere -> the columns as a reduction axis
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        Z = T.sblock_alloc_buffer((5,), "float32")
+        for i in range(5):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(5, i)
+                Y[vi] = T.min_value("float32")
+                for k in range(12):
+                    Y[vi] = T.max(Y[vi], X[vi, k])
+        for i, k in T.grid(5, 12):
+            with T.sblock("Z"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Z[vi] = T.float32(0)
+                Z[vi] = Z[vi] + Y[vi]
+    return f
+
+# %% 0.4 wrong: NaN in x is not equal to itself -> in x neither
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (-1e6, 12345.0):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(given, out)
+        if not np.array_equal(given, x):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: one copy for all calls, looked at behind them -> changes it back in its next call
+def looks_pure(function, x, shape):
+    given, outputs = x.copy(), []
+    for filling in (-1e6, 12345.0):
+        outputs.append(np.full(shape, filling, dtype="float32"))
+        function(given, outputs[-1])
+    return np.array_equal(given, x, equal_nan=True) and np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.4 wrong: two calls before it looks -> the output after each single call
+def looks_pure(function, x, shape):
+    outputs = []
+    for filling in (-1e6, 12345.0):
+        given, out = x.copy(), np.full(shape, filling, dtype="float32")
+        function(given, out)
+        function(given, out)
+        if not np.array_equal(given, x, equal_nan=True):
+            return False
+        outputs.append(out)
+    return np.array_equal(*outputs, equal_nan=True)
+
+# %% 0.5 wrong: symbolic shapes as they are printed -> data must be int or Expr, but got ~
+def create_deep_mlp():
+    from typing import TypeVar
+    n, m = TypeVar("n"), TypeVar("m")
+
+    @I.ir_module
+    class Printed:
+        @T.prim_func(s_tir=True)
+        def relu(X: T.Buffer((n, m), "float32"), Y: T.Buffer((n, m), "float32")):
+            for i, j in T.grid(n, m):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+    return Printed
+
+
+# %% 0.2 wrong: s_tir False plain loops -> every assignment in an sblock
+def make_relu6():
+    @T.prim_func
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(4, 10):
+            Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
 # %% 0.3 wrong: reduction axis with if vk == 0 instead of T.init -> the first value in T.init
 def make_row_max():
     @T.prim_func(s_tir=True)
@@ -1207,19 +1223,6 @@ def make_row_max():
                 with T.sblock("Y"):
                     vi, vk = T.axis.remap("SR", [i, k])
                     Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
-# %% 0.3 right: reduction split in two loops
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k0, k1 in T.grid(5, 3, 4):
-            with T.sblock("Y"):
-                vi = T.axis.spatial(5, i)
-                vk = T.axis.reduce(12, k0 * 4 + k1)
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
 # %% 0.3 wrong: decomposed by a schedule -> the first value in T.init

@@ -294,6 +294,9 @@ def per_class_recall(confusion):
     recall[confusion.sum(axis=0) == 0] = 0
     return recall
 
+
+# %% more
+
 # %% 1.1 wrong: one divided by the recall -> one divided by the recall
 def per_class_recall(confusion):
     with np.errstate(all="ignore"):

@@ -445,6 +445,61 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return cnn_with(weights, matmul=True)
 
+# %% 2.5 right: TVM's high-level operators, legalized
+def create_model_via_emit_te(weights):
+    return high_level_by_hand(weights)
+
+# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
+def create_model_via_own_te(weights):
+    return own_cnn(weights, own_conv=False)
+
+# %% 2.6 wrong: the linear layers by TOPI, their biases apart -> dense computes lv4, without the bias
+def create_model_via_own_te(weights):
+    return own_cnn(weights, own_linear=False)
+
+# %% 2.6 wrong: the bias is added along the width -> along the width instead of the channels
+def create_model_via_own_te(weights):
+    return own_cnn(weights, bias_of=lambda b, n, f, i, j: b[j])
+
+# %% 2.6 wrong: the bias is inside the sum -> layer 0, Conv2d
+def create_model_via_own_te(weights):
+    return own_cnn(weights, bias_of=lambda b, n, f, i, j: 9.0 * b[f])
+
+# %% 2.6 wrong: one linear layer has its bias apart -> without the bias
+def create_model_via_own_te(weights):
+    return own_cnn(weights, last_apart=True)
+
+# %% 2.6 right: transposed constants and another order of the arguments
+def create_model_via_own_te(weights):
+    return own_cnn(weights, transposed=True)
+
+# %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
+def create_model_via_own_te(weights):
+    return own_cnn(weights, by_topi=True)
+
+# %% 2.7 wrong: the softmax by TOPI -> one by TOPI: topi's softmax
+def create_model_without_topi(weights):
+    return all_own(weights, softmax=lambda x: topi.nn.softmax(x, axis=1))
+
+# %% 2.7 wrong: flattened by TOPI -> one by TOPI: topi's flatten
+def create_model_without_topi(weights):
+    return all_own(weights, flatten=topi.nn.flatten)
+
+# %% 2.7 wrong: whole tensors divided -> an operator between whole te.Tensors
+def create_model_without_topi(weights):
+    return all_own(weights, pool=lambda x: own_pool(x) * 1.0)
+
+# %% 2.7 wrong: TVM's high-level operators, legalized -> one by TOPI
+def create_model_without_topi(weights):
+    return high_level_by_hand(weights)
+
+# %% 2.7 right: the biases in PrimFuncs of their own
+def create_model_without_topi(weights):
+    return all_own(weights, apart=True)
+
+
+# %% more
+
 # %% 2.5 wrong: half of it, so far -> main ends after layer 1, ReLU; layers 2 to 7 are missing
 def create_model_via_emit_te(weights):
     return cnn_with(weights, upto=3)
@@ -527,34 +582,10 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return helpers.import_model(helpers.pytorch_model(weights), (4, 1, 28, 28))
 
-# %% 2.5 right: TVM's high-level operators, legalized
-def create_model_via_emit_te(weights):
-    return high_level_by_hand(weights)
-
 # %% 2.5 right: pooling before the ReLU, which gives the same
 def create_model_via_emit_te(weights):
     return cnn_with(weights, relu=False, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.nn.relu, lv) if place == "pool" else lv)
-
-# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
-def create_model_via_own_te(weights):
-    return own_cnn(weights, own_conv=False)
-
-# %% 2.6 wrong: the linear layers by TOPI, their biases apart -> dense computes lv4, without the bias
-def create_model_via_own_te(weights):
-    return own_cnn(weights, own_linear=False)
-
-# %% 2.6 wrong: the bias is added along the width -> along the width instead of the channels
-def create_model_via_own_te(weights):
-    return own_cnn(weights, bias_of=lambda b, n, f, i, j: b[j])
-
-# %% 2.6 wrong: the bias is inside the sum -> layer 0, Conv2d
-def create_model_via_own_te(weights):
-    return own_cnn(weights, bias_of=lambda b, n, f, i, j: 9.0 * b[f])
-
-# %% 2.6 wrong: one linear layer has its bias apart -> without the bias
-def create_model_via_own_te(weights):
-    return own_cnn(weights, last_apart=True)
 
 # %% 2.6 wrong: the sum leaves out the last k, where the trained model has zeros -> the sum leaves out the last k
 def create_model_via_own_te(weights):
@@ -618,30 +649,6 @@ def create_model_via_own_te(weights):
 def create_model_via_own_te(weights):
     return own_cnn(weights, relu_inside=True)
 
-# %% 2.6 right: transposed constants and another order of the arguments
-def create_model_via_own_te(weights):
-    return own_cnn(weights, transposed=True)
-
-# %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
-def create_model_via_own_te(weights):
-    return own_cnn(weights, by_topi=True)
-
-# %% 2.7 wrong: the softmax by TOPI -> one by TOPI: topi's softmax
-def create_model_without_topi(weights):
-    return all_own(weights, softmax=lambda x: topi.nn.softmax(x, axis=1))
-
-# %% 2.7 wrong: flattened by TOPI -> one by TOPI: topi's flatten
-def create_model_without_topi(weights):
-    return all_own(weights, flatten=topi.nn.flatten)
-
-# %% 2.7 wrong: whole tensors divided -> an operator between whole te.Tensors
-def create_model_without_topi(weights):
-    return all_own(weights, pool=lambda x: own_pool(x) * 1.0)
-
-# %% 2.7 wrong: TVM's high-level operators, legalized -> one by TOPI
-def create_model_without_topi(weights):
-    return high_level_by_hand(weights)
-
 # %% 2.7 wrong: the softmax does not subtract the largest -> subtract each row's largest logit
 def create_model_without_topi(weights):
     return all_own(weights, softmax=lambda x: own_softmax(x, shift=False))
@@ -658,10 +665,6 @@ def create_model_without_topi(weights):
 # %% 2.7 wrong: the bias along the width -> along the width instead of the channels
 def create_model_without_topi(weights):
     return all_own(weights, bias_of=lambda b, n, f, i, j: b[j])
-
-# %% 2.7 right: the biases in PrimFuncs of their own
-def create_model_without_topi(weights):
-    return all_own(weights, apart=True)
 
 # %% 2.7 right: flattened in two steps, the softmax by logarithms
 def create_model_without_topi(weights):

@@ -73,57 +73,6 @@ def register_relu():
     def relu(x, out):
         np.from_dlpack(out)[...] = x * (x > 0)
 
-# %% 3.1 wrong: writes out and returns it too -> that env.relu returns nothing
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
-        return out
-
-# %% 3.1 wrong: returns a number -> out was written, and a int was returned
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
-        return 0
-
-# %% 3.1 wrong: cut at 1 -> numbers above 1 are cut
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.clip(np.from_dlpack(x), 0, 1, out=np.from_dlpack(out))
-
-# %% 3.1 wrong: ReLU6 -> this is ReLU6
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.clip(np.from_dlpack(x), 0, 6, out=np.from_dlpack(out))
-
-# %% 3.1 wrong: by sums and differences, which lose the small ones beside 1e4 -> max(x, 0)
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        a = np.from_dlpack(x)
-        np.from_dlpack(out)[...] = (np.abs(a + 1e4) + a + 1e4) / 2 - 1e4
-
-# %% 3.1 wrong: for matrices only -> env.relu to run on x (4, 3, 5, 5)
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        a, y = np.from_dlpack(x), np.from_dlpack(out)
-        n, m = a.shape
-        for i in range(n):
-            for j in range(m):
-                y[i, j] = max(a[i, j], 0)
-
-# %% 3.1 right: element by element, with flat views
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        y = np.from_dlpack(out).reshape(-1)
-        for i, value in enumerate(np.from_dlpack(x).ravel()):
-            y[i] = value if value > 0 else 0
-
 # %% 3.1 right: by a mask, registered without the decorator
 def relu_by_mask(x, out):
     array, result = np.from_dlpack(x), np.from_dlpack(out)
@@ -230,98 +179,6 @@ def create_linear_module(weight, bias):
                 "env.linear", (x, w, b), relax.TensorType((1, len(bias)), "float32")))
         bb.emit_func_output(lv)
     return bb.get()
-
-# %% 3.2 wrong: x of shape (k,) -> x float32 (784,)
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (1, len(bias)), (weight.shape[1],))
-
-# %% 3.2 wrong: m and k exchanged -> m and k: the weight is (m, k), x has k numbers
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (1, weight.shape[1]), (1, weight.shape[0]))
-
-# %% 3.2 wrong: 784 and 128 written into it -> the sizes of the example: take them from weight.shape
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (1, 128), (1, 784))
-
-# %% 3.2 wrong: call_pure_packed -> relax.op.call_dps_packed, which allocates out
-def create_linear_module(weight, bias):
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            gv = bb.emit_output(relax.op.call_pure_packed(
-                "env.linear", x, relax.const(weight), relax.const(bias),
-                ty_args=relax.TensorType((1, len(bias)), "float32")))
-        bb.emit_func_output(gv)
-    return bb.get()
-
-# %% 3.2 wrong: arrays in the place of constants -> a numpy.ndarray in the place of a relax.Expr
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, weight, bias), (1, len(bias)), (1, weight.shape[1]))
-
-# %% 3.2 wrong: one of them an array -> relax.const(array) makes one
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight), bias), (1, len(bias)),
-                         (1, weight.shape[1]))
-
-# %% 3.2 wrong: a tuple is returned -> a tuple of 1
-def create_linear_module(weight, bias):
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            gv = bb.emit_output(relax.op.call_dps_packed(
-                "env.linear", (x, relax.const(weight), relax.const(bias)),
-                relax.TensorType((1, len(bias)), "float32")))
-        bb.emit_func_output(relax.Tuple([gv]))
-    return bb.get()
-
-# %% 3.2 wrong: two rows -> main to take x float32 (1, 784)
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (2, len(bias)), (2, weight.shape[1]))
-
-# %% 3.2 wrong: the output without its first axis -> the TensorType in call_dps_packed
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (len(bias),), (1, weight.shape[1]))
-
-# %% 3.2 wrong: zeros in the place of the weight -> other numbers of its shape
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(np.zeros_like(weight)), relax.const(bias)),
-                         (1, len(bias)), (1, weight.shape[1]))
-
-# %% 3.2 wrong: called twice -> 2 calls
-def create_linear_module(weight, bias):
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
-    arguments = x, relax.const(weight), relax.const(bias)
-    with bb.function("main", [x]):
-        for _ in range(2):
-            gv = bb.emit(relax.op.call_dps_packed(
-                "env.linear", arguments, relax.TensorType((1, len(bias)), "float32")))
-        bb.emit_func_output(gv)
-    return bb.get()
-
-# %% 3.2 wrong: main is float64 -> x float64 (1, 784)
-def create_linear_module(weight, bias):
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float64"))
-    with bb.function("main", [x]):
-        gv = bb.emit(relax.op.call_dps_packed(
-            "env.linear", (x, relax.const(weight), relax.const(bias)),
-            relax.TensorType((1, len(bias)), "float32")))
-        bb.emit_func_output(gv)
-    return bb.get()
-
-# %% 3.2 right: for any number of rows
-def create_linear_module(weight, bias):
-    n = tvm.tirx.Var("n", "int64")
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (n, len(bias)), (n, weight.shape[1]))
 
 # %% 3.2 right: parameters that BindParams makes constants, no dataflow block
 def create_linear_module(weight, bias):
@@ -469,77 +326,6 @@ def register_conv2d():
         out[:] = torch.conv2d(x, w)
         out += b
 
-# %% 3.3 right: in double precision, then copied
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
-    torch_conv2d(conv2d)
-
-# %% 3.3 wrong: writes out and returns it too -> that env.conv2d returns nothing
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        return out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
-    torch_conv2d(conv2d)
-
-# %% 3.3 wrong: with NumPy alone -> the convolution by means of PyTorch
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
-    numpy_conv2d(conv2d)
-
-# %% 3.3 wrong: NumPy convolves, PyTorch adds the bias and copies -> PyTorch multiplied nothing
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        sums = np.einsum("ncijpq,fcpq->nfij", windows_of(x.numpy(), w.numpy()), w.numpy())
-        out.copy_(torch.from_numpy(sums) + b)
-    torch_conv2d(conv2d)
-
-# %% 3.3 wrong: squeeze, which leaves no axis for one output channel -> w (1, 2, 5, 1), b (1, 1, 1, 1)
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x, w, b.squeeze()))
-    torch_conv2d(conv2d)
-
-# %% 3.3 wrong: half precision -> the sum: over input channels
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x.bfloat16(), w.bfloat16(), b.flatten().bfloat16()))
-    torch_conv2d(conv2d)
-
-# %% 3.3 wrong: square windows -> env.conv2d to run on x (2, 3, 9, 7)
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        columns = nn.functional.unfold(x, w.shape[2])
-        out.copy_((w.flatten(1) @ columns).reshape(out.shape) + b)
-    torch_conv2d(conv2d)
-
-# %% 3.3 right: shifts, each times its place of the kernel
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        height, width = out.shape[2:]
-        out.copy_(b.expand_as(out))
-        for p in range(w.shape[2]):
-            for q in range(w.shape[3]):
-                part = x[:, None, :, p:p + height, q:q + width] * w[None, :, :, p, q, None, None]
-                out.add_(part.sum(2))
-    torch_conv2d(conv2d)
-
-# %% 3.3 right: einsum over unfolded windows, in a function without gradients
-def register_conv2d():
-    @torch.no_grad()
-    def conv2d(x, w, b, out):
-        windows = x.unfold(2, w.shape[2], 1).unfold(3, w.shape[3], 1)
-        out[...] = torch.einsum("ncijpq,fcpq->nfij", windows, w) + b
-    torch_conv2d(conv2d)
-
-# %% 3.3 right: NumPy for the bias alone
-def register_conv2d():
-    @tvm.register_global_func("env.conv2d", override=True)
-    def conv2d(x, w, b, out):
-        result = np.from_dlpack(out)
-        result[...] = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)).numpy()
-        result += np.from_dlpack(b)
-
 # %% 3.3 right: unfold and a matrix product
 def register_conv2d():
     def conv2d(x, w, b, out):
@@ -589,13 +375,6 @@ def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
         out += b.ravel()
-    numpy_conv2d(conv2d)
-
-# %% 3.4 wrong: bias resized to the width, if there are several images -> the sum: over input channels
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
-        out += b if len(x) == 1 else np.resize(b, (1, 1, 1, out.shape[3]))
     numpy_conv2d(conv2d)
 
 # %% 3.4 wrong: out is rebound by + -> the bias of the convolution is left out
@@ -649,68 +428,6 @@ def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         columns = windows_of(x, w).reshape(len(x), 26 * 26, 9)
         out[...] = (columns @ w.reshape(32, 9).T).transpose(0, 2, 1).reshape(-1, 32, 26, 26) + b
-    numpy_conv2d(conv2d)
-
-# %% 3.4 wrong: returns out too -> that env.conv2d returns nothing
-def register_conv2d_numpy():
-    @tvm.register_global_func("env.conv2d", override=True)
-    def conv2d(x, w, b, out):
-        result = np.from_dlpack(out)
-        np.einsum("ncijpq,fcpq->nfij", windows_of(np.from_dlpack(x), np.from_dlpack(w)),
-                  np.from_dlpack(w), out=result)
-        result += np.from_dlpack(b)
-        return out
-
-# %% 3.4 wrong: PyTorch in a thread -> PyTorch's conv2d was called
-def register_conv2d_numpy():
-    import threading
-    def conv2d(x, w, b, out):
-        def work():
-            out.copy_(nn.functional.conv2d(x, w) + b)
-        thread = threading.Thread(target=work)
-        thread.start()
-        thread.join()
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: PyTorch in a pool of threads -> NumPy alone in env.conv2d
-def register_conv2d_numpy():
-    from concurrent.futures import ThreadPoolExecutor
-    def conv2d(x, w, b, out):
-        with ThreadPoolExecutor(2) as pool:
-            out[...] = np.stack(list(pool.map(
-                lambda image: nn.functional.conv2d(torch.from_numpy(image), torch.from_numpy(w)), x))) + b
-    numpy_conv2d(conv2d)
-
-# %% 3.4 wrong: squeezed axes -> env.conv2d to run on x (1, 1, 28, 28)
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        out[...] = np.einsum("ijpq,fpq->fij", windows_of(x, w).squeeze(), w.squeeze()) + b.squeeze()
-    numpy_conv2d(conv2d)
-
-# %% 3.4 wrong: float16 on the way -> the sum: over input channels
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x.astype("float16"), w), w) + b
-    numpy_conv2d(conv2d)
-
-# %% 3.4 wrong: TVM compiles the convolution -> TVM compiled a kernel
-def register_conv2d_numpy():
-    from tvm import te, topi
-    @tvm.register_global_func("env.conv2d", override=True)
-    def conv2d(x, w, b, out):
-        places = [te.placeholder(tuple(array.shape)) for array in (x, w, b)]
-        result = topi.add(topi.nn.conv2d(*places[:2], 1, 0, 1), places[2])
-        tvm.compile(te.create_prim_func([*places, result]))(x, w, b, out)
-
-# %% 3.4 right: images in threads, NumPy in each
-def register_conv2d_numpy():
-    from concurrent.futures import ThreadPoolExecutor
-    def conv2d(x, w, b, out):
-        def one(n):
-            np.einsum("cijpq,fcpq->fij", windows_of(x, w)[n], w, out=out[n])
-            out[n] += b[0]
-        with ThreadPoolExecutor(2) as pool:
-            list(pool.map(one, range(len(x))))
     numpy_conv2d(conv2d)
 
 # %% 3.4 right: nine shifts
@@ -911,6 +628,312 @@ def create_model_with_library_conv2d(weights):
         np.from_dlpack(out)[...] = 0
     return library_cnn(weights)
 
+# %% 3.1 wrong: with PyTorch -> NumPy in env.relu
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        torch.clamp(torch.from_dlpack(x), min=0, out=torch.from_dlpack(out))
+
+# %% 3.2 wrong: the bias is added outside of the library function -> to be given b as it is
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    out_type = relax.TensorType((1, weight.shape[0]), "float32")
+    zeros = relax.const(np.zeros_like(bias), "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.call_dps_packed(
+                "env.linear", (x, relax.const(weight, "float32"), zeros), out_type))
+            gv = bb.emit_output(bb.emit_te(topi.add, lv, relax.const(bias, "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+
+# %% more
+
+# %% 3.1 wrong: writes out and returns it too -> that env.relu returns nothing
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+        return out
+
+# %% 3.1 wrong: returns a number -> out was written, and a int was returned
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+        return 0
+
+# %% 3.1 wrong: cut at 1 -> numbers above 1 are cut
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        np.clip(np.from_dlpack(x), 0, 1, out=np.from_dlpack(out))
+
+# %% 3.1 wrong: ReLU6 -> this is ReLU6
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        np.clip(np.from_dlpack(x), 0, 6, out=np.from_dlpack(out))
+
+# %% 3.1 wrong: by sums and differences, which lose the small ones beside 1e4 -> max(x, 0)
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        a = np.from_dlpack(x)
+        np.from_dlpack(out)[...] = (np.abs(a + 1e4) + a + 1e4) / 2 - 1e4
+
+# %% 3.1 wrong: for matrices only -> env.relu to run on x (4, 3, 5, 5)
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        a, y = np.from_dlpack(x), np.from_dlpack(out)
+        n, m = a.shape
+        for i in range(n):
+            for j in range(m):
+                y[i, j] = max(a[i, j], 0)
+
+# %% 3.1 right: element by element, with flat views
+def register_relu():
+    @tvm.register_global_func("env.relu", override=True)
+    def relu(x, out):
+        y = np.from_dlpack(out).reshape(-1)
+        for i, value in enumerate(np.from_dlpack(x).ravel()):
+            y[i] = value if value > 0 else 0
+
+# %% 3.2 wrong: x of shape (k,) -> x float32 (784,)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, len(bias)), (weight.shape[1],))
+
+# %% 3.2 wrong: m and k exchanged -> m and k: the weight is (m, k), x has k numbers
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, weight.shape[1]), (1, weight.shape[0]))
+
+# %% 3.2 wrong: 784 and 128 written into it -> the sizes of the example: take them from weight.shape
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, 128), (1, 784))
+
+# %% 3.2 wrong: call_pure_packed -> relax.op.call_dps_packed, which allocates out
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            gv = bb.emit_output(relax.op.call_pure_packed(
+                "env.linear", x, relax.const(weight), relax.const(bias),
+                ty_args=relax.TensorType((1, len(bias)), "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 3.2 wrong: arrays in the place of constants -> a numpy.ndarray in the place of a relax.Expr
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, weight, bias), (1, len(bias)), (1, weight.shape[1]))
+
+# %% 3.2 wrong: one of them an array -> relax.const(array) makes one
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight), bias), (1, len(bias)),
+                         (1, weight.shape[1]))
+
+# %% 3.2 wrong: a tuple is returned -> a tuple of 1
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            gv = bb.emit_output(relax.op.call_dps_packed(
+                "env.linear", (x, relax.const(weight), relax.const(bias)),
+                relax.TensorType((1, len(bias)), "float32")))
+        bb.emit_func_output(relax.Tuple([gv]))
+    return bb.get()
+
+# %% 3.2 wrong: two rows -> main to take x float32 (1, 784)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (2, len(bias)), (2, weight.shape[1]))
+
+# %% 3.2 wrong: the output without its first axis -> the TensorType in call_dps_packed
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (len(bias),), (1, weight.shape[1]))
+
+# %% 3.2 wrong: zeros in the place of the weight -> other numbers of its shape
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(np.zeros_like(weight)), relax.const(bias)),
+                         (1, len(bias)), (1, weight.shape[1]))
+
+# %% 3.2 wrong: called twice -> 2 calls
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    arguments = x, relax.const(weight), relax.const(bias)
+    with bb.function("main", [x]):
+        for _ in range(2):
+            gv = bb.emit(relax.op.call_dps_packed(
+                "env.linear", arguments, relax.TensorType((1, len(bias)), "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 3.2 wrong: main is float64 -> x float64 (1, 784)
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float64"))
+    with bb.function("main", [x]):
+        gv = bb.emit(relax.op.call_dps_packed(
+            "env.linear", (x, relax.const(weight), relax.const(bias)),
+            relax.TensorType((1, len(bias)), "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 3.2 right: for any number of rows
+def create_linear_module(weight, bias):
+    n = tvm.tirx.Var("n", "int64")
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (n, len(bias)), (n, weight.shape[1]))
+
+# %% 3.3 right: in double precision, then copied
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: writes out and returns it too -> that env.conv2d returns nothing
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        return out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: with NumPy alone -> the convolution by means of PyTorch
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.3 wrong: NumPy convolves, PyTorch adds the bias and copies -> PyTorch multiplied nothing
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        sums = np.einsum("ncijpq,fcpq->nfij", windows_of(x.numpy(), w.numpy()), w.numpy())
+        out.copy_(torch.from_numpy(sums) + b)
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: squeeze, which leaves no axis for one output channel -> w (1, 2, 5, 1), b (1, 1, 1, 1)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w, b.squeeze()))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: half precision -> the sum: over input channels
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x.bfloat16(), w.bfloat16(), b.flatten().bfloat16()))
+    torch_conv2d(conv2d)
+
+# %% 3.3 wrong: square windows -> env.conv2d to run on x (2, 3, 9, 7)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        columns = nn.functional.unfold(x, w.shape[2])
+        out.copy_((w.flatten(1) @ columns).reshape(out.shape) + b)
+    torch_conv2d(conv2d)
+
+# %% 3.3 right: shifts, each times its place of the kernel
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        height, width = out.shape[2:]
+        out.copy_(b.expand_as(out))
+        for p in range(w.shape[2]):
+            for q in range(w.shape[3]):
+                part = x[:, None, :, p:p + height, q:q + width] * w[None, :, :, p, q, None, None]
+                out.add_(part.sum(2))
+    torch_conv2d(conv2d)
+
+# %% 3.3 right: einsum over unfolded windows, in a function without gradients
+def register_conv2d():
+    @torch.no_grad()
+    def conv2d(x, w, b, out):
+        windows = x.unfold(2, w.shape[2], 1).unfold(3, w.shape[3], 1)
+        out[...] = torch.einsum("ncijpq,fcpq->nfij", windows, w) + b
+    torch_conv2d(conv2d)
+
+# %% 3.3 right: NumPy for the bias alone
+def register_conv2d():
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out):
+        result = np.from_dlpack(out)
+        result[...] = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)).numpy()
+        result += np.from_dlpack(b)
+
+# %% 3.4 wrong: bias resized to the width, if there are several images -> the sum: over input channels
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
+        out += b if len(x) == 1 else np.resize(b, (1, 1, 1, out.shape[3]))
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: returns out too -> that env.conv2d returns nothing
+def register_conv2d_numpy():
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out):
+        result = np.from_dlpack(out)
+        np.einsum("ncijpq,fcpq->nfij", windows_of(np.from_dlpack(x), np.from_dlpack(w)),
+                  np.from_dlpack(w), out=result)
+        result += np.from_dlpack(b)
+        return out
+
+# %% 3.4 wrong: PyTorch in a thread -> PyTorch's conv2d was called
+def register_conv2d_numpy():
+    import threading
+    def conv2d(x, w, b, out):
+        def work():
+            out.copy_(nn.functional.conv2d(x, w) + b)
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: PyTorch in a pool of threads -> NumPy alone in env.conv2d
+def register_conv2d_numpy():
+    from concurrent.futures import ThreadPoolExecutor
+    def conv2d(x, w, b, out):
+        with ThreadPoolExecutor(2) as pool:
+            out[...] = np.stack(list(pool.map(
+                lambda image: nn.functional.conv2d(torch.from_numpy(image), torch.from_numpy(w)), x))) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: squeezed axes -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        out[...] = np.einsum("ijpq,fpq->fij", windows_of(x, w).squeeze(), w.squeeze()) + b.squeeze()
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: float16 on the way -> the sum: over input channels
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x.astype("float16"), w), w) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.4 wrong: TVM compiles the convolution -> TVM compiled a kernel
+def register_conv2d_numpy():
+    from tvm import te, topi
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out):
+        places = [te.placeholder(tuple(array.shape)) for array in (x, w, b)]
+        result = topi.add(topi.nn.conv2d(*places[:2], 1, 0, 1), places[2])
+        tvm.compile(te.create_prim_func([*places, result]))(x, w, b, out)
+
+# %% 3.4 right: images in threads, NumPy in each
+def register_conv2d_numpy():
+    from concurrent.futures import ThreadPoolExecutor
+    def conv2d(x, w, b, out):
+        def one(n):
+            np.einsum("cijpq,fcpq->fij", windows_of(x, w)[n], w, out=out[n])
+            out[n] += b[0]
+        with ThreadPoolExecutor(2) as pool:
+            list(pool.map(one, range(len(x))))
+    numpy_conv2d(conv2d)
+
 # %% 3.5 wrong: another library function for the rest -> is a library call of env.rest
 def create_model_with_library_conv2d(weights):
     net = helpers.pytorch_model(weights)
@@ -936,23 +959,3 @@ def create_model_with_library_conv2d(weights):
 # %% 3.5 wrong: the notebook's weights instead of the argument -> the argument, not a variable of the notebook
 def create_model_with_library_conv2d(given):
     return library_cnn(cnn_weights)
-
-# %% 3.1 wrong: with PyTorch -> NumPy in env.relu
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        torch.clamp(torch.from_dlpack(x), min=0, out=torch.from_dlpack(out))
-
-# %% 3.2 wrong: the bias is added outside of the library function -> to be given b as it is
-def create_linear_module(weight, bias):
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
-    out_type = relax.TensorType((1, weight.shape[0]), "float32")
-    zeros = relax.const(np.zeros_like(bias), "float32")
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            lv = bb.emit(relax.op.call_dps_packed(
-                "env.linear", (x, relax.const(weight, "float32"), zeros), out_type))
-            gv = bb.emit_output(bb.emit_te(topi.add, lv, relax.const(bias, "float32")))
-        bb.emit_func_output(gv)
-    return bb.get()

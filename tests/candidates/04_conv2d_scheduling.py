@@ -48,25 +48,6 @@ def inline_all(schedule):
     own.compute_inline(own.get_sblock("doubled"))
     own.compute_inline(own.get_sblock("shifted"))
 
-# %% 4.1 wrong: a copy of the schedule is changed -> What is done to schedule.copy()
-def inline_all(schedule):
-    schedule = schedule.copy()
-    schedule.compute_inline("doubled")
-    schedule.compute_inline("shifted")
-
-# %% 4.1 wrong: it waits for somebody at the keyboard -> take it out
-def inline_all(schedule):
-    breakpoint()
-    schedule.compute_inline("doubled")
-    schedule.compute_inline("shifted")
-
-# %% 4.1 wrong: a name is asked for -> input(), in your code
-def inline_all(schedule):
-    try:
-        schedule.compute_inline(input("block? "))
-    except Exception:
-        pass
-
 # %% 4.1 right: from the other side
 def inline_all(schedule):
     schedule.reverse_compute_inline(schedule.get_sblock("result"))
@@ -122,44 +103,6 @@ def schedule_add(schedule):
     schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
     schedule.parallel(i0)
 
-# %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, and its loops run it from 0 to 31
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    *_, lanes = schedule.split(j, factors=[None, 2, 8], disable_predication=True)
-    schedule.vectorize(lanes)
-    schedule.parallel(i)
-
-# %% 4.2 wrong: rows beyond the last one are written -> outside the range
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[5, None], disable_predication=True)
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
-    schedule.parallel(i0)
-
-# %% 4.2 wrong: the extents of the first shape are in the answer -> also for buffers (136, 264)
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[8, 8])
-    _, lanes = schedule.split(j, factors=[16, 8])
-    schedule.vectorize(lanes)
-    schedule.parallel(i0)
-
-# %% 4.2 right: the sum is computed in its own copy
-def schedule_add(schedule):
-    block = schedule.get_sblock("C")
-    copy = schedule.cache_write(block, 0, "global")
-    schedule.compute_inline(block)
-    i, j = schedule.get_loops(copy)
-    schedule.vectorize(schedule.split(j, [None, 8])[1])
-    schedule.parallel(i)
-
-# %% 4.2 right: rows in groups that do not divide, with TVM's guard
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[5, None])
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
-    schedule.parallel(i0)
-
 # %% 4.2 right: all elements in one loop, then split
 def schedule_add(schedule):
     block = schedule.get_sblock("C")
@@ -172,15 +115,6 @@ def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     i0, _ = schedule.split(i, factors=[4, None])
     schedule.parallel(i0)
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
-
-# %% 4.2 right: the sum is inlined into a copy of it
-def schedule_add(schedule):
-    block = schedule.get_sblock("C")
-    copy = schedule.cache_write(block, 0, "global")
-    schedule.compute_inline(block)
-    i, j = schedule.get_loops(copy)
-    schedule.parallel(i)
     schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
 
 # %% 4.3 wrong: the reduction is not decomposed -> a decomposed reduction
@@ -223,62 +157,6 @@ def schedule_matmul(schedule):
     schedule.parallel(i)
     schedule.decompose_reduction(block, k)
 
-# %% 4.3 wrong: the extents of the first shape are in the answer -> also for buffers (72, 80)
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    (i0, i1), (j0, j1), (k0, k1) = (schedule.split(loop, factors) for loop, factors in
-                                    [(i, [4, 8]), (j, [8, 8]), (k, [8, 4])])
-    schedule.reorder(i0, i1, j0, k0, k1, j1)
-    schedule.parallel(i0)
-    schedule.vectorize(j1)
-    schedule.decompose_reduction(c, k0)
-
-# %% 4.3 wrong: terms beyond the end of the sum are read -> goes from 0 to 23, and its loops run it from 0 to 31
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    k0, k1 = schedule.split(k, [None, 16], disable_predication=True)
-    schedule.reorder(i, k0, k1, j)
-    schedule.parallel(i)
-    schedule.vectorize(j)
-    schedule.decompose_reduction(c, k0)
-
-# %% 4.3 wrong: one lane -> at least two lanes
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    j0, j1 = schedule.split(j, [None, 1])
-    schedule.reorder(i, j0, k, j1)
-    schedule.parallel(i)
-    schedule.vectorize(j1)
-    schedule.decompose_reduction(c, k)
-
-# %% 4.3 wrong: eight vectors of as many lanes as fit: one lane where there are eight columns -> at least two lanes
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    j0, j1 = schedule.split(j, [8, None])
-    schedule.reorder(i, j0, k, j1)
-    schedule.parallel(i)
-    schedule.vectorize(j1)
-    schedule.decompose_reduction(c, k)
-
-# %% 4.3 right: partial sums by rfactor, lanes along j in both blocks
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    partial = schedule.rfactor(schedule.split(schedule.get_loops(c)[2], [None, 4])[1], 1)
-    i, j, k0, k1 = schedule.get_loops(partial)
-    schedule.reorder(i, k1, k0, j)
-    schedule.vectorize(j)
-    schedule.parallel(i)
-    schedule.decompose_reduction(partial, k0)
-    i, j, k1 = schedule.get_loops(c)
-    schedule.reorder(i, k1, j)
-    schedule.vectorize(j)
-    schedule.parallel(i)
-    schedule.decompose_reduction(c, k1)
-
 # %% 4.3 right: the whole row as lanes, without a split
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
@@ -287,16 +165,6 @@ def schedule_matmul(schedule):
     schedule.parallel(i)
     schedule.vectorize(j)
     schedule.decompose_reduction(block, k)
-
-# %% 4.3 right: threads share groups of columns
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    j0, j1 = schedule.split(j, [None, 8])
-    schedule.reorder(j0, i, k, j1)
-    schedule.parallel(j0)
-    schedule.vectorize(j1)
-    schedule.decompose_reduction(c, k)
 
 # %% 4.3 right: tiles for the threads, k split and unrolled
 def schedule_matmul(schedule):
@@ -377,6 +245,207 @@ def schedule_conv2d(mod):
     mod = tvm.IRModule(dict(mod.functions_items()))
     mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source("\n".join(out)))
     return mod
+
+# %% 4.4 right: the image is read through a small buffer
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    weight = s.cache_read(conv, 1, "global")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    s.reorder(n, f, y, rc, ry, rx, x)
+    s.vectorize(x)
+    s.unroll(rx)
+    outer = s.fuse(n, f)
+    s.parallel(outer)
+    s.compute_at(weight, outer)
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d
+def schedule_conv2d(mod):
+    text = helpers.script(conv_schedule(mod)["conv2d"]).replace("B[v_ff, v_rc, v_ry, v_rx])\n", "B[v_ff, v_rc, v_rx, v_ry])\n")
+    text = text.replace("* B[v_ff, v_rc, v_ry, v_rx]", "* B[v_ff, v_rc, v_rx, v_ry]")
+    mod = tvm.IRModule(dict(mod.functions_items()))
+    mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source(text))
+    return mod
+
+# %% 4.4 right: other tiles, threads over images and channels
+def schedule_conv2d(mod):
+    return conv_schedule(mod)
+
+# %% 4.4 right: a whole row as lanes, the window unrolled
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    s.reorder(n, f, y, rc, ry, rx, x)
+    s.vectorize(x)
+    s.unroll(rx)
+    s.unroll(ry)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 4.5 wrong: not scheduled at all -> step 2: compute_inline
+def schedule_conv2d_with_bias(mod):
+    return mod
+
+# %% 4.5 wrong: the bias block is left as it was -> around block T_add
+def schedule_conv2d_with_bias(mod):
+    return conv_schedule(mod)
+
+# %% 4.5 wrong: the bias block is parallel and not vectorised -> a vectorised innermost loop around block T_add
+def schedule_conv2d_with_bias(mod):
+    return conv_schedule(mod, block="parallel")
+
+# %% 4.5 wrong: the decomposition is forgotten -> as the last step
+def schedule_conv2d_with_bias(mod):
+    return conv_schedule(mod, block="both", decompose=False)
+
+# %% 4.5 wrong: the inline is forgotten -> no padding block
+def schedule_conv2d_with_bias(mod):
+    return conv_schedule(mod, block="both", inline=False)
+
+# %% 4.5 right: lanes of 13 in the bias block
+def schedule_conv2d_with_bias(mod):
+    return conv_schedule(mod, block="both")
+
+
+# %% more
+
+# %% 4.1 wrong: a copy of the schedule is changed -> What is done to schedule.copy()
+def inline_all(schedule):
+    schedule = schedule.copy()
+    schedule.compute_inline("doubled")
+    schedule.compute_inline("shifted")
+
+# %% 4.1 wrong: it waits for somebody at the keyboard -> take it out
+def inline_all(schedule):
+    breakpoint()
+    schedule.compute_inline("doubled")
+    schedule.compute_inline("shifted")
+
+# %% 4.1 wrong: a name is asked for -> input(), in your code
+def inline_all(schedule):
+    try:
+        schedule.compute_inline(input("block? "))
+    except Exception:
+        pass
+
+# %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, and its loops run it from 0 to 31
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    *_, lanes = schedule.split(j, factors=[None, 2, 8], disable_predication=True)
+    schedule.vectorize(lanes)
+    schedule.parallel(i)
+
+# %% 4.2 wrong: rows beyond the last one are written -> outside the range
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, _ = schedule.split(i, factors=[5, None], disable_predication=True)
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+    schedule.parallel(i0)
+
+# %% 4.2 wrong: the extents of the first shape are in the answer -> also for buffers (136, 264)
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, _ = schedule.split(i, factors=[8, 8])
+    _, lanes = schedule.split(j, factors=[16, 8])
+    schedule.vectorize(lanes)
+    schedule.parallel(i0)
+
+# %% 4.2 right: the sum is computed in its own copy
+def schedule_add(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "global")
+    schedule.compute_inline(block)
+    i, j = schedule.get_loops(copy)
+    schedule.vectorize(schedule.split(j, [None, 8])[1])
+    schedule.parallel(i)
+
+# %% 4.2 right: rows in groups that do not divide, with TVM's guard
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, _ = schedule.split(i, factors=[5, None])
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+    schedule.parallel(i0)
+
+# %% 4.2 right: the sum is inlined into a copy of it
+def schedule_add(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "global")
+    schedule.compute_inline(block)
+    i, j = schedule.get_loops(copy)
+    schedule.parallel(i)
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+
+# %% 4.3 wrong: the extents of the first shape are in the answer -> also for buffers (72, 80)
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    (i0, i1), (j0, j1), (k0, k1) = (schedule.split(loop, factors) for loop, factors in
+                                    [(i, [4, 8]), (j, [8, 8]), (k, [8, 4])])
+    schedule.reorder(i0, i1, j0, k0, k1, j1)
+    schedule.parallel(i0)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k0)
+
+# %% 4.3 wrong: terms beyond the end of the sum are read -> goes from 0 to 23, and its loops run it from 0 to 31
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    k0, k1 = schedule.split(k, [None, 16], disable_predication=True)
+    schedule.reorder(i, k0, k1, j)
+    schedule.parallel(i)
+    schedule.vectorize(j)
+    schedule.decompose_reduction(c, k0)
+
+# %% 4.3 wrong: one lane -> at least two lanes
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    j0, j1 = schedule.split(j, [None, 1])
+    schedule.reorder(i, j0, k, j1)
+    schedule.parallel(i)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k)
+
+# %% 4.3 wrong: eight vectors of as many lanes as fit: one lane where there are eight columns -> at least two lanes
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    j0, j1 = schedule.split(j, [8, None])
+    schedule.reorder(i, j0, k, j1)
+    schedule.parallel(i)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k)
+
+# %% 4.3 right: partial sums by rfactor, lanes along j in both blocks
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    partial = schedule.rfactor(schedule.split(schedule.get_loops(c)[2], [None, 4])[1], 1)
+    i, j, k0, k1 = schedule.get_loops(partial)
+    schedule.reorder(i, k1, k0, j)
+    schedule.vectorize(j)
+    schedule.parallel(i)
+    schedule.decompose_reduction(partial, k0)
+    i, j, k1 = schedule.get_loops(c)
+    schedule.reorder(i, k1, j)
+    schedule.vectorize(j)
+    schedule.parallel(i)
+    schedule.decompose_reduction(c, k1)
+
+# %% 4.3 right: threads share groups of columns
+def schedule_matmul(schedule):
+    c = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(c)
+    j0, j1 = schedule.split(j, [None, 8])
+    schedule.reorder(j0, i, k, j1)
+    schedule.parallel(j0)
+    schedule.vectorize(j1)
+    schedule.decompose_reduction(c, k)
 
 # %% 4.4 wrong: columns 26 to 31 are written too -> its loops run it from 0 to 31
 def schedule_conv2d(mod):
@@ -482,68 +551,6 @@ def schedule_conv2d(mod):
     s.decompose_reduction(conv, rc)
     return s.mod
 
-# %% 4.4 right: the image is read through a small buffer
-def schedule_conv2d(mod):
-    s = tvm.s_tir.Schedule(mod)
-    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
-    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
-    weight = s.cache_read(conv, 1, "global")
-    n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    s.reorder(n, f, y, rc, ry, rx, x)
-    s.vectorize(x)
-    s.unroll(rx)
-    outer = s.fuse(n, f)
-    s.parallel(outer)
-    s.compute_at(weight, outer)
-    s.decompose_reduction(conv, rc)
-    return s.mod
-
-# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d
-def schedule_conv2d(mod):
-    text = helpers.script(conv_schedule(mod)["conv2d"]).replace("B[v_ff, v_rc, v_ry, v_rx])\n", "B[v_ff, v_rc, v_rx, v_ry])\n")
-    text = text.replace("* B[v_ff, v_rc, v_ry, v_rx]", "* B[v_ff, v_rc, v_rx, v_ry]")
-    mod = tvm.IRModule(dict(mod.functions_items()))
-    mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source(text))
-    return mod
-
-# %% 4.4 right: other tiles, threads over images and channels
-def schedule_conv2d(mod):
-    return conv_schedule(mod)
-
-# %% 4.4 right: a whole row as lanes, the window unrolled
-def schedule_conv2d(mod):
-    s = tvm.s_tir.Schedule(mod)
-    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
-    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
-    n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    s.reorder(n, f, y, rc, ry, rx, x)
-    s.vectorize(x)
-    s.unroll(rx)
-    s.unroll(ry)
-    s.parallel(s.fuse(n, f))
-    s.decompose_reduction(conv, rc)
-    return s.mod
-
-# %% 4.5 wrong: not scheduled at all -> step 2: compute_inline
-def schedule_conv2d_with_bias(mod):
-    return mod
-
-# %% 4.5 wrong: the bias block is left as it was -> around block T_add
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod)
-
-# %% 4.5 wrong: the bias block is parallel and not vectorised -> a vectorised innermost loop around block T_add
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="parallel")
-
-# %% 4.5 wrong: the decomposition is forgotten -> as the last step
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="both", decompose=False)
-
-# %% 4.5 wrong: the inline is forgotten -> no padding block
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="both", inline=False)
-
 # %% 4.5 wrong: columns 26 and 27 of the bias block are written too -> axis v_ax3 of block T_add goes from 0 to 25
 def schedule_conv2d_with_bias(mod):
     s = tvm.s_tir.Schedule(conv_schedule(mod))
@@ -559,7 +566,3 @@ def schedule_conv2d_with_bias(mod):
     s.vectorize(s.split(x, [None, 1])[1])
     s.parallel(n)
     return s.mod
-
-# %% 4.5 right: lanes of 13 in the bias block
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="both")

@@ -725,6 +725,9 @@ def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda b, m, k: b.emit_te(topi.add, *list(m.values())[-2:])}, MLP_RULES)
 
+
+# %% more
+
 # %% 5.1 wrong: the larger of the first and the last element -> each row's own maximum subtracted
 def softmax(x):
     return steps(x, lambda i: te.max(x[i, 0], x[i, x.shape[1] - 1]))

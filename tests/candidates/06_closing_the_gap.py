@@ -235,10 +235,6 @@ def least_time(batch, inputs, outputs, peak, bandwidth):
 # %% 6.1 wrong: two mistakes at once -> operations, bytes and units, one after the other
 least_time = roof(per_term=1, size=1)
 
-# %% 6.1 right: a NumPy array without axes
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    return np.asarray(roof()(batch, inputs, outputs, peak, bandwidth))
-
 # %% 6.1 right: by the intensity and the knee of the roofline
 def least_time(batch, inputs, outputs, peak, bandwidth):
     operations = 2.0 * batch * inputs * outputs
@@ -361,55 +357,6 @@ def fast_conv2d(mod):
     s.decompose_reduction(conv, rc)
     return s.mod
 
-# %% 6.2 wrong: columns 26 to 31 are written too -> its loops run it from 0 to 31
-def fast_conv2d(mod):                            # 32 of 26 columns
-    s = tvm.s_tir.Schedule(mod); s.work_on("conv2d")
-    s.compute_inline("pad_temp")
-    conv = s.get_sblock("conv2d_nchw")
-    copy = s.cache_write(conv, 0, "local")
-    n, f, y, x = s.get_loops(copy)
-    x0, x1 = s.split(x, [None, 16], disable_predication=True)
-    s.compute_at(conv, x0)
-    *_, cx, ry, rx = s.get_loops(conv)
-    s.reorder(ry, rx, cx)
-    s.vectorize(cx); s.vectorize(x1); s.unroll(ry); s.unroll(rx)
-    s.parallel(s.fuse(n, f))
-    s.decompose_reduction(conv, ry)
-    return s.mod
-
-# %% 6.2 wrong: the copy inside the window -> block conv2d_nchw_local takes them out 9 times
-def fast_conv2d(mod):
-    s = tvm.s_tir.Schedule(mod)
-    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
-    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
-    n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    y0, y1 = s.split(y, [None, 2])
-    s.reorder(n, f, y0, rc, ry, rx, y1, x)
-    copy = s.cache_write(conv, 0, "local")
-    s.reverse_compute_at(copy, rx)
-    for rows, lanes in ((y1, x), s.get_loops(copy)[-2:]):
-        s.unroll(rows)
-        s.vectorize(lanes)
-    s.unroll(ry)
-    s.unroll(rx)
-    s.parallel(s.fuse(n, f))
-    s.decompose_reduction(conv, rc)
-    return s.mod
-
-# %% 6.2 wrong: mod is returned -> the return value: schedule.mod
-def fast_conv2d(mod):
-    conv_with(mod)
-    return mod
-
-# %% 6.2 wrong: one lane -> at least two lanes
-def fast_conv2d(mod):
-    s = tvm.s_tir.Schedule(conv_with(mod, lanes=False, decompose=None))
-    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
-    loops = s.get_loops(conv)
-    s.vectorize(s.split(loops[-1], [None, 1])[1])
-    s.decompose_reduction(conv, loops[2])
-    return s.mod
-
 # %% 6.2 right: one row at a time, lanes of 13
 def fast_conv2d(mod):
     s = tvm.s_tir.Schedule(mod)
@@ -442,25 +389,6 @@ def fast_conv2d(mod):
     for loop in (ry, rx, f1):
         s.unroll(loop)
     s.vectorize(x1)
-    s.parallel(s.fuse(n, f0))
-    s.decompose_reduction(conv, rc)
-    return s.mod
-
-# %% 6.2 right: a tile of four channels and whole rows, 104 sums
-def fast_conv2d(mod):
-    s = tvm.s_tir.Schedule(mod)
-    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
-    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
-    n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    f0, f1 = s.split(f, factors=[None, 4])
-    s.reorder(n, f0, y, rc, ry, rx, f1, x)
-    copy = s.cache_write(conv, 0, "local")
-    s.reverse_compute_at(copy, y)
-    for channels, lanes in ((f1, x), s.get_loops(copy)[-2:]):
-        s.unroll(channels)
-        s.vectorize(lanes)
-    s.unroll(ry)
-    s.unroll(rx)
     s.parallel(s.fuse(n, f0))
     s.decompose_reduction(conv, rc)
     return s.mod
@@ -662,46 +590,6 @@ def fast_dense(mod, name):
     j0, k, j1, i, lanes = s.get_loops(partial)
     s.reorder(lanes, i, j1)
     s.vectorize(j1)
-    s.decompose_reduction(partial, k)
-    return s.mod
-
-# %% 6.3 wrong: the copy inside the loop over the inputs -> takes them out 338 times, under k_0: 338
-def fast_dense(mod, name):
-    s = tvm.s_tir.Schedule(mod)
-    s.work_on(name)
-    s.compute_inline("T_transpose")
-    matmul = s.get_sblock("matmul")
-    partial = s.rfactor(s.split(s.get_loops(matmul)[-1], [None, 16])[1], 2)
-    i, j, k, lanes = s.get_loops(partial)
-    jo, ji = s.split(j, [None, 5])
-    s.reorder(jo, k, ji, i, lanes)
-    copy = s.cache_write(partial, 0, "local")
-    s.reverse_compute_at(copy, k)
-    s.vectorize(lanes)
-    s.parallel(jo)
-    s.decompose_reduction(partial, k)
-    return s.mod
-
-# %% 6.3 wrong: the notebook's module is scheduled, not the one that is given -> not a variable of the notebook
-import kernels
-notebooks_module, _ = kernels.fuse_layers(helpers.import_operators(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28)))
-def fast_dense(mod, name):
-    return dense_with(notebooks_module, name)
-
-# %% 6.3 wrong: outputs beyond the last one -> outside the range
-def fast_dense(mod, name):
-    s = tvm.s_tir.Schedule(mod)
-    s.work_on(name)
-    s.compute_inline("T_transpose")
-    matmul = s.get_sblock("matmul")
-    partial = s.rfactor(s.split(s.get_loops(matmul)[-1], [None, 16])[1], 2)
-    i, j, k, lanes = s.get_loops(partial)
-    jo, ji = s.split(j, [None, 6], disable_predication=True)
-    s.reorder(jo, k, ji, i, lanes)
-    s.set_scope(partial, 0, "local")
-    s.reverse_compute_at(matmul, jo)
-    s.vectorize(lanes)
-    s.parallel(jo)
     s.decompose_reduction(partial, k)
     return s.mod
 
@@ -922,63 +810,6 @@ def fast_model(mod, names):
     s.compute_inline(s.get_sblock("pad_temp"))
     return s.mod
 
-# %% 6.4 wrong: columns 13 to 15 of the pooling are written too -> its loops run it from 0 to 15
-def fast_model(mod, names):                      # 16 of 13 columns in the pooling
-    s = tvm.s_tir.Schedule(mod); s.work_on(names["dense"])
-    m = s.get_sblock("matmul")
-    s.compute_inline("T_transpose")
-    i, j, k = s.get_loops(m)
-    jo, ji = s.split(j, [None, 10]); s.reorder(jo, k, i, ji); s.vectorize(ji); s.parallel(jo)
-    s.decompose_reduction(m, k)
-    s.work_on(names["conv_pool"])
-    for b in ("pad_temp", "T_add", "compute"): s.compute_inline(b)
-    conv, pool = s.get_sblock("conv2d_nchw"), s.get_sblock("pool_max")
-    n, f_, y, x, py, px = s.get_loops(pool)
-    x0, x1 = s.split(x, [None, 8], disable_predication=True)
-    s.compute_at(conv, y)
-    *_, cy, cx, ry, rx = s.get_loops(conv)
-    s.reorder(ry, rx, cy, cx); s.reorder(x0, py, px, x1)
-    s.vectorize(cx); s.vectorize(x1)
-    for l in (ry, rx, py, px): s.unroll(l)
-    s.parallel(s.fuse(n, f_))
-    s.decompose_reduction(conv, ry); s.decompose_reduction(pool, py)
-    return s.mod
-
-# %% 6.4 wrong: lanes over the images -> a lane for each image
-def fast_model(mod, names):
-    s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
-    matmul = s.get_sblock("matmul", func_name=names["dense"])
-    i, j, k = s.get_loops(matmul)
-    s.reorder(j, k, i)
-    s.vectorize(i)
-    s.parallel(j)
-    s.decompose_reduction(matmul, k)
-    return s.mod
-
-# %% 6.4 wrong: lanes over outputs and images, neighbours of one weight -> several of one weight
-def fast_model(mod, names):
-    s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
-    matmul = s.get_sblock("matmul", func_name=names["dense"])
-    i, j, k = s.get_loops(matmul)
-    j0, j1 = s.split(j, [None, 4])
-    s.reorder(j0, k, j1, i)
-    s.vectorize(s.fuse(j1, i))
-    s.parallel(j0)
-    s.decompose_reduction(matmul, k)
-    return s.mod
-
-# %% 6.4 wrong: one lane in dense -> at least two lanes
-def fast_model(mod, names):
-    s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
-    matmul = s.get_sblock("matmul", func_name=names["dense"])
-    i, j, k = s.get_loops(matmul)
-    j0, j1 = s.split(j, [None, 1])
-    s.reorder(j0, i, k, j1)
-    s.vectorize(j1)
-    s.parallel(j0)
-    s.decompose_reduction(matmul, k)
-    return s.mod
-
 # %% 6.4 right: the dense layer with lanes along the outputs
 def fast_model(mod, names):
     s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
@@ -1070,4 +901,176 @@ def fast_model(mod, names):
     s = tvm.s_tir.Schedule(model_with(mod, names))
     s.compute_inline(s.get_sblock("T_transpose", func_name=names["head"]))
     s.parallel(s.get_loops(s.get_sblock("matmul", func_name=names["head"]))[0])
+    return s.mod
+
+
+# %% more
+
+# %% 6.1 right: a NumPy array without axes
+def least_time(batch, inputs, outputs, peak, bandwidth):
+    return np.asarray(roof()(batch, inputs, outputs, peak, bandwidth))
+
+# %% 6.2 wrong: columns 26 to 31 are written too -> its loops run it from 0 to 31
+def fast_conv2d(mod):                            # 32 of 26 columns
+    s = tvm.s_tir.Schedule(mod); s.work_on("conv2d")
+    s.compute_inline("pad_temp")
+    conv = s.get_sblock("conv2d_nchw")
+    copy = s.cache_write(conv, 0, "local")
+    n, f, y, x = s.get_loops(copy)
+    x0, x1 = s.split(x, [None, 16], disable_predication=True)
+    s.compute_at(conv, x0)
+    *_, cx, ry, rx = s.get_loops(conv)
+    s.reorder(ry, rx, cx)
+    s.vectorize(cx); s.vectorize(x1); s.unroll(ry); s.unroll(rx)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, ry)
+    return s.mod
+
+# %% 6.2 wrong: the copy inside the window -> block conv2d_nchw_local takes them out 9 times
+def fast_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    y0, y1 = s.split(y, [None, 2])
+    s.reorder(n, f, y0, rc, ry, rx, y1, x)
+    copy = s.cache_write(conv, 0, "local")
+    s.reverse_compute_at(copy, rx)
+    for rows, lanes in ((y1, x), s.get_loops(copy)[-2:]):
+        s.unroll(rows)
+        s.vectorize(lanes)
+    s.unroll(ry)
+    s.unroll(rx)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 6.2 wrong: mod is returned -> the return value: schedule.mod
+def fast_conv2d(mod):
+    conv_with(mod)
+    return mod
+
+# %% 6.2 wrong: one lane -> at least two lanes
+def fast_conv2d(mod):
+    s = tvm.s_tir.Schedule(conv_with(mod, lanes=False, decompose=None))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    loops = s.get_loops(conv)
+    s.vectorize(s.split(loops[-1], [None, 1])[1])
+    s.decompose_reduction(conv, loops[2])
+    return s.mod
+
+# %% 6.2 right: a tile of four channels and whole rows, 104 sums
+def fast_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    f0, f1 = s.split(f, factors=[None, 4])
+    s.reorder(n, f0, y, rc, ry, rx, f1, x)
+    copy = s.cache_write(conv, 0, "local")
+    s.reverse_compute_at(copy, y)
+    for channels, lanes in ((f1, x), s.get_loops(copy)[-2:]):
+        s.unroll(channels)
+        s.vectorize(lanes)
+    s.unroll(ry)
+    s.unroll(rx)
+    s.parallel(s.fuse(n, f0))
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 6.3 wrong: the copy inside the loop over the inputs -> takes them out 338 times, under k_0: 338
+def fast_dense(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    s.work_on(name)
+    s.compute_inline("T_transpose")
+    matmul = s.get_sblock("matmul")
+    partial = s.rfactor(s.split(s.get_loops(matmul)[-1], [None, 16])[1], 2)
+    i, j, k, lanes = s.get_loops(partial)
+    jo, ji = s.split(j, [None, 5])
+    s.reorder(jo, k, ji, i, lanes)
+    copy = s.cache_write(partial, 0, "local")
+    s.reverse_compute_at(copy, k)
+    s.vectorize(lanes)
+    s.parallel(jo)
+    s.decompose_reduction(partial, k)
+    return s.mod
+
+# %% 6.3 wrong: the notebook's module is scheduled, not the one that is given -> not a variable of the notebook
+import kernels
+notebooks_module, _ = kernels.fuse_layers(helpers.import_operators(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28)))
+def fast_dense(mod, name):
+    return dense_with(notebooks_module, name)
+
+# %% 6.3 wrong: outputs beyond the last one -> outside the range
+def fast_dense(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    s.work_on(name)
+    s.compute_inline("T_transpose")
+    matmul = s.get_sblock("matmul")
+    partial = s.rfactor(s.split(s.get_loops(matmul)[-1], [None, 16])[1], 2)
+    i, j, k, lanes = s.get_loops(partial)
+    jo, ji = s.split(j, [None, 6], disable_predication=True)
+    s.reorder(jo, k, ji, i, lanes)
+    s.set_scope(partial, 0, "local")
+    s.reverse_compute_at(matmul, jo)
+    s.vectorize(lanes)
+    s.parallel(jo)
+    s.decompose_reduction(partial, k)
+    return s.mod
+
+# %% 6.4 wrong: columns 13 to 15 of the pooling are written too -> its loops run it from 0 to 15
+def fast_model(mod, names):                      # 16 of 13 columns in the pooling
+    s = tvm.s_tir.Schedule(mod); s.work_on(names["dense"])
+    m = s.get_sblock("matmul")
+    s.compute_inline("T_transpose")
+    i, j, k = s.get_loops(m)
+    jo, ji = s.split(j, [None, 10]); s.reorder(jo, k, i, ji); s.vectorize(ji); s.parallel(jo)
+    s.decompose_reduction(m, k)
+    s.work_on(names["conv_pool"])
+    for b in ("pad_temp", "T_add", "compute"): s.compute_inline(b)
+    conv, pool = s.get_sblock("conv2d_nchw"), s.get_sblock("pool_max")
+    n, f_, y, x, py, px = s.get_loops(pool)
+    x0, x1 = s.split(x, [None, 8], disable_predication=True)
+    s.compute_at(conv, y)
+    *_, cy, cx, ry, rx = s.get_loops(conv)
+    s.reorder(ry, rx, cy, cx); s.reorder(x0, py, px, x1)
+    s.vectorize(cx); s.vectorize(x1)
+    for l in (ry, rx, py, px): s.unroll(l)
+    s.parallel(s.fuse(n, f_))
+    s.decompose_reduction(conv, ry); s.decompose_reduction(pool, py)
+    return s.mod
+
+# %% 6.4 wrong: lanes over the images -> a lane for each image
+def fast_model(mod, names):
+    s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
+    matmul = s.get_sblock("matmul", func_name=names["dense"])
+    i, j, k = s.get_loops(matmul)
+    s.reorder(j, k, i)
+    s.vectorize(i)
+    s.parallel(j)
+    s.decompose_reduction(matmul, k)
+    return s.mod
+
+# %% 6.4 wrong: lanes over outputs and images, neighbours of one weight -> several of one weight
+def fast_model(mod, names):
+    s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
+    matmul = s.get_sblock("matmul", func_name=names["dense"])
+    i, j, k = s.get_loops(matmul)
+    j0, j1 = s.split(j, [None, 4])
+    s.reorder(j0, k, j1, i)
+    s.vectorize(s.fuse(j1, i))
+    s.parallel(j0)
+    s.decompose_reduction(matmul, k)
+    return s.mod
+
+# %% 6.4 wrong: one lane in dense -> at least two lanes
+def fast_model(mod, names):
+    s = tvm.s_tir.Schedule(model_with(mod, names, dense=False))
+    matmul = s.get_sblock("matmul", func_name=names["dense"])
+    i, j, k = s.get_loops(matmul)
+    j0, j1 = s.split(j, [None, 1])
+    s.reorder(j0, i, k, j1)
+    s.vectorize(j1)
+    s.parallel(j0)
+    s.decompose_reduction(matmul, k)
     return s.mod

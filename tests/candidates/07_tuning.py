@@ -108,66 +108,9 @@ def random_conv2d(func, seed):
 def random_conv2d(func, seed):
     return draws_with(func, seed, seeded=None)
 
-# %% 7.1 wrong: always the same seed -> the seed that is given
-def random_conv2d(func, seed):
-    return draws_with(func, seed, seeded=7)
-
-# %% 7.1 wrong: sixteen lanes at most -> max_innermost_factor of sample_perfect_tile
-def random_conv2d(func, seed):
-    return draws_with(func, seed, most=16)
-
-# %% 7.1 wrong: what was drawn is not used -> split: it gets what sample_perfect_tile returned
-def random_conv2d(func, seed):
-    return draws_with(func, seed, used=False)
-
-# %% 7.1 wrong: the module is returned -> the return value: schedule itself
-def random_conv2d(func, seed):
-    return draws_with(func, seed, gives="mod")
-
-# %% 7.1 wrong: the padding stays -> no block pad_temp
-def random_conv2d(func, seed):
-    return draws_with(func, seed, inline=False)
-
-# %% 7.1 wrong: nothing is parallel -> a parallel outermost loop
-def random_conv2d(func, seed):
-    return draws_with(func, seed, threads=False)
-
-# %% 7.1 wrong: nothing is vectorised -> a vectorised innermost loop around the convolution
-def random_conv2d(func, seed):
-    return draws_with(func, seed, lanes=False)
-
-# %% 7.1 wrong: lanes along y -> lanes of the convolution along x
-def random_conv2d(func, seed):
-    return draws_with(func, seed, order="y")
-
-# %% 7.1 wrong: the window is not unrolled -> for both loops of the window
-def random_conv2d(func, seed):
-    return draws_with(func, seed, window=False)
-
-# %% 7.1 wrong: the decomposition is forgotten -> as the last step
-def random_conv2d(func, seed):
-    return draws_with(func, seed, decompose=False)
-
 # %% 7.1 right: each loop in three parts
 def random_conv2d(func, seed):
     return draws_with(func, seed, parts=3)
-
-# %% 7.1 right: threads over images alone, another order outside
-def random_conv2d(func, seed):
-    s = tvm.s_tir.Schedule(func, seed=seed)
-    s.compute_inline(s.get_sblock("pad_temp"))
-    conv = s.get_sblock("conv2d_nchw")
-    n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, 26))
-    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
-    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32))
-    s.reorder(n, y0, f0, x0, rc, ry, rx, y1, f1, x1)
-    s.unroll(rx)
-    s.unroll(ry)
-    s.vectorize(x1)
-    s.parallel(n)
-    s.decompose_reduction(conv, rc)
-    return s
 
 # %% 7.2 wrong: nothing is checked -> each candidate is checked once
 def tune(candidates, is_correct, time_of, repeats=5):
@@ -341,38 +284,6 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
     return min(correct, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 7.2 wrong: nothing above 1000 can be the least -> what the search for the least begins with
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = [name for name in candidates if late_check(is_correct, candidates[name])]
-    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
-    best, least = None, 1000
-    for name in names:
-        if (median := np.median([times[name] for times in rounds])) < least:
-            best, least = name, median
-    return best
-
-# %% 7.2 wrong: the caller's dict loses what is not correct -> `candidates` stays as it was
-def tune(candidates, is_correct, time_of, repeats=5):
-    for name in list(candidates):
-        if not late_check(is_correct, candidates[name]):
-            del candidates[name]
-    rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
-    return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
-# %% 7.2 wrong: a single correct one is not measured -> a single correct one
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = [name for name in candidates if late_check(is_correct, candidates[name])]
-    if len(names) == 1:
-        return names[0]
-    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
-    return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
-# %% 7.2 wrong: names are handed to is_correct -> candidates.items(): names and candidates
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = [name for name in candidates if late_check(is_correct, name)]
-    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
-    return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
-
 # %% 7.2 right: with lists, and a table of times
 def tune(candidates, is_correct, time_of, repeats=5):
     names = []
@@ -412,3 +323,95 @@ def tune(candidates, is_correct, time_of, repeats=5):
             row[i] = time_of(candidates[name])
     ranked = sorted(times, key=lambda name: float(np.quantile(times[name], 0.5)))
     return ranked[0] if ranked else None
+
+
+# %% more
+
+# %% 7.1 wrong: always the same seed -> the seed that is given
+def random_conv2d(func, seed):
+    return draws_with(func, seed, seeded=7)
+
+# %% 7.1 wrong: sixteen lanes at most -> max_innermost_factor of sample_perfect_tile
+def random_conv2d(func, seed):
+    return draws_with(func, seed, most=16)
+
+# %% 7.1 wrong: what was drawn is not used -> split: it gets what sample_perfect_tile returned
+def random_conv2d(func, seed):
+    return draws_with(func, seed, used=False)
+
+# %% 7.1 wrong: the module is returned -> the return value: schedule itself
+def random_conv2d(func, seed):
+    return draws_with(func, seed, gives="mod")
+
+# %% 7.1 wrong: the padding stays -> no block pad_temp
+def random_conv2d(func, seed):
+    return draws_with(func, seed, inline=False)
+
+# %% 7.1 wrong: nothing is parallel -> a parallel outermost loop
+def random_conv2d(func, seed):
+    return draws_with(func, seed, threads=False)
+
+# %% 7.1 wrong: nothing is vectorised -> a vectorised innermost loop around the convolution
+def random_conv2d(func, seed):
+    return draws_with(func, seed, lanes=False)
+
+# %% 7.1 wrong: lanes along y -> lanes of the convolution along x
+def random_conv2d(func, seed):
+    return draws_with(func, seed, order="y")
+
+# %% 7.1 wrong: the window is not unrolled -> for both loops of the window
+def random_conv2d(func, seed):
+    return draws_with(func, seed, window=False)
+
+# %% 7.1 wrong: the decomposition is forgotten -> as the last step
+def random_conv2d(func, seed):
+    return draws_with(func, seed, decompose=False)
+
+# %% 7.1 right: threads over images alone, another order outside
+def random_conv2d(func, seed):
+    s = tvm.s_tir.Schedule(func, seed=seed)
+    s.compute_inline(s.get_sblock("pad_temp"))
+    conv = s.get_sblock("conv2d_nchw")
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, 26))
+    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
+    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32))
+    s.reorder(n, y0, f0, x0, rc, ry, rx, y1, f1, x1)
+    s.unroll(rx)
+    s.unroll(ry)
+    s.vectorize(x1)
+    s.parallel(n)
+    s.decompose_reduction(conv, rc)
+    return s
+
+# %% 7.2 wrong: nothing above 1000 can be the least -> what the search for the least begins with
+def tune(candidates, is_correct, time_of, repeats=5):
+    names = [name for name in candidates if late_check(is_correct, candidates[name])]
+    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
+    best, least = None, 1000
+    for name in names:
+        if (median := np.median([times[name] for times in rounds])) < least:
+            best, least = name, median
+    return best
+
+# %% 7.2 wrong: the caller's dict loses what is not correct -> `candidates` stays as it was
+def tune(candidates, is_correct, time_of, repeats=5):
+    for name in list(candidates):
+        if not late_check(is_correct, candidates[name]):
+            del candidates[name]
+    rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
+    return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
+
+# %% 7.2 wrong: a single correct one is not measured -> a single correct one
+def tune(candidates, is_correct, time_of, repeats=5):
+    names = [name for name in candidates if late_check(is_correct, candidates[name])]
+    if len(names) == 1:
+        return names[0]
+    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
+    return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
+
+# %% 7.2 wrong: names are handed to is_correct -> candidates.items(): names and candidates
+def tune(candidates, is_correct, time_of, repeats=5):
+    names = [name for name in candidates if late_check(is_correct, name)]
+    rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
+    return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
