@@ -93,6 +93,23 @@ def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
         + ".", measured=True)
 
 
+def _lifted(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
+    """Return by how many points each end's label is moved up, so that none covers another.
+
+    A label is about a decade wide on the roofline's axes, and 0.16 decades high.
+    """
+    lifted: dict[str, float] = {}
+    placed: list[tuple[float, float]] = []
+    for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
+        at, high = np.log10(x), np.log10(y)
+        for other, top in sorted(placed):
+            if abs(at - other) < 0.8 and high - top < 0.16:
+                high = max(high, top + 0.16)
+        placed.append((at, high))
+        lifted[name] = float(high - np.log10(y)) * 65  # points in a decade, about
+    return lifted
+
+
 def roofline(peak: float, bandwidth: float,
              trails: dict[str, list[tuple[float, float, float]]],
              ceilings: dict[str, float] | None = None) -> None:
@@ -120,12 +137,14 @@ def roofline(peak: float, bandwidth: float,
                       color=EDGE, textcoords="offset points", ha="right")
     axes.fill_between(intensity, np.minimum(peak, bandwidth * intensity), peak * 3,
                       color="#d0d7de", alpha=0.4, linewidth=0)
+    lift = _lifted({name: trail[-1] for name, trail in spots.items()})
     for (name, trail), colour in zip(spots.items(), itertools.cycle(_TRAILS)):
         x, y = zip(*trail, strict=True)
         axes.plot(x, y, linestyle=":", marker="o", markersize=4, alpha=0.6, color=colour)
         axes.plot(x[-1], y[-1], marker="o", markersize=9, color=colour)
-        axes.annotate(name, (x[-1], y[-1]), (8, -3), textcoords="offset points", size=9,
-                      color=colour, zorder=3, bbox={"facecolor": "white", "lw": 0, "pad": 0.5})
+        axes.annotate(name, (x[-1], y[-1]), (8, lift[name] - 3), textcoords="offset points",
+                      size=9, color=colour, zorder=3,
+                      bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
              ylim=(min([y for _, y in reached] + list((ceilings or {}).values())) / 2, peak * 3),
              xlabel="floating-point operations for each byte moved", ylabel="GFLOP/s")
