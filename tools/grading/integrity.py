@@ -11,13 +11,13 @@ from collections.abc import Iterator
 from typing import Any
 
 # whole packages by their first name; of the large ones only what a check calls by itself
-WATCHED = ("builtins", "checks", "helpers", "loops", "kernels", "plots", "versions", "numpy", "tvm",
-           "tvm_ffi", "torch", "torch.nn.functional", "torch.nn.modules", "torch.testing", "json",
-           "re", "os", "io", "sys", "functools", "itertools", "collections", "contextlib",
-           "multiprocessing", "pickle", "traceback", "linecache", "warnings", "importlib",
-           "inspect", "math", "time", "signal", "data")
+WATCHED = ("builtins", "checks", "helpers", "listing", "loops", "kernels", "plots", "versions",
+           "numpy", "tvm", "tvm_ffi", "torch", "torch.nn.functional", "torch.nn.modules",
+           "torch.testing", "json", "re", "os", "io", "sys", "functools", "itertools",
+           "collections", "contextlib", "multiprocessing", "pickle", "traceback", "linecache",
+           "warnings", "importlib", "inspect", "math", "time", "signal", "data")
 IGNORED = {"torch.manual_seed"}  # torch.export puts a function of its own there
-OURS = ("checks", "helpers", "loops", "kernels", "plots", "versions", "data")
+OURS = ("checks", "helpers", "listing", "loops", "kernels", "plots", "versions", "data")
 _WHOLE = {name for name in WATCHED if name != "torch"}
 
 
