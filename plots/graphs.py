@@ -48,14 +48,19 @@ _SAYS = {"call_tir": "call_tir of a PrimFunc", "call_dps_packed": "call_dps_pack
          "direct call": "direct call, without a result", "call_packed": "impure call, call_packed"}
 
 
-def _typed(name: str, item: relax.Expr) -> str:
-    """Return a tensor's name and shape, such as "lv0 (1, 128)"; of a tuple, the name."""
+def shape_text(item: relax.Expr) -> str:
+    """Return a tensor's shape, such as "(1, 128)"; of a tuple, ""."""
     shape = getattr(item.ty, "shape", None)
     extents = getattr(shape, "values", shape)
     if extents is None:
-        return name
+        return ""
     texts = [str(getattr(extent, "value", extent)) for extent in extents]
-    return f"{name} ({', '.join(texts)}{',' * (len(texts) == 1)})"
+    return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
+
+
+def _typed(name: str, item: relax.Expr) -> str:
+    """Return a tensor's name and shape, such as "lv0 (1, 128)"; of a tuple, the name."""
+    return f"{name} {shape_text(item)}".rstrip()
 
 
 def _operator(mod: tvm.IRModule, value: relax.Expr) -> tuple[str, str]:

@@ -1,7 +1,6 @@
 """What layers do, with small numbers: windows that are summed or searched, a bias and its axis."""
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -9,6 +8,7 @@ import tvm
 from tvm import relax
 
 from plots.figure import ARROW, ORANGE, PALE, box, show
+from plots.graphs import shape_text
 
 _WINDOWS = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#d7ecec"]
 _WEIGHTS = "#7a4a2b"
@@ -104,14 +104,6 @@ def bias_along(**biases: np.ndarray) -> None:
     show(figure, "The number that is added to each element. " + ". ".join(says) + ".")
 
 
-def _shape(item: Any) -> str:
-    """The shape of a tensor of Relax as text; "" where it has none."""
-    shape = getattr(item.ty, "shape", None)
-    extents = [str(getattr(extent, "value", extent)) for extent in
-               getattr(shape, "values", shape) or ()]
-    return f"({', '.join(extents)}{',' * (len(extents) == 1)})" if extents else ""
-
-
 def calls(mod: tvm.IRModule, across: int = 4) -> None:
     """Draw the calls of a module's main, `across` a row; above each its constants, in brown.
 
@@ -121,24 +113,25 @@ def calls(mod: tvm.IRModule, across: int = 4) -> None:
                 if isinstance(binding.value, relax.Call)]
     rows = -(-len(bindings) // across)
     figure, axes = plt.subplots(figsize=(2.55 * across, 1.2 * rows), layout="constrained")
-    says = [f"input {_shape(mod['main'].params[0])}"]
+    says = [f"input {shape_text(mod['main'].params[0])}"]
     for number, binding in enumerate(bindings):
         row, column = 1.25 * (number // across), number % across
         left, call = 2.55 * column, binding.value
         lowered = call.op.name == "relax.call_tir" if isinstance(call.op, tvm.ir.Op) else False
         name = call.args[0].name_hint if lowered else getattr(call.op, "name", "call")
         taken = call.args[1] if lowered and isinstance(call.args[1], relax.Tuple) else ()
-        weights = [_shape(item) for item in taken if isinstance(item, tvm.ir.GenericConst)]
+        weights = [shape_text(item) for item in taken if isinstance(item, tvm.ir.GenericConst)]
         box(axes, left, row, 1.6, 0.44, PALE)
         axes.text(left + 0.8, row + 0.22, name, size=10, weight="bold", family="monospace",
                   **_TEXT)
         axes.text(left + 0.8, row - 0.14, " ".join(weights), size=8, family="monospace",
                   color=_WEIGHTS, **_TEXT)
-        axes.text(left + 0.8, row + 0.6, _shape(binding.var), size=8.5, family="monospace", **_TEXT)
+        axes.text(left + 0.8, row + 0.6, shape_text(binding.var), size=8.5, family="monospace",
+                  **_TEXT)
         start = left - (0.9 if column else 0.5)  # from its left neighbour, or the row above
         axes.annotate("", (left, row + 0.22), (start, row + 0.22), arrowprops=ARROW)
         says.append(f"{name}{' with ' + ' and '.join(weights) if weights else ''} gives "
-                    f"{_shape(binding.var)}")
+                    f"{shape_text(binding.var)}")
     axes.set(xlim=(-0.8, 2.55 * across - 0.7), ylim=(1.25 * rows - 0.4, -0.35))
     axes.axis("off")
     show(figure, "The calls of main: " + "; ".join(says) + ".")

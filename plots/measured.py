@@ -12,8 +12,6 @@ from plots.figure import EDGE, show
 
 # on white at least 4.5 to 1, so that names in these colours can be read
 _TRAILS = ("#1f5fa8", "#a34a00", "#1a6e2e", "#b3202a", "#6f42c1", "#7a4a2b", "#a3246f")
-
-
 _LIBRARY, _OURS = "#6e7781", "#1a6e2e"
 
 

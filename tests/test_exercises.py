@@ -12,12 +12,9 @@ NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 STEMS = [path.stem for path in NOTEBOOKS]
 
 
-# a class each, those with most answers first: pytest-xdist keeps a class on one worker
-for _stem in sorted(STEMS, key=lambda stem: -len(two_sided.candidates(stem))):
-    def _test(self, record_property, stem: str = _stem) -> None:
-        two_sided.require_as_expected(stem, record_property)
-
-    globals()[f"Test{_stem[:2]}"] = type(f"Test{_stem[:2]}", (), {"test_two_sided": _test})
+# those with most answers first
+globals().update(two_sided.classes(
+    "Test", sorted(STEMS, key=lambda stem: -len(two_sided.candidates(stem)))))
 
 
 @pytest.mark.parametrize("stem", STEMS)

@@ -182,6 +182,15 @@ def try_all(stem: str, more: bool = False) -> list[Candidate]:
     return [candidate for candidate in tried if candidate.exercise != SHARED]
 
 
+def classes(prefix: str, stems: list[str], more: bool = False) -> dict[str, type]:
+    """Return a test class for each notebook: pytest-xdist keeps a class on one worker."""
+    def made(stem: str) -> type:
+        def test_two_sided(self, record_property) -> None:
+            require_as_expected(stem, record_property, more)
+        return type(prefix + stem[:2], (), {"test_two_sided": test_two_sided})
+    return {prefix + stem[:2]: made(stem) for stem in stems}
+
+
 def exercises(stem: str) -> list[str]:
     """Return the numbers of a notebook's exercises."""
     notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
