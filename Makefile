@@ -13,6 +13,7 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(PY) -m tools.sync check
+	@$(PY) -m tools.edition check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow
 
 test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading

@@ -1,6 +1,8 @@
 """The Chinese edition: paired_md/zh/ holds the Chinese of each Markdown cell on the master's code.
 
-    python -m tools.edition status      how many cells of each notebook are not translated yet
+    python -m tools.edition check          does each Chinese cell hold what its English has?
+    python -m tools.edition check 02 03    the same for some notebooks; tools.parity says how
+    python -m tools.edition status         how many cells of each notebook are translated
 
 In front of each Markdown cell of paired_md/zh/NN_name.md stands a comment with a hash of the
 English cell whose Chinese follows, `<!-- en: 3f9c1a2b7d -->`. `make sync` writes the code cells
@@ -22,7 +24,7 @@ from pathlib import Path
 import jupytext
 import nbformat
 
-from tools import sync
+from tools import parity, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "paired_md" / "zh"
@@ -160,8 +162,8 @@ def merged(notebook: nbformat.NotebookNode, have: list[Block]) -> list[Block]:
     cells = [cell.source.strip() for cell in english(notebook)]
     wanted = [digest(cell) for cell in cells]
     work: dict[str, list[Block | None]] = defaultdict(list)
-    for block in have:
-        work[block.digest].append(None if block.pristine else block)
+    for given in have:
+        work[given.digest].append(None if given.pristine else given)
     result: list[Block] = []
     used = []
     for known, cell in zip(wanted, cells, strict=True):
@@ -174,10 +176,10 @@ def merged(notebook: nbformat.NotebookNode, have: list[Block]) -> list[Block]:
         else:
             used.append(block.text)
             result.append(Block(known, block.text, block.translated))
-    for block, place in zip(have, _places([block.digest for block in have], wanted), strict=True):
-        if not block.pristine and block.text and block.text not in used:
-            result[place].old.append(Old(block.digest, block.text))
-        result[place].old += block.old
+    for given, place in zip(have, _places([given.digest for given in have], wanted), strict=True):
+        if not given.pristine and given.text and given.text not in used:
+            result[place].old.append(Old(given.digest, given.text))
+        result[place].old += given.old
     return result
 
 
@@ -236,13 +238,51 @@ def status(numbers: list[str]) -> list[str]:
     return lines
 
 
+def check(numbers: list[str]) -> list[str]:
+    """Return what is missing or wrong in the Chinese cells, a line each, with file and line."""
+    found = []
+    for master in chosen(numbers):
+        path = translation(master)
+        notebook, have = current(master)
+        text = path.read_text(encoding="utf-8")
+        for cell, block in zip(english(notebook), have, strict=True):
+            line = text[:max(0, text.find(f"<!-- en: {block.digest}"))].count("\n") + 1
+            found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
+                      for wrong in (parity.differences(cell.source, block.text)
+                                    if block.translated else [])]
+    return found
+
+
+def waiting() -> dict[str, int]:
+    """Return for each notebook's number how many cells wait for their Chinese."""
+    return {master.name[:2]: sum(not block.translated for block in current(master)[1])
+            for master in masters()}
+
+
+def summary() -> str:
+    """Say in a line how far the Chinese edition is."""
+    waits = {number: count for number, count in waiting().items() if count}
+    if not waits:
+        return "Chinese edition: every cell is translated, and none is older than its English."
+    return (f"Chinese edition: {sum(waits.values())} cells wait for a translation, or for a newer "
+            "one (" + ", ".join(f"{number}: {count}" for number, count in waits.items()) + ").")
+
+
 def main(task: str = "", *numbers: str) -> None:
-    if task != "status":
+    """Do what the module's text says; exit with the lines of what is wrong."""
+    if task not in ("check", "status"):
         sys.exit(__doc__)
     try:
-        print("\n".join(status(list(numbers))))
+        found = check(list(numbers)) if task == "check" else []
+        if task == "status":
+            print("\n".join(status(list(numbers))))
+        elif not numbers:
+            print(summary())
     except EditionError as error:
         sys.exit(str(error))
+    if found:
+        sys.exit("\n".join([*found, f"{len(found)} things in the Chinese edition are to be mended; "
+                            "the words stand in docs/glossary.md."]))
 
 
 if __name__ == "__main__":
