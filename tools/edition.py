@@ -183,11 +183,6 @@ def merged(notebook: nbformat.NotebookNode, have: list[Block]) -> list[Block]:
     return result
 
 
-def stripped(text: str) -> str:
-    """Return a Chinese cell without the marks, as a notebook shows it."""
-    return MARK.sub("", OLD.sub("", text)).strip()
-
-
 def current(master: Path) -> tuple[nbformat.NotebookNode, list[Block]]:
     """Return an English notebook and the blocks of its Chinese, up to date. Raises EditionError."""
     notebook = nbformat.read(master, as_version=4)
@@ -201,6 +196,18 @@ def as_markdown(notebook: nbformat.NotebookNode, up_to_date: list[Block]) -> str
     for cell, block in zip(english(notebook), up_to_date, strict=True):
         cell.source = str(block)
     return sync.as_markdown(notebook)
+
+
+def notebook(master: Path) -> nbformat.NotebookNode:
+    """Return the Chinese notebook: the master's code cells, outputs, ids and metadata.
+
+    A cell that waits for its translation is in English. Raises EditionError.
+    """
+    made, have = current(master)
+    for cell, block in zip(english(made), have, strict=True):
+        cell.source = block.text if block.translated else cell.source.replace("](../", "](../../")
+    made.metadata["lang"] = "zh"
+    return made
 
 
 def write(change: bool = True) -> tuple[list[str], list[str]]:
