@@ -1,4 +1,4 @@
-"""The Chinese of README and docs: the English's messages, rows, code and links, and none of its own.
+"""The Chinese of README and docs: the messages, rows, code and links of the English.
 
 In docs/zh/ a mark stands in front of each section, as in paired_md/zh/ in front of each cell: a
 hash of the English that it translates. A section whose English has changed since is stale. That
@@ -35,7 +35,7 @@ def sections(text: str) -> list[str]:
 
 
 def pairs(name: str) -> list[tuple[str, str, bool]]:
-    """Return for each section the English, the Chinese without its mark, and whether it is stale."""
+    """Return the sections: English, Chinese without its mark, and whether this is stale."""
     english, chinese = sections(read(f"docs/{name}.md")), sections(read(f"docs/zh/{name}.md"))
     assert len(english) == len(chinese), "a section is missing, or there is one too many"
     found = []
@@ -92,7 +92,8 @@ def test_what_is_not_stale_has_all_of_the_english(name: str) -> None:
     for english, chinese, stale in pairs(name):
         if not stale:
             heading = english.partition("\n")[0]
-            assert targets(english, ROOT / "docs") == targets(chinese, ROOT / "docs" / "zh"), heading
+            wanted, have = targets(english, ROOT / "docs"), targets(chinese, ROOT / "docs" / "zh")
+            assert wanted == have, heading
             here = [re.sub(r"\]\([^)]+\)", "](https://here)", text) for text in (english, chinese)]
             assert not (lacks := differences(*here)), "\n".join([heading, *lacks])
 
