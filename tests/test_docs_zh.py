@@ -57,7 +57,7 @@ def rows(section: str) -> list[list[str]]:
 
 
 def links(text: str) -> list[str]:
-    return re.findall(r"\]\(([^)]+)\)", re.sub(r"(?<!\[)`[^`]+`(?!\])", "", FENCE.sub("", text)))
+    return re.findall(r"\]\(([^)]+)\)", re.sub(r"``.+?``|`[^`]+`", "code", FENCE.sub("", text)))
 
 
 def targets(text: str, folder: Path) -> Counter:
