@@ -17,6 +17,7 @@ STYLE = """<style>
   body.jp-Notebook {padding: 0.5em}
   .jp-InputPrompt, .jp-OutputPrompt {display: none}
   .jp-Notebook .jp-OutputArea-output img {max-width: 42em !important}
+  .jp-RenderedHTMLCommon :not(pre) > code {overflow-wrap: anywhere}
 }
 </style>
 """
