@@ -4,6 +4,7 @@ import bdb
 import builtins
 import contextlib
 import functools
+import gc
 import io
 import json
 import linecache
@@ -197,6 +198,7 @@ def several_threads(run: Callable[[], Any]) -> None:
 
 def _child(run: Callable[[], str], pipe: int, secret: bytes, seconds: float) -> None:
     """Run in the forked child and write the verdict; never returns."""
+    gc.freeze()  # what the kernel has made is not to be looked through in each child
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     limit = math.ceil(seconds) if hard == resource.RLIM_INFINITY else min(math.ceil(seconds), hard)
     resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
@@ -333,7 +335,7 @@ def isolated(run: Callable[[], str], seconds: float) -> tuple[bool, Any]:
     return passed, parts
 
 
-def exercise(number: str, seconds: float = 30, prepare: Sequence[Callable[[], Any]] = ()
+def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], Any]] = ()
              ) -> Callable[[Callable[..., str]], Callable[..., None]]:
     """Make a check of a function that returns what it verified or raises CheckFailed.
 
