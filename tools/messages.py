@@ -1,9 +1,8 @@
-"""The catalogue of what checks say in Chinese, checks/zh.po: brought up to date from their code.
+"""The catalogue of what checks say in Chinese, checks/zh.po: kept up to date from their code.
 
-    python -m tools.messages           add what is new, set aside what is gone; `make sync` does it
-    python -m tools.messages check     change nothing; exit 1 and say what is wrong
-    python -m tools.messages open      list what has no Chinese yet
+    python -m tools.messages           list the messages that have no Chinese yet
 
+`make sync` adds what is new and sets aside what is gone; `python -m tools.sync check` compares.
 A message is a string in checks/*.py; of an f-string, what varies is a place, {}. Its Chinese may
 take the places in another order: {1} {0}. Where a message changes in the code its Chinese no longer
 fits: it is set aside at the end of the file (#~), and the new message is shown in English.
@@ -13,7 +12,6 @@ import ast
 import io
 import re
 import string
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -143,25 +141,20 @@ def summary() -> str:
     return f"Check messages: {done} of {len(every)} in Chinese, the others come in English."
 
 
-def main(task: str = "") -> None:
-    """Do what the module's text says."""
+def write(change: bool = True) -> bool:
+    """Bring checks/zh.po up to date; return whether it was not."""
     text = up_to_date()
-    match task:
-        case "":
-            if not CATALOGUE.exists() or CATALOGUE.read_bytes() != text:
-                CATALOGUE.write_bytes(text)
-        case "check":
-            if CATALOGUE.read_bytes() != text:
-                sys.exit("checks/zh.po is not up to date with checks/*.py: run `make sync`.")
-        case "open":
-            print("\n".join(repr(str(message.id)) for message in read(text)
-                            if message.id and not message.string))
-        case _:
-            sys.exit(__doc__)
-    if lines := wrong():
-        sys.exit("\n".join(lines))
-    print(summary())
+    behind = not CATALOGUE.exists() or CATALOGUE.read_bytes() != text
+    if behind and change:
+        CATALOGUE.write_bytes(text)
+    return behind
+
+
+def main() -> None:
+    """List the messages that have no Chinese."""
+    print("\n".join([*(repr(str(message.id)) for message in read(up_to_date())
+                       if message.id and not message.string), summary()]))
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()
