@@ -3,9 +3,11 @@
     python -m tools.messages           list the messages that have no Chinese yet
 
 `make sync` adds what is new and sets aside what is gone; `python -m tools.sync check` compares.
-A message is a string in checks/*.py; of an f-string, what varies is a place, {}. Its Chinese may
-take the places in another order: {1} {0}. Where a message changes in the code its Chinese no longer
-fits: it is set aside at the end of the file (#~), and the new message is shown in English.
+
+A message is a string in checks/*.py, or of the grader around them; of an f-string, what varies is a
+place, {}. Its Chinese may take the places in another order: {1} {0}. Where a message changes in the
+code its Chinese no longer fits: it is set aside at the end of the file (#~), and the new message is
+shown in English.
 """
 
 import ast
@@ -18,13 +20,13 @@ from pathlib import Path
 from babel.messages import Catalog, pofile
 
 ROOT = Path(__file__).resolve().parent.parent
-CHECKS = ROOT / "checks"
-CATALOGUE = CHECKS / "zh.po"
+CATALOGUE = ROOT / "checks" / "zh.po"
+SOURCES = ("checks/*.py", "tools/grading/checking.py")
 # what is no message: patterns, and code
 FOREIGN = re.compile(r"\\[a-zA-Z(\[|]|\(\.[*+]|^[#@]|^\w+ = |^(import|from|def|class|with) |"
                      r"\n *\w+\(")
-HEADER = """# What the checks of the exercises say, in Chinese. The English is in checks/*.py, which
-# `make sync` takes it from; write the msgstr, and nothing else.
+HEADER = """# What the checks of the exercises say, in Chinese. The English stands in checks/*.py, from
+# where `make sync` takes it. Write the msgstr, and nothing else.
 #"""
 
 
@@ -72,10 +74,11 @@ def _is_message(text: str) -> bool:
 def messages() -> dict[str, list[str]]:
     """Return every string of the checks, and the modules in which it stands."""
     found: dict[str, list[str]] = {}
-    for path in sorted(CHECKS.glob("*.py")):
+    for path in sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)):
+        name = path.relative_to(ROOT).as_posix()
         for text in _strings(ast.parse(path.read_text(encoding="utf-8"))):
-            if text.strip() and path.name not in found.setdefault(text, []):
-                found[text].append(path.name)
+            if text.strip() and name not in found.setdefault(text, []):
+                found[text].append(name)
     return found
 
 
@@ -91,7 +94,7 @@ def up_to_date() -> bytes:
     wanted = Catalog("zh", header_comment=HEADER)
     for text, modules in messages().items():
         if _is_message(text) or text in translated:
-            wanted.add(text, locations=[(f"checks/{module}", 0) for module in modules])
+            wanted.add(text, locations=[(module, 0) for module in modules])
     catalogue.update(wanted, no_fuzzy_matching=True)
     catalogue.header_comment = HEADER
     written = io.BytesIO()
