@@ -108,9 +108,10 @@ class Catalogue:
                 if len(said) == len(places):
                     return sentence.say(said)
         for joint in re.finditer("; ", text):
-            halves = self.known(text[:joint.start()]), self.known(text[joint.end():])
-            if halves[0] and halves[1]:
-                return f"{halves[0]}；{halves[1]}"
+            halves = text[:joint.start()], text[joint.end():]
+            before, after = map(self._place, halves)
+            if before is not None and after is not None and (before, after) != halves:
+                return f"{before}；{after}"
         return None
 
     def _place(self, text: str) -> str | None:
@@ -122,13 +123,13 @@ class Catalogue:
         """Return a text in Chinese as far as it is known."""
         if (known := self.known(text)) is not None:
             return known
-        for sentence in self.places:
-            if sentence.sure and (found := sentence.pattern.fullmatch(text)):
-                return sentence.say([self.partly(given) for given in found.groups()])
         for joint in re.finditer("; ", text):
             before, after = text[:joint.start()], text[joint.end():]
             if (said := self.known(before)) is not None:
                 return f"{said}；{self.partly(after)}"
+        for sentence in self.places:
+            if sentence.sure and (found := sentence.pattern.fullmatch(text)):
+                return sentence.say([self.partly(given) for given in found.groups()])
         return text
 
 

@@ -25,8 +25,8 @@ SOURCES = ("checks/*.py", "tools/grading/checking.py")
 # what is no message: patterns, and code
 FOREIGN = re.compile(r"\\[a-zA-Z(\[|]|\(\.[*+]|^[#@]|^\w+ = |^(import|from|def|class|with) |"
                      r"\n *\w+\(")
-HEADER = """# What the checks of the exercises say, in Chinese. The English stands in checks/*.py, from
-# where `make sync` takes it. Write the msgstr, and nothing else.
+HEADER = """# What the checks of the exercises say, in Chinese. The English is in checks/*.py:
+# `make sync` takes it from there. Write the msgstr, and nothing else.
 #"""
 
 
