@@ -32,6 +32,7 @@ import tvm
 import tvm_ffi
 
 from checks.alarm import alarmed
+from checks.language import say
 from checks.saying import CheckFailed, place_in_script, reason
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
@@ -357,9 +358,9 @@ def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], An
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
                 expected, came, look_at = parts
-                raise CheckFailed(expected, came, look_at,
-                                  f"Exercise {number} {'✗' if came else 'is '}")
-            print(f"Exercise {number} ✓ {parts}")
+                raise CheckFailed(expected, came, look_at, f"Exercise {number} ✗" if came
+                                  else f"Exercise {number} is ")
+            print(say(f"Exercise {number} ✓"), say(parts))
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         return run
     return wrap
