@@ -28,7 +28,7 @@ FILES = ("*.py", "plots/*.py", "checks/*.py", "docs/*", "data/README.md", "data/
          "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/__init__.py",
          "tools/lang.py", "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
          "tools/pages.py", "tools/bench.py")
-CHINESE = ("docs/zh/*",)  # besides, in the Chinese handout
+CHINESE = ("docs/zh/*", "checks/zh.po")  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
