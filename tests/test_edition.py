@@ -1,4 +1,4 @@
-"""The Chinese edition: what keeps it on the master's code, its gate, its notebooks, its messages."""
+"""The Chinese edition: what keeps it on the master's code, its gate, notebooks and messages."""
 
 import os
 import subprocess
@@ -336,7 +336,8 @@ def test_messages_whose_places_do_not_fit_are_told(tmp_path: Path, monkeypatch) 
     ("0.25 at [0, 3] for x (4, 5), slope 0.2", "0.25，在 [0, 3]（x (4, 5)，斜率 0.2）"),
     ("only row 3, the last, is wrong: where a loop begins or ends, a condition; which of x and "
      "slope * x is chosen, and of which element",
-     "只有行 3（最后一个）错了：看循环的起点和终点，以及条件；选的是 x 还是 slope * x，取的是哪个元素"),
+     "只有行 3（最后一个）错了：看循环的起点和终点，以及条件；"
+     "选的是 x 还是 slope * x，取的是哪个元素"),
     ("ValueError: operands could not be broadcast together with shapes (1,7) (1,10)",) * 2,
     ("InternalError: Check failed: x is wrong in main; 3 at [0]",) * 2,
     ("your line 2: return a if b else c", "你的第 2 行：return a if b else c"),
