@@ -117,7 +117,10 @@ def _nobody_there() -> Iterator[None]:
 def _outcome(run: Callable[[], str]) -> tuple[bool, Any]:
     """Run a check: (True, what was verified) or (False, the parts of a CheckFailed)."""
     try:
-        with _nobody_there():
+        # TVMScript's decorators look at the caller's lines, and on the way inspect looks for the
+        # module of each frame among all modules, 0.2 seconds long; cells are in linecache without
+        # one. Not around this function: grading looks afterwards whether inspect was changed
+        with _nobody_there(), mock.patch.object(inspect, "getmodule", lambda *_, **__: None):
             return True, run()
     except _Waits as waits:
         return False, ("an answer that nobody has to talk to", f"{waits}, in your code",
@@ -213,10 +216,7 @@ def _child(run: Callable[[], str], pipe: int, secret: bytes, seconds: float) -> 
         os.dup2(nowhere.fileno(), 2)  # TVM's C++ warnings
     printed = _Bounded()
     warnings.simplefilter("ignore")
-    # TVMScript's decorators look at the caller's lines, and on the way inspect looks for the module
-    # of each frame among all modules, 0.2 seconds long; cells are in linecache without one
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed), \
-            mock.patch.object(inspect, "getmodule", lambda *_, **__: None):
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         passed, parts = _outcome(run)
     said = json.dumps([passed, parts, printed.kept]).encode()
     message = secret + len(said).to_bytes(8, "big") + said

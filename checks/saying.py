@@ -19,9 +19,11 @@ class CheckFailed(CourseError):
     def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "") -> None:
         self.parts = (expected, came, look_at)
         texts = (*self.parts, _in_edition(explained(came)))
+        labels = [say(label) for label in ("expected:", "came:", "look at:", "read:")]
+        width = max(map(len, labels))
         lines = [say(title)] if title else []
-        lines += [f"  {say(label):9} {say(text)}" for label, text in
-                  zip(("expected:", "came:", "look at:", "read:"), texts, strict=True) if text]
+        lines += [f"  {label:{width}} {say(text)}"
+                  for label, text in zip(labels, texts, strict=True) if text]
         super().__init__("\n".join(lines) if came else say(f"{title}{expected}"))
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 
-from tools import lang
+from tools import lang, messages
 from tools.pages import as_html
 from tools.student import SOLUTION, student_version
 
@@ -28,7 +28,7 @@ FILES = ("*.py", "plots/*.py", "checks/*.py", "docs/*", "data/README.md", "data/
          "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/__init__.py",
          "tools/lang.py", "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
          "tools/pages.py", "tools/bench.py")
-CHINESE = ("docs/zh/*",)  # besides, in the Chinese handout
+CHINESE = ("docs/zh/*", "checks/zh.po")  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
@@ -104,7 +104,8 @@ def secrets(paths: list[Path]) -> set[str]:
     outside: set[str] = set()
     said: set[str] = set()
     # what a check says when it passes stands in checks/, and is no part of an answer
-    ticks = "".join(path.read_text(encoding="utf-8") for path in ROOT.glob("checks/*.py"))
+    ticks = "\n".join([*(path.read_text(encoding="utf-8") for path in ROOT.glob("checks/*.py")),
+                       *messages.messages()])  # the catalogue has them in one piece
     for path in paths:
         for cell in nbformat.read(path, as_version=4).cells:
             lines, pictures = _outputs(cell)
