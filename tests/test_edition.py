@@ -340,7 +340,7 @@ def test_messages_whose_places_do_not_fit_are_told(tmp_path: Path, monkeypatch) 
      "选的是 x 还是 slope * x，取的是哪个元素"),
     ("ValueError: operands could not be broadcast together with shapes (1,7) (1,10)",) * 2,
     ("InternalError: Check failed: x is wrong in main; 3 at [0]",) * 2,
-    ("your line 2: return a if b else c", "你的第 2 行：return a if b else c"),
+    ("your line 2: return a + all b in c", "你的第 2 行：return a + all b in c"),
     ("a sentence that nobody has put into the catalogue",) * 2, ("", ""), ("[0, 1]", "[0, 1]"),
 ])
 def test_what_is_said_in_chinese(in_chinese, english: str, chinese: str) -> None:
