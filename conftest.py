@@ -29,6 +29,8 @@ if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
     # threads that wait for one another spin: two workers with all cores each took twice the time
     for _name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ.setdefault(_name, str(max(1, (os.cpu_count() or 1) // workers)))
+    import forked_kernels
+    forked_kernels.use()
 
 
 def pytest_configure(config: pytest.Config) -> None:
