@@ -78,7 +78,13 @@ def test_a_changed_sentence_falls_back_to_english_and_is_counted(course) -> None
     assert edition.waiting() == {"00": 2}
     course.english("# One", "Two, mended.", "Three.", "Three.")
     assert edition.waiting() == {"00": 3}
-    assert "3 cells wait" in edition.summary() and "00: 3" in edition.summary()
+    assert edition.summary() == ("1 of 4 cells are in Chinese; 3 wait for a translation, or for a "
+                                 "newer one (00: 3)")
+    readme = course.master.parents[1] / "README.zh.md"
+    readme.write_text("<!-- counted by make sync -->x<!-- -->。", encoding="utf-8")
+    assert edition.readmes(change=False) == edition.readmes() == ["README.zh.md"]
+    assert readme.read_text(encoding="utf-8").endswith(
+        " -->4 个单元格中译好 1 个，3 个待译或待更新（00：3）<!-- -->。")
     known = edition.digest("Two, mended.")
     assert f"<!-- en: {known} untranslated -->\nTwo, mended.\n" in course.text
     assert f"<!-- old zh: {edition.digest('Two.')}\n二。\n-->" in course.text, "kept beside"
@@ -231,7 +237,7 @@ def test_a_finding_has_its_line(course, capsys) -> None:
     assert f"paired_md/zh/00_x.md:{line + 1}: the code span `x` is missing" in str(stopped.value)
     course.replace("二。", "二：`x`。")
     edition.main("check")
-    assert "every cell is translated" in capsys.readouterr().out
+    assert "all 2 cells are in Chinese" in capsys.readouterr().out
 
 
 # ---- its notebooks -------------------------------------------------------------------------------

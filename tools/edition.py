@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "paired_md" / "zh"
 MARK = re.compile(r"^<!-- en: ([0-9a-f]{10})( untranslated)? -->[ \t]*$", re.MULTILINE)
 OLD = re.compile(r"^<!-- old zh: ([0-9a-f]{10})\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DOTALL)
+COUNTED = "<!-- counted by make sync -->"  # up to the next comment
 ALMOST = re.compile(r"^.*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # a mark that somebody mistyped
 
 
@@ -266,13 +267,35 @@ def waiting() -> dict[str, int]:
             for master in masters()}
 
 
-def summary() -> str:
-    """Say in a line how far the Chinese edition is."""
+def summary(language: str = "en") -> str:
+    """Say, in "en" or "zh", how far the translation is."""
     waits = {number: count for number, count in waiting().items() if count}
-    if not waits:
-        return "Chinese edition: every cell is translated, and none is older than its English."
-    return (f"Chinese edition: {sum(waits.values())} cells wait for a translation, or for a newer "
-            "one (" + ", ".join(f"{number}: {count}" for number, count in waits.items()) + ").")
+    total = sum(len(current(master)[1]) for master in masters())
+    left = sum(waits.values())
+    if language == "zh":
+        where = "，".join(f"{number}：{count}" for number, count in waits.items())
+        return (f"{total} 个单元格中译好 {total - left} 个，"
+                f"{left} 个待译或待更新（{where}）" if waits
+                else f"{total} 个单元格全部译好，没有一个比英文旧")
+    where = ", ".join(f"{number}: {count}" for number, count in waits.items())
+    return (f"{total - left} of {total} cells are in Chinese; {left} wait for a translation, or "
+            f"for a newer one ({where})" if waits else
+            f"all {total} cells are in Chinese, and none is older than its English")
+
+
+def readmes(change: bool = True) -> list[str]:
+    """Write the summary where a README has its place for it; return the names that had another."""
+    other = []
+    for name, language in (("README.md", "en"), ("README.zh.md", "zh")):
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        before, mark, rest = text.partition(COUNTED)
+        wanted = before + mark + summary(language) + rest[rest.index("<!--"):] if mark else text
+        if wanted != text:
+            other.append(name)
+            if change:
+                path.write_text(wanted, encoding="utf-8")
+    return other
 
 
 def main(task: str = "", *numbers: str) -> None:
@@ -284,7 +307,7 @@ def main(task: str = "", *numbers: str) -> None:
         if task == "status":
             print("\n".join(status(list(numbers))))
         elif not numbers:
-            print(summary())
+            print(f"Chinese edition: {summary()}.")
     except EditionError as error:
         sys.exit(str(error))
     if found:
