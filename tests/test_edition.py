@@ -75,11 +75,11 @@ def course(tmp_path: Path, monkeypatch) -> Course:
 
 
 def test_a_changed_sentence_falls_back_to_english_and_is_counted(course) -> None:
-    assert edition.waiting() == {"00": 2}
+    assert edition.counted()["00"][0] == 2
     course.english("# One", "Two, mended.", "Three.", "Three.")
-    assert edition.waiting() == {"00": 3}
-    assert edition.summary() == ("1 of 4 cells are in Chinese; 3 wait for a translation, or for a "
-                                 "newer one (00: 3)")
+    assert edition.counted()["00"][0] == 3
+    assert edition.summary(edition.counted()) \
+        == "1 of 4 cells are in Chinese; 3 wait for a translation, or for a newer one (00: 3)"
     readme = course.master.parents[1] / "README.zh.md"
     readme.write_text("<!-- counted by make sync -->x<!-- -->。", encoding="utf-8")
     assert edition.readmes(change=False) == edition.readmes() == ["README.zh.md"]
@@ -103,7 +103,7 @@ def test_a_translation_follows_its_cell(course) -> None:
 def test_the_same_english_twice(course) -> None:
     course.translate("Three.", "三。")
     course.sync()
-    assert course.text.count("三。") == 2 and edition.waiting() == {"00": 0}
+    assert course.text.count("三。") == 2 and edition.counted()["00"][0] == 0
     course.replace("三。", "第三。")
     course.sync()
     assert [cell.source for cell in edition.notebook(course.master).cells][::2] \
@@ -121,7 +121,7 @@ def test_nothing_of_a_translators_work_is_lost(course) -> None:
         assert kept in course.text
     assert course.text.count("old zh") == 3
     course.english("# One", "Two.", "Three.")
-    assert course.text.count("old zh") == 3 and edition.waiting() == {"00": 3}
+    assert course.text.count("old zh") == 3 and edition.counted()["00"][0] == 3
 
 
 def test_a_changed_code_cell_is_put_back(course) -> None:

@@ -246,32 +246,39 @@ def status(numbers: list[str]) -> list[str]:
     return lines
 
 
-def check(numbers: list[str]) -> list[str]:
-    """Return what is missing or wrong in the Chinese cells, a line each, with file and line."""
-    found = []
+def check(numbers: list[str]) -> tuple[list[str], dict[str, tuple[int, int]]]:
+    """Compare the cells of some notebooks, or of all, with their English.
+
+    Returns what is missing or wrong in the Chinese, a line each, with file and line; and for each
+    notebook's number how many cells wait for their Chinese, and how many there are.
+    """
+    found, counts = [], {}
     for master in chosen(numbers):
         path = translation(master)
         notebook, have = current(master)
         text = path.read_text(encoding="utf-8")
+        counts[master.name[:2]] = _count(have)
         for cell, block in zip(english(notebook), have, strict=True):
             line = text[:max(0, text.find(f"<!-- en: {block.digest}"))].count("\n") + 1
             found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
                       for wrong in (parity.differences(cell.source, block.text)
                                     if block.translated else [])]
-    return found
+    return found, counts
 
 
-def waiting() -> dict[str, int]:
-    """Return for each notebook's number how many cells wait for their Chinese."""
-    return {master.name[:2]: sum(not block.translated for block in current(master)[1])
-            for master in masters()}
+def _count(have: list[Block]) -> tuple[int, int]:
+    return sum(not block.translated for block in have), len(have)
 
 
-def summary(language: str = "en") -> str:
+def counted() -> dict[str, tuple[int, int]]:
+    """Return for each notebook's number how many cells wait for their Chinese, and how many are."""
+    return {master.name[:2]: _count(current(master)[1]) for master in masters()}
+
+
+def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
     """Say, in "en" or "zh", how far the translation is."""
-    waits = {number: count for number, count in waiting().items() if count}
-    total = sum(len(current(master)[1]) for master in masters())
-    left = sum(waits.values())
+    waits = {number: waiting for number, (waiting, _) in counts.items() if waiting}
+    left, total = sum(waits.values()), sum(every for _, every in counts.values())
     if language == "zh":
         where = "，".join(f"{number}：{count}" for number, count in waits.items())
         return (f"{total} 个单元格中译好 {total - left} 个，"
@@ -285,12 +292,13 @@ def summary(language: str = "en") -> str:
 
 def readmes(change: bool = True) -> list[str]:
     """Write the summary where a README has its place for it; return the names that had another."""
-    other = []
+    counts, other = counted(), []
     for name, language in (("README.md", "en"), ("README.zh.md", "zh")):
         path = ROOT / name
         text = path.read_text(encoding="utf-8") if path.is_file() else ""
         before, mark, rest = text.partition(COUNTED)
-        wanted = before + mark + summary(language) + rest[rest.index("<!--"):] if mark else text
+        said = summary(counts, language)
+        wanted = before + mark + said + rest[rest.index("<!--"):] if mark else text
         if wanted != text:
             other.append(name)
             if change:
@@ -302,12 +310,13 @@ def main(task: str = "", *numbers: str) -> None:
     """Do what the module's text says; exit with the lines of what is wrong."""
     if task not in ("check", "status"):
         sys.exit(__doc__)
+    found: list[str] = []
     try:
-        found = check(list(numbers)) if task == "check" else []
         if task == "status":
             print("\n".join(status(list(numbers))))
-        elif not numbers:
-            print(f"Chinese edition: {summary()}.")
+        else:
+            found, counts = check(list(numbers))
+            print(f"Chinese edition: {summary(counts)}.")
     except EditionError as error:
         sys.exit(str(error))
     if found:
