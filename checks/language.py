@@ -44,7 +44,8 @@ def language() -> str:
 class Sentence:
     """A sentence with places: a pattern of the English, the Chinese, how many words are fixed.
 
-    A part of a sentence has one more place, before or behind it.
+    A part of a sentence has one more place, before or behind it. `code`: places that are shown as
+    they are, {1:code} in the Chinese.
     """
 
     pattern: re.Pattern[str]
@@ -52,6 +53,7 @@ class Sentence:
     fixed: int
     before: bool
     behind: bool
+    code: set[int]
 
     @classmethod
     def of(cls, english: str, chinese: str) -> "Sentence":
@@ -61,8 +63,9 @@ class Sentence:
                        for literal, place, *_ in parts)
         words = re.findall(r"[A-Za-z]{2,}", " ".join(literal for literal, *_ in parts))
         before, behind = english[0] in AHEAD, english[-1] in BEHIND
-        return cls(re.compile("(.+?)" * before + text + "(.+)" * behind, re.DOTALL), chinese,
-                   len(words), before, behind)
+        code = {int(place) + before for place in re.findall(r"\{(\d+):code\}", chinese)}
+        return cls(re.compile("(.+?)" * before + text + "(.+)" * behind, re.DOTALL),
+                   chinese.replace(":code}", "}"), len(words), before, behind, code)
 
     @property
     def sure(self) -> bool:
@@ -103,7 +106,8 @@ class Catalogue:
             return self.whole[text]
         for sentence in self.places:
             if found := sentence.pattern.fullmatch(text):
-                places = [self._place(given) for given in found.groups()]
+                places = [given if number in sentence.code else self._place(given)
+                          for number, given in enumerate(found.groups())]
                 said = [place for place in places if place is not None]
                 if len(said) == len(places):
                     return sentence.say(said)
@@ -129,7 +133,8 @@ class Catalogue:
                 return f"{said}；{self.partly(after)}"
         for sentence in self.places:
             if sentence.sure and (found := sentence.pattern.fullmatch(text)):
-                return sentence.say([self.partly(given) for given in found.groups()])
+                return sentence.say([given if number in sentence.code else self.partly(given)
+                                     for number, given in enumerate(found.groups())])
         return text
 
 

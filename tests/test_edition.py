@@ -75,10 +75,16 @@ def course(tmp_path: Path, monkeypatch) -> Course:
 
 
 def test_a_changed_sentence_falls_back_to_english_and_is_counted(course) -> None:
-    assert edition.waiting() == {"00": 2}
+    assert edition.counted()["00"][0] == 2
     course.english("# One", "Two, mended.", "Three.", "Three.")
-    assert edition.waiting() == {"00": 3}
-    assert "3 cells wait" in edition.summary() and "00: 3" in edition.summary()
+    assert edition.counted()["00"][0] == 3
+    assert edition.summary(edition.counted()) \
+        == "1 of 4 cells are in Chinese; 3 wait for a translation, or for a newer one (00: 3)"
+    readme = course.master.parents[1] / "README.zh.md"
+    readme.write_text("<!-- counted by make sync -->x<!-- -->。", encoding="utf-8")
+    assert edition.readmes(change=False) == edition.readmes() == ["README.zh.md"]
+    assert readme.read_text(encoding="utf-8").endswith(
+        " -->4 个单元格中译好 1 个，3 个待译或待更新（00：3）<!-- -->。")
     known = edition.digest("Two, mended.")
     assert f"<!-- en: {known} untranslated -->\nTwo, mended.\n" in course.text
     assert f"<!-- old zh: {edition.digest('Two.')}\n二。\n-->" in course.text, "kept beside"
@@ -97,7 +103,7 @@ def test_a_translation_follows_its_cell(course) -> None:
 def test_the_same_english_twice(course) -> None:
     course.translate("Three.", "三。")
     course.sync()
-    assert course.text.count("三。") == 2 and edition.waiting() == {"00": 0}
+    assert course.text.count("三。") == 2 and edition.counted()["00"][0] == 0
     course.replace("三。", "第三。")
     course.sync()
     assert [cell.source for cell in edition.notebook(course.master).cells][::2] \
@@ -115,7 +121,7 @@ def test_nothing_of_a_translators_work_is_lost(course) -> None:
         assert kept in course.text
     assert course.text.count("old zh") == 3
     course.english("# One", "Two.", "Three.")
-    assert course.text.count("old zh") == 3 and edition.waiting() == {"00": 3}
+    assert course.text.count("old zh") == 3 and edition.counted()["00"][0] == 3
 
 
 def test_a_changed_code_cell_is_put_back(course) -> None:
@@ -231,7 +237,7 @@ def test_a_finding_has_its_line(course, capsys) -> None:
     assert f"paired_md/zh/00_x.md:{line + 1}: the code span `x` is missing" in str(stopped.value)
     course.replace("二。", "二：`x`。")
     edition.main("check")
-    assert "every cell is translated" in capsys.readouterr().out
+    assert "all 2 cells are in Chinese" in capsys.readouterr().out
 
 
 # ---- its notebooks -------------------------------------------------------------------------------
@@ -340,7 +346,7 @@ def test_messages_whose_places_do_not_fit_are_told(tmp_path: Path, monkeypatch) 
      "选的是 x 还是 slope * x，取的是哪个元素"),
     ("ValueError: operands could not be broadcast together with shapes (1,7) (1,10)",) * 2,
     ("InternalError: Check failed: x is wrong in main; 3 at [0]",) * 2,
-    ("your line 2: return a if b else c", "你的第 2 行：return a if b else c"),
+    ("your line 2: return a + all b in c", "你的第 2 行：return a + all b in c"),
     ("a sentence that nobody has put into the catalogue",) * 2, ("", ""), ("[0, 1]", "[0, 1]"),
 ])
 def test_what_is_said_in_chinese(in_chinese, english: str, chinese: str) -> None:

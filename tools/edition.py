@@ -30,6 +30,7 @@ ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "paired_md" / "zh"
 MARK = re.compile(r"^<!-- en: ([0-9a-f]{10})( untranslated)? -->[ \t]*$", re.MULTILINE)
 OLD = re.compile(r"^<!-- old zh: ([0-9a-f]{10})\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DOTALL)
+COUNTED = "<!-- counted by make sync -->"  # up to the next comment
 ALMOST = re.compile(r"^.*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # a mark that somebody mistyped
 
 
@@ -245,46 +246,77 @@ def status(numbers: list[str]) -> list[str]:
     return lines
 
 
-def check(numbers: list[str]) -> list[str]:
-    """Return what is missing or wrong in the Chinese cells, a line each, with file and line."""
-    found = []
+def check(numbers: list[str]) -> tuple[list[str], dict[str, tuple[int, int]]]:
+    """Compare the cells of some notebooks, or of all, with their English.
+
+    Returns what is missing or wrong in the Chinese, a line each, with file and line; and for each
+    notebook's number how many cells wait for their Chinese, and how many there are.
+    """
+    found, counts = [], {}
     for master in chosen(numbers):
         path = translation(master)
         notebook, have = current(master)
         text = path.read_text(encoding="utf-8")
+        counts[master.name[:2]] = _count(have)
         for cell, block in zip(english(notebook), have, strict=True):
             line = text[:max(0, text.find(f"<!-- en: {block.digest}"))].count("\n") + 1
             found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
                       for wrong in (parity.differences(cell.source, block.text)
                                     if block.translated else [])]
-    return found
+    return found, counts
 
 
-def waiting() -> dict[str, int]:
-    """Return for each notebook's number how many cells wait for their Chinese."""
-    return {master.name[:2]: sum(not block.translated for block in current(master)[1])
-            for master in masters()}
+def _count(have: list[Block]) -> tuple[int, int]:
+    return sum(not block.translated for block in have), len(have)
 
 
-def summary() -> str:
-    """Say in a line how far the Chinese edition is."""
-    waits = {number: count for number, count in waiting().items() if count}
-    if not waits:
-        return "Chinese edition: every cell is translated, and none is older than its English."
-    return (f"Chinese edition: {sum(waits.values())} cells wait for a translation, or for a newer "
-            "one (" + ", ".join(f"{number}: {count}" for number, count in waits.items()) + ").")
+def counted() -> dict[str, tuple[int, int]]:
+    """Return for each notebook's number how many cells wait for their Chinese, and how many are."""
+    return {master.name[:2]: _count(current(master)[1]) for master in masters()}
+
+
+def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
+    """Say, in "en" or "zh", how far the translation is."""
+    waits = {number: waiting for number, (waiting, _) in counts.items() if waiting}
+    left, total = sum(waits.values()), sum(every for _, every in counts.values())
+    if language == "zh":
+        where = "，".join(f"{number}：{count}" for number, count in waits.items())
+        return (f"{total} 个单元格中译好 {total - left} 个，"
+                f"{left} 个待译或待更新（{where}）" if waits
+                else f"{total} 个单元格全部译好，没有一个比英文旧")
+    where = ", ".join(f"{number}: {count}" for number, count in waits.items())
+    return (f"{total - left} of {total} cells are in Chinese; {left} wait for a translation, or "
+            f"for a newer one ({where})" if waits else
+            f"all {total} cells are in Chinese, and none is older than its English")
+
+
+def readmes(change: bool = True) -> list[str]:
+    """Write the summary where a README has its place for it; return the names that had another."""
+    counts, other = counted(), []
+    for name, language in (("README.md", "en"), ("README.zh.md", "zh")):
+        path = ROOT / name
+        text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        before, mark, rest = text.partition(COUNTED)
+        said = summary(counts, language)
+        wanted = before + mark + said + rest[rest.index("<!--"):] if mark else text
+        if wanted != text:
+            other.append(name)
+            if change:
+                path.write_text(wanted, encoding="utf-8")
+    return other
 
 
 def main(task: str = "", *numbers: str) -> None:
     """Do what the module's text says; exit with the lines of what is wrong."""
     if task not in ("check", "status"):
         sys.exit(__doc__)
+    found: list[str] = []
     try:
-        found = check(list(numbers)) if task == "check" else []
         if task == "status":
             print("\n".join(status(list(numbers))))
-        elif not numbers:
-            print(summary())
+        else:
+            found, counts = check(list(numbers))
+            print(f"Chinese edition: {summary(counts)}.")
     except EditionError as error:
         sys.exit(str(error))
     if found:

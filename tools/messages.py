@@ -5,9 +5,9 @@
 `make sync` adds what is new and sets aside what is gone; `python -m tools.sync check` compares.
 
 A message is a string in checks/*.py, or of the grader around them; of an f-string, what varies is a
-place, {}. Its Chinese may take the places in another order: {1} {0}. Where a message changes in the
-code its Chinese no longer fits: it is set aside at the end of the file (#~), and the new message is
-shown in English.
+place, {}. Its Chinese may take the places in another order, {1} {0}; {1:code} is one with code in
+it. Where a message changes in the code its Chinese no longer fits: it is set aside at the end of
+the file (#~), and the new message is shown in English.
 """
 
 import ast

@@ -9,6 +9,7 @@ import functools
 import posixpath
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -148,6 +149,10 @@ def _links(kind: str, english: Counter[str], chinese: Counter[str]) -> list[str]
 # ---- the glossary --------------------------------------------------------------------------------
 
 
+def _longest(words: Iterable[str]) -> list[str]:
+    return sorted(words, key=lambda word: (-len(word), word))
+
+
 @dataclass
 class Glossary:
     """The tables of docs/glossary.md, as far as they are asked for.
@@ -162,11 +167,26 @@ class Glossary:
     phrases: list[tuple[re.Pattern[str], str]] = field(default_factory=list)
 
     @functools.cached_property
-    def forms(self) -> re.Pattern[str]:
+    def any_term(self) -> re.Pattern[str]:
         """A pattern that finds any term, the longest first, also in the plural."""
-        longest = sorted(self.terms, key=lambda term: (-len(term), term))
-        words = "|".join(re.escape(term).replace(r"\ ", r"[\s-]+") for term in longest)
-        return re.compile(rf"(?<![\w-])({words})(?:s|es)?(?![\w-])", re.IGNORECASE)
+        words = "|".join(re.escape(term).replace(r"\ ", r"[\s-]+") for term in _longest(self.terms))
+        return re.compile(rf"(?<![\w-])({words or '(?!)'})(?:s|es)?(?![\w-])", re.IGNORECASE)
+
+    @functools.cached_property
+    def admitted(self) -> dict[str, set[str]]:
+        """The Chinese of each term, by its words apart by one space."""
+        return {_spaced(term): forms for term, forms in self.terms.items()}
+
+    @functools.cached_property
+    def any_name(self) -> re.Pattern[str]:
+        """A pattern that finds any name that stays English."""
+        names = "|".join(map(re.escape, _longest(self.names)))
+        return re.compile(rf"(?<!\w)({names or '(?!)'})(?!\w)")
+
+
+def _spaced(term: str) -> str:
+    """Return a term with its words apart by one space, wherever a line ended."""
+    return re.sub(r"[\s-]+", " ", term.lower())
 
 
 def _rows(text: str, heading: str) -> list[list[str]]:
@@ -206,19 +226,14 @@ def _words(english: Parts, chinese: Parts, text: str, translated: str, words: Gl
            ) -> list[str]:
     """Compare terms, names and fixed phrases."""
     lines = []
-    prose = english.prose
-    for name in words.names:  # ONNX Runtime is no runtime
-        prose = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "\0", prose)
-    used = {re.sub(r"[\s-]+", " ", found[1].lower()) for found in words.forms.finditer(
-        prose)} if words.terms else set()
-    terms = {re.sub(r"[\s-]+", " ", term): forms for term, forms in words.terms.items()}
-    for term in sorted(used):
-        if terms[term] and not any(form in chinese.prose for form in terms[term]):
-            lines.append(f"'{term}' is {' or '.join(sorted(terms[term]))} in the glossary, and "
-                         "does not occur")
-    lines += [f"the name {name} does not occur" for name in words.names
-              if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", english.prose)
-              and name not in translated]
+    prose, names = english.prose, set(words.any_name.findall(english.prose))
+    prose = words.any_name.sub("\0", prose)  # ONNX Runtime is no runtime
+    for term in sorted({_spaced(found[1]) for found in words.any_term.finditer(prose)}):
+        forms = words.admitted[term]
+        if forms and not any(form in chinese.prose for form in forms):
+            lines.append(f"'{term}' is {' or '.join(sorted(forms))} in the glossary, and does not "
+                         "occur")
+    lines += [f"the name {name} does not occur" for name in sorted(names) if name not in translated]
     for pattern, template in words.phrases:
         for found in pattern.finditer(text):
             number = found[1] if found.groups() else ""

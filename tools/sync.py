@@ -77,13 +77,15 @@ def write_notebooks() -> None:
 
 
 def edition(change: bool = True) -> list[str]:
-    """Bring paired_md/zh/ and checks/zh.po up to date; return what is wrong, a line each."""
+    """Bring paired_md/zh/, checks/zh.po and the READMEs up to date; return what is wrong, in lines.
+    """
     from tools import edition, messages  # the first needs this module
 
     written, wrong = edition.write(change)
     behind = [f"paired_md/zh/{stem}.md" for stem in written]
-    if messages.write(change):
-        behind.append("checks/zh.po")
+    behind += ["checks/zh.po"] * messages.write(change)
+    if not wrong:
+        behind += edition.readmes(change)
     if change:
         behind = []
     return [*(f"{name} is not up to date: run `make sync`." for name in behind), *wrong,
