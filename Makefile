@@ -5,6 +5,9 @@ include course.mk
 
 FROM ?=
 SUBMISSIONS ?=
+JOBS ?=
+CLUSTER ?=
+TLS ?=
 GRADER := $(VENV)/.ready-grader
 
 .PHONY: test test-all mutants outputs sync handouts grade
@@ -33,9 +36,9 @@ $(GRADER): instructor/requirements.txt $(READY)
 	@echo "Installing what grading needs into $(VENV)/ (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
 	@touch $@
-grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03")
+grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", JOBS=1, FRESH=1, CLUSTER=tcp://host:8786, TLS=folder)
 	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
-	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB)
+	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(JOBS),--jobs "$(JOBS)") $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) -m tools.sync $(FROM)

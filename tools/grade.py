@@ -235,7 +235,7 @@ def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept:
                     missing.append((number, stem))
         if not student.taken:
             report.finish(number)
-    if report.bar.n and missing:
+    if report.bar.n:
         report.say(f"{report.bar.n} of {report.bar.total} notebooks were graded before; FRESH=1 "
                    "starts over.")
     report.bar.initial = report.bar.n  # for the time that is left

@@ -198,8 +198,8 @@ def arguments(place: Path, to: Path, seconds: int) -> list[str]:
     return [str(place), "02", "--seconds", str(seconds), "--to", str(to)]
 
 
-def command(place: Path, to: Path, seconds: int = 90) -> list[str]:
-    return [sys.executable, "-m", "tools.grade", *arguments(place, to, seconds)]
+def command(place: Path, to: Path, seconds: int = 90, *more: str) -> list[str]:
+    return [sys.executable, "-m", "tools.grade", *arguments(place, to, seconds), *more]
 
 
 def rows(build: Path) -> dict[str, dict[str, str]]:
@@ -208,11 +208,18 @@ def rows(build: Path) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
-def family(process: subprocess.Popen) -> list[psutil.Process]:
+def family(process: subprocess.Popen | psutil.Process) -> list[psutil.Process]:
     """Return all processes below one that was started."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(process.pid).children(recursive=True)
     return []
+
+
+def servers(build: Path) -> list[psutil.Process]:
+    """Return the processes that grade into `build`, wherever they were started."""
+    return [process for process in psutil.process_iter()
+            if cmdline(process)[1:3] == ["-m", "tools.grading.server"]
+            and any(str(build) in word for word in cmdline(process))]
 
 
 def cmdline(process: psutil.Process) -> list[str]:
@@ -248,7 +255,7 @@ class Listeners:
 
 @dataclass
 class Run:
-    """What came of a run of make grade; the TCP addresses that its processes listened on."""
+    """What came of a run of make grade; the TCP addresses that its servers' processes listened on."""
 
     build: Path
     status: int
@@ -282,10 +289,11 @@ def run(words: list[str], build: Path, out: Path) -> Run:
             words, cwd=ROOT, stdout=file, stderr=file,
             env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"}) as process:
         while process.poll() is None:
-            for child in family(process):
-                with contextlib.suppress(psutil.Error):
-                    found |= {str(opened.laddr) for opened in child.net_connections("tcp")
-                              if opened.status == psutil.CONN_LISTEN}
+            for server in servers(build):  # not Dask's own processes, which do listen
+                for child in [server, *family(server)]:
+                    with contextlib.suppress(psutil.Error):
+                        found |= {str(opened.laddr) for opened in child.net_connections("tcp")
+                                  if opened.status == psutil.CONN_LISTEN}
             time.sleep(0.3)
         file.seek(0)
         return Run(build, process.returncode, file.read(), found)

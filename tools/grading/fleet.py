@@ -7,6 +7,7 @@ the same that grades without Dask. Only workers that have our versions are asked
 import contextlib
 import logging
 import queue
+import signal
 import threading
 import time
 import warnings
@@ -28,6 +29,8 @@ from tools.grading.job import Job, Result
 SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a notebook may have 50 MB
     "distributed.scheduler.allowed-failures": ATTEMPTS - 1,  # of workers, with one job
+    # Ctrl-C is for us, not for the workers
+    "distributed.worker.preload": ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"],
     "distributed.comm.timeouts.connect": "10s"}
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 10  # seconds without a worker after which that is said
@@ -74,10 +77,12 @@ def local(workers: int) -> Iterator[Client]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(SETTINGS):
         security = Security.temporary()
+        typed = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before they are there to ignore it
         cluster = LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
             protocol="tls://", security=security, dashboard_address=None, memory_limit=0,
             silence_logs=logging.CRITICAL)
+        signal.signal(signal.SIGINT, typed)
         client = Client(cluster, security=security)
         try:
             yield client
