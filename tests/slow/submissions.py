@@ -94,10 +94,10 @@ FOUR_HOGS = """
 import os, time
 for number in range(4):
     if not os.fork():
-        hog = bytearray(b"x") * (2 << 30)
-        time.sleep(20)
+        hog = bytearray(b"x") * (7 << 28)
+        time.sleep(28)
         os._exit(0)
-time.sleep(20)
+time.sleep(28)
 """
 FILLS = """
 for number in range(14):
@@ -215,11 +215,10 @@ def family(process: subprocess.Popen | psutil.Process) -> list[psutil.Process]:
     return []
 
 
-def servers(build: Path) -> list[psutil.Process]:
-    """Return the processes that grade into `build`, wherever they were started."""
-    return [process for process in psutil.process_iter()
-            if cmdline(process)[1:3] == ["-m", "tools.grading.server"]
-            and any(str(build) in word for word in cmdline(process))]
+def servers(*started: subprocess.Popen) -> list[psutil.Process]:
+    """Return the processes that grade, below those that were started."""
+    return [child for process in started for child in family(process)
+            if cmdline(child)[1:3] == ["-m", "tools.grading.server"]]
 
 
 def cmdline(process: psutil.Process) -> list[str]:
@@ -255,7 +254,7 @@ class Listeners:
 
 @dataclass
 class Run:
-    """What came of a run of make grade; the TCP addresses that its servers' processes listened on."""
+    """What came of a run of make grade; the TCP addresses that submissions listened on."""
 
     build: Path
     status: int
@@ -282,14 +281,17 @@ class Run:
         assert not re.search(r"[\x00-\x1f]", row["problems"])
 
 
-def run(words: list[str], build: Path, out: Path) -> Run:
-    """Run a command that grades, with a secret in its environment, into `build`."""
+def run(words: list[str], build: Path, out: Path, *cluster: subprocess.Popen) -> Run:
+    """Run a command that grades, with a secret in its environment, into `build`.
+
+    `cluster`: the processes that were started before, whose workers it asks.
+    """
     found: set[str] = set()
     with out.open("w+b") as file, subprocess.Popen(
             words, cwd=ROOT, stdout=file, stderr=file,
             env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"}) as process:
         while process.poll() is None:
-            for server in servers(build):  # not Dask's own processes, which do listen
+            for server in servers(process, *cluster):  # not Dask's own processes, which do listen
                 for child in [server, *family(server)]:
                     with contextlib.suppress(psutil.Error):
                         found |= {str(opened.laddr) for opened in child.net_connections("tcp")

@@ -79,7 +79,7 @@ def _run(place: Path, outside: Path, namespaces: bool) -> tuple[submissions.Run,
         return submissions.run(words, build, out), listeners.close()
     before = [sys.executable, "-c", NO_NAMESPACES]
     with clusters.cluster(outside.parent / "cluster", 2, before) as made:
-        graded = submissions.run([*words, *made.options()], build, out)
+        graded = submissions.run([*words, *made.options()], build, out, *made.processes)
     return graded, listeners.close()
 
 

@@ -33,7 +33,7 @@ SETTINGS = {
     "distributed.worker.preload": ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"],
     "distributed.comm.timeouts.connect": "10s"}
 LOST = 30  # seconds without a scheduler after which the run ends
-PATIENCE = 10  # seconds without a worker after which that is said
+PATIENCE = 30  # seconds without a worker after which that is said
 
 
 class Lost(Exception):
