@@ -10,7 +10,7 @@ CLUSTER ?=
 TLS ?=
 GRADER := $(VENV)/.ready-grader
 
-.PHONY: test test-all mutants outputs sync handouts grade
+.PHONY: test test-all mutants outputs sync handouts grade autograder
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 	@$(VENV)/bin/ruff check .
@@ -39,6 +39,9 @@ $(GRADER): instructor/requirements.txt $(READY)
 grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", JOBS=1, FRESH=1, CLUSTER=tcp://host:8786, TLS=folder)
 	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
 	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(JOBS),--jobs "$(JOBS)") $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
+
+autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/autograder/ (NB=02)
+	@$(PY) -m tools.autograder zip $(NB)
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) -m tools.sync $(FROM)

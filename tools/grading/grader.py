@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -92,3 +93,18 @@ class Grader:
             self.server.kill()
             self.server.wait()
         self.link.close()
+
+
+def attempt(job: Job, start: Callable[[], Grader]) -> Result:
+    """Grade one job with a Grader that is started for it, again if that dies; then it is ended."""
+    for _ in range(ATTEMPTS):
+        grader = None
+        try:
+            grader = start()
+            return grader.grade(job)
+        except Died:
+            continue
+        finally:
+            if grader:
+                grader.close()
+    return given_up(job)
