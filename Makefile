@@ -8,9 +8,12 @@ SUBMISSIONS ?=
 JOBS ?=
 CLUSTER ?=
 TLS ?=
+SERVERS ?=
+TRACKER ?=
+KEY ?=
 GRADER := $(VENV)/.ready-grader
 
-.PHONY: test test-all mutants outputs sync handouts grade autograder
+.PHONY: test test-all mutants outputs sync handouts grade autograder tune
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 	@$(VENV)/bin/ruff check .
@@ -42,6 +45,9 @@ grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.c
 
 autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/autograder/ (NB=02)
 	@$(PY) -m tools.autograder zip $(NB)
+
+tune: $(BENCH) data  ## search notebook 07's schedules anew, for minutes (SERVERS=2: by RPC servers; TRACKER=host:9190 KEY=name: by those)
+	@$(PY) -m tools.tune $(if $(SERVERS),--servers "$(SERVERS)") $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) -m tools.sync $(FROM)
