@@ -235,10 +235,10 @@ def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept:
                     missing.append((number, stem))
         if not student.taken:
             report.finish(number)
-    if report.bar.n:
-        report.say(f"{report.bar.n} of {report.bar.total} notebooks were graded before; FRESH=1 "
-                   "starts over.")
-    report.bar.initial = report.bar.n  # for the time that is left
+    count = sum(len(student.taken) for student in report.students)
+    if before := count - len(missing):
+        report.say(f"{before} of {count} notebooks were graded before; FRESH=1 starts over.")
+    report.bar.initial = before  # for the time that is left
     keys: dict[tuple[int, str], str] = {}
 
     def todo_now() -> Iterator[tuple[tuple[int, str], Job]]:
