@@ -23,11 +23,14 @@ ROOT = Path(__file__).resolve().parent
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # or it asks the C++ compiler eleven times
 os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
     # threads that wait for one another spin: two workers with all cores each took twice the time
     for _name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ.setdefault(_name, str(max(1, (os.cpu_count() or 1) // workers)))
+    import forked_kernels
+    forked_kernels.use()
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -126,12 +129,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Print the two-sided table: for each exercise, wrong answers caught, right ones accepted."""
-    rows = [row for reports in terminalreporter.stats.values() for report in reports
-            for name, value in getattr(report, "user_properties", []) if name == "two_sided"
-            and getattr(report, "when", "") == "call" for row in value]
-    if rows:
+    """Print what tests have recorded: the two-sided table, and the Chinese that is stale."""
+    def recorded(what: str) -> list:
+        return sorted(row for reports in terminalreporter.stats.values() for report in reports
+                      for name, value in getattr(report, "user_properties", []) if name == what
+                      and getattr(report, "when", "") == "call" for row in value)
+
+    if rows := recorded("two_sided"):
         terminalreporter.section("exercises: wrong answers caught, right answers accepted")
-        for exercise, caught, wrong, accepted, right in sorted(rows):
+        for exercise, caught, wrong, accepted, right in rows:
             terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
                                         f"   right {accepted} of {right}")
+    if rows := recorded("stale"):
+        terminalreporter.section("Chinese whose English has changed since")
+        for name, count, more in rows:
+            terminalreporter.write_line("\n    ".join([f"{name}   {count}", *more]))

@@ -100,7 +100,7 @@ def test_twice_gives_the_same_bytes_and_one_week_is_a_part(tmp_path, monkeypatch
 
 def test_nothing_is_written_if_something_leaks(tmp_path, monkeypatch) -> None:
     monkeypatch.setattr(handouts, "BUILD", tmp_path)
-    monkeypatch.setattr(handouts, "readme", lambda: LINE.decode())
+    monkeypatch.setattr(handouts, "readme", lambda edition: LINE.decode())
     with pytest.raises(SystemExit, match="solutions would leak:\nREADME.md: gv = bb.emit_output"):
         handouts.main(["02"])
     assert list(tmp_path.iterdir()) == []

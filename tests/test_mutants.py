@@ -1,6 +1,6 @@
 """Mechanical changes of the solutions: how they are made, and some of them, which checks catch.
 
-More of them: tests/slow/test_mutants.py; all of them: `make mutants`.
+More of them: tests/slow/test_more_mutants.py; all of them: `make mutants`.
 """
 
 from tools import mutants

@@ -55,10 +55,12 @@ def limit(exercises: int, seconds: float) -> float:
 
 def _prepare(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
     try:
-        cells = submission.cells(data)
+        notebook = submission.parsed(data)
+        cells = submission.cells(notebook)
     except ValueError as error:
         return {"wrong": str(error)}
-    return plan.make(cells, nbformat.from_dict(master))
+    return {"language": submission.language(notebook),
+            **plan.make(cells, nbformat.from_dict(master))}
 
 
 def _grade(send: Any, job: Job, scratch: Path) -> None:
@@ -77,7 +79,7 @@ def _grade(send: Any, job: Job, scratch: Path) -> None:
         secret, name = secrets.token_hex(16), check.number
         try:
             came = stages.run(seconds, scratch, checking.run, name, check.answer,
-                              made["sources"][name], scratch, secret)
+                              made["sources"][name], scratch, secret, made["language"])
             if not isinstance(came, dict) or came.get("secret") != secret:
                 raise stages.Stopped("gave a verdict that is not the check's")
             said[name] = came["passed"] is True, submission.clean(came.get("said"))
