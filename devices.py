@@ -9,19 +9,21 @@ import contextlib
 import os
 import shutil
 import socket
+import struct
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import tvm
 from tvm import rpc, te
+from tvm.rpc import base
 from tvm.rpc.server import Server
 from tvm.rpc.tracker import Tracker
 from tvm.s_tir import meta_schedule as ms
-from tvm.support import cc
+from tvm.support import cc, tar
 
 import kernels
 from data.store import CourseError
@@ -48,11 +50,23 @@ class Devices:
                 tracker_host=self.host, tracker_port=self.port, tracker_key=self.key,
                 session_timeout_sec=seconds),
             max_workers=self.count,  # None is one: the other servers would idle
-            initializer=kernels.no_tensor_intrinsics)  # else each process imports it, for minutes
+            initializer=_quick_start())
 
     def target(self) -> tvm.target.Target:
         """Return the target for their processor, not for that of this machine."""
         return tvm.target.Target({"kind": "llvm", "mcpu": self.cpu, "num-cores": self.threads})
+
+
+def _quick_start() -> Callable[[], None]:
+    """Return what a process of TVM's is to do first: else it imports instructions, for minutes."""
+    import cloudpickle  # only who tunes needs it
+    cloudpickle.register_pickle_by_value(kernels)  # these processes don't find the file
+    return kernels.no_tensor_intrinsics
+
+
+def builder() -> ms.builder.LocalBuilder:
+    """Return what MetaSchedule compiles with: on this machine."""
+    return ms.builder.LocalBuilder(initializer=_quick_start())
 
 
 # ---- who is there -----------------------------------------------------------------------------
@@ -67,12 +81,17 @@ def _address(tracker: str) -> tuple[str, int]:
 
 
 def keys(host: str, port: int) -> dict[str, int]:
-    """Return how many servers are registered under each key; raises CourseError."""
-    try:  # TVM itself would ask again for a minute
-        socket.create_connection((host, port), PATIENCE).close()
-        session = rpc.connect_tracker(host, port)
-        found = session.summary()["server_info"]
-        session.close()
+    """Return how many servers are registered under each key; raises CourseError.
+
+    Asks once, in TVM's protocol: its own TrackerSession would ask again for a minute.
+    """
+    try:
+        with socket.create_connection((host, port), PATIENCE) as asked:
+            asked.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+            if base.recvall(asked, 4) != struct.pack("<i", base.RPC_TRACKER_MAGIC):
+                raise ValueError("it is something else")
+            base.sendjson(asked, [base.TrackerCode.SUMMARY])
+            found = base.recvjson(asked)[1]["server_info"]
     except (OSError, RuntimeError, ValueError) as error:
         raise CourseError(f"No RPC tracker answers at {host}:{port} ({error}). Start one: python "
                           f"-m tvm.exec.rpc_tracker --host {HERE} --port {port}") from None
@@ -89,7 +108,7 @@ def _probe_module(folder: Path) -> Path:
     function = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0, name="y")])
     path = folder / "probe.tar"
     tvm.compile(function.with_attr("global_symbol", "main"), "llvm").export_library(
-        str(path), fcompile=__import__("tvm.support.tar", fromlist=["tar"]).tar)
+        str(path), fcompile=tar.tar)
     return path
 
 

@@ -50,8 +50,6 @@ def tune(mod: tvm.IRModule, folder: Path, measured_on: devices.Devices | None = 
 
     For the CPU of the devices, or of this machine; each record names it, in its target.
     """
-    import cloudpickle  # the tests import this file without it
-    cloudpickle.register_pickle_by_value(kernels)  # the processes that build don't find the file
     os.environ["TVM_NUM_THREADS"] = str(THREADS)  # for the processes that run the candidates
     cpu = tvm.target.Target.from_device("cpu")
     target = tvm.target.Target({"kind": "llvm", "mcpu": cpu.attrs["mcpu"], "num-cores": THREADS})
@@ -63,7 +61,7 @@ def tune(mod: tvm.IRModule, folder: Path, measured_on: devices.Devices | None = 
             mod, {}, target, work_dir, max_trials_global=trials, num_trials_per_iter=ROUND, seed=0,
             runner=runner,
             # there alone: the search, in this process, wants the instructions to be there
-            builder=ms.builder.LocalBuilder(initializer=kernels.no_tensor_intrinsics))
+            builder=devices.builder())
         tasks = sorted(ms.relax_integration.extract_tasks(mod, target),
                        key=lambda task: task.task_name)
         records = [found.query_tuning_record(task.dispatched[0], target, task.task_name)

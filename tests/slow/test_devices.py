@@ -101,8 +101,6 @@ def test_the_search_goes_on_when_a_server_is_killed(tmp_path: Path) -> None:
     product = te.create_prim_func([x, y, te.compute(
         (64, 64), lambda i, j: te.sum(x[i, k] * y[k, j], axis=k), name="C")])
     kernels.no_tensor_intrinsics()
-    import cloudpickle
-    cloudpickle.register_pickle_by_value(kernels)
     with devices.local(1) as found, _server(found, "here", TVM_NUM_THREADS="1") as second:
         # one without VNNI, whose instructions take minutes to import
         cpu = "x86-64-v3" if platform.machine() == "x86_64" else found.cpu
@@ -120,7 +118,7 @@ def test_the_search_goes_on_when_a_server_is_killed(tmp_path: Path) -> None:
         database = ms.tir_integration.tune_tir(
             tvm.IRModule({"main": product}), two.target(), str(tmp_path), max_trials_global=12,
             num_trials_per_iter=4, cost_model="random", seed=0, runner=two.runner(20),
-            builder=ms.builder.LocalBuilder(initializer=kernels.no_tensor_intrinsics))
+            builder=devices.builder())
         assert not second.is_running() or second.status() == psutil.STATUS_ZOMBIE
         assert devices.keys(found.host, found.port) == {"here": 1}
     whole = ms.database.JSONDatabase(work_dir=str(tmp_path))

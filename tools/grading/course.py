@@ -11,7 +11,7 @@ from data import store
 
 ROOT = Path(__file__).resolve().parents[2]
 # what runs when a notebook is graded; the notebook itself comes with its job
-FILES = ("*.py", "checks/*.py", "data/*.py", "plots/*.py", "tools/__init__.py", "tools/student.py",
+FILES = ("*.py", "checks/*", "data/*.py", "plots/*.py", "tools/__init__.py", "tools/student.py",
          "tools/grading/*.py", "requirements.txt", "instructor/requirements.txt")
 
 
@@ -30,7 +30,7 @@ def versions() -> dict[str, str]:
     Files count by their content. A local version label, as in torch 2.13.0+cpu, does not count.
     Raises store.CourseError where the data are not what they should be.
     """
-    ours = [path for pattern in FILES for path in sorted(ROOT.glob(pattern))]
+    ours = [path for pattern in FILES for path in sorted(ROOT.glob(pattern)) if path.is_file()]
     data = store.data_folder()
     used = [path for place in ("FashionMNIST/raw", "models") for path in sorted(
         (data / place).glob("*")) if path.name.startswith("t10k") or place == "models"]
