@@ -65,7 +65,11 @@ def _quick_start() -> Callable[[], None]:
 
 
 def builder() -> ms.builder.LocalBuilder:
-    """Return what MetaSchedule compiles with: on this machine."""
+    """Return what MetaSchedule compiles with: on this machine. In a notebook its log is text, too.
+
+    (Else it shows tables of pandas there, which the course has no use for.)
+    """
+    tvm.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
     return ms.builder.LocalBuilder(initializer=_quick_start())
 
 
