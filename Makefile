@@ -5,9 +5,11 @@ include course.mk
 
 FROM ?=
 SUBMISSIONS ?=
+LINKS ?=
 GRADER := $(VENV)/.ready-grader
+PAGES := $(VENV)/.ready-site
 
-.PHONY: test test-all mutants outputs sync handouts grade
+.PHONY: test test-all mutants outputs sync handouts grade site
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 	@$(VENV)/bin/ruff check .
@@ -15,7 +17,7 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 	@$(PY) -m tools.sync check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow
 
-test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
+test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
 
 mutants: data  ## change the solutions mechanically and say which changes the checks miss (NB="03 5.1": some)
@@ -39,3 +41,11 @@ grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.c
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) -m tools.sync $(FROM)
+
+$(PAGES): requirements-site.txt $(READY)
+	@echo "Installing Sphinx and what else the site needs into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r $< || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@touch $@
+
+site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside)
+	@$(PY) -m tools.site $(if $(LINKS),outside)
