@@ -36,6 +36,7 @@ html_math_renderer = "mathml"
 html_last_updated_fmt = None
 html_theme_options = {
     "article_header_end": ["other-language.html", "article-header-buttons.html"],
+    "navbar_persistent": [],
     "content_footer_items": ["about-page.html"],
     "use_download_button": False,
     "home_page_in_toc": True,
@@ -46,12 +47,18 @@ html_theme_options = {
     "pygments_dark_style": "a11y-high-contrast-dark",
     "search_bar_text": SITE["search"],
 }
-html_context = {"site": SITE}
+html_context = {"site": SITE, "default_mode": "auto"}
+html_favicon = "_static/favicon.svg"
 
 
 class Chinese(SearchChinese):
-    """Sphinx's Chinese index, by jieba, and what its pages lack: queries are split into words."""
+    """Sphinx's Chinese index, by jieba, and what its pages lack: queries are split into words.
 
+    The script that stems English words in them defines EnglishStemmer, and Sphinx 9.0.4 calls it
+    by the language's name.
+    """
+
+    language_name = "English"
     js_splitter_code = (HERE / "split_query.js").read_text(encoding="utf-8")
 
 

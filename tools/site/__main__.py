@@ -1,4 +1,7 @@
-"""Build the site into build/site/: English at the root, Chinese below zh/. Nothing is executed.
+"""Build the site into build/site/: English at the root, Chinese below zh/.
+
+No notebook is executed: their stored outputs are shown. TVM computes the page that moves, which
+is there as one file too, loops.html.
 
     python -m tools.site            build it, and check every link inside it
     python -m tools.site outside    and those that lead outside: a network is needed
@@ -13,6 +16,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+from plots import live
 from tools.site import links
 from tools.site.pages import DOCUMENTS, file_in, masters, sources
 from tools.site.project import ROOT, built_from, repository
@@ -49,10 +53,10 @@ def settings(language: str) -> dict:
             "files": files}
 
 
-def start(language: str) -> subprocess.Popen:
-    """Start Sphinx for a language: strict, warnings are errors."""
+def start(language: str, moving: dict) -> subprocess.Popen:
+    """Start Sphinx for a language: strict, warnings are errors. `moving`: plots.live.data()."""
     source = BUILD / "site-source" / language
-    lay(source, sources(language, SITE))
+    lay(source, sources(language, SITE, live.fragment(moving, language)))
     target = SITE if language == "en" else SITE / language
     return subprocess.Popen(
         [sys.executable, "-m", "sphinx", "-n", "-W", "--keep-going", "-q", "-b", "html",
@@ -65,9 +69,11 @@ def main(task: str = "") -> None:
     if task not in ("", "outside"):
         sys.exit(__doc__)
     shutil.rmtree(SITE, ignore_errors=True)
-    running = [start(language) for language in WORDS]
+    moving = live.data()
+    running = [start(language, moving) for language in WORDS]
     if sum(abs(process.wait()) for process in running):
         sys.exit("The site was not built: see the lines above.")
+    (SITE / "loops.html").write_text(live.page(moving), encoding="utf-8")
     if wrong := links.broken(SITE, outside=task == "outside"):
         sys.exit("\n".join(["Links that lead nowhere:", *wrong]))
     size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())

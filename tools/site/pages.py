@@ -21,7 +21,7 @@ LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 DOCUMENTS = {"docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
              "data/README.md": "data", "instructor/README.md": "instructor",
              "CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}
-LOOK_UP = ("tvm_errors", "rosetta", "terms")
+LOOK_UP = ("live", "terms", "tvm_errors", "rosetta")
 
 
 def masters() -> list[Path]:
@@ -173,25 +173,36 @@ def document_page(name: str, language: str) -> str:
     return text if in_it else _labelled(text, WORDS[language].english)
 
 
+def notebook_title(source: str) -> str:
+    """Return the first heading of a notebook's source."""
+    return nbformat.reads(source, as_version=4).cells[0].source.splitlines()[0].lstrip("# ")
+
+
 def _contents(caption: str, names: list[str]) -> str:
     entries = "\n".join(names)
     return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
 
 
-def sources(language: str, build: Path) -> dict[str, str]:
-    """Return the files that Sphinx builds the site in a language of, by their names."""
+def sources(language: str, build: Path, live: str) -> dict[str, str]:
+    """Return the files that Sphinx builds the site in a language of, by their names.
+
+    `live`: the HTML of the page that moves (plots.live); pictures go to build/pictures/.
+    """
     words = WORDS[language]
     pages = {master.name: notebook_page(master, language, build) for master in masters()}
     pages |= {f"{page}.md": document_page(name, language) for name, page in DOCUMENTS.items()
               if (ROOT / name).exists()}
+    pages["live.inc"] = live
+    pages["live.md"] = f"# {words.live}\n\n```{{raw}} html\n:file: live.inc\n```\n"
     if terms.GLOSSARY.exists():
         headings = {master.name[:2]: (master.name, read(master, "en")[0], read(master, language)[0])
                     for master in masters()}
         pages["terms.md"] = terms.page(words, language, headings)
+    titles = {name: notebook_title(text) for name, text in pages.items() if ".ipynb" in name}
     documents = [Path(name).stem for name in pages if name.endswith(".md")]
     pages["index.md"] = document_page("README.md", language) + "".join(
         _contents(caption, names) for caption, names in (
-            (words.parts, [master.stem for master in masters()]),
+            (words.parts, [f"{name[:2]} {title} <{name}>" for name, title in titles.items()]),
             (words.look_up, [name for name in LOOK_UP if name in documents]),
             (words.teach, [name for name in documents if name not in LOOK_UP])) if names)
     return pages
