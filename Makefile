@@ -12,22 +12,28 @@ PAGES := $(VENV)/.ready-site
 .PHONY: test test-all mutants outputs sync handouts grade site
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
+##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/mypy
 	@$(PY) -m tools.sync check
+	@$(PY) -m tools.edition check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow
 
 test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
+##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
 
 mutants: data  ## change the solutions mechanically and say which changes the checks miss (NB="03 5.1": some)
+##zh mutants: 机械地改动答案，看检查漏掉哪些（NB="03 5.1" 只试这些）
 	@$(PY) -m tools.mutants $(NB)
 
 outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measured times as well)
+##zh outputs: 执行 notebook 并保存输出（TIMES=1 连同测得的时间）；只用于英文版
 	@$(PY) -m tools.execute outputs
 	@$(PY) -m tools.sync
 
 handouts: $(READY)  ## write what students get to build/handouts/, without solutions (NB="02 03": some notebooks)
+##zh handouts: 把发给学生的文件写到 build/handouts/zh/，不含答案（NB="02 03" 只要这几个）
 	@$(PY) -m tools.handouts $(NB)
 
 # these stand beside the course's packages in the instructor's .venv; students have none of them
@@ -36,10 +42,12 @@ $(GRADER): instructor/requirements.txt $(READY)
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
 	@touch $@
 grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03")
+##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"）
 	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
 	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB)
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
+##zh sync: 由 notebooks/ 写出 paired_md/，并更新 paired_md/zh/（FROM=md：由 paired_md/ 写回 notebooks/）
 	@$(PY) -m tools.sync $(FROM)
 
 $(PAGES): requirements-site.txt $(READY)
@@ -48,4 +56,5 @@ $(PAGES): requirements-site.txt $(READY)
 	@touch $@
 
 site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside)
+##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/（LINKS=1：也试通向站外的链接）
 	@$(PY) -m tools.site $(if $(LINKS),outside)

@@ -126,12 +126,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Print the two-sided table: for each exercise, wrong answers caught, right ones accepted."""
-    rows = [row for reports in terminalreporter.stats.values() for report in reports
-            for name, value in getattr(report, "user_properties", []) if name == "two_sided"
-            and getattr(report, "when", "") == "call" for row in value]
-    if rows:
+    """Print what tests have recorded: the two-sided table, and the Chinese that is stale."""
+    def recorded(what: str) -> list:
+        return sorted(row for reports in terminalreporter.stats.values() for report in reports
+                      for name, value in getattr(report, "user_properties", []) if name == what
+                      and getattr(report, "when", "") == "call" for row in value)
+
+    if rows := recorded("two_sided"):
         terminalreporter.section("exercises: wrong answers caught, right answers accepted")
-        for exercise, caught, wrong, accepted, right in sorted(rows):
+        for exercise, caught, wrong, accepted, right in rows:
             terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
                                         f"   right {accepted} of {right}")
+    if rows := recorded("stale"):
+        terminalreporter.section("Chinese whose English has changed since")
+        for name, count, more in rows:
+            terminalreporter.write_line("\n    ".join([f"{name}   {count}", *more]))

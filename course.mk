@@ -16,11 +16,24 @@ ALL ?=
 THIS := $(lastword $(MAKEFILE_LIST))
 export TQDM_DISABLE := 1
 
+# LANG=zh on the command line, or before it, asks for the Chinese edition. A locale does not: LANG=zh_CN.UTF-8
+# stands in many environments. Nor is there a locale called zh, so that programs get another one.
+EDITION := en
+ifneq ($(filter command,$(origin LANG))$(filter en zh,$(LANG)),)
+EDITION := $(LANG)
+override LANG := C.UTF-8
+endif
+ifeq ($(filter en zh,$(EDITION)),)
+$(error The course is in English, LANG=en, and in Chinese, LANG=zh; $(EDITION) is neither)
+endif
+export MLC_LANG := $(EDITION)
+
 .PHONY: help data lab run doctor bench
 
 help:  ## list the targets
-	@echo "Machine learning compilation, a course that runs. What you can type:"
-	@sed -n 's/^\([a-z-]*\):.*## /  make \1|/p' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST)) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
+##zh help: 列出可以输入的命令
+	@echo "$(if $(filter zh,$(EDITION)),机器学习编译：一门能跑起来的课。可以输入：,Machine learning compilation, a course that runs. What you can type:)"
+	@sed -n 's/$(if $(filter zh,$(EDITION)),^##zh \([a-z-]*\): ,^\([a-z-]*\):.*## )/  make \1|/p' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST)) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
 
 $(READY): requirements.txt $(if $(CPU),requirements-cpu.txt)
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ..."; exit 1; }
@@ -31,18 +44,22 @@ $(READY): requirements.txt $(if $(CPU),requirements-cpu.txt)
 	@touch $@
 
 data: $(READY)  ## fetch the images and weights into data/, or say that the stand-in is used
+##zh data: 下载图像和权重到 data/；没有网络时说明改用替代数据
 	@$(PY) -c "" 2>/dev/null || { echo "The Python in $(VENV) does not run (was the one that made it removed?): delete the folder, rm -r $(VENV), and type the command again."; exit 1; }
 	@$(PY) -m data.fetch
 
 lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (NB=03 opens that one, FRESH=03 sets it back; CPU=1: small torch)
+##zh lab: 装好一切，在 JupyterLab 里打开你自己的 notebook，即 work/zh/（NB=03 打开 03；FRESH=03 把 03 恢复原样；CPU=1 安装小得多的 torch）
 	@$(PY) -m tools.student $(FRESH)
 	@$(PY) -m tools.lab $(or $(NB),$(FRESH))
 
 run: data  ## execute all notebooks, with times, and write them as HTML to build/html/ (NB="02 03": some)
+##zh run: 从头到尾执行 notebook 并计时，写成 HTML，放到 build/html/zh/（NB="02 03" 只执行这几个）
 	@$(if $(filter work,$(NOTEBOOKS)),$(PY) -m tools.student)
 	@$(PY) -m tools.execute run $(NOTEBOOKS) $(NB)
 
 doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
+##zh doctor: 检查这台机器的环境，每项一行，有问题的给出解决办法
 	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p -m tools.doctor
 
 # what the benchmark compares with stands beside the course's packages
@@ -52,4 +69,5 @@ $(BENCH): requirements-bench.txt $(READY)
 	@touch $@
 
 bench: $(BENCH) data  ## time notebook 06's model beside ONNX Runtime and PyTorch (ALL=1: batches of 1, 4, 16, 64)
+##zh bench: 把 notebook 06 的模型与 ONNX Runtime、PyTorch 放在一起计时（ALL=1：批大小 1、4、16、64）
 	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4)

@@ -1,14 +1,16 @@
 """Schedules: how the blocks of a PrimFunc move, what they keep, and what is required of them."""
 
 import contextlib
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import tvm
 import tvm_ffi
 
-from checks.answers import while_running
+from checks.answers import line_of_answer, while_running
 from checks.comparing import compare, random
 from checks.models import copied
 from checks.primfuncs import QUICK, run_prim_func
@@ -148,11 +150,38 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
 # ---- what is required ----------------------------------------------------------------------
 
 
+@contextlib.contextmanager
+def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
+    """Where TVM refuses a step of an answer, say so if an earlier decompose_reduction is why.
+
+    That is tried: `again` runs the answer anew, with decompose_reduction left out. Raises
+    CheckFailed if it then comes to its end, else what TVM said.
+    """
+    try:
+        yield
+    except tvm.s_tir.ScheduleError as error:
+        refused = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        if tvm.s_tir.Schedule.decompose_reduction.__name__ in refused:  # itself, not a later step
+            raise
+        with mock.patch.object(tvm.s_tir.Schedule, "decompose_reduction",
+                               lambda *_, **__: None):
+            try:
+                again()
+            except Exception:  # whatever it is, the order is not all that is wrong
+                raise error from None
+        raise CheckFailed(
+            "decompose_reduction after the steps that move or mark its loops", reason(error),
+            f"{line_of_answer(error)}\n{' ' * 12}Before decompose_reduction TVM accepts it; after "
+            "it there are two blocks where one was") from None
+
+
 def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc it makes."""
     schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
     before = schedule.mod["main"]
-    apply(schedule)
+    with _or_decomposed_too_early(
+            lambda: apply(tvm.s_tir.Schedule(func, error_render_level="fast"))):
+        apply(schedule)
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
         raise CheckFailed(f"{wanted}, in the schedule that is given", "the program is as it was",
@@ -200,7 +229,8 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
     Raises CheckFailed where that is no module, or comes from another one than the one given: then
     its functions have other GlobalVars, and what is added to the module does not appear in it.
     """
-    mod = answer(copied(original), *more)
+    with _or_decomposed_too_early(lambda: answer(copied(original), *more)):
+        mod = answer(copied(original), *more)
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
     known = {variable.name_hint: variable for variable in original.get_global_vars()}

@@ -64,7 +64,7 @@ def throughput(speeds: dict[int, float], link: float) -> None:
                       ha="center")
     axes.annotate("each sum waits for itself", (peak / link / 2, peak / 2), (12, -8),
                   textcoords="offset points", size=9, color=EDGE)
-    axes.annotate("every pipe is busy", (max(speeds), peak), (0, -14), ha="right",
+    axes.annotate("every pipe is busy", (max(speeds), peak), (0, -30), ha="right",
                   textcoords="offset points", size=9, color=EDGE)
     axes.set(xlabel="independent sums (vectors) in one thread", ylabel="GFLOP/s", xlim=(0, None),
              ylim=(0, peak * 1.15), xticks=list(speeds))

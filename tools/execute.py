@@ -21,7 +21,8 @@ from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from data.store import data_folder, data_line, is_real
-from tools.pages import as_html
+from tools import lang
+from tools.pages import HTML_LANG, as_html
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -29,18 +30,21 @@ os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
 
 def client(notebook: nbformat.NotebookNode, folder: str = "notebooks") -> NotebookClient:
-    """Return what executes a notebook of the course in a fresh kernel, in its folder."""
+    """Return what executes a notebook of the course in a fresh kernel, in this folder."""
     return NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False,
-                          coalesce_streams=True, allow_errors=folder == "work",
+                          coalesce_streams=True, allow_errors=folder.split("/")[0] == "work",
                           extra_arguments=["--log-level=ERROR"],  # it warns of TCP without keys
                           resources={"metadata": {"path": ROOT / folder}})
 
 
-def execute(path: Path) -> nbformat.NotebookNode:
-    """Return the notebook with the outputs of a fresh kernel; exit where a cell fails."""
-    notebook = nbformat.read(path, as_version=4)
+def execute(path: Path, edition: str = "en", folder: str = "notebooks") -> nbformat.NotebookNode:
+    """Return the notebook with the outputs of a fresh kernel; exit where a cell fails.
+
+    `folder` is the one in which it runs; checks speak its language.
+    """
+    notebook = lang.read(path, edition)
     try:
-        client(notebook, path.parent.name).execute()
+        client(notebook, folder).execute()
     except (CellExecutionError, DeadKernelError) as error:
         sys.exit(f"\n{path.name} stopped:\n{error}")
     return notebook
@@ -95,9 +99,13 @@ def _store(path: Path) -> None:
     nbformat.write(fresh, path)
 
 
-def to_html(path: Path, folder: Path) -> str:
-    """Execute a notebook, write it as HTML, and return its title (its first heading)."""
-    notebook = execute(path)
+def to_html(path: Path, folder: Path, own: bool) -> str:
+    """Execute a notebook, write it as HTML, and return its title (its first heading).
+
+    The student's `own` ones run where they are, solved ones in Chinese beside their pages.
+    """
+    where = folder if lang.CHOSEN == "zh" and not own else path.parent
+    notebook = execute(path, lang.CHOSEN, where.relative_to(ROOT).as_posix())
     (folder / f"{path.stem}.html").write_text(as_html(notebook, path.stem), encoding="utf-8")
     return notebook.cells[0].source.splitlines()[0].lstrip("# ")
 
@@ -110,10 +118,15 @@ def main(task: str = "", folder: str = "notebooks", *numbers: str) -> None:
     if task == "outputs" and not is_real():
         sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
                  "with `make data` on a machine with a network.")
-    pages = ROOT / "build" / "html"
+    if task == "outputs" and lang.CHOSEN != "en":
+        sys.exit("Outputs are stored in the English notebooks; the Chinese ones show the same: "
+                 "`make outputs`, without LANG.")
+    pages = ROOT / lang.place("build/html")
     pages.mkdir(parents=True, exist_ok=True)
-    rows, paths = [], sorted(path for path in (ROOT / folder).glob("[0-9]*.ipynb")
-                             if ".old" not in path.name)
+    rows, paths = [], lang.masters()
+    if folder == "work":
+        paths = sorted(path for path in (ROOT / lang.place(folder)).glob("[0-9]*.ipynb")
+                       if ".old" not in path.name)
     if unknown := set(numbers) - {path.name[:2] for path in paths}:
         sys.exit(f"There is no notebook {min(unknown)}: take the two digits of its name, "
                  'NB="02 03".')
@@ -124,16 +137,18 @@ def main(task: str = "", folder: str = "notebooks", *numbers: str) -> None:
         if task == "outputs":
             store(path)
         else:
+            title = to_html(path, pages, folder == "work")
             rows.append(f'<li><a href="{path.stem}.html">{path.stem[:2]} &ndash; '
-                        f"{to_html(path, pages)}</a></li>")
+                        f"{title}</a></li>")
         print(f"{time.perf_counter() - start:.0f} s", flush=True)
     if rows:
         index = pages / "index.html"
-        index.write_text('<!doctype html><html lang="en"><meta charset="utf-8"><meta '
-                         'name="viewport" content="width=device-width, initial-scale=1">'
-                         "<title>Machine learning compilation</title><body style='font-family:"
+        course = {"en": "Machine learning compilation", "zh": "机器学习编译"}[lang.CHOSEN]
+        index.write_text(f'<!doctype html><html lang="{HTML_LANG[lang.CHOSEN]}"><meta charset='
+                         '"utf-8"><meta name="viewport" content="width=device-width, '
+                         f'initial-scale=1"><title>{course}</title><body style=\'font-family:'
                          "sans-serif;max-width:40em;margin:3em auto;padding:0 1em'>"
-                         "<h1>Machine learning compilation</h1><ul>" + "\n".join(rows)
+                         f"<h1>{course}</h1><ul>" + "\n".join(rows)
                          + f"</ul><p>{data_line()}</p>", encoding="utf-8")
         print(f"Open {index.relative_to(ROOT)} in a browser.")
 

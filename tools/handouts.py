@@ -3,6 +3,7 @@
     python -m tools.handouts           all notebooks
     python -m tools.handouts 02 03     some of them, for one week
 
+`make handouts LANG=zh` writes those of the Chinese edition into build/handouts/zh/.
 The zip is the same, byte for byte, whenever it is made of the same files. Nothing is written if
 a part of a solution would stand in it.
 """
@@ -16,16 +17,18 @@ from pathlib import Path
 
 import nbformat
 
+from tools import lang
 from tools.pages import as_html
 from tools.student import SOLUTION, student_version
 
 ROOT = Path(__file__).resolve().parent.parent
-BUILD = ROOT / "build" / "handouts"
+BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
 FILES = ("*.py", "plots/*.py", "checks/*.py", "docs/*", "data/README.md", "data/*.py",
          "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/__init__.py",
-         "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
+         "tools/lang.py", "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
          "tools/pages.py", "tools/bench.py")
+CHINESE = ("docs/zh/*",)  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
@@ -43,24 +46,30 @@ def chosen(numbers: list[str]) -> list[Path]:
     return [names[number] for number in sorted(set(numbers) or names)]
 
 
-def readme() -> str:
+def readme(edition: str = "en") -> str:
     """Return the students' README, with the troubleshooting of the repository's."""
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    trouble = text[text.index("## Troubleshooting"):text.index("## Licence")]
-    return (ROOT / "instructor" / "student_README.md").read_text(encoding="utf-8") + trouble.strip()
+    end = {"en": ".md", "zh": ".zh.md"}[edition]
+    *_, trouble, licence = (ROOT / f"README{end}").read_text(encoding="utf-8").split("\n## ")
+    return (ROOT / "instructor" / f"student_README{end}").read_text(encoding="utf-8") \
+        + f"## {trouble.strip()}"
 
 
-def contents(paths: list[Path]) -> dict[str, bytes]:
+def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:
     """Return the files of a handout by their names."""
+    patterns = FILES + (CHINESE if edition == "zh" else ())
     found = {path.relative_to(ROOT).as_posix(): path.read_bytes()
-             for pattern in FILES for path in ROOT.glob(pattern) if path.is_file()}
+             for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
     del found["conftest.py"]
-    found["README.md"] = readme().encode()
-    found["Makefile"] = (ROOT / "course.mk").read_bytes()
+    found["README.md"] = readme(edition).encode()
+    # what a student types without LANG is for the edition that was handed out
+    course = (ROOT / "course.mk").read_text(encoding="utf-8")
+    found["Makefile"] = course.replace("EDITION := en\n", f"EDITION := {edition}\n").encode()
     for path in paths:
-        notebook = student_version(path, keep_given=True)
-        found[f"notebooks/{path.name}"] = (nbformat.writes(notebook) + "\n").encode()
-        found[f"html/{path.stem}.html"] = as_html(notebook, path.stem).encode()
+        notebook = student_version(path, edition, keep_given=True)
+        name = f"{lang.place('notebooks', edition)}/{path.name}"
+        found[name] = (nbformat.writes(notebook) + "\n").encode()
+        page = f"{lang.place('html', edition)}/{path.stem}.html"
+        found[page] = as_html(notebook, path.stem).encode()
     return dict(sorted(found.items()))
 
 
@@ -137,25 +146,28 @@ def leaks(files: dict[str, bytes], paths: list[Path]) -> list[str]:
 
 def main(numbers: list[str]) -> None:
     paths = chosen(numbers)
-    files = contents(paths)
+    files = contents(paths, lang.CHOSEN)
     if found := leaks(files, masters()):
         sys.exit("\n".join(["Not written, solutions would leak:", *found]))
     for folder in ("student", "solved"):
         (BUILD / folder).mkdir(parents=True, exist_ok=True)
     for path in paths:
-        (BUILD / "student" / f"{path.stem}.html").write_bytes(files[f"html/{path.stem}.html"])
-        solved = as_html(nbformat.read(path, as_version=4), f"{path.stem}, solved")
+        page = files[f"{lang.place('html')}/{path.stem}.html"]
+        (BUILD / "student" / f"{path.stem}.html").write_bytes(page)
+        solved = as_html(lang.read(path), f"{path.stem}, solved")
         (BUILD / "solved" / f"{path.stem}_solved.html").write_text(solved, encoding="utf-8")
-    target = BUILD / ("_".join(["mlc", *(path.name[:2] for path in paths if numbers)]) + ".zip")
+    words = ["mlc", *(["zh"] if lang.CHOSEN == "zh" else []),
+             *(path.name[:2] for path in paths if numbers)]
+    target = BUILD / f"{'_'.join(words)}.zip"
+    place = lang.place("build/handouts")
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, data in files.items():  # fixed dates and modes: twice gives the same bytes
             entry = zipfile.ZipInfo(f"{TOP}/{name}", (2000, 1, 1, 0, 0, 0))
             entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
-    print(f"build/handouts/{target.name}: {len(paths)} notebooks, {len(files)} files, "
+    print(f"{place}/{target.name}: {len(paths)} notebooks, {len(files)} files, "
           f"{target.stat().st_size / 1e6:.1f} MB")
-    print("build/handouts/student/ and build/handouts/solved/: the same as HTML. Keep solved/ "
-          "to yourself.")
+    print(f"{place}/student/ and {place}/solved/: the same as HTML. Keep solved/ to yourself.")
 
 
 if __name__ == "__main__":

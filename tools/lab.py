@@ -12,14 +12,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+from tools import lang
+
 ROOT = Path(__file__).resolve().parent.parent
 
 
 def command(number: str = "") -> list[str]:
     """Return the command that starts JupyterLab here, on the notebook of this number."""
-    first = min(path.name for path in (ROOT / "work").glob(f"{number or '[0-9]'}*.ipynb"))
+    work = lang.place("work")
+    first = min(path.name for path in (ROOT / work).glob(f"{number or '[0-9]'}*.ipynb"))
     line = [sys.executable, "-m", "jupyterlab", "--ip=127.0.0.1", f"--ServerApp.root_dir={ROOT}",
-            f"--LabApp.default_url=/lab/tree/work/{first}", "--ServerApp.log_level=WARN",
+            f"--LabApp.default_url=/lab/tree/{work}/{first}", "--ServerApp.log_level=WARN",
             "--ServerApp.answer_yes=True"]  # Ctrl-C stops it: make would not wait for an answer
     headless = sys.platform == "linux" and not (os.environ.get("DISPLAY")
                                                 or os.environ.get("WAYLAND_DISPLAY"))
@@ -41,7 +44,7 @@ def without_news() -> None:
 
 def main(number: str = "") -> int:
     """Run JupyterLab until it ends; return its status."""
-    if not list((ROOT / "notebooks").glob(f"{number or '[0-9]'}*.ipynb")):
+    if not [path for path in lang.masters() if path.name.startswith(number)]:
         print(f"There is no notebook {number}: take the two digits of its name, NB=03.")
         return 1
     without_news()

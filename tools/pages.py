@@ -20,6 +20,7 @@ STYLE = """<style>
   body.jp-Notebook {padding: 0.5em}
   .jp-InputPrompt, .jp-OutputPrompt {display: none}
   .jp-Notebook .jp-OutputArea-output img {max-width: 42em !important}
+  .jp-RenderedHTMLCommon :not(pre) > code {overflow-wrap: anywhere}
 }
 </style>
 """
@@ -49,12 +50,17 @@ class Described(Preprocessor):
         return cell, resources
 
 
+HTML_LANG = {"en": "en", "zh": "zh-CN"}  # browsers choose the shapes of Chinese characters by it
+
+
 @functools.cache
-def _exporter() -> HTMLExporter:
-    return HTMLExporter(preprocessors=[Described])  # one for all: it reads its templates once
+def _exporter(lang: str) -> HTMLExporter:  # one for all: it reads its templates once
+    return HTMLExporter(preprocessors=[Described], language_code=lang)
 
 
 def as_html(notebook: nbformat.NotebookNode, name: str) -> str:
     """Return a notebook as one HTML page."""
-    body, _ = _exporter().from_notebook_node(notebook, {"metadata": {"name": name}})
+    lang = notebook.metadata.get("lang", "en")
+    body, _ = _exporter(lang).from_notebook_node(notebook, {"metadata": {"name": name}})
+    body = body.replace(f'lang="{lang}"', f'lang="{HTML_LANG[lang]}"', 1)  # it knows no regions
     return body.replace("</head>", STYLE + "</head>", 1)

@@ -12,6 +12,8 @@ import nbformat
 from nbconvert.preprocessors import Preprocessor
 from traitlets import Bool
 
+from tools import lang
+
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$",
                       re.DOTALL | re.MULTILINE)
@@ -45,9 +47,10 @@ class StudentVersion(Preprocessor):
         return nb, resources
 
 
-def student_version(master: Path, keep_given: bool = False) -> nbformat.NotebookNode:
+def student_version(master: Path, edition: str = "en", keep_given: bool = False
+                    ) -> nbformat.NotebookNode:
     """Return the student's version of a solved notebook; a handout's notebooks are that already."""
-    notebook = nbformat.read(master, as_version=4)
+    notebook = lang.read(master, edition)
     if not any(SOLUTION.search(cell.source) for cell in notebook.cells):
         return notebook
     return StudentVersion(keep_given=keep_given).preprocess(notebook, {})[0]
@@ -58,9 +61,9 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
 
     Never overwrites: the copy that `fresh` (the notebook's number) sets back is renamed first.
     """
-    work.mkdir(exist_ok=True)
+    work.mkdir(parents=True, exist_ok=True)
     done = []
-    for master in sorted((ROOT / "notebooks").glob("*.ipynb")):
+    for master in lang.masters():
         copy = work / master.name
         if fresh and master.name.startswith(f"{fresh}_") and copy.exists():
             number = 1
@@ -70,7 +73,7 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
             done.append(f"{copy.name}: your old copy is now {kept.name}")
         if not copy.exists():
             unfinished = copy.with_suffix(".part")
-            nbformat.write(student_version(master), unfinished)
+            nbformat.write(student_version(master, lang.CHOSEN), unfinished)
             unfinished.replace(copy)  # at once: a full disk leaves no half notebook
             done.append(f"{copy.name}: made")
     return done
@@ -78,14 +81,15 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
 
 def main(number: str = "") -> None:
     """Make the missing copies, and set back that of one notebook."""
-    if number and not list((ROOT / "notebooks").glob(f"{number}_*.ipynb")):
+    if number and not [path for path in lang.masters() if path.name.startswith(f"{number}_")]:
         sys.exit(f"There is no notebook {number}: take the two digits of its name, FRESH=03.")
+    work = lang.place("work")
     try:
-        done = fill(ROOT / "work", number)
+        done = fill(ROOT / work, number)
     except OSError as error:
-        sys.exit(f"The copies in work/ cannot be written: {error.strerror}. Is the disk full, or "
+        sys.exit(f"The copies in {work}/ cannot be written: {error.strerror}. Is the disk full, or "
                  "the clone not yours to write to? What is there already is left as it was.")
-    for line in done or ["Your notebooks in work/ are left as they are."]:
+    for line in done or [f"Your notebooks in {work}/ are left as they are."]:
         print(line)
 
 

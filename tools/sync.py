@@ -1,4 +1,4 @@
-"""Keep notebooks/ and paired_md/ the same.
+"""Keep notebooks/ and paired_md/ the same, and paired_md/zh/ on their code (tools.edition).
 
     python -m tools.sync           write paired_md/ from notebooks/
     python -m tools.sync md        write the cells of notebooks/ from paired_md/; outputs of
@@ -76,18 +76,38 @@ def write_notebooks() -> None:
     write_markdown()
 
 
-if __name__ == "__main__":
-    match sys.argv[1:]:
+def edition(change: bool = True) -> list[str]:
+    """Bring paired_md/zh/ up to date; return what differs or cannot be read, a line each."""
+    from tools import edition  # it needs this module
+
+    written, wrong = edition.write(change)
+    return wrong if change else [*(f"paired_md/zh/{stem}.md is not up to date: run `make sync`."
+                                   for stem in written), *wrong]
+
+
+def main(*task: str) -> None:
+    """Do what the module's text says; exit with a line where something differs."""
+    wrong = []
+    match task:
         case ["check"]:
             if names := differing():
                 sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
                          "(or `make sync FROM=md` if you edited the Markdown).")
+            wrong = edition(change=False)
         case ["md"]:
             refuse_to_overwrite_edits(to_markdown=False)
             write_notebooks()
+            wrong = edition()
         case []:
             refuse_to_overwrite_edits(to_markdown=True)
             write_markdown()
+            wrong = edition()
         case other:
             sys.exit(f"Nothing is written: there is no {' '.join(other)!r}. `make sync` writes "
                      "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
+    if wrong:
+        sys.exit("\n".join(wrong))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

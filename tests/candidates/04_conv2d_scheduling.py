@@ -132,13 +132,23 @@ def schedule_matmul(schedule):
     schedule.parallel(i)
     schedule.decompose_reduction(block, k)
 
-# %% 4.3 wrong: decomposed too early -> that your code runs
+# %% 4.3 wrong: decomposed too early -> decompose_reduction after the steps that move or mark its loops
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)
     schedule.reorder(i, k, j)
     schedule.decompose_reduction(block, k)
     schedule.vectorize(j)
+    schedule.parallel(i)
+
+# %% 4.3 wrong: decomposed before the tiles -> Before decompose_reduction TVM accepts it
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    schedule.decompose_reduction(block, k)
+    outer, lanes = schedule.split(j, factors=[None, 8])
+    schedule.reorder(i, outer, k, lanes)
+    schedule.vectorize(lanes)
     schedule.parallel(i)
 
 # %% 4.3 wrong: the columns go to the threads, lanes run along i -> lanes along j
@@ -202,7 +212,7 @@ def schedule_conv2d(mod):
 def schedule_conv2d(mod):
     return conv_schedule(mod, decompose=False)
 
-# %% 4.4 wrong: the decomposition comes first -> that your code runs
+# %% 4.4 wrong: the decomposition comes first -> decompose_reduction after the steps that move or mark its loops
 def schedule_conv2d(mod):
     return conv_schedule(mod, early=True, decompose=False)
 
@@ -566,3 +576,20 @@ def schedule_conv2d_with_bias(mod):
     s.vectorize(s.split(x, [None, 1])[1])
     s.parallel(n)
     return s.mod
+
+# %% 4.3 wrong: decomposed inside the sum, which is refused itself -> that your code runs
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    schedule.reorder(i, k, j)
+    schedule.vectorize(j)
+    schedule.parallel(i)
+    schedule.decompose_reduction(block, j)
+
+# %% 4.3 wrong: decomposed too early, and k as lanes -> that your code runs
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    schedule.decompose_reduction(block, k)
+    schedule.vectorize(k)
+    schedule.parallel(i)

@@ -1,13 +1,13 @@
 """The site's source: notebooks and documents, as Sphinx and MyST take them."""
 
 import hashlib
-import importlib.util
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import nbformat
 
+from tools import edition
 from tools.pages import Described
 from tools.site import terms
 from tools.site.project import ROOT, repository
@@ -34,10 +34,6 @@ def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, 
     if language == "en":
         notebook = nbformat.read(master, as_version=4)
         return notebook, {}
-    if importlib.util.find_spec("tools.edition") is None:
-        notebook = nbformat.read(master, as_version=4)
-        return notebook, {cell.id: False for cell in notebook.cells if cell.cell_type == "markdown"}
-    from tools import edition
     notebook, blocks = edition.current(master)
     translated = {}
     for cell, block in zip(edition.english(notebook), blocks, strict=True):
@@ -46,45 +42,67 @@ def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, 
 
 
 def file_in(language: str, name: str) -> tuple[Path, bool]:
-    """Return the file of a document in a language, and whether it is in it: x.md, x.zh.md."""
+    """Return the file of a document in a language, and whether it is in it.
+
+    The Chinese of x.md is x.zh.md beside it or zh/x.md below it.
+    """
     path = ROOT / name
-    own = path.with_suffix(f".{language}.md")
-    return (own, True) if own.exists() else (path, language == "en")
+    own = [path] if language == "en" else [path.with_suffix(f".{language}.md"),
+                                           path.parent / language / path.name]
+    found = next((file for file in own if file.exists()), None)
+    return found or path, found is not None
 
 
-def linked(text: str, origin: str, language: str) -> str:
+def page_of(name: str) -> str | None:
+    """Return the page, without suffix, that a file of the repository becomes."""
+    english = name.replace("/zh/", "/").replace(".zh.md", ".md")
+    if english.startswith(("notebooks/", "paired_md/")):
+        return Path(name).stem if Path(name).stem in {path.stem for path in masters()} else None
+    return (DOCUMENTS | {"README.md": "index", "docs/glossary.md": "terms"}).get(english)
+
+
+def edition_of(name: str, file: Path, language: str) -> str:
+    """Return the language of the page to which a link from `file` to a file `name` leads.
+
+    The reader's own, except where the Chinese leads to the English of a document, or back.
+    """
+    def chinese(path: str) -> bool:
+        return "/zh/" in path or ".zh." in path
+
+    if chinese(name):
+        return "zh"
+    translated = file_in("zh", name)[1] and name.endswith(".md") and "paired_md" not in name
+    return "en" if translated and chinese(file.as_posix()) else language
+
+
+def linked(text: str, file: Path, language: str) -> str:
     """Return Markdown with its links leading to the site's pages.
 
     A link to a file without a page leads into the repository where its address is known, else its
-    text stays without a link. `origin`: the folder in which the file with this text stands.
+    text stays without a link. `file`: where the text stands.
     """
-    page = {f"notebooks/{path.name}": path.name for path in masters()}
-    page |= {f"paired_md/{path.stem}.md": path.name for path in masters()}
-    page |= {name: f"{target}.md" for name, target in DOCUMENTS.items()}
-    page |= {str(Path(name).with_suffix(".zh.md")): target for name, target in page.items()
-             if name.endswith(".md")}
-    page |= {f"README{'' if language == 'en' else '.zh'}.md": "index.md",
-             "docs/glossary.md": "terms.md"}
     address = repository()
 
     def lead(match: re.Match) -> str:
-        target, _, anchor = match[2].partition("#")
-        path = (ROOT / origin / target).resolve()
-        name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else target
-        if name in page:
-            return f"{match[1]}{page[name]}{'#' + anchor if anchor else ''}{match[3]}"
-        if name.startswith("README"):
-            return f"{match[1]}{'zh/' if language == 'en' else '../'}index.html{match[3]}"
-        if path.suffix == ".png":
-            return f"{match[1]}{path.name}{match[3]}"  # it is laid beside the pages
+        target, mark, anchor = match[2].partition("#")
+        path = (file.parent / target).resolve()
         if not path.exists():  # code, or a mistake: Sphinx finds it
             return match[0]
+        name = path.relative_to(ROOT).as_posix()
+        if page := page_of(name):
+            other = edition_of(name, file, language)
+            if other == language:
+                suffix = ".ipynb" if page[:2].isdigit() else ".md"
+                return f"{match[1]}{page}{suffix}{mark}{anchor}{match[3]}"
+            # Sphinx knows the pages of one language only
+            return f"\1{'zh/' if other == 'zh' else '../'}{page}.html{mark}{anchor}\2"
+        if path.suffix == ".png":
+            return f"{match[1]}{path.name}{match[3]}"  # it is laid beside the pages
         return f"{match[1]}{address}/blob/HEAD/{name}{match[3]}" if address else "\0"
 
     text = LINK.sub(lead, text)
-    text = re.sub(r"\[([^\]]+)\]\0", r"\1", text)
-    # to another edition: Sphinx knows pages of this one only
-    return re.sub(r"\[([^\]]+)\]\(((?:zh/|\.\./)index\.html)\)", r'<a href="\2">\1</a>', text)
+    text = re.sub("\\[([^\\]]+)\\]\0", r"\1", text)
+    return re.sub("\\[([^\\]]+)\\]\1([^\2]+)\2", r'<a href="\2">\1</a>', text)
 
 
 def picture(folder: Path, up: str) -> Callable[[bytes], str]:
@@ -147,7 +165,7 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
     cells = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = linked(cell.source, "notebooks", language)
+            cell.source = linked(cell.source, master, language)
             if any(translated.values()) and not translated[cell.id]:
                 cell.source = _labelled(cell.source, words.english_part)
             cells.append(cell)
@@ -169,7 +187,7 @@ def _labelled(text: str, label: str) -> str:
 def document_page(name: str, language: str) -> str:
     """Return the source of a document's page."""
     path, in_it = file_in(language, name)
-    text = linked(path.read_text(encoding="utf-8"), str(Path(name).parent), language)
+    text = linked(path.read_text(encoding="utf-8"), path, language)
     return text if in_it else _labelled(text, WORDS[language].english)
 
 

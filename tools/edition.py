@@ -1,0 +1,296 @@
+"""The Chinese edition: paired_md/zh/ holds the Chinese of each Markdown cell on the master's code.
+
+    python -m tools.edition check          does each Chinese cell hold what its English has?
+    python -m tools.edition check 02 03    the same for some notebooks; tools.parity says how
+    python -m tools.edition status         how many cells of each notebook are translated
+
+In front of each Markdown cell of paired_md/zh/NN_name.md stands a comment with a hash of the
+English cell whose Chinese follows, `<!-- en: 3f9c1a2b7d -->`. `make sync` writes the code cells
+anew from the master. It keeps a translation as long as its hash is that of a cell of the master,
+wherever that has moved to; where none fits it puts the English, marked as
+`<!-- en: 3f9c1a2b7d untranslated -->`. Chinese whose English has changed or gone is kept in a
+comment, `<!-- old zh: ... -->`, behind the cell that stands in its place, until somebody deletes
+it. Nothing is guessed.
+"""
+
+import difflib
+import hashlib
+import re
+import sys
+from collections import defaultdict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import jupytext
+import nbformat
+
+from tools import parity, sync
+
+ROOT = Path(__file__).resolve().parent.parent
+FOLDER = ROOT / "paired_md" / "zh"
+MARK = re.compile(r"^<!-- en: ([0-9a-f]{10})( untranslated)? -->[ \t]*$", re.MULTILINE)
+OLD = re.compile(r"^<!-- old zh: ([0-9a-f]{10})\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DOTALL)
+ALMOST = re.compile(r"^.*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # a mark that somebody mistyped
+
+
+class EditionError(Exception):
+    """A file of the Chinese edition cannot be read; the message says where and what to do."""
+
+
+@dataclass
+class Old:
+    """Chinese whose English, known by its hash, has changed or is gone."""
+
+    digest: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"<!-- old zh: {self.digest}\n{self.text.replace('-->', '--&gt;')}\n-->"
+
+
+@dataclass
+class Block:
+    """What stands for one English Markdown cell: its hash, the text, what is kept from before."""
+
+    digest: str
+    text: str
+    translated: bool = True
+    old: list[Old] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        mark = f"<!-- en: {self.digest}{'' if self.translated else ' untranslated'} -->"
+        return "\n\n".join([f"{mark}\n{self.text}", *map(str, self.old)])
+
+    @property
+    def pristine(self) -> bool:
+        """Whether nobody has worked on it: it holds the English."""
+        return not self.translated and digest(self.text) == self.digest
+
+
+def digest(english: str) -> str:
+    """Return the hash that names an English cell: ten hexadecimal digits of its SHA-256."""
+    return hashlib.sha256(english.strip().encode()).hexdigest()[:10]
+
+
+def masters() -> list[Path]:
+    """Return the English notebooks."""
+    return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+def chosen(numbers: list[str]) -> list[Path]:
+    """Return the English notebooks with these numbers, or all. Raises EditionError."""
+    found = [path for path in masters() if not numbers or path.name[:2] in numbers]
+    if unknown := set(numbers) - {path.name[:2] for path in found}:
+        raise EditionError(f"There is no notebook {min(unknown)}: take the two digits of its name.")
+    return found
+
+
+def translation(master: Path) -> Path:
+    """Return the path of a notebook's Chinese."""
+    return FOLDER / f"{master.stem}.md"
+
+
+def english(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
+    """Return the Markdown cells of a notebook."""
+    return [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+
+
+# ---- reading ---------------------------------------------------------------------------------
+
+
+def _runs(text: str) -> list[str]:
+    """Return the Markdown between code cells: two blank lines by hand do not make two cells."""
+    runs: list[str] = []
+    before = ""
+    for cell in jupytext.reads(text, "md:markdown").cells:
+        if cell.cell_type != "markdown":
+            before = cell.cell_type
+        elif before == "markdown":
+            runs[-1] += f"\n\n{cell.source}"
+        else:
+            runs.append(cell.source)
+            before = "markdown"
+    return runs
+
+
+def _take_old(text: str) -> tuple[str, list[Old]]:
+    """Return a block's text without the Chinese that is kept behind it, and that."""
+    old = [Old(known, kept.replace("--&gt;", "-->")) for known, kept in OLD.findall(text)]
+    return OLD.sub("", text).strip(), old
+
+
+def blocks(text: str, name: str) -> list[Block]:
+    """Return the blocks of a file of paired_md/zh/, in its order. Raises EditionError."""
+    found = []
+    for run in _runs(text):
+        first, *pieces = MARK.split(run)
+        if first.strip():
+            raise EditionError(f"{name}: no line <!-- en: ... --> stands in front of the text "
+                               f"{first.strip().splitlines()[0][:60]!r}. Put back the one it had "
+                               "(git diff shows it).")
+        for known, untranslated, body in zip(*[iter(pieces)] * 3, strict=True):
+            content, old = _take_old(body)
+            if wrong := ALMOST.search(content):
+                raise EditionError(f"{name}: the line {wrong[0][:60]!r} is no mark as it should "
+                                   "be. <!-- en: HASH -->, with the ten digits it had, is one.")
+            found.append(Block(known, content, not untranslated, old))
+    return found
+
+
+# ---- putting together --------------------------------------------------------------------------
+
+
+def _places(before: list[str], after: list[str]) -> list[int]:
+    """For each hash of the file, return the number of the master's cell that stands in its place.
+
+    That of the same hash; else, of a stretch that changed, the cell as far into it.
+    """
+    first = {known: number for number, known in reversed(list(enumerate(after)))}
+    places = []
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for _, start, end, new, new_end in matcher.get_opcodes():
+        for number in range(start, end):
+            place = min(new + number - start, new_end - 1)
+            if before[number] != after[place]:
+                place = first.get(before[number], place)
+            places.append(max(0, place))
+    return places
+
+
+def merged(notebook: nbformat.NotebookNode, have: list[Block]) -> list[Block]:
+    """Return a block for each Markdown cell of the master, with all the work that `have` holds."""
+    cells = [cell.source.strip() for cell in english(notebook)]
+    wanted = [digest(cell) for cell in cells]
+    work: dict[str, list[Block | None]] = defaultdict(list)
+    for given in have:
+        work[given.digest].append(None if given.pristine else given)
+    result: list[Block] = []
+    used = []
+    for known, cell in zip(wanted, cells, strict=True):
+        of_it = work[known]
+        # the same English elsewhere: the same Chinese
+        twins = (other for other in have if other.digest == known and other.translated)
+        block = (of_it.pop(0) if of_it else None) or next(twins, None)
+        if block is None:
+            result.append(Block(known, cell, translated=False))
+        else:
+            used.append(block.text)
+            result.append(Block(known, block.text, block.translated))
+    for given, place in zip(have, _places([given.digest for given in have], wanted), strict=True):
+        if not given.pristine and given.text and given.text not in used:
+            result[place].old.append(Old(given.digest, given.text))
+        result[place].old += given.old
+    return result
+
+
+def current(master: Path) -> tuple[nbformat.NotebookNode, list[Block]]:
+    """Return an English notebook and the blocks of its Chinese, up to date. Raises EditionError."""
+    notebook = nbformat.read(master, as_version=4)
+    path = translation(master)
+    text = path.read_text(encoding="utf-8") if path.exists() else ""
+    return notebook, merged(notebook, blocks(text, path.relative_to(ROOT).as_posix()))
+
+
+def as_markdown(notebook: nbformat.NotebookNode, up_to_date: list[Block]) -> str:
+    """Return the text of a file of paired_md/zh/; the notebook's Markdown cells are replaced."""
+    for cell, block in zip(english(notebook), up_to_date, strict=True):
+        cell.source = str(block)
+    return sync.as_markdown(notebook)
+
+
+def notebook(master: Path) -> nbformat.NotebookNode:
+    """Return the Chinese notebook: the master's code cells, outputs, ids and metadata.
+
+    A cell that waits for its translation is in English. Raises EditionError.
+    """
+    made, have = current(master)
+    for cell, block in zip(english(made), have, strict=True):
+        cell.source = block.text if block.translated else cell.source.replace("](../", "](../../")
+    made.metadata["lang"] = "zh"
+    return made
+
+
+def write(change: bool = True) -> tuple[list[str], list[str]]:
+    """Bring paired_md/zh/ up to date, as far as its files can be read.
+
+    Returns the names of the notebooks whose file was (with `change=False`: would be) written, and
+    the messages of those that cannot be read, which stay as they are.
+    """
+    written, wrong = [], []
+    for master in masters():
+        path = translation(master)
+        try:
+            text = as_markdown(*current(master))
+        except EditionError as error:
+            wrong.append(str(error))
+            continue
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            written.append(master.stem)
+            if change:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    names = {master.stem for master in masters()}
+    wrong += [f"{path.relative_to(ROOT)} belongs to no notebook: rename or delete it."
+              for path in sorted(FOLDER.glob("*.md")) if path.stem not in names]
+    return written, wrong
+
+
+def status(numbers: list[str]) -> list[str]:
+    """Return a line for each notebook: what is translated, what is not, what is kept beside it."""
+    lines = []
+    for master in chosen(numbers):
+        _, have = current(master)
+        lines.append(f"{master.stem}: {sum(block.translated for block in have)} of {len(have)} "
+                     f"cells in Chinese, {sum(len(block.old) for block in have)} kept beside")
+    return lines
+
+
+def check(numbers: list[str]) -> list[str]:
+    """Return what is missing or wrong in the Chinese cells, a line each, with file and line."""
+    found = []
+    for master in chosen(numbers):
+        path = translation(master)
+        notebook, have = current(master)
+        text = path.read_text(encoding="utf-8")
+        for cell, block in zip(english(notebook), have, strict=True):
+            line = text[:max(0, text.find(f"<!-- en: {block.digest}"))].count("\n") + 1
+            found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
+                      for wrong in (parity.differences(cell.source, block.text)
+                                    if block.translated else [])]
+    return found
+
+
+def waiting() -> dict[str, int]:
+    """Return for each notebook's number how many cells wait for their Chinese."""
+    return {master.name[:2]: sum(not block.translated for block in current(master)[1])
+            for master in masters()}
+
+
+def summary() -> str:
+    """Say in a line how far the Chinese edition is."""
+    waits = {number: count for number, count in waiting().items() if count}
+    if not waits:
+        return "Chinese edition: every cell is translated, and none is older than its English."
+    return (f"Chinese edition: {sum(waits.values())} cells wait for a translation, or for a newer "
+            "one (" + ", ".join(f"{number}: {count}" for number, count in waits.items()) + ").")
+
+
+def main(task: str = "", *numbers: str) -> None:
+    """Do what the module's text says; exit with the lines of what is wrong."""
+    if task not in ("check", "status"):
+        sys.exit(__doc__)
+    try:
+        found = check(list(numbers)) if task == "check" else []
+        if task == "status":
+            print("\n".join(status(list(numbers))))
+        elif not numbers:
+            print(summary())
+    except EditionError as error:
+        sys.exit(str(error))
+    if found:
+        sys.exit("\n".join([*found, f"{len(found)} things in the Chinese edition are to be mended; "
+                            "the words stand in docs/glossary.md."]))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,41 @@
+"""The course's editions: English, and Chinese where make was called with LANG=zh.
+
+The Chinese edition has folders of its own below the English ones: work/zh/, build/html/zh/. Its
+notebooks are made of paired_md/zh/ (tools.edition); a Chinese handout has them in notebooks/zh/.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+import nbformat
+
+ROOT = Path(__file__).resolve().parent.parent
+CHOSEN = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"  # the Makefile sets it
+
+
+def place(folder: str, lang: str = CHOSEN) -> str:
+    """Return the folder that has an edition's files, below the English one's."""
+    return f"{folder}/zh" if lang == "zh" else folder
+
+
+def masters(lang: str = CHOSEN) -> list[Path]:
+    """Return the notebooks that an edition is made of; exit where it is not here."""
+    found = sorted((ROOT / place("notebooks", lang)).glob("[0-9]*.ipynb"))
+    if lang == "zh" and not found and (ROOT / "paired_md" / "zh").is_dir():
+        found = masters("en")
+    if not found:
+        here = {"zh": "en", "en": "zh"}[lang]
+        sys.exit(f"This edition is not in the handout that was unpacked here: LANG={here} is.")
+    return found
+
+
+def read(master: Path, lang: str = CHOSEN) -> nbformat.NotebookNode:
+    """Return one of `masters`, in its edition; with its outputs, if it has any."""
+    if lang == "en" or master.parent.name == "zh":
+        return nbformat.read(master, as_version=4)
+    from tools import edition  # in no handout
+    try:
+        return edition.notebook(master)
+    except edition.EditionError as error:
+        sys.exit(str(error))

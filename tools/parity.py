@@ -1,0 +1,267 @@
+"""Does a Chinese cell hold what its English has? Both are read as Markdown and compared.
+
+What the course's glossary, docs/glossary.md, says in its tables is asked for too: the Chinese of
+its terms and of its fixed phrases, and the names that stay English. `differences` gives a line for
+each thing that is missing or in the way.
+"""
+
+import functools
+import posixpath
+import re
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+from mdit_py_plugins.dollarmath import dollarmath_plugin
+
+ROOT = Path(__file__).resolve().parent.parent
+HAN = "[\u3400-\u9fff]"
+HABITS = (  # what Chinese technical books don't do
+    (re.compile("您"), "the reader is 你, not 您"),
+    (re.compile(f"{HAN}[,;!?](?=\\s|$|{HAN})|{HAN}:(?=\\s|$|{HAN})"),
+     "half-width punctuation behind Chinese: take ，；：！？"),
+    (re.compile(f"{HAN}(?=\0)|\0{HAN}"), "no space between Chinese and a code span or formula"))
+
+
+@dataclass
+class Parts:
+    """What a Markdown cell consists of, as far as a translation has to keep it."""
+
+    headings: list[str] = field(default_factory=list)
+    code: set[str] = field(default_factory=set)
+    formulas: set[str] = field(default_factory=set)
+    links: Counter[str] = field(default_factory=Counter)
+    pictures: Counter[str] = field(default_factory=Counter)
+    fences: list[str] = field(default_factory=list)
+    tags: list[str] = field(default_factory=list)
+    tables: list[int] = field(default_factory=list)  # cells in each
+    swallowed: list[str] = field(default_factory=list)  # text that HTML keeps from being rendered
+    prose: str = ""  # what is left; "\0" where a code span or formula stands
+
+
+@functools.cache
+def _reader() -> MarkdownIt:
+    return MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
+
+
+def _unspaced(text: str) -> str:
+    return re.sub(r"\s+", "", text)
+
+
+def _fence(token: Token) -> str:
+    """Return what must stay of a fenced block: all but comments, or, of `text`, all but words."""
+    if token.info.strip() == "text":
+        return _unspaced(re.sub(f"{HAN}+|[A-Za-z]{{2,}}|[，。；：]|,", "", token.content))
+    return "\n".join(line.rstrip() for line in
+                     re.sub(r"(^|\s)#.*$", "", token.content, flags=re.MULTILINE).splitlines())
+
+
+def _html(text: str, found: Parts) -> str:
+    """Note the tags of a piece of HTML, and return the text in it."""
+    found.tags += re.findall(r"</?\w+", text)
+    outside = re.sub(r"<summary>.*?</summary>|<[^>]*>|<!--.*?-->", "", text, flags=re.DOTALL)
+    found.swallowed += [outside.strip()] if outside.strip() else []
+    return re.sub(r"<[^>]*>", " ", text)
+
+
+def parts(text: str) -> Parts:
+    """Return the parts of a Markdown cell."""
+    found, prose = Parts(), []
+    for token in _reader().parse(text):
+        match token.type:
+            case "heading_open":
+                found.headings.append(token.markup)
+            case "fence" | "code_block":
+                found.fences.append(_fence(token))
+            case "html_block":
+                prose.append(_html(token.content, found))
+            case "math_block":
+                found.formulas.add(_unspaced(token.content))
+            case "table_open":
+                found.tables.append(0)
+            case "td_open" | "th_open":
+                found.tables[-1] += 1
+        for inline in token.children or []:
+            match inline.type:
+                case "code_inline":
+                    found.code.add(inline.content)
+                    prose.append("\0")
+                case "math_inline" | "math_inline_double":
+                    found.formulas.add(_unspaced(inline.content))
+                    prose.append("\0")
+                case "link_open":
+                    found.links[str(inline.attrs["href"])] += 1
+                case "image":
+                    found.pictures[str(inline.attrs["src"])] += 1
+                    prose.append(inline.content)
+                case "html_inline":
+                    found.tags += re.findall(r"</?\w+", inline.content)
+                case "softbreak" | "hardbreak":
+                    prose.append("\n")
+                case _:
+                    prose.append(inline.content)
+        prose.append("\n")
+    found.prose = "".join(prose)
+    return found
+
+
+# ---- links -------------------------------------------------------------------------------------
+
+
+def _whole(target: str, folder: str) -> str:
+    """Return a link's target as it is seen from the repository's root."""
+    if re.match(r"[a-z]+:|#", target):
+        return target
+    return posixpath.normpath(posixpath.join(folder, target))
+
+
+def _chinese(target: str) -> str:
+    """Return the Chinese edition of a document in docs/, where there is one, else the document."""
+    path, mark, anchor = target.partition("#")
+    edition = posixpath.join("docs", "zh", posixpath.basename(path))
+    if posixpath.dirname(path) == "docs" and (ROOT / edition).is_file():
+        return edition
+    return path + mark + anchor
+
+
+def _links(kind: str, english: Counter[str], chinese: Counter[str]) -> list[str]:
+    """Compare the targets of links, English ones seen from paired_md/, Chinese from its zh/."""
+    wanted = Counter(_chinese(_whole(target, "paired_md")) for target in english.elements())
+    places = {target: _whole(target, "paired_md/zh") for target in chinese}
+    have = Counter(re.sub("^(docs/zh/[^#]*)#.*", r"\1", places[target])  # with its own headings
+                   for target in chinese.elements())
+    lines = [f"the {kind} to {target} is missing"
+             + f" (from here: {posixpath.relpath(target, 'paired_md/zh')})" * (":" not in target)
+             for target in wanted - have]
+    lines += [f"a {kind} to {target}, which the English has not" for target in have - wanted]
+    return lines + [f"the {kind} to {target} leads nowhere" for target, path in places.items()
+                    if ":" not in path and not path.startswith("#")
+                    and not (ROOT / path.partition("#")[0]).exists()]
+
+
+# ---- the glossary --------------------------------------------------------------------------------
+
+
+@dataclass
+class Glossary:
+    """The tables of docs/glossary.md, as far as they are asked for.
+
+    `terms`: English forms, in lower case, with the Chinese ones that are admitted; those of two
+    rows with the same English are joined; empty where nothing is asked for. `names` stay English.
+    `phrases`: a pattern of the English, with a template of the Chinese.
+    """
+
+    terms: dict[str, set[str]] = field(default_factory=dict)
+    names: list[str] = field(default_factory=list)
+    phrases: list[tuple[re.Pattern[str], str]] = field(default_factory=list)
+
+    @functools.cached_property
+    def forms(self) -> re.Pattern[str]:
+        """A pattern that finds any term, the longest first, also in the plural."""
+        longest = sorted(self.terms, key=lambda term: (-len(term), term))
+        words = "|".join(re.escape(term).replace(r"\ ", r"[\s-]+") for term in longest)
+        return re.compile(rf"(?<![\w-])({words})(?:s|es)?(?![\w-])", re.IGNORECASE)
+
+
+def _rows(text: str, heading: str) -> list[list[str]]:
+    """Return the rows of the table below a heading of the glossary."""
+    _, _, section = text.partition(f"\n## {heading}")
+    lines = re.findall(r"^\|(.*)\|[ \t]*$", section.partition("\n## ")[0], re.MULTILINE)
+    return [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
+
+
+def glossary(text: str) -> Glossary:
+    """Read the tables of docs/glossary.md."""
+    found = Glossary()
+    for english, chinese, others, gate, *_ in _rows(text, "Terms"):
+        admitted = {form.strip() for form in [chinese, *others.split("/")] if form.strip()}
+        for term in english.lower().split(","):
+            asked = found.terms.setdefault(term.strip(), set())
+            asked |= admitted if gate == "yes" else set()
+    for row in _rows(text, "Terms"):  # two senses, one of which nobody can look for
+        for term in row[0].lower().split(",") if row[3] != "yes" else []:
+            found.terms[term.strip()] = set()
+    for english, chinese in _rows(text, "Fixed phrases"):
+        pattern = re.sub(r"\bN\b", r"(\\d[\\d.]*\\d|\\d)", re.escape(english)).replace("…", ".*")
+        start = "^" if english.startswith((">", "#")) else ""
+        found.phrases.append((re.compile(start + pattern, re.MULTILINE), chinese))
+    found.names = [row[0] for row in _rows(text, "Not translated") if row[0] != row[0].lower()]
+    return found
+
+
+@functools.cache
+def the_glossary() -> Glossary:
+    """Return the course's glossary; an empty one where docs/ has none."""
+    path = ROOT / "docs" / "glossary.md"
+    return glossary(path.read_text(encoding="utf-8") if path.is_file() else "")
+
+
+def _words(english: Parts, chinese: Parts, text: str, translated: str, words: Glossary
+           ) -> list[str]:
+    """Compare terms, names and fixed phrases."""
+    lines = []
+    used = {re.sub(r"[\s-]+", " ", found[1].lower()) for found in words.forms.finditer(
+        english.prose)} if words.terms else set()
+    terms = {re.sub(r"[\s-]+", " ", term): forms for term, forms in words.terms.items()}
+    for term in sorted(used):
+        if terms[term] and not any(form in chinese.prose for form in terms[term]):
+            lines.append(f"'{term}' is {' or '.join(sorted(terms[term]))} in the glossary, and "
+                         "does not occur")
+    lines += [f"the name {name} does not occur" for name in words.names
+              if re.search(rf"(?<!\w){re.escape(name)}(?!\w)", english.prose)
+              and name not in translated]
+    for pattern, template in words.phrases:
+        for found in pattern.finditer(text):
+            number = found[1] if found.groups() else ""
+            wanted = re.escape(re.sub(r"\bN\b", number, template))
+            if not re.search(wanted.replace("…", ".*"), translated):
+                lines.append(f"{found[0][:60]!r} is {template!r} in the glossary")
+    return lines
+
+
+# ---- all of it ---------------------------------------------------------------------------------
+
+
+def _missing(what: str, wanted: set[str], have: set[str]) -> list[str]:
+    return [f"the {what} {one} is missing" for one in sorted(wanted - have)]
+
+
+def _numbers(prose: str) -> set[str]:
+    return set(re.findall(r"\d[\d,.]*\d", prose))
+
+
+def differences(english: str, chinese: str, words: Glossary | None = None) -> list[str]:
+    """Return what a Chinese cell lacks of its English one, or does wrong, a line each."""
+    wanted, have = parts(english), parts(chinese)
+    lines = []
+    for what, before, after in (("headings are", wanted.headings, have.headings),
+                                ("HTML tags are", wanted.tags, have.tags),
+                                ("numbers of cells in the tables are", wanted.tables, have.tables)):
+        if before != after:
+            lines.append(f"the {what} {after}, in English {before}")
+    lines += _missing("code span", {f"`{code}`" for code in wanted.code},
+                      {f"`{code}`" for code in have.code})
+    lines += _missing("formula", wanted.formulas, have.formulas)
+    lines += _missing("number", _numbers(wanted.prose), _numbers(have.prose))
+    lines += _links("link", wanted.links, have.links)
+    lines += _links("picture", wanted.pictures, have.pictures)
+    if wanted.fences != have.fences:
+        lines.append("the fenced blocks say other things than the English ones")
+    if wanted.prose.count("★") != have.prose.count("★"):
+        lines.append("the stars are not as many as in English")
+    if len(have.swallowed) > len(wanted.swallowed):
+        lines.append(f"{have.swallowed[0][:30]!r} is not read as Markdown: a blank line belongs "
+                     "behind </summary> and before </details>")
+    if have.prose.count("*") > wanted.prose.count("*"):
+        star = have.prose.index("*")
+        lines.append(f"asterisks show at {have.prose[max(0, star - 8):star + 16]!r}: between bold "
+                     "and its neighbour one of 。，：） needs a space, or stands outside")
+    if re.search(r"[a-z]{2}", wanted.prose) and not re.search(HAN, have.prose):
+        lines.append("no Chinese, though the mark does not say `untranslated`")
+    lines += _words(wanted, have, english, chinese, words or the_glossary())
+    lines += [f"{habit}: {have.prose[max(0, at - 6):at + 8]!r}".replace("\\x00", "`...`")
+              for pattern, habit in HABITS for at in [found.start() for found in
+                                                      pattern.finditer(have.prose)][:1]]
+    return lines
