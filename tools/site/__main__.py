@@ -11,6 +11,7 @@ No warning of Sphinx passes.
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -65,6 +66,15 @@ def start(language: str, moving: dict) -> subprocess.Popen:
         env={**os.environ, "SITE": json.dumps(settings(language))})
 
 
+def mend(site: Path) -> None:
+    """Let buttons be called what they show: MyST-NB's and the theme's labels say something else."""
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        text = text.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+        text = re.sub(r'(class="btn search-button-field[^>]*?) aria-label="[^"]*"', r"\1", text)
+        path.write_text(text, encoding="utf-8")
+
+
 def main(task: str = "") -> None:
     if task not in ("", "outside"):
         sys.exit(__doc__)
@@ -73,6 +83,7 @@ def main(task: str = "") -> None:
     running = [start(language, moving) for language in WORDS]
     if sum(abs(process.wait()) for process in running):
         sys.exit("The site was not built: see the lines above.")
+    mend(SITE)
     (SITE / "loops.html").write_text(live.page(moving), encoding="utf-8")
     if wrong := links.broken(SITE, outside=task == "outside"):
         sys.exit("\n".join(["Links that lead nowhere:", *wrong]))

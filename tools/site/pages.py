@@ -101,8 +101,8 @@ def linked(text: str, file: Path, language: str) -> str:
         return f"{match[1]}{address}/blob/HEAD/{name}{match[3]}" if address else "\0"
 
     text = LINK.sub(lead, text)
-    text = re.sub("\\[([^\\]]+)\\]\0", r"\1", text)
-    return re.sub("\\[([^\\]]+)\\]\1([^\2]+)\2", r'<a href="\2">\1</a>', text)
+    text = re.sub("\\[([^\\]]+)\0", r"\1", text)
+    return re.sub("\\[([^\\]]+)\1([^\2]+)\2", r'<a href="\2">\1</a>', text)
 
 
 def picture(folder: Path, up: str) -> Callable[[bytes], str]:
