@@ -9,7 +9,7 @@ LINKS ?=
 GRADER := $(VENV)/.ready-grader
 PAGES := $(VENV)/.ready-site
 
-.PHONY: test test-all mutants outputs sync handouts grade site
+.PHONY: test test-all mutants outputs sync handouts grade site colab
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 ##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型
@@ -58,3 +58,7 @@ $(PAGES): requirements-site.txt $(READY)
 site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside)
 ##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/（LINKS=1：也试通向站外的链接）
 	@$(PY) -m tools.site $(if $(LINKS),outside)
+
+colab: $(READY)  ## write students' notebooks that set Google Colab up to build/colab/ (NB="02 03": some; LANG=zh)
+##zh colab: 生成可在 Google Colab 中打开的学生版 notebook，写入 build/colab/（NB="02 03"：只要其中几个；LANG=zh）
+	@$(PY) -m tools.colab $(NB)

@@ -17,7 +17,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from plots import live
+from plots import moving
 from tools.site import links
 from tools.site.pages import DOCUMENTS, file_in, masters, sources
 from tools.site.project import ROOT, built_from, repository
@@ -54,10 +54,10 @@ def settings(language: str) -> dict:
             "files": files}
 
 
-def start(language: str, moving: dict) -> subprocess.Popen:
-    """Start Sphinx for a language: strict, warnings are errors. `moving`: plots.live.data()."""
+def start(language: str, tree: dict) -> subprocess.Popen:
+    """Start Sphinx for a language: strict, warnings are errors. `tree`: plots.moving.data()."""
     source = BUILD / "site-source" / language
-    lay(source, sources(language, SITE, live.fragment(moving, language)))
+    lay(source, sources(language, SITE, moving.fragment(tree, language)))
     target = SITE if language == "en" else SITE / language
     return subprocess.Popen(
         [sys.executable, "-m", "sphinx", "-n", "-W", "--keep-going", "-q", "-b", "html",
@@ -79,12 +79,12 @@ def main(task: str = "") -> None:
     if task not in ("", "outside"):
         sys.exit(__doc__)
     shutil.rmtree(SITE, ignore_errors=True)
-    moving = live.data()
-    running = [start(language, moving) for language in WORDS]
+    tree = moving.data()
+    running = [start(language, tree) for language in WORDS]
     if sum(abs(process.wait()) for process in running):
         sys.exit("The site was not built: see the lines above.")
     mend(SITE)
-    (SITE / "loops.html").write_text(live.page(moving), encoding="utf-8")
+    (SITE / "loops.html").write_text(moving.page(tree), encoding="utf-8")
     if wrong := links.broken(SITE, outside=task == "outside"):
         sys.exit("\n".join(["Links that lead nowhere:", *wrong]))
     size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())

@@ -204,7 +204,7 @@ def _contents(caption: str, names: list[str]) -> str:
 def sources(language: str, build: Path, live: str) -> dict[str, str]:
     """Return the files that Sphinx builds the site in a language of, by their names.
 
-    `live`: the HTML of the page that moves (plots.live); pictures go to build/pictures/.
+    `live`: the HTML of the page that moves (plots.moving); pictures go to build/pictures/.
     """
     words = WORDS[language]
     pages = {master.name: notebook_page(master, language, build) for master in masters()}
