@@ -41,10 +41,10 @@ def choices(func: tvm.tirx.PrimFunc) -> list[Choice]:
     whole = [not re.search(r"_[01]$", loop.name) for loop in nest.loops]
     offered: list[Choice] = []
     for n, loop in enumerate(nest.loops):
-        inner = n + 1 < len(nest.loops)
+        inner, extent = n + 1 < len(nest.loops), int(loop.extent)
         if loop.kind == "serial":
             offered += [("split", n, factor) for factor in (2, 4)
-                        if whole[n] and loop.extent > factor and len(nest.loops) < LOOPS]
+                        if whole[n] and extent > factor and len(nest.loops) < LOOPS]
             if inner and all(whole) and kinds[n + 1] == "serial":
                 offered.append(("fuse", n, 0))
             if not inner and "vectorized" not in kinds:
@@ -99,7 +99,7 @@ def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
     todo, states, orders = [start], [], dict[tuple, int]()
     for schedule in todo:  # grows as programs are found
         func = schedule.mod["main"]
-        edges = []
+        edges: list[tuple] = []
         for choice in choices(func):
             try:
                 after = chosen(schedule, block, choice)

@@ -30,6 +30,7 @@ if not os.path.exists("../helpers.py"):
         subprocess.run(["git", "clone", "--quiet", "--depth=1", "{address}", "course"], check=True)
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
     os.chdir("course/notebooks")
+    subprocess.run([sys.executable, "-m", "data.fetch"], cwd="..", check=False)
 """
 
 

@@ -3,7 +3,6 @@
 import base64
 import functools
 import html
-from collections.abc import Callable
 
 import nbformat
 from nbconvert import HTMLExporter
@@ -34,10 +33,10 @@ def embedded(png: bytes) -> str:
 class Described(Preprocessor):
     """Give pictures the text that their outputs' metadata has: nbconvert and MyST-NB drop it.
 
-    `source`: what gives the address of a picture's bytes.
+    `source`: a function that gives the address of a picture's bytes.
     """
 
-    source: Callable[[bytes], str] = Any(embedded)
+    source = Any(embedded)
 
     def preprocess_cell(self, cell, resources, index):
         for output in cell.get("outputs", []):

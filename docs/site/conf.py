@@ -37,7 +37,7 @@ html_last_updated_fmt = None
 html_theme_options = {
     "article_header_end": ["other-language.html", "article-header-buttons.html"],
     "navbar_persistent": [],
-    "content_footer_items": ["about-page.html"],
+    "article_footer_items": ["about-page.html"],
     "use_download_button": False,
     "home_page_in_toc": True,
     "show_toc_level": 2,
