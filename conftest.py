@@ -23,6 +23,7 @@ ROOT = Path(__file__).resolve().parent
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # or it asks the C++ compiler eleven times
 os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
 if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
     # threads that wait for one another spin: two workers with all cores each took twice the time

@@ -3,6 +3,7 @@
 Thin on purpose. What a notebook explains stands in the notebook; here is what would be in its way.
 """
 
+import gc
 import os
 import platform
 import time
@@ -31,6 +32,7 @@ if wrong := versions.wrong("apache-tvm"):
     raise CourseError(f"{wrong}.\n     In JupyterLab take the kernel 'Python 3 (ipykernel)'. "
                       "`make doctor` looks at everything.")
 
+gc.disable()  # nothing that these make is garbage, and looking for it takes a second
 import torch
 import tvm
 from torch import nn
@@ -39,6 +41,8 @@ from tvm import relax
 from listing import Listing, bindings, bytecode, first_sentence, script, show, show_diff
 from loops import nests
 
+gc.freeze()  # nor does anybody look there later
+gc.enable()
 versions.allow_torchvision()  # in notebook 01: here nothing imports it, for that takes seconds
 
 

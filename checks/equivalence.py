@@ -16,6 +16,7 @@ from checks.answers import isolated, several_threads
 from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from checks.diagnosis import diagnose
 from checks.guarding import guarded
+from checks.language import say
 from checks.primfuncs import refuse_out_of_bounds, stated
 from checks.saying import CheckFailed, bound, reason
 from checks.values import is_layer
@@ -256,4 +257,4 @@ def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader
     if not passed:
         expected, came, look_at = parts
         raise CheckFailed(expected, came, look_at, "Not equivalent ✗")
-    print(f"Equivalent ✓ {parts}")
+    print(say("Equivalent ✓"), say(parts))

@@ -102,7 +102,7 @@ def _softmax_trials(axes: tuple[str, str] = ("row", "column")) -> tuple[Trials, 
                     for words, x in grids(6, 9)]
 
 
-@exercise("0.1", seconds=10)
+@exercise("0.1", seconds=5)
 def exercise_0_1(lnumpy_softmax: Callable) -> str:
     """softmax with explicit loops.
 

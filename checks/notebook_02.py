@@ -230,7 +230,7 @@ def exercise_2_4(max_pool: Callable) -> str:
     return f"equal to PyTorch for {len(trials.all)} shapes, negative windows too"
 
 
-@exercise("2.5", prepare=[reference, random_cnn])
+@exercise("2.5", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_5(create_model: Callable) -> str:
     """the CNN by emit_te."""
     with TorchCalls() as calls:
@@ -300,7 +300,7 @@ def _require_own_layers(made: Made) -> None:
                               "te.compute with te.sum, as in exercises 2.2 and 2.3")
 
 
-@exercise("2.6", prepare=[reference, random_cnn])
+@exercise("2.6", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_6(create_model: Callable) -> str:
     """the CNN by own tensor expressions."""
     made = make(*create(create_model), values=True)
@@ -334,7 +334,7 @@ def _require_shifted(create_model: Callable) -> None:
                           "softmax: every term of it has the same number subtracted")
 
 
-@exercise("2.7", prepare=[reference, random_cnn])
+@exercise("2.7", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_7(create_model: Callable) -> str:
     """the CNN by own tensor expressions alone."""
     with without_topi():

@@ -5,22 +5,33 @@ import re
 
 import numpy as np
 
+from checks.language import language, say
 from data.store import ROOT, CourseError
 
 
 class CheckFailed(CourseError):
     """What an exercise's check has to say: expected, came, look at.
 
-    Where `came` is a message of TVM that docs/tvm_errors.md explains, a line points there.
+    Where `came` is a message of TVM that docs/tvm_errors.md explains, a line points there. `parts`
+    are in English; the error's text is in the notebook's language.
     """
 
     def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "") -> None:
         self.parts = (expected, came, look_at)
-        texts = (*self.parts, explained(came))
-        lines = [title] if title else []
-        lines += [f"  {label:9} {text}" for label, text in
+        texts = (*self.parts, _in_edition(explained(came)))
+        lines = [say(title)] if title else []
+        lines += [f"  {say(label):9} {say(text)}" for label, text in
                   zip(("expected:", "came:", "look at:", "read:"), texts, strict=True) if text]
-        super().__init__("\n".join(lines) if came else f"{title}{expected}")
+        super().__init__("\n".join(lines) if came else say(f"{title}{expected}"))
+
+
+def _in_edition(link: str) -> str:
+    """Return a link into docs/, or where there is one into its Chinese edition, docs/zh/."""
+    path, mark, anchor = link.partition("#")  # headings quote TVM's words: anchors are the same
+    chinese = path.replace("docs/", "docs/zh/", 1).partition(",")[0]
+    if language() == "zh" and (ROOT / chinese).is_file():
+        return path.replace("docs/", "docs/zh/", 1) + mark + anchor
+    return link
 
 
 @functools.cache

@@ -41,7 +41,8 @@ def test_peak_and_bandwidth_are_measured() -> None:
     assert 1 < peak < 1000 and 1 < bandwidth < 1000, "GFLOP/s and GB/s of one core"
 
 
-def test_several_sums_fill_what_one_leaves_idle() -> None:
+def test_several_sums_fill_what_one_leaves_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("MLC_QUICK", raising=False)  # the shortest of many calls, and not of one
     one, eight = (kernels.measure_peak(CPUS["host"], 1, sums) for sums in (1, 8))
     assert eight > 2 * one, "GFLOP/s: one sum waits for itself"
 

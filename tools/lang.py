@@ -1,7 +1,8 @@
 """The course's editions: English, and Chinese where make was called with LANG=zh.
 
-The Chinese edition has folders of its own below the English ones: work/zh/, build/html/zh/. Its
-notebooks are made of paired_md/zh/ (tools.edition); a Chinese handout has them in notebooks/zh/.
+`lang` is "en" or "zh"; without it the chosen one. The Chinese edition has folders of its own below
+the English ones: work/zh/, build/html/zh/. Its notebooks are made of paired_md/zh/ (tools.edition);
+a Chinese handout has them in notebooks/zh/.
 """
 
 import os
@@ -14,13 +15,14 @@ ROOT = Path(__file__).resolve().parent.parent
 CHOSEN = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"  # the Makefile sets it
 
 
-def place(folder: str, lang: str = CHOSEN) -> str:
+def place(folder: str, lang: str = "") -> str:
     """Return the folder that has an edition's files, below the English one's."""
-    return f"{folder}/zh" if lang == "zh" else folder
+    return f"{folder}/zh" if (lang or CHOSEN) == "zh" else folder
 
 
-def masters(lang: str = CHOSEN) -> list[Path]:
+def masters(lang: str = "") -> list[Path]:
     """Return the notebooks that an edition is made of; exit where it is not here."""
+    lang = lang or CHOSEN
     found = sorted((ROOT / place("notebooks", lang)).glob("[0-9]*.ipynb"))
     if lang == "zh" and not found and (ROOT / "paired_md" / "zh").is_dir():
         found = masters("en")
@@ -30,9 +32,9 @@ def masters(lang: str = CHOSEN) -> list[Path]:
     return found
 
 
-def read(master: Path, lang: str = CHOSEN) -> nbformat.NotebookNode:
+def read(master: Path, lang: str = "") -> nbformat.NotebookNode:
     """Return one of `masters`, in its edition; with its outputs, if it has any."""
-    if lang == "en" or master.parent.name == "zh":
+    if (lang or CHOSEN) == "en" or master.parent.name == "zh":
         return nbformat.read(master, as_version=4)
     from tools import edition  # in no handout
     try:

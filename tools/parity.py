@@ -69,10 +69,14 @@ def _html(text: str, found: Parts) -> str:
 def parts(text: str) -> Parts:
     """Return the parts of a Markdown cell."""
     found, prose = Parts(), []
-    for token in _reader().parse(text):
+    tokens = _reader().parse(text)
+    for token, follows in zip(tokens, [*tokens[1:], None], strict=True):
         match token.type:
             case "heading_open":
                 found.headings.append(token.markup)
+                first = (follows.children or [])[:1] if follows else []
+                for inline in first:  # "split: two loops out of one" has a primitive's name
+                    inline.content = re.sub(r"^[a-z_]+(?=: )", "\0", inline.content)
             case "fence" | "code_block":
                 found.fences.append(_fence(token))
             case "html_block":
@@ -202,8 +206,11 @@ def _words(english: Parts, chinese: Parts, text: str, translated: str, words: Gl
            ) -> list[str]:
     """Compare terms, names and fixed phrases."""
     lines = []
+    prose = english.prose
+    for name in words.names:  # ONNX Runtime is no runtime
+        prose = re.sub(rf"(?<!\w){re.escape(name)}(?!\w)", "\0", prose)
     used = {re.sub(r"[\s-]+", " ", found[1].lower()) for found in words.forms.finditer(
-        english.prose)} if words.terms else set()
+        prose)} if words.terms else set()
     terms = {re.sub(r"[\s-]+", " ", term): forms for term, forms in words.terms.items()}
     for term in sorted(used):
         if terms[term] and not any(form in chinese.prose for form in terms[term]):

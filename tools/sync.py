@@ -77,12 +77,17 @@ def write_notebooks() -> None:
 
 
 def edition(change: bool = True) -> list[str]:
-    """Bring paired_md/zh/ up to date; return what differs or cannot be read, a line each."""
-    from tools import edition  # it needs this module
+    """Bring paired_md/zh/ and checks/zh.po up to date; return what is wrong, a line each."""
+    from tools import edition, messages  # the first needs this module
 
     written, wrong = edition.write(change)
-    return wrong if change else [*(f"paired_md/zh/{stem}.md is not up to date: run `make sync`."
-                                   for stem in written), *wrong]
+    behind = [f"paired_md/zh/{stem}.md" for stem in written]
+    if messages.write(change):
+        behind.append("checks/zh.po")
+    if change:
+        behind = []
+    return [*(f"{name} is not up to date: run `make sync`." for name in behind), *wrong,
+            *messages.wrong()]
 
 
 def main(*task: str) -> None:

@@ -225,7 +225,7 @@ def test_any_json_is_graded_or_named() -> None:
     named = 0
     for seed in range(500):
         try:
-            made = plan.make(submission.cells(mutated(seed)), STUDENT)
+            made = plan.make(submission.cells(submission.parsed(mutated(seed))), STUDENT)
         except ValueError as error:
             assert re.match(r"not a notebook \(.+\)$", str(error)), seed
             named += 1

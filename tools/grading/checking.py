@@ -53,12 +53,16 @@ def _words(error: BaseException) -> str:
     return answers.reason(error)
 
 
-def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str) -> dict[str, Any]:
+def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str,
+        language: str = "en") -> dict[str, Any]:
     """Check one exercise: whether it passed, what was said, and the secret. For a child process.
+
+    What is said is in the submission's `language`, "en" or "zh".
 
     `sources` are the cells to run, the answer's among them; `answer` is the name that the check
     takes. Nothing of this process can be used for anything else afterwards.
     """
+    checks.language.use(language)
     check = getattr(checks, f"exercise_{number.replace('.', '_')}")
     printed = _Bounded()
     sys.stdout = sys.stderr = printed
@@ -107,8 +111,9 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     text = printed.getvalue().strip()
     if names := integrity.changed(before):
         return fails(*_refusal(names))
-    if not any(line.startswith(f"Exercise {number} ✓ ") for line in text.splitlines()):
-        return says(False, f"{title}\n  the check did not say that it passed")
+    passed = checks.language.say(f"Exercise {number} ✓") + " "
+    if not any(line.startswith(passed) for line in text.splitlines()):
+        return fails("a verdict of the check", "it did not say that it passed", "")
     return says(True, text)
 
 

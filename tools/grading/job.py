@@ -25,10 +25,12 @@ def limit(exercises: int, seconds: float) -> float:
 
 def _prepare(path: Path, master: dict[str, Any]) -> dict[str, Any]:
     try:
-        cells = submission.cells(submission.read(path))
+        notebook = submission.parsed(submission.read(path))
+        cells = submission.cells(notebook)
     except ValueError as error:
         return {"wrong": str(error)}
-    return plan.make(cells, nbformat.from_dict(master))
+    return {"language": submission.language(notebook),
+            **plan.make(cells, nbformat.from_dict(master))}
 
 
 def _grade(send: Any, path: Path, master: dict[str, Any], scratch: Path, seconds: float) -> None:
@@ -48,7 +50,7 @@ def _grade(send: Any, path: Path, master: dict[str, Any], scratch: Path, seconds
         secret, name = secrets.token_hex(16), check.number
         try:
             came = stages.run(seconds, scratch, checking.run, name, check.answer,
-                              made["sources"][name], scratch, secret)
+                              made["sources"][name], scratch, secret, made["language"])
             if not isinstance(came, dict) or came.get("secret") != secret:
                 raise stages.Stopped("gave a verdict that is not the check's")
             said[name] = came["passed"] is True, submission.clean(came.get("said"))

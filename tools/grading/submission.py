@@ -156,11 +156,8 @@ def read(path: Path) -> bytes:
         return file.read(MOST_FILE + 1)
 
 
-def cells(data: bytes) -> list[Cell]:
-    """Return the cells of a notebook of any format; raises ValueError with what is wrong.
-
-    Whatever has the wrong type is left out: what counts is the text of cells.
-    """
+def parsed(data: bytes) -> dict[str, Any]:
+    """Return what a notebook's JSON holds; raises ValueError with what is wrong."""
     try:
         notebook = json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -168,6 +165,20 @@ def cells(data: bytes) -> list[Cell]:
         raise ValueError(f"not a notebook ({text})") from None
     if not isinstance(notebook, dict):
         raise ValueError("not a notebook (no cells)")
+    return notebook
+
+
+def language(notebook: dict[str, Any]) -> str:
+    """Return the edition that a notebook is of: "en" or "zh"; checks speak it."""
+    metadata = notebook.get("metadata")
+    return "zh" if isinstance(metadata, dict) and metadata.get("lang") == "zh" else "en"
+
+
+def cells(notebook: dict[str, Any]) -> list[Cell]:
+    """Return the cells of a notebook of any format; raises ValueError with what is wrong.
+
+    Whatever has the wrong type is left out: what counts is the text of cells.
+    """
     sheets = notebook.get("worksheets")  # the format of 2013 and before
     listed = notebook.get("cells")
     if listed is None and isinstance(sheets, list):
