@@ -140,9 +140,10 @@ def fragment(found: dict[str, Any], language: str = "") -> str:
     return (DOCS / "live.html").read_text(encoding="utf-8").replace("@DATA@", text)
 
 
-def page(found: dict[str, Any]) -> str:
-    """Return the page as one file, for both languages."""
-    return ('<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+def page(found: dict[str, Any], start: str = "en") -> str:
+    """Return the page as one file, for both languages; `start` is the one it opens in."""
+    found = found | {"start": LANGUAGES[start]}
+    return (f'<!doctype html>\n<html lang="{start}"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
             f"<title>{found['strings']['title'][0]}</title><style>body {{font-family: sans-serif; "
             "line-height: 1.5; margin: 0} .live {min-height: 100vh; box-sizing: border-box; "
@@ -156,7 +157,8 @@ def live() -> None:
     count = sum(len(program["states"]) for program in found["programs"])
     said = f"Loop nests, live: {count:,} programs, in JupyterLab and on the course's site."
     shown = {"text/plain": said}
+    edition = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"
     if "MLC_LAB" in os.environ:  # a frame of its own: its script meets nothing of JupyterLab's
         shown["text/html"] = (f'<iframe title="Loop nests, live" style="width:100%;height:60em;'
-                              f'border:0" srcdoc="{html.escape(page(found))}"></iframe>')
+                              f'border:0" srcdoc="{html.escape(page(found, edition))}"></iframe>')
     display(shown, raw=True)

@@ -149,6 +149,8 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
         cell.source = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", "", cell.source,
                              flags=re.MULTILINE).rstrip()
         return [stub, cell]
+    if cell.source == "plots.live()":  # here it is a page
+        cell.outputs[0].data["text/html"] = f'<p><a href="live.html">{words.live}</a></p>'
     if _only_imports(cell):
         _tagged(cell, "hide-input", words.setup)
     elif (lines := _lines(cell)) > LONG:
