@@ -167,7 +167,8 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
     cells = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            cell.source = linked(cell.source, master, language)
+            file = edition.translation(master) if translated.get(cell.id) else master
+            cell.source = linked(cell.source, file, language)
             if any(translated.values()) and not translated[cell.id]:
                 cell.source = _labelled(cell.source, words.english_part)
             cells.append(cell)
