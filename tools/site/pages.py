@@ -1,5 +1,6 @@
 """The site's source: notebooks and documents, as Sphinx and MyST take them."""
 
+import ast
 import hashlib
 import re
 from collections.abc import Callable
@@ -133,8 +134,10 @@ def _lines(cell: nbformat.NotebookNode) -> int:
 
 
 def _only_imports(cell: nbformat.NotebookNode) -> bool:
-    return all(re.match(r"(import|from|root|sys\.path|os\.environ)\b|[)\s]|$", line)
-               for line in cell.source.splitlines())
+    """Whether a cell imports, and at most sets the path and the environment for it."""
+    return all(isinstance(line, ast.Import | ast.ImportFrom)
+               or ast.unparse(line).startswith(("root = ", "sys.path.", "os.environ."))
+               for line in ast.parse(cell.source).body)
 
 
 def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookNode]:

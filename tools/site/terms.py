@@ -55,12 +55,11 @@ def page(words: Words, language: str, pages: dict) -> str:
 
     `pages`: of each number, the page's name and the notebook in English and in the language.
     """
-    title, about, term, meaning, defined = words.terms
+    title, about, term, meaning = words.terms
     first, other, says = ("English", "中文", "Meaning") if language == "en" else \
         ("中文", "English", "释义")
-    lines = [f"# {title}", "", about, "", f"| {term} | {other} | {meaning} | {defined} |",
-             "|---|---|---|---|"]
+    lines = [f"# {title}", "", about, "", f"| {term} | {other} | {meaning} |", "|---|---|---|"]
     for row in sorted(rows(), key=lambda row: row[first].lower()):
-        lines.append(f"| {row[first]} | {row[other]} | {row[says]} | "
-                     f"{_place(row.get('Defined in', ''), pages)} |")
+        place = _place(row.get("Defined in", ""), pages)
+        lines.append(f"| {row[first]} | {row[other]} | {row[says]}{place and f'<br>{place}'} |")
     return "\n".join(lines) + "\n"

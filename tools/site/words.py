@@ -19,7 +19,7 @@ class Words:
     live: str
     search: str  # in the search field
     report: str  # the link below a page
-    terms: tuple[str, str, str, str, str]  # the index: title, what it is, heads of the columns
+    terms: tuple[str, str, str, str]  # the index: title, what it is, heads of the columns
 
 
 WORDS = {
@@ -30,12 +30,12 @@ WORDS = {
         teach="For instructors and contributors", live="Loop nests, live",
         search="Search", report="Report a mistake on this page",
         terms=("Index of terms", "Each term of the course, and the section that defines it.",
-               "Term", "Meaning", "Defined in")),
+               "Term", "Meaning, and where it is defined")),
     "zh": Words(
         title="机器学习编译",
         solution="显示一种解法", setup="显示导入语句", prints="显示这 {0} 行",
         english="本页尚未译成中文，以下是英文原文。", english_part="这一段尚未译成中文：",
         parts="笔记本", look_up="查阅", teach="教师与贡献者", live="循环嵌套，动手试",
         search="搜索", report="报告本页的错误",
-        terms=("术语索引", "课程中的每个术语，以及定义它的小节。", "术语", "含义", "定义于")),
+        terms=("术语索引", "课程中的每个术语，以及定义它的小节。", "术语", "含义，以及在哪里定义")),
 }
