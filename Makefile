@@ -11,9 +11,11 @@ TLS ?=
 SERVERS ?=
 TRACKER ?=
 KEY ?=
+LINKS ?=
 GRADER := $(VENV)/.ready-grader
+PAGES := $(VENV)/.ready-site
 
-.PHONY: test test-all mutants outputs sync handouts grade autograder tune
+.PHONY: test test-all mutants outputs sync handouts grade autograder tune site colab
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 ##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型
@@ -23,7 +25,7 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 	@$(PY) -m tools.edition check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow
 
-test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
+test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
 
@@ -61,3 +63,16 @@ tune: $(BENCH) data  ## search notebook 07's schedules anew, for minutes (SERVER
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 ##zh sync: 由 notebooks/ 写出 paired_md/，并更新 paired_md/zh/（FROM=md：由 paired_md/ 写回 notebooks/）
 	@$(PY) -m tools.sync $(FROM)
+
+$(PAGES): requirements-site.txt $(READY)
+	@echo "Installing Sphinx and what else the site needs into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r $< || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@touch $@
+
+site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside)
+##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/（LINKS=1：也试通向站外的链接）
+	@$(PY) -m tools.site $(if $(LINKS),outside)
+
+colab: $(READY)  ## write students' notebooks that set Google Colab up to build/colab/ (NB="02 03": some; LANG=zh)
+##zh colab: 生成可在 Google Colab 中打开的学生版 notebook，写入 build/colab/（NB="02 03"：只要其中几个；LANG=zh）
+	@$(PY) -m tools.colab $(NB)
