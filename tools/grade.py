@@ -247,9 +247,9 @@ def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept:
                 keys[place] = kept.key(todo)
                 yield place, todo
 
-    for place, result in _results(todo_now(), len(missing), options, folder, report.say):
-        kept.keep(keys.pop(place), result)
-        report.take(*place, result)
+    for (number, stem), result in _results(todo_now(), len(missing), options, folder, report.say):
+        kept.keep(keys.pop((number, stem)), result)
+        report.take(number, stem, result)
         report.bar.update()
 
 

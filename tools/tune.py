@@ -86,7 +86,7 @@ def watched(there: devices.Devices) -> Iterator[None]:
 
     One that is ended costs the candidate in its hand; the search goes on with the others.
     """
-    over, why = threading.Event(), ""
+    over, why, main_thread = threading.Event(), "", threading.get_ident()
 
     def look() -> None:
         nonlocal why
@@ -99,7 +99,7 @@ def watched(there: devices.Devices) -> Iterator[None]:
                 bad, text = bad + 1, str(error)
             if bad == 2:  # two in a row: a server is away for a moment after each candidate
                 why = text
-                signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)  # wakes it
+                signal.pthread_kill(main_thread, signal.SIGINT)  # wakes it
                 return
 
     thread = threading.Thread(target=look, daemon=True)

@@ -64,7 +64,7 @@ class Grader:
         ours, theirs = socket.socketpair()
         self.server = subprocess.Popen(
             [sys.executable, "-m", "tools.grading.server", str(scratch)],
-            cwd=ROOT, stdin=theirs, stdout=subprocess.DEVNULL, start_new_session=True,
+            cwd=ROOT, stdin=theirs.fileno(), stdout=subprocess.DEVNULL, start_new_session=True,
             env=_environment())
         theirs.close()
         self.link = Connection(ours.detach())
