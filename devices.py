@@ -174,6 +174,18 @@ def _free_port() -> int:
         return free.getsockname()[1]
 
 
+def _end_with_this(process: Tracker | Server) -> None:
+    """Let a process end when this one does, also if that is killed (Linux)."""
+    def on_linux() -> None:
+        import ctypes
+        import sys
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGTERM
+
+    process.proc.send(on_linux)
+    process.proc.recv()
+
+
 @contextlib.contextmanager
 def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices]:
     """Start a tracker and servers on this machine, for nobody else, and end them in any case.
@@ -196,6 +208,8 @@ def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices
                 port = _free_port()
                 started.append(Server(HERE, port, port + 50, key=key, silent=True,
                                       tracker_addr=(HERE, tracker.port)))
+            for process in started:
+                _end_with_this(process)
             end = time.monotonic() + 6 * PATIENCE
             while keys(HERE, tracker.port).get(key, 0) < servers:
                 if time.monotonic() > end:
