@@ -5,9 +5,17 @@ include course.mk
 
 FROM ?=
 SUBMISSIONS ?=
+JOBS ?=
+CLUSTER ?=
+TLS ?=
+SERVERS ?=
+TRACKER ?=
+KEY ?=
+LINKS ?=
 GRADER := $(VENV)/.ready-grader
+PAGES := $(VENV)/.ready-site
 
-.PHONY: test test-all mutants outputs sync handouts grade
+.PHONY: test test-all mutants outputs sync handouts grade autograder tune site colab
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 ##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型
@@ -17,7 +25,7 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 	@$(PY) -m tools.edition check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow
 
-test-all: test $(GRADER)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
+test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分
 	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
 
@@ -39,11 +47,32 @@ $(GRADER): instructor/requirements.txt $(READY)
 	@echo "Installing what grading needs into $(VENV)/ (once)"
 	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
 	@touch $@
-grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03")
-##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"）
+grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", JOBS=1, FRESH=1, CLUSTER=tcp://host:8786, TLS=folder)
+##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、JOBS=1、FRESH=1、CLUSTER=tcp://host:8786、TLS=文件夹）
 	@test -n "$(SUBMISSIONS)" || { echo "Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student"; exit 1; }
-	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB)
+	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(JOBS),--jobs "$(JOBS)") $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
+
+autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/autograder/ (NB=02)
+##zh autograder: 把 Gradescope 的自动评分包写到 build/autograder/（NB=02）
+	@$(PY) -m tools.autograder zip $(NB)
+
+tune: $(BENCH) data  ## search notebook 07's schedules anew, for minutes (SERVERS=2: by RPC servers; TRACKER=host:9190 KEY=name: by those)
+##zh tune: 重新搜索 notebook 07 的调度，要几分钟（SERVERS=2：用本机的 RPC 服务器；TRACKER=host:9190 KEY=名字：用登记在那里的设备）
+	@$(PY) -m tools.tune $(if $(SERVERS),--servers "$(SERVERS)") $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 ##zh sync: 由 notebooks/ 写出 paired_md/，并更新 paired_md/zh/（FROM=md：由 paired_md/ 写回 notebooks/）
 	@$(PY) -m tools.sync $(FROM)
+
+$(PAGES): requirements-site.txt $(READY)
+	@echo "Installing Sphinx and what else the site needs into $(VENV)/ (once)"
+	@$(PY) -m pip install --quiet --disable-pip-version-check -r $< || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@touch $@
+
+site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside)
+##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/（LINKS=1：也试通向站外的链接）
+	@$(PY) -m tools.site $(if $(LINKS),outside)
+
+colab: $(READY)  ## write students' notebooks that set Google Colab up to build/colab/ (NB="02 03": some; LANG=zh)
+##zh colab: 生成可在 Google Colab 中打开的学生版 notebook，写入 build/colab/（NB="02 03"：只要其中几个；LANG=zh）
+	@$(PY) -m tools.colab $(NB)

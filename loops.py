@@ -97,15 +97,12 @@ def index_value(expression: Any, loops: dict) -> np.ndarray:
                     "Min": np.minimum, "Max": np.maximum}[name](left, right)
 
 
-def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
-                threads: int | None = None) -> np.ndarray:
-    """Return the moment at which a PrimFunc first writes each element of its output.
+def iterations(nest: Nest, threads: int | None = None) -> tuple[np.ndarray, np.ndarray]:
+    """Return the moment of each iteration of a nest, and the values of the block's axes in it.
 
-    The last sblock that writes the output counts. Only the first `shape` elements along the two
-    `axes` are looked at; along other axes, the first. Lanes of a vectorised loop share a moment.
-    So do the iterations of a parallel loop, as with a thread for each, unless `threads` is 1.
+    Shapes (iterations,) and (axes, iterations). Lanes of a vectorised loop share a moment. So do
+    the iterations of a parallel loop, as with a thread for each, unless `threads` is 1.
     """
-    nest = [nest for nest in nests(func) if nest.buffer == func.params[-1].name][-1]
     grid = np.indices([int(loop.extent) for loop in nest.loops]).reshape(len(nest.loops), -1)
     loops = {loop.node.loop_var: grid[i] for i, loop in enumerate(nest.loops)}
     at_once = {"vectorized"} if threads == 1 else {"vectorized", "parallel"}
@@ -113,9 +110,21 @@ def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int
     for i, loop in enumerate(nest.loops):
         if loop.kind not in at_once:
             step = step * loop.extent + grid[i]
+    return step, np.stack([np.broadcast_to(index_value(value, loops), step.shape)
+                           for value in nest.realize.iter_values])
+
+
+def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
+                threads: int | None = None) -> np.ndarray:
+    """Return the moment at which a PrimFunc first writes each element of its output.
+
+    The last sblock that writes the output counts. Only the first `shape` elements along the two
+    `axes` are looked at; along other axes, the first. Moments and `threads` as in iterations.
+    """
+    nest = [nest for nest in nests(func) if nest.buffer == func.params[-1].name][-1]
+    step, places = iterations(nest, threads)
     output = len(nest.realize.block.writes[0].region)  # the other block axes are reductions
-    places = np.stack([np.broadcast_to(index_value(value, loops), step.shape)
-                       for value in list(nest.realize.iter_values)[:output]])
+    places = places[:output]
     limits = np.ones((output, 1), dtype=np.int64)
     limits[list(axes), 0] = shape
     seen = (places < limits).all(axis=0)

@@ -8,4 +8,5 @@ from plots.layers import bias_along, calls, convolution, pooling
 from plots.listings import builder_and_module, side_by_side
 from plots.loops import lanes, loop_nests, reduction, register_tile, visit_order
 from plots.measured import bandwidths, compared, roofline, throughput, times
+from plots.moving import live
 from plots.storages import storages

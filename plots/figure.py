@@ -7,6 +7,7 @@ import io
 import os
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -79,6 +80,15 @@ def tag(png: str, alt: str) -> str:
             f'src="data:image/png;base64,{png}">')
 
 
+def _sharp(figure: plt.Figure, path: Path) -> None:
+    """Write a figure as SVG for the site, the same bytes for the same figure.
+
+    Letters become outlines: a page that is read elsewhere may not have the font.
+    """
+    with plt.rc_context({"svg.hashsalt": "", "svg.fonttype": "path"}):
+        figure.savefig(path, bbox_inches="tight", metadata={"Date": None, "Creator": None})
+
+
 def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     """Display a figure once, with a text for readers who cannot see it.
 
@@ -86,6 +96,7 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     has as its Description: a stored picture that was exchanged for another does not fit. What was
     `measured`, as times are, has none, for it is another in each run. JupyterLab shows pictures
     without their text: where `make lab` started it, they are displayed as HTML that has it.
+    `make outputs` keeps each as SVG too, for the site, named by the PNG: tools.execute.
     """
     about, drawn = {"alt": alt}, None
     if not measured:
@@ -95,5 +106,7 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     data = base64.b64encode(png.getvalue()).decode()
     kind, content = ("text/html", tag(data, alt)) if "MLC_LAB" in os.environ else \
         ("image/png", data)
+    if folder := os.environ.get("MLC_SVG"):
+        _sharp(figure, Path(folder) / f"{hashlib.sha256(png.getvalue()).hexdigest()[:16]}.svg")
     display({kind: content, "text/plain": repr(figure)}, metadata={kind: about}, raw=True)
     plt.close(figure)

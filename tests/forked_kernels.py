@@ -48,8 +48,8 @@ class _Forked:
         self.process.start()
         sender.close()
         ready.recv()  # from here on it leads its group, which gets the signals
-        self.pid, self.kill = self.process.pid, self.process.kill
-        self.terminate = self.process.terminate
+        self.pid: int = self.process.pid or 0
+        self.kill, self.terminate = self.process.kill, self.process.terminate
 
     def poll(self) -> int | None:
         return self.process.exitcode
@@ -77,4 +77,4 @@ def use() -> None:
     os.environ["PYTHONPATH"] = str(ROOT)
     forkserver.ensure_running()
     os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
-    local_provisioner.launch_kernel = _launch
+    local_provisioner.launch_kernel = _launch  # type: ignore[assignment]

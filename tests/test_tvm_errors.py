@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 import typing
 from collections.abc import Callable
 from pathlib import Path
@@ -401,6 +402,18 @@ provokes("could not get source code")(lambda: exec(compile(
 def in_new_python(code: str, *options: str) -> None:
     done = subprocess.run([sys.executable, *options, "-c", code], capture_output=True, text=True)
     raise RuntimeError(done.stderr)
+
+
+provokes("No module named 'pandas'")(
+    lambda: tvm.get_global_func("s_tir.meta_schedule.print_interactive_table")(""))
+provokes("Failed to connect to server")(lambda: tvm.rpc.base.connect_with_retry(
+    ("127.0.0.1", 1), timeout=0, retry_period=0))
+
+
+@provokes("Unable to connect to the tracker using the following configuration")
+def _() -> None:
+    with mock.patch.object(tvm.rpc, "connect_tracker", lambda *address: time.sleep(0.2)):
+        meta_schedule.runner.RPCConfig("127.0.0.1", 1, "key", 1, 0.05).connect_tracker()
 
 
 provokes("No module named 'tvm'")(lambda: in_new_python("import tvm", "-I", "-S"))

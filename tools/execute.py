@@ -7,10 +7,14 @@
                                        tagged `timing` are kept, unless TIMES=1 is set
 """
 
+import base64
+import hashlib
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import nbformat
 from nbclient import NotebookClient
@@ -21,6 +25,7 @@ from tools import lang
 from tools.pages import HTML_LANG, as_html
 
 ROOT = Path(__file__).resolve().parent.parent
+PICTURES = ROOT / "docs" / "pictures"
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
 
@@ -55,8 +60,38 @@ def keep_times(fresh: nbformat.NotebookNode, stored: nbformat.NotebookNode) -> N
             cell.outputs = before.outputs
 
 
+def pictures(path: Path) -> dict[str, bool]:
+    """Return the names of a notebook's stored pictures, and whether each was drawn from data.
+
+    A name is the beginning of the PNG's SHA-256, as plots.show gives it to the SVG.
+    """
+    found = [(output.data["image/png"], "drawn" in output.metadata.get("image/png", {}))
+             for cell in nbformat.read(path, as_version=4).cells
+             for output in cell.get("outputs", []) if "image/png" in output.get("data", {})]
+    return {hashlib.sha256(base64.b64decode(png)).hexdigest()[:16]: drawn for png, drawn in found}
+
+
+def keep_svgs(fresh: Path) -> None:
+    """Put the fresh SVGs of stored pictures into docs/pictures/, and take out those of none."""
+    used = {f"{name}.svg" for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")
+            for name in pictures(path)}
+    PICTURES.mkdir(exist_ok=True)
+    for svg in [*fresh.glob("*.svg"), *PICTURES.glob("*.svg")]:
+        if svg.name not in used:
+            svg.unlink()
+        elif svg.parent == fresh:
+            shutil.move(svg, PICTURES / svg.name)
+
+
 def store(path: Path) -> None:
-    """Execute a notebook and store its outputs in it."""
+    """Execute a notebook and store its outputs in it, and its pictures as SVG for the site."""
+    with TemporaryDirectory() as folder:
+        os.environ["MLC_SVG"] = folder  # plots.show
+        _store(path)
+        keep_svgs(Path(folder))
+
+
+def _store(path: Path) -> None:
     stored, fresh = nbformat.read(path, as_version=4), execute(path)
     if os.environ.get("TIMES") != "1":
         keep_times(fresh, stored)

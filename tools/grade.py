@@ -3,34 +3,43 @@
     python -m tools.grade folder          the notebooks that anybody handed in
     python -m tools.grade folder 02 03    these
 
-`folder` holds a folder for each student, with the notebooks of their work/. Each notebook is
-graded in a process of its own (tools/grading/), with limits of time, memory and disk, without a
-network where the system can do that; nothing of it is left when it ends. What is wrong with one
-submission is a line in the output and in grades.csv, and stops no other.
+`folder` holds a folder for each student, with the notebooks of their work/. One job is one
+notebook of one student (tools/grading/): graded in a process of its own, with limits of time,
+memory and disk, without a network where the system can do that. Jobs run on all cores, or on a
+Dask cluster; their results are kept, so that the same command goes on after a crash. What is wrong
+with one submission is a line in the output and in grades.csv, and stops no other.
 """
 
 import argparse
+import contextlib
 import csv
 import fcntl
 import json
-import multiprocessing
 import os
 import shutil
 import signal
 import sys
-import time
+import textwrap
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 try:
+    import dask.system
     import nh3  # noqa: F401
+    from tqdm import tqdm
 except ImportError:
     sys.exit("What grading needs is not installed. `make grade SUBMISSIONS=folder` installs it.")
 
+import nbformat
+
 from data import store
-from tools.grading import confine, job, page, plan, stages
-from tools.grading.submission import find, printable
+from tools.grading import confine, course, page, plan
+from tools.grading.grader import ATTEMPTS, Died, Grader, given_up
+from tools.grading.job import Job, Result
+from tools.grading.kept import Kept
+from tools.grading.submission import find, printable, read
 from tools.handouts import chosen
 from tools.student import student_version
 
@@ -43,74 +52,26 @@ class Stop(BaseException):
 
 
 @dataclass
-class Graded:
-    """What became of one student: words and points for each exercise, pages, what was wrong."""
+class Student:
+    """One student: the folder, the notebooks found in it, notes by notebook, and results."""
 
-    points: dict[str, float] = field(default_factory=dict)
-    words: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    pages: dict[str, str] = field(default_factory=dict)  # HTML by the notebook's stem
+    folder: Path
+    taken: dict[str, Path]
+    notes: dict[str, list[str]]
+    results: dict[str, Result] = field(default_factory=dict)
 
+    @property
+    def name(self) -> str:
+        return printable(self.folder.name)
 
-class Grader:
-    """Starts a job for each notebook, from a process that has everything imported once."""
+    def done(self) -> bool:
+        return self.results.keys() == self.taken.keys()
 
-    def __init__(self, scratch: Path, seconds: float, namespaces: bool) -> None:
-        self.scratch, self.seconds, self.namespaces = scratch, seconds, namespaces
-        shutil.rmtree(self.scratch, ignore_errors=True)
-        self.scratch.mkdir(parents=True)
-        self.context = multiprocessing.get_context("forkserver")
-        self.context.set_forkserver_preload(["tools.grading.server"])
-
-    def grade(self, path: Path, master: Any, graded: Graded) -> None:
-        """Grade a file against a student version, and add what came to `graded`."""
-        stem = master.metadata["name"]
-        checks = {check.number: check for check in plan.checks_of(master)}
-        take, give = self.context.Pipe(duplex=False)
-        process = self.context.Process(target=job.main, args=(
-            give, path, master, self.scratch, self.seconds, self.namespaces))
-        process.start()
-        give.close()
-        end, done = time.monotonic() + job.limit(len(checks), self.seconds), False
-        try:
-            while not done and time.monotonic() < end:
-                if not take.poll(1):
-                    continue
-                message = json.loads(take.recv_bytes(stages.MOST_ANSWER))
-                graded.notes += message.get("notes", [])
-                if number := message.get("check"):
-                    graded.points[number] = checks[number].points if message["passed"] else 0
-                    graded.words[number] = message["said"]
-                graded.pages |= {stem: message["page"]} if "page" in message else {}
-                done = "done" in message
-            if not done:
-                graded.notes.append(f"{stem[:2]} could not be graded to its end: out of time")
-        except (EOFError, OSError, ValueError, KeyError) as error:
-            graded.notes.append(f"{stem[:2]} could not be graded to its end: its process ended "
-                                f"({type(error).__name__})")
-        finally:
-            process.kill()
-            process.join(10)
-            take.close()
-            self.clear()
-
-    def clear(self) -> None:
-        """End every process that a job left, and empty its folder."""
-        stages.end_all(spared=_own_processes())
-        stages.empty(self.scratch)
-
-    def close(self) -> None:
-        """End everything that was started."""
-        self.clear()
-        shutil.rmtree(self.scratch, ignore_errors=True)
-
-
-def _own_processes() -> set[int]:
-    """Return the processes of multiprocessing itself: the one that forks, and its tracker."""
-    from multiprocessing import forkserver, resource_tracker
-    own = [getattr(forkserver._forkserver, "_forkserver_pid", None),
-           getattr(resource_tracker._resource_tracker, "_pid", None)]
-    return {pid for pid in own if pid}
+    def problems(self) -> list[str]:
+        """Return what was wrong with the notebooks, each thing once, in their order."""
+        every = [note for stem, notes in self.notes.items() for note in
+                 [*notes, *(self.results[stem].notes if stem in self.results else [])]]
+        return [printable(note) for note in dict.fromkeys(every)]
 
 
 def problems(notes: list[str]) -> str:
@@ -141,107 +102,247 @@ def _students(folder: Path) -> list[Path]:
     return students
 
 
-def _write_pages(place: Path, name: str, graded: Graded, worth: dict[str, float],
-                 total: float) -> None:
-    place.mkdir(parents=True, exist_ok=True)
-    rows = [(number, f"{graded.points.get(number, 0):g} of {most:g}",
-             graded.words.get(number, "not handed in")) for number, most in worth.items()]
-    rows.append(("total", f"{total:g} of {sum(worth.values()):g}", ""))
-    for stem, text in graded.pages.items():
-        (place / f"{stem}.html").write_text(text, encoding="utf-8")
-    (place / "index.html").write_text(page.index(name, rows, list(graded.pages), graded.notes),
-                                      encoding="utf-8")
+@dataclass
+class Report:
+    """The table, the pages and the progress of a run: what the results of jobs go into."""
+
+    students: list[Student]
+    worth: dict[str, float]  # points by exercise
+    to: Path
+    bar: Any  # tqdm's
+    rows: dict[int, list[str]] = field(default_factory=dict)
+    look: int = 0  # students with problems
+
+    def say(self, *lines: str) -> None:
+        """Print lines above the bar."""
+        with self.bar.external_write_mode(file=sys.stdout):
+            print(*lines, sep="\n    ", flush=True)
+
+    def take(self, number: int, stem: str, result: Result) -> None:
+        """Take a result; with the last one of a student, write the row and the pages."""
+        self.students[number].results[stem] = result
+        self.finish(number)
+
+    def finish(self, number: int) -> None:
+        """Write the row and the pages of a student of whom nothing is missing."""
+        student = self.students[number]
+        if not student.done():
+            return
+        points = {key: value for result in student.results.values()
+                  for key, value in result.points.items()}
+        notes, total = student.problems(), sum(points.values())
+        try:
+            self._write_pages(student, points, notes, total)
+        except (OSError, UnicodeError) as error:
+            notes.append(f"no page of feedback ({error.__class__.__name__})")
+        self.rows[number] = [
+            cell(student.name), *(f"{points.get(key, 0):g}" for key in self.worth), f"{total:g}",
+            f"{sum(self.worth.values()):g}", problems(notes)]
+        self._write_table()
+        more = len(notes) - MOST_NOTES
+        self.say(f"[{len(self.rows)}/{len(self.students)}] {student.name}: {total:g} of "
+                 f"{sum(self.worth.values()):g}", *notes[:MOST_NOTES],
+                 *([f"and {more} more"] if more > 0 else []))
+        if notes:
+            self.look += 1
+            self.bar.set_postfix_str(f"look at {self.look}, last "
+                                     f"{textwrap.shorten(student.name, 20)}", refresh=False)
+
+    def _write_pages(self, student: Student, points: dict[str, float], notes: list[str],
+                     total: float) -> None:
+        place = self.to / "feedback" / student.folder.name
+        place.mkdir(parents=True, exist_ok=True)
+        words = {key: text for result in student.results.values()
+                 for key, text in result.words.items()}
+        pages = {stem: result.page for stem, result in student.results.items() if result.page}
+        rows = [(number, f"{points.get(number, 0):g} of {most:g}",
+                 words.get(number, "not handed in")) for number, most in self.worth.items()]
+        rows.append(("total", f"{total:g} of {sum(self.worth.values()):g}", ""))
+        for stem, text in pages.items():
+            (place / f"{stem}.html").write_text(text, encoding="utf-8")
+        (place / "index.html").write_text(page.index(student.name, rows, list(pages), notes),
+                                          encoding="utf-8")
+
+    def _write_table(self) -> None:
+        """Write the rows that there are, in the students' order; the file is always a whole one."""
+        unfinished = self.to / "grades.csv.part"
+        with unfinished.open("w", newline="", encoding="utf-8") as file:
+            table = csv.writer(file)
+            table.writerow(["student", *self.worth, "total", "of", "problems"])
+            table.writerows(row for _, row in sorted(self.rows.items()))
+        unfinished.replace(self.to / "grades.csv")
 
 
-def _grade_all(grader: Grader, students: list[Path], versions: dict[str, Any], to: Path) -> None:
-    worth = {check.number: check.points for version in versions.values()
-             for check in plan.checks_of(version)}
-    stems = [path.stem for path in chosen([])]
-    shutil.rmtree(to / "feedback", ignore_errors=True)
-    with (to / "grades.csv").open("w", newline="", encoding="utf-8") as file:
-        table = csv.writer(file)
-        table.writerow(["student", *worth, "total", "of", "problems"])
-        for number, student in enumerate(students, start=1):
-            graded, name = Graded(), printable(student.name)
-            found = find(student, stems, versions)
-            for stem, version in versions.items():
-                graded.notes += found.notes.get(stem, [])
-                if stem in found.taken:
-                    grader.grade(found.taken[stem], version, graded)
-            graded.notes = [printable(note) for note in dict.fromkeys(graded.notes)]
-            total = sum(graded.points.values())
-            try:
-                _write_pages(to / "feedback" / student.name, name, graded, worth, total)
-            except (OSError, UnicodeError) as error:
-                graded.notes.append(f"no page of feedback ({error.__class__.__name__})")
-            table.writerow([cell(name), *(f"{graded.points.get(key, 0):g}" for key in worth),
-                            f"{total:g}", f"{sum(worth.values()):g}", problems(graded.notes)])
-            file.flush()
-            print(f"[{number}/{len(students)}] {name}: {total:g} of {sum(worth.values()):g}",
-                  *graded.notes[:MOST_NOTES], sep="\n    ", flush=True)
-            if len(graded.notes) > MOST_NOTES:
-                print(f"    and {len(graded.notes) - MOST_NOTES} more", flush=True)
+def _serial(todo: Iterator[tuple[Any, Job]], folder: Path) -> Iterator[tuple[Any, Result]]:
+    """Grade in one process after the other, without Dask."""
+    grader = None
+    try:
+        for place, job in todo:
+            result = given_up(job)
+            for _ in range(ATTEMPTS):
+                with contextlib.suppress(Died):
+                    grader = grader or Grader(folder)
+                    result = grader.grade(job)
+                    break
+                if grader:
+                    grader.close()
+                grader = None
+            yield place, result
+    finally:
+        if grader:
+            grader.close()
 
 
-def main(arguments: list[str]) -> int:
-    """Grade; return the exit status."""
+def _results(todo: Iterator[tuple[Any, Job]], count: int, options: Any, folder: Path,
+             say: Any) -> Iterator[tuple[Any, Result]]:
+    """Yield the results of all that is to do, from where the options say."""
+    workers = min(options.jobs or dask.system.CPU_COUNT, count)
+    if not count:
+        return
+    if workers == 1 and not options.cluster:
+        yield from _serial(todo, folder)
+        return
+    from tools.grading import fleet  # Dask's parts take a second
+    connected = fleet.running(options.cluster, options.tls) if options.cluster \
+        else fleet.local(workers)
+    below = str(folder.relative_to(ROOT)) if not options.cluster else "build/grading"
+    with connected as client:
+        yield from fleet.Fleet(client, course.versions(), below, say).results(todo)
+
+
+def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept: Kept,
+               options: Any, folder: Path) -> None:
+    """Grade what is not graded yet, and write all of it."""
+    masters = {stem: json.dumps(version) for stem, version in versions.items()}
+    missing: list[tuple[int, str]] = []
+
+    def job(number: int, stem: str) -> Job | None:
+        try:
+            data = read(report.students[number].taken[stem])
+        except ValueError as error:
+            report.take(number, stem, Result(notes=[f"{stem[:2]}: {error}"]))
+            report.bar.update()
+            return None
+        return Job(stem, data, masters[stem], options.seconds)
+
+    for number, student in enumerate(report.students):
+        for stem in student.taken:
+            if todo := job(number, stem):
+                if result := kept.find(kept.key(todo)):
+                    report.take(number, stem, result)
+                    report.bar.update()
+                else:
+                    missing.append((number, stem))
+        if not student.taken:
+            report.finish(number)
+    count = sum(len(student.taken) for student in report.students)
+    if before := count - len(missing):
+        report.say(f"{before} of {count} notebooks were graded before; FRESH=1 starts over.")
+    report.bar.initial = before  # for the time that is left
+    keys: dict[tuple[int, str], str] = {}
+
+    def todo_now() -> Iterator[tuple[tuple[int, str], Job]]:
+        for place in missing:
+            if todo := job(*place):
+                keys[place] = kept.key(todo)
+                yield place, todo
+
+    for (number, stem), result in _results(todo_now(), len(missing), options, folder, report.say):
+        kept.keep(keys.pop((number, stem)), result)
+        report.take(number, stem, result)
+        report.bar.update()
+
+
+def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Grade submissions: a folder for each student.")
     parser.add_argument("folder")
     parser.add_argument("notebooks", nargs="*", help="two digits each; else what was handed in")
     parser.add_argument("--seconds", type=int, default=60, help="for a cell, and for a check")
     parser.add_argument("--to", type=Path, default=ROOT / "build", help="where the results go, "
                         "below the course's folder")
+    parser.add_argument("--jobs", type=int, help="at once; 1 is without Dask; else one a core")
+    parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
+    parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
+    parser.add_argument("--fresh", action="store_true", help="grade again what was graded")
     options = parser.parse_args(arguments)
-    students = _students(Path(options.folder))
-    masters = chosen(options.notebooks)
+    options.to = options.to.resolve()
+    if options.jobs is not None and options.jobs < 1:
+        parser.error("JOBS is a number from 1: how many notebooks at once")
+    return options
+
+
+def main(arguments: list[str]) -> int:
+    """Grade; return the exit status."""
+    options = _options(arguments)
+    folders, masters = _students(Path(options.folder)), chosen(options.notebooks)
+    stems = [path.stem for path in masters]
     if not options.notebooks:
-        taken = {stem for student in students
-                 for stem in find(student, [path.stem for path in masters]).taken}
-        masters = [path for path in masters if path.stem in taken]
-    if not masters:
+        taken = {stem for folder in folders for stem in find(folder, stems).taken}
+        stems = [stem for stem in stems if stem in taken]
+    if not stems:
         sys.exit(f"No notebook of the course is in {options.folder}: their names begin as in "
                  "work/, 02_...")
     os.environ["MLC_DATA"] = str(store.data_folder())  # a submission has no network
-    os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    scratch = options.to.resolve() / "grading"  # notebooks look for the course above them
-    scratch.mkdir(parents=True, exist_ok=True)
-    confine.clean_environment()  # what the jobs' processes are started with
-    confine.adopt_orphans()
+    options.to.mkdir(parents=True, exist_ok=True)
     alone = (options.to / "grading.lock").open("w")
     try:
         fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         sys.exit(f"Another `make grade` is at work in {options.to}: wait for it, or end it.")
-    namespaces = confine.namespaces_work(scratch)
-    if gaps := confine.gaps(namespaces):
+    scratch = options.to / "grading"  # notebooks look for the course above them
+    scratch.mkdir(exist_ok=True)
+    if not options.cluster and (gaps := confine.gaps(confine.namespaces_work(scratch))):
         print(f"This system does not keep submissions from: {'; '.join(gaps)}. Use a container, "
               "see instructor/README.md.")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         print("You are root: what root may read, a submission could try to. Grade as an ordinary "
               "user.")
-    print(f"{len(students)} students, notebooks {', '.join(p.stem[:2] for p in masters)}",
-          flush=True)
+    print(f"{len(folders)} students, notebooks {', '.join(stem[:2] for stem in stems)}", flush=True)
     versions = {}
     for path in masters:
-        versions[path.stem] = student_version(path)
-        versions[path.stem].metadata["name"] = path.stem
+        if path.stem in stems:
+            versions[path.stem] = student_version(path)
+            versions[path.stem].metadata["name"] = path.stem
+    every = [path.stem for path in chosen([])]
+    students = []
+    for folder in folders:
+        found = find(folder, every, stems)
+        students.append(Student(folder, {stem: found.taken[stem] for stem in stems
+                                         if stem in found.taken},
+                                {stem: found.notes.get(stem, []) for stem in stems}))
+    worth = {check.number: check.points for version in versions.values()
+             for check in plan.checks_of(version)}
+    shutil.rmtree(options.to / "feedback", ignore_errors=True)
+    if options.fresh:
+        shutil.rmtree(options.to / "graded", ignore_errors=True)
+    kept = Kept(options.to / "graded", course.versions())
 
     def stop(*_: Any) -> None:
         raise Stop
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
-    grader = Grader(scratch, options.seconds, namespaces)
-    try:
-        _grade_all(grader, students, versions, options.to)
-    except Stop:
-        print(f"\nStopped. The students above have their rows in {options.to.name}/grades.csv; "
-              "who was in hand has none.", flush=True)
-        return 130
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)  # the end is short, and it is not left half
-        grader.close()
+    for signal_number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(signal_number, stop)
+    status, why = 0, ""
+    with tqdm(total=sum(len(student.taken) for student in students), unit="notebook",
+              disable=None, dynamic_ncols=True) as bar:
+        report = Report(students, worth, options.to, bar)
+        try:
+            _grade_all(report, versions, kept, options, scratch)
+        except Stop:
+            status, why = 130, "Stopped."
+        except Exception as error:
+            if type(error).__name__ != "Lost":  # it comes with Dask
+                raise
+            status, why = 1, str(error)
+        finally:
+            for signal_number in (signal.SIGINT, signal.SIGTERM):
+                signal.signal(signal_number, signal.SIG_IGN)
+            with contextlib.suppress(OSError):  # somebody's workers are at work there
+                scratch.rmdir()
+    if why:
+        print(f"\n{why} {options.to.name}/grades.csv has the rows of the students above. What was "
+              "graded is kept: the same command does the rest.", flush=True)
+        return status
     place = os.path.relpath(options.to)
     print(f"Written: {place}/grades.csv, and for each student {place}/feedback/<name>/index.html")
     return 0

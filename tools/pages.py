@@ -1,11 +1,13 @@
 """A notebook as an HTML page: for everybody, on every screen."""
 
+import base64
 import functools
 import html
 
 import nbformat
 from nbconvert import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
+from traitlets import Any
 
 # in a narrow window code and pictures are scrolled, not cut off or shrunk until nobody reads them
 STYLE = """<style>
@@ -23,17 +25,27 @@ STYLE = """<style>
 """
 
 
+def embedded(png: bytes) -> str:
+    """Return the address of a picture that stands in the page itself."""
+    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+
+
 class Described(Preprocessor):
-    """Give pictures the text that their outputs' metadata has; nbconvert's template drops it."""
+    """Give pictures the text that their outputs' metadata has: nbconvert and MyST-NB drop it.
+
+    `source`: a function that gives the address of a picture's bytes.
+    """
+
+    source = Any(embedded)
 
     def preprocess_cell(self, cell, resources, index):
         for output in cell.get("outputs", []):
             about = output.get("metadata", {}).get("image/png", {})
             if "image/png" in output.get("data", {}) and about.get("alt"):
-                png = output.data.pop("image/png").replace("\n", "")
+                png = base64.b64decode(output.data.pop("image/png"))
                 output.data["text/html"] = (
                     f'<div style="overflow-x:auto"><img alt="{html.escape(about["alt"])}" '
-                    f'style="max-width:100%" src="data:image/png;base64,{png}"></div>')
+                    f'style="max-width:100%" src="{self.source(png)}"></div>')
         return cell, resources
 
 

@@ -94,10 +94,10 @@ FOUR_HOGS = """
 import os, time
 for number in range(4):
     if not os.fork():
-        hog = bytearray(b"x") * (2 << 30)
-        time.sleep(20)
+        hog = bytearray(b"x") * (7 << 28)
+        time.sleep(28)
         os._exit(0)
-time.sleep(20)
+time.sleep(28)
 """
 FILLS = """
 for number in range(14):
@@ -198,8 +198,8 @@ def arguments(place: Path, to: Path, seconds: int) -> list[str]:
     return [str(place), "02", "--seconds", str(seconds), "--to", str(to)]
 
 
-def command(place: Path, to: Path, seconds: int = 90) -> list[str]:
-    return [sys.executable, "-m", "tools.grade", *arguments(place, to, seconds)]
+def command(place: Path, to: Path, seconds: int = 90, *more: str) -> list[str]:
+    return [sys.executable, "-m", "tools.grade", *arguments(place, to, seconds), *more]
 
 
 def rows(build: Path) -> dict[str, dict[str, str]]:
@@ -208,11 +208,17 @@ def rows(build: Path) -> dict[str, dict[str, str]]:
         return {row["student"]: row for row in csv.DictReader(file)}
 
 
-def family(process: subprocess.Popen) -> list[psutil.Process]:
+def family(process: subprocess.Popen | psutil.Process) -> list[psutil.Process]:
     """Return all processes below one that was started."""
     with contextlib.suppress(psutil.Error):
         return psutil.Process(process.pid).children(recursive=True)
     return []
+
+
+def servers(*started: subprocess.Popen) -> list[psutil.Process]:
+    """Return the processes that grade, below those that were started."""
+    return [child for process in started for child in family(process)
+            if cmdline(child)[1:3] == ["-m", "tools.grading.server"]]
 
 
 def cmdline(process: psutil.Process) -> list[str]:
@@ -248,7 +254,7 @@ class Listeners:
 
 @dataclass
 class Run:
-    """What came of a run of make grade; the TCP addresses that its processes listened on."""
+    """What came of a run of make grade; the TCP addresses that submissions listened on."""
 
     build: Path
     status: int
@@ -275,17 +281,21 @@ class Run:
         assert not re.search(r"[\x00-\x1f]", row["problems"])
 
 
-def run(words: list[str], build: Path, out: Path) -> Run:
-    """Run a command that grades, with a secret in its environment, into `build`."""
+def run(words: list[str], build: Path, out: Path, *cluster: subprocess.Popen) -> Run:
+    """Run a command that grades, with a secret in its environment, into `build`.
+
+    `cluster`: the processes that were started before, whose workers it asks.
+    """
     found: set[str] = set()
     with out.open("w+b") as file, subprocess.Popen(
             words, cwd=ROOT, stdout=file, stderr=file,
             env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"}) as process:
         while process.poll() is None:
-            for child in family(process):
-                with contextlib.suppress(psutil.Error):
-                    found |= {str(opened.laddr) for opened in child.net_connections("tcp")
-                              if opened.status == psutil.CONN_LISTEN}
+            for server in servers(process, *cluster):  # not Dask's own processes, which do listen
+                for child in [server, *family(server)]:
+                    with contextlib.suppress(psutil.Error):
+                        found |= {str(opened.laddr) for opened in child.net_connections("tcp")
+                                  if opened.status == psutil.CONN_LISTEN}
             time.sleep(0.3)
         file.seek(0)
         return Run(build, process.returncode, file.read(), found)

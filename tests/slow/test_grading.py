@@ -6,7 +6,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
+pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
 import subprocess
 import sys
 
@@ -75,7 +75,7 @@ def graded(tmp_path_factory) -> submissions.Run:
     place = tmp_path_factory.mktemp("submissions")
     build = ROOT / "build" / "test_grading"  # below the course, as build/ is
     _write(place)
-    return submissions.run(submissions.command(place, build), build,
+    return submissions.run(submissions.command(place, build, 90, "--fresh"), build,
                            tmp_path_factory.mktemp("out") / "out")
 
 

@@ -1,4 +1,7 @@
-"""Hostile submissions: what they may not do, with namespaces and where there are none."""
+"""Hostile submissions, two at a time: what they may not do, with namespaces and without any.
+
+With namespaces they are graded by workers that make grade starts; without, by those of a cluster.
+"""
 
 import os
 import sys
@@ -6,19 +9,23 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
+pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
+import clusters
 import psutil
 import submissions
 from submissions import LINUX, ROOT, STEM, answers
 
+from tools.grading import confine
+
 # the folder of the first is made, and of the second not: what a user of Ubuntu 24.04 has
 WITHOUT = ("crash", "hostile", "stays", "hogs in answer", "fills", "junk")
 NO_NAMESPACES = """
-import sys
-from tools.grading import confine
-confine.namespaces_work = lambda scratch: False
-from tools import grade
-sys.exit(grade.main(sys.argv[1:]))
+import errno, os, sys
+import pyseccomp
+rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+rules.add_rule(pyseccomp.ERRNO(errno.EPERM), "unshare")
+rules.load()
+os.execv(sys.executable, [sys.executable, *sys.argv[1:]])
 """
 ONLY_2_1 = {"2.1": 1}
 CASES = [
@@ -66,9 +73,14 @@ def _run(place: Path, outside: Path, namespaces: bool) -> tuple[submissions.Run,
     (place / "hostile" / "checks").mkdir()
     (place / "hostile" / "checks" / "__init__.py").write_text("print('my own checks')")
     build = ROOT / "build" / f"test_hostile_{namespaces}"  # below the course, as build/ is
-    words = submissions.command(place, build, 30) if namespaces else \
-        [sys.executable, "-c", NO_NAMESPACES, *submissions.arguments(place, build, 30)]
-    return submissions.run(words, build, outside.parent / f"out{namespaces}"), listeners.close()
+    out = outside.parent / f"out{namespaces}"
+    words = submissions.command(place, build, 30, "--fresh", "--jobs", "2")
+    if namespaces:
+        return submissions.run(words, build, out), listeners.close()
+    before = [sys.executable, "-c", NO_NAMESPACES]
+    with clusters.cluster(outside.parent / "cluster", 2, before) as made:
+        graded = submissions.run([*words, *made.options()], build, out, *made.processes)
+    return graded, listeners.close()
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["namespaces", "without"])
@@ -91,6 +103,8 @@ def test_a_hostile_submission_does_no_harm(graded, outside) -> None:
     graded, called = graded
     assert graded.status == 0 and b"Traceback" not in graded.printed
     assert called == [] and not graded.listened, "it reached a socket, or listened"
+    assert (b"does not keep submissions from: ending other processes" in graded.printed) == \
+        ("True" not in graded.build.name and confine.landlock_abi() < 6)
     assert (outside / "precious").stat().st_mode & 0o777 == 0o644
     assert not (outside / "escaped").exists()
     assert os.getpriority(os.PRIO_PROCESS, 0) < 19

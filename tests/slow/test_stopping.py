@@ -1,6 +1,8 @@
 """make grade when it is stopped: at once, nothing is left running, and the rows above stay."""
 
 import contextlib
+import os
+import shutil
 import signal
 import subprocess
 import time
@@ -8,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
+pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
 import psutil
 import submissions
 from submissions import LINUX, ROOT, answers, family, rows
@@ -23,14 +25,17 @@ def _rows_so_far(build: Path) -> bool:
 @LINUX
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL],
                          ids=lambda number: number.name)
-@pytest.mark.parametrize("own", ["", submissions.STAYS + "\ntime.sleep(600)"],
-                         ids=["computing", "daemons"])
-def test_a_stopped_grader_leaves_nothing(tmp_path: Path, number: signal.Signals, own: str) -> None:
+@pytest.mark.parametrize(("own", "jobs"), [("", 1), (submissions.STAYS + "\ntime.sleep(600)", 2)],
+                         ids=["computing", "daemons, by Dask"])
+def test_a_stopped_grader_leaves_nothing(tmp_path: Path, number: signal.Signals, own: str,
+                                         jobs: int) -> None:
     build = ROOT / "build" / f"test_stopping_{number.name}_{bool(own)}"
+    shutil.rmtree(build, ignore_errors=True)
     submissions.write(tmp_path, {"a first": answers(),
                                  "b hangs": answers(own=own or "while True:\n    pass")})
-    with subprocess.Popen(submissions.command(tmp_path, build), cwd=ROOT, stdout=subprocess.PIPE,
-                          stderr=subprocess.STDOUT, start_new_session=True) as process:
+    words = submissions.command(tmp_path, build, 90, "--jobs", str(jobs))
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          start_new_session=True) as process:
         end = time.monotonic() + 300
         while not any("tools.grading.kernel" in " ".join(submissions.cmdline(child))
                       for child in family(process)) or not _rows_so_far(build):
@@ -40,7 +45,10 @@ def test_a_stopped_grader_leaves_nothing(tmp_path: Path, number: signal.Signals,
         running = family(process)
         assert len(running) >= 4
         start = time.monotonic()
-        process.send_signal(number)
+        if number == signal.SIGINT:  # as a terminal sends it: to all that it started
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
         process.wait(20)
         gone, alive = psutil.wait_procs(running, timeout=5)
         assert alive == [] and time.monotonic() - start < 10

@@ -29,8 +29,8 @@ COURSE = (*MODULES, "plots", "checks", "data", "docs", "requirements.txt")
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev/null",
           "/dev/zero", "/dev/random", "/dev/urandom", "/nix/store", sys.prefix, sys.base_prefix)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
-KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "MLC_DATA", "TVM_NUM_THREADS", "TQDM_DISABLE",
-        "PYTHONDONTWRITEBYTECODE")
+KEPT = ("PATH", "LANG", "LC_ALL", "TZ", "MLC_DATA", "OMP_NUM_THREADS", "TVM_NUM_THREADS",
+        "TQDM_DISABLE", "PYTHONDONTWRITEBYTECODE")
 
 PDEATHSIG, SUBREAPER, CAPBSET_DROP, NO_NEW_PRIVS = 1, 36, 24, 38  # prctl(2)
 NEW = {"mount": 0x20000, "ipc": 0x8000000, "user": 0x10000000, "pid": 0x20000000,

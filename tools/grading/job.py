@@ -1,4 +1,4 @@
-"""Grade one notebook of one student: a process that the grader starts, and that ends with it.
+"""Grade one notebook of one student: a function from a Job to a Result, and the process it runs in.
 
 What it finds it sends as it comes, as JSON, so that whatever happens later costs nothing of it.
 """
@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import signal
+from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -18,14 +19,43 @@ from tools.grading import confine, plan, stages, submission
 READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
 
 
+@dataclass(frozen=True)
+class Job:
+    """All that a result depends on, besides the versions of the course and its packages."""
+
+    stem: str  # the notebook's, as 02_emit_te_ingestion
+    data: bytes  # the file that was handed in
+    master: str  # the student version, as JSON
+    seconds: float = 60  # for a cell, and for a check
+    page: bool = True  # whether a page of feedback is wanted
+
+    def checks(self) -> list[plan.Check]:
+        """Return the notebook's checks, in order."""
+        return plan.checks_of(nbformat.from_dict(json.loads(self.master)))
+
+
+@dataclass
+class Result:
+    """What came of a job: points and words by exercise, notes, the page of feedback as HTML.
+
+    `whole`: it ran to its end. Else the machine may be to blame, and it is worth another try.
+    """
+
+    points: dict[str, float] = field(default_factory=dict)
+    words: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    page: str = ""
+    whole: bool = False
+
+
 def limit(exercises: int, seconds: float) -> float:
     """Return the seconds after which a job can only be stuck: the sum of its parts' limits."""
     return READ + exercises * (seconds + 15) + 6 * seconds + 2 * RENDER + 60
 
 
-def _prepare(path: Path, master: dict[str, Any]) -> dict[str, Any]:
+def _prepare(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
     try:
-        notebook = submission.parsed(submission.read(path))
+        notebook = submission.parsed(data)
         cells = submission.cells(notebook)
     except ValueError as error:
         return {"wrong": str(error)}
@@ -33,12 +63,11 @@ def _prepare(path: Path, master: dict[str, Any]) -> dict[str, Any]:
             **plan.make(cells, nbformat.from_dict(master))}
 
 
-def _grade(send: Any, path: Path, master: dict[str, Any], scratch: Path, seconds: float) -> None:
+def _grade(send: Any, job: Job, scratch: Path) -> None:
     from tools.grading import checking, page  # torch and TVM, which the grader itself never needs
-    stem = master["metadata"]["name"]
-    number = stem[:2]
+    number, seconds, master = job.stem[:2], job.seconds, json.loads(job.master)
     try:
-        made = stages.run(READ, scratch, _prepare, path, master)
+        made = stages.run(READ, scratch, _prepare, job.data, master)
     except stages.Stopped as stopped:
         made = {"wrong": f"reading it {stopped}"}
     if "wrong" in made:
@@ -46,7 +75,7 @@ def _grade(send: Any, path: Path, master: dict[str, Any], scratch: Path, seconds
         return
     send(notes=made["notes"])
     said: dict[str, tuple[bool, str]] = {}
-    for check in plan.checks_of(nbformat.from_dict(master)):
+    for check in job.checks():
         secret, name = secrets.token_hex(16), check.number
         try:
             came = stages.run(seconds, scratch, checking.run, name, check.answer,
@@ -57,7 +86,9 @@ def _grade(send: Any, path: Path, master: dict[str, Any], scratch: Path, seconds
         except stages.Stopped as stopped:
             said[name] = False, f"Exercise {name} ✗\n  the answer {stopped}"
             send(notes=[f"{number}: the answer to {name} {stopped}"])
-        send(check=name, passed=said[name][0], said=said[name][1])
+        send(check=name, points=check.points if said[name][0] else 0, said=said[name][1])
+    if not job.page:
+        return
     outputs: dict[str, Any] = {"outputs": {}, "notes": []}
     try:
         outputs = stages.run(6 * seconds, scratch, page.execute, made["cells"], scratch, seconds,
@@ -67,7 +98,7 @@ def _grade(send: Any, path: Path, master: dict[str, Any], scratch: Path, seconds
     send(notes=[f"{number}: {note}" for note in outputs["notes"]])
     for plain in (False, True):
         try:
-            send(page=stages.run(RENDER, scratch, page.render, stem, made["cells"],
+            send(page=stages.run(RENDER, scratch, page.render, job.stem, made["cells"],
                                  outputs["outputs"], said, plain))
             return
         except stages.Stopped as stopped:
@@ -75,16 +106,14 @@ def _grade(send: Any, path: Path, master: dict[str, Any], scratch: Path, seconds
     send(notes=[f"{number}: no page of feedback: making it {why}"])
 
 
-def main(pipe: Connection, path: Path, master: dict[str, Any], scratch: Path, seconds: float,
-         namespaces: bool) -> None:
-    """Grade the file at `path` against a student version; see the module's first lines.
+def main(pipe: Connection, job: Job, scratch: Path, namespaces: bool) -> None:
+    """Grade a job in this process, which a server has just forked; never returns.
 
-    Messages: {"notes": [...]}, {"check", "passed", "said"}, {"page": HTML}, and at the end
-    {"done": true}. `namespaces`: they work here.
+    Messages: {"notes": [...]}, {"check", "points", "said"}, {"page": HTML}, and at the end
+    {"done": true}. `namespaces`: they work here. `scratch` is an empty folder, its own.
     """
     os.setsid()
-    # of what it inherits it keeps the pipe: with multiprocessing's own open, the process that
-    # forked it would not notice that the grader is gone
+    # of what it inherits it keeps the pipe: a server that is gone must be noticed
     os.closerange(3, pipe.fileno())
     os.closerange(pipe.fileno() + 1, 65536)
 
@@ -95,15 +124,14 @@ def main(pipe: Connection, path: Path, master: dict[str, Any], scratch: Path, se
     signal.signal(signal.SIGTERM, stop)
     confine.adopt_orphans()
     confine.end_with_parent(signal.SIGTERM)
-    confine.clean_environment()
 
     def send(**message: Any) -> None:
         pipe.send_bytes(json.dumps(message).encode())
 
-    if namespaces:
-        confine.enter_namespaces(scratch)
     try:
-        _grade(send, path, master, scratch, seconds)
+        if namespaces:
+            confine.enter_namespaces(scratch)
+        _grade(send, job, scratch)
         send(done=True)
     except (MemoryError, RecursionError, OSError, ValueError) as error:
         send(notes=[f"could not be graded ({type(error).__name__}: {str(error)[:100]})"])

@@ -1,0 +1,81 @@
+"""Sphinx's settings for the site; `make site` (tools/site) says the rest by the environment."""
+
+import json
+import os
+from pathlib import Path
+
+import jieba
+import sphinx.search
+from docutils import nodes
+from docutils.utils.math.latex2mathml import tex2mathml
+from sphinx.search.zh import SearchChinese
+
+SITE = json.loads(os.environ["SITE"])
+HERE = Path(__file__).parent
+jieba.setLogLevel("WARNING")
+
+project = html_title = SITE["title"]
+author = "the authors of the course"
+language = {"en": "en", "zh": "zh_CN"}[SITE["language"]]
+extensions = ["myst_nb"]
+nb_execution_mode = "off"
+nb_merge_streams = True
+myst_heading_anchors = 4
+myst_enable_extensions = ["dollarmath", "tasklist"]
+# a part may begin with an exercise, one level deeper
+suppress_warnings = ["myst.header"]
+templates_path = ["_templates"]
+smartquotes = False  # code and messages in prose are copied from
+
+html_theme = "sphinx_book_theme"
+html_static_path = ["_static"]
+html_css_files = ["course.css"]
+html_copy_source = False
+html_use_index = False
+html_math_renderer = "mathml"
+html_last_updated_fmt = None
+html_theme_options = {
+    "article_header_end": ["other-language.html", "article-header-buttons.html"],
+    "navbar_persistent": [],
+    "article_footer_items": ["about-page.html"],
+    "use_download_button": False,
+    "home_page_in_toc": True,
+    "show_toc_level": 2,
+    "extra_footer": SITE["built_from"],
+    "footer_content_items": ["extra-footer"],
+    "pygments_light_style": "a11y-high-contrast-light",
+    "pygments_dark_style": "a11y-high-contrast-dark",
+    "search_bar_text": SITE["search"],
+}
+html_context = {"site": SITE, "default_mode": "auto"}
+html_favicon = "_static/favicon.svg"
+
+
+class Chinese(SearchChinese):
+    """Sphinx's Chinese index, by jieba, and what its pages lack: queries are split into words.
+
+    The script that stems English words in them defines EnglishStemmer, and Sphinx 9.0.4 calls it
+    by the language's name.
+    """
+
+    language_name = "English"
+    js_splitter_code = (HERE / "split_query.js").read_text(encoding="utf-8")
+
+
+sphinx.search.languages["zh"] = Chinese
+
+
+def _inline(writer, node):
+    writer.body.append(str(tex2mathml(node.astext())))
+    raise nodes.SkipNode
+
+
+def _block(writer, node):
+    writer.body.append(f'<div class="math">{tex2mathml(node.astext(), as_block=True)}</div>')
+    raise nodes.SkipNode
+
+
+def setup(app):
+    # MathML: browsers draw it themselves, and no script comes from a network
+    app.add_html_math_renderer("mathml", inline_renderers=(_inline, None),
+                               block_renderers=(_block, None))

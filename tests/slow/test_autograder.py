@@ -1,0 +1,121 @@
+"""Gradescope's autograder, laid out as the service does it, and points as JSON."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
+import submissions
+from submissions import LINUX, POINTS, SOLVED, STEM, answers, wrong_linear
+
+from tools import autograder, handouts
+from tools.grading.job import Result
+
+TEST = {"score": (int, float), "max_score": (int, float), "status": str, "name": str,
+        "number": str, "output": str, "output_format": str, "visibility": str}
+WHOLE = {"score": (int, float), "output": str, "output_format": str, "stdout_visibility": str,
+         "tests": list}
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory) -> Path:
+    """What Gradescope makes of the zip, with the environment that setup.sh would fill."""
+    place = tmp_path_factory.mktemp("autograder")
+    with zipfile.ZipFile(autograder.write("02")) as archive:
+        archive.extractall(place / "source")
+    shutil.copy(place / "source" / "run_autograder", place)
+    os.symlink(sys.prefix, place / "source" / "course" / ".venv")  # installed: pip finds all of it
+    setup = subprocess.run(["bash", place / "source" / "setup.sh"], capture_output=True, text=True,
+                           check=False)
+    assert setup.returncode == 0, setup.stdout + setup.stderr
+    (place / "results").mkdir()
+    return place
+
+
+def _graded(place: Path, **files: nbformat.NotebookNode | bytes) -> dict[str, Any]:
+    """Hand files in and run the script as the service does; return results.json."""
+    shutil.rmtree(place / "submission", ignore_errors=True)
+    (place / "submission").mkdir()
+    for name, notebook in files.items():
+        data = notebook if isinstance(notebook, bytes) else submissions.raw(notebook)
+        (place / "submission" / f"{name}.ipynb").write_bytes(data)
+    (place / "results" / "results.json").unlink(missing_ok=True)
+    done = subprocess.run(["bash", "run_autograder"], cwd=place, capture_output=True, text=True,
+                          check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    results = json.loads((place / "results" / "results.json").read_text())
+    assert results.keys() == WHOLE.keys()
+    assert all(isinstance(results[key], kind) for key, kind in WHOLE.items())
+    for test in results["tests"]:
+        assert test.keys() == TEST.keys()
+        assert all(isinstance(test[key], kind) for key, kind in TEST.items())
+        assert test["status"] in ("passed", "failed") and test["visibility"] == "visible"
+    assert [test["number"] for test in results["tests"]] == list(POINTS)
+    assert [test["max_score"] for test in results["tests"]] == list(POINTS.values())
+    assert results["score"] == sum(test["score"] for test in results["tests"])
+    return results
+
+
+@LINUX
+def test_gradescope_gets_points_and_messages(place) -> None:
+    start = time.monotonic()
+    results = _graded(place, **{STEM: SOLVED})
+    assert results["score"] == 15 and results["output"] == ""
+    assert all(test["output"].startswith("Exercise 2.") for test in results["tests"])
+    assert time.monotonic() - start < 60 * max(1, os.getloadavg()[0]), "for a machine with no load"
+    results = _graded(place, my_02_emit_te_ingestion=answers("2.1", _2_2=wrong_linear()))
+    assert results["score"] == 1 and "my_02_emit_te_ingestion.ipynb was taken" in results["output"]
+    assert results["tests"][1]["status"] == "failed"
+    assert "look at: " in results["tests"][1]["output"]
+
+
+@LINUX
+def test_what_is_broken_or_missing_gets_a_line(place) -> None:
+    results = _graded(place, **{STEM: b"{"})
+    assert results["score"] == 0 and "02: not a notebook (" in results["output"]
+    assert {test["output"] for test in results["tests"]} == {"not graded"}
+    results = _graded(place)
+    assert results["score"] == 0 and results["output"] == "02 was not handed in"
+
+
+def test_no_solution_is_in_the_zip_and_its_bytes_are_the_same() -> None:
+    written = [autograder.write("02").read_bytes() for _ in range(2)]
+    assert written[0] == written[1]
+    archive = zipfile.ZipFile(autograder.write("02"))
+    modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
+    assert {name for name in modes if "/" not in name} == {"setup.sh", "run_autograder"}
+    assert modes["setup.sh"] == modes["run_autograder"] == 0o100755
+    assert b"gradescope 02 " in archive.read("run_autograder")
+    text = archive.read(f"course/notebooks/{STEM}.ipynb").decode()
+    assert handouts.leaks({f"{STEM}.ipynb": text.encode()}, handouts.masters()) == []
+    assert "raise NotImplementedError" in text
+
+
+def test_others_get_json(tmp_path, monkeypatch, capsys) -> None:
+    asked = []
+
+    def attempt(job: Any, start: Any) -> Result:
+        asked.append(job)
+        return Result({"2.1": 1}, {"2.1": "well done"}, ["02: a note"], whole=True)
+
+    monkeypatch.setattr(autograder, "attempt", attempt)
+    (tmp_path / "x.ipynb").write_bytes(submissions.raw(answers("2.1")))
+    autograder.main(["json", "02", str(tmp_path / "x.ipynb")])
+    graded = json.loads(capsys.readouterr().out)
+    assert (graded["points"], graded["of"], graded["notebook"]) == (1, 15, STEM)
+    assert graded["exercises"][0] == {"exercise": "2.1", "points": 1, "of": 1,
+                                      "message": "well done"}
+    assert graded["notes"] == ["02: a note"] and not asked[0].page
+    with pytest.raises(SystemExit, match="There is no /nowhere: a notebook, or a folder"):
+        autograder.main(["json", "02", "/nowhere"])
+    with pytest.raises(SystemExit, match="Which notebook[?] make autograder NB=02"):
+        autograder.main(["zip"])

@@ -1,0 +1,160 @@
+"""Tuning by TVM's RPC tracker: servers on loopback, what is looked at first, one that is killed."""
+
+import contextlib
+import os
+import platform
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import tvm
+from tvm import te
+from tvm.rpc.server import Server
+from tvm.s_tir import meta_schedule as ms
+
+import devices
+import kernels
+from data.store import CourseError
+from tools import tune
+
+HERE = devices.HERE
+
+
+@contextlib.contextmanager
+def _server(there: devices.Devices, key: str, **environment: str) -> Iterator[psutil.Process]:
+    """Start one more server, with something else in its environment."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in environment.items():
+            patch.setenv(name, value)
+        known, port = {child.pid for child in psutil.Process().children()}, devices._free_port()
+        server = Server(HERE, port, port + 50, key=key, silent=True,
+                        tracker_addr=(there.host, there.port))
+    (process,) = (child for child in psutil.Process().children() if child.pid not in known)
+    try:
+        end = time.monotonic() + 60
+        while key not in devices.keys(there.host, there.port):
+            assert time.monotonic() < end
+            time.sleep(0.1)
+        yield process
+    finally:
+        server.terminate()
+
+
+def _below() -> set[int]:
+    return {child.pid for child in psutil.Process().children(recursive=True)}
+
+
+@pytest.fixture(scope="module")
+def there() -> Iterator[devices.Devices]:
+    with devices.local(2) as found:
+        yield found
+
+
+def test_servers_are_for_this_machine_alone_and_end() -> None:
+    """They listen on loopback, and are gone afterwards, also after an exception."""
+    before, listens = _below(), set()
+    with pytest.raises(ZeroDivisionError), devices.local(2, threads=1) as found:
+        for pid in _below() - before:
+            with contextlib.suppress(psutil.NoSuchProcess):  # a server forks for a session
+                listens |= {opened.laddr.ip for opened in psutil.Process(pid).net_connections("tcp")
+                            if opened.status == psutil.CONN_LISTEN}
+        assert (found.count, found.threads, found.key) == (2, 1, "here")
+        assert found.cpu == tvm.target.Target.from_device("cpu").attrs["mcpu"]
+        assert found.target().attrs["num-cores"] == 1 and found.runner().pool is not None
+        raise ZeroDivisionError
+    assert listens == {HERE}
+    end = time.monotonic() + 20
+    while left := _below() - before:
+        assert time.monotonic() < end, [psutil.Process(pid).cmdline() for pid in left]
+        time.sleep(0.2)
+
+
+def test_what_is_wrong_gets_one_line_before_any_work(there, monkeypatch) -> None:
+    tracker = f"{there.host}:{there.port}"
+    with pytest.raises(CourseError, match="KEY=phone at .*; there is here [(]2[)]"):
+        devices.ask(tracker, "phone")
+    with pytest.raises(CourseError, match="TRACKER=board is not an address: it takes host:port"):
+        devices.ask("board", "phone")
+    start = time.monotonic()
+    with pytest.raises(CourseError, match=f"No RPC tracker answers at {HERE}:{1} "):
+        devices.ask(f"{HERE}:1", "here")
+    assert time.monotonic() - start < 5
+    with _server(there, "bare", PATH="/nowhere"), \
+            pytest.raises(CourseError, match="it needs tar and a C[+][+] compiler"):
+        devices.ask(tracker, "bare")
+    with _server(there, "here", TVM_NUM_THREADS="2"), \
+            pytest.raises(CourseError, match="The servers of here differ .*1 threads.*2 threads"):
+        time.sleep(1)
+        devices.ask(tracker, "here")
+    monkeypatch.setenv("PATH", "/nowhere")
+    with pytest.raises(CourseError, match="tar is missing: "), devices.local(1):
+        pass
+
+
+def test_the_search_goes_on_when_a_server_is_killed(tmp_path: Path) -> None:
+    """One of two ends in the middle: the database is whole and names the processor."""
+    x, y = te.placeholder((64, 64), name="x"), te.placeholder((64, 64), name="y")
+    k = te.reduce_axis((0, 64), name="k")
+    product = te.create_prim_func([x, y, te.compute(
+        (64, 64), lambda i, j: te.sum(x[i, k] * y[k, j], axis=k), name="C")])
+    kernels.no_tensor_intrinsics()
+    with devices.local(1) as found, _server(found, "here", TVM_NUM_THREADS="1") as second:
+        # one without VNNI, whose instructions take minutes to import
+        cpu = "x86-64-v3" if platform.machine() == "x86_64" else found.cpu
+        two = devices.Devices(found.host, found.port, found.key, 2, cpu, found.threads)
+        records = tmp_path / "database_tuning_record.json"
+
+        def kill() -> None:
+            while not records.exists() or not records.read_text().count("\n"):
+                time.sleep(0.05)
+            for process in [*second.children(recursive=True), second]:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+
+        threading.Thread(target=kill, daemon=True).start()
+        database = ms.tir_integration.tune_tir(
+            tvm.IRModule({"main": product}), two.target(), str(tmp_path), max_trials_global=12,
+            num_trials_per_iter=4, cost_model="random", seed=0, runner=two.runner(20),
+            builder=devices.builder())
+        assert not second.is_running() or second.status() == psutil.STATUS_ZOMBIE
+        assert devices.keys(found.host, found.port) == {"here": 1}
+    whole = ms.database.JSONDatabase(work_dir=str(tmp_path))
+    measured = [record for record in whole.get_all_tuning_records()
+                if record.run_secs and float(record.run_secs[0]) < 1]
+    assert len(whole) == len(database) == 12 and len(measured) >= 8
+    assert all(record.target.attrs["mcpu"] == cpu for record in measured)
+
+
+def test_without_any_server_it_stops(there, monkeypatch) -> None:
+    monkeypatch.setattr(tune, "LOOK", 0.2)
+    nobody = devices.Devices(there.host, there.port, "nobody", 1, there.cpu, 1)
+    start = time.monotonic()
+    with pytest.raises(CourseError, match="no server is left under KEY=nobody; nothing is"), \
+            tune.watched(nobody):
+        time.sleep(30)
+    assert time.monotonic() - start < 20
+    with tune.watched(there):
+        time.sleep(1)
+
+
+def test_the_command_line(tmp_path, capsys, monkeypatch) -> None:
+    assert tune.main(["--tracker", f"{HERE}:1"]) == 1
+    assert "TRACKER=host:port and KEY=name go together" in capsys.readouterr().err
+    asked = []
+
+    def stopped(mod: object, folder: Path, there: devices.Devices | None, trials: int) -> None:
+        asked.append((folder, there.count, trials, dict(os.environ)))
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune, "tune", stopped)
+    before = _below()
+    assert tune.main(["--servers", "2", "--to", str(tmp_path), "--trials", "7"]) == 130
+    assert asked[0][:3] == (tmp_path, 2, 7)
+    assert "Stopped; nothing is written." in capsys.readouterr().err
+    end = time.monotonic() + 20
+    while _below() - before:
+        assert time.monotonic() < end
+        time.sleep(0.2)

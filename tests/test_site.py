@@ -1,0 +1,156 @@
+"""What the site is made of, as far as that needs no Sphinx; tests/slow/test_site.py builds it."""
+
+import json
+import re
+from pathlib import Path
+
+import nbformat
+import pytest
+import yaml
+
+from plots import moving
+from tools import colab, execute, newest
+from tools.site import links, pages, project, terms
+from tools.site.words import WORDS
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.mark.parametrize(("remote", "address"), [
+    ("https://github.com/a/b.git", "https://github.com/a/b"),
+    ("https://name:secret@github.com/a/b", "https://github.com/a/b"),
+    ("git@github.com:a/b.git", "https://github.com/a/b"),
+    ("ssh://git@example.org:2222/a/b.git", "https://example.org/a/b"),
+    ("/srv/course.git", None), ("../course", None), ("", None)])
+def test_address(remote: str, address: str | None) -> None:
+    assert project.web_address(remote) == address
+
+
+def test_links_lead_to_pages(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = ("[a](../docs/rosetta.md#unchanged) [b](02_emit_te_ingestion.ipynb) "
+            "[c](../requirements.txt) `f[0](x)` [d](../docs/zh/rosetta.md)")
+    master = ROOT / "notebooks" / "00_end_to_end_execution.ipynb"
+    for address, third in ((None, "c"), ("https://x.org/a/b",
+                                         "[c](https://x.org/a/b/blob/HEAD/requirements.txt)")):
+        monkeypatch.setattr(pages, "repository", lambda known=address: known)
+        assert pages.linked(text, master, "en") == (
+            f"[a](rosetta.md#unchanged) [b](02_emit_te_ingestion.ipynb) {third} `f[0](x)` "
+            '<a href="zh/rosetta.html">d</a>')
+    back = pages.linked("[English](../rosetta.md)", ROOT / "docs" / "zh" / "rosetta.md", "zh")
+    assert back == '<a href="../rosetta.html">English</a>'
+
+
+def test_solutions_and_long_listings_are_folded() -> None:
+    answer = nbformat.v4.new_code_cell(
+        "def f(x):\n    ### BEGIN SOLUTION\n    return x\n    ### END SOLUTION")
+    stub, solved = pages.folded(answer, WORDS["en"])
+    assert "NotImplementedError" in stub.source and "tags" not in stub.metadata
+    assert solved.source == "def f(x):\n    return x" and solved.metadata.tags == ["hide-input"]
+
+    def shown(lines: int) -> list[str]:
+        cell = nbformat.v4.new_code_cell("show(mod)", outputs=[nbformat.v4.new_output(
+            "display_data", {"text/plain": "line\n" * lines})])
+        return pages.folded(cell, WORDS["en"])[0].metadata.get("tags", [])
+
+    assert shown(pages.LONG) == [] and shown(pages.LONG + 1) == ["hide-output"]
+
+
+def test_every_page_of_a_notebook_keeps_all_it_has(tmp_path: Path) -> None:
+    for master in pages.masters()[:2]:
+        stored = nbformat.read(master, as_version=4)
+        page = nbformat.reads(pages.notebook_page(master, "en", tmp_path), as_version=4)
+        images = re.findall(r'<img alt="([^"]*)"[^>]*src="(pictures/\w+\.\w+)"',
+                            "".join(str(output.data.get("text/html", "")) for cell in page.cells
+                                    for output in cell.get("outputs", []) if "data" in output))
+        assert len(images) == len(execute.pictures(master)) > 0
+        assert all(alt and (tmp_path / source).exists() for alt, source in images)
+        assert [c.source for c in page.cells if c.cell_type == "markdown"] == \
+            [pages.linked(c.source, master, "en") for c in stored.cells
+             if c.cell_type == "markdown"]
+
+
+def test_drawn_pictures_have_an_svg_and_no_svg_is_left_over() -> None:
+    stored = {name: drawn for master in pages.masters()
+              for name, drawn in execute.pictures(master).items()}
+    svgs = {path.stem for path in execute.PICTURES.glob("*.svg")}
+    lacking = {name for name, drawn in stored.items() if drawn} - svgs
+    assert not lacking and svgs <= stored.keys(), "`make outputs` brings docs/pictures/ up to date"
+
+
+def test_svgs_of_stored_pictures_only_are_kept(tmp_path: Path,
+                                               monkeypatch: pytest.MonkeyPatch) -> None:
+    kept = next(iter(execute.pictures(pages.masters()[0])))
+    monkeypatch.setattr(execute, "PICTURES", tmp_path / "pictures")
+    (tmp_path / "pictures").mkdir()
+    (tmp_path / "fresh").mkdir()
+    for name in ("pictures/0123456789abcdef", f"fresh/{kept}", "fresh/fedcba9876543210"):
+        (tmp_path / f"{name}.svg").write_text("<svg/>")
+    execute.keep_svgs(tmp_path / "fresh")
+    assert [path.stem for path in (tmp_path / "pictures").iterdir()] == [kept]
+
+
+def test_terms_lead_to_their_sections() -> None:
+    known = {path.name[:2]: (path.name, pages.read(path, "en")[0], pages.read(path, "zh")[0])
+             for path in pages.masters()}
+    text = terms.page(WORDS["zh"], "zh", known)
+    wanted = [row["Defined in"] for row in terms.rows() if row.get("Defined in")]
+    assert len(wanted) > 50 and text.count(".ipynb#") == len(wanted)  # each with its heading
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    (tmp_path / "a.html").write_text('<a href="b.html#there"></a><a href="b.html#gone"></a>'
+                                     '<img src="none.svg"><a href="https://x.invalid/"></a>')
+    (tmp_path / "b.html").write_text('<p id="there">')
+    assert links.broken(tmp_path) == ["a.html: b.html#gone", "a.html: none.svg"]
+    assert links.broken(tmp_path, outside=True)[2:] == ["a.html: https://x.invalid/"]
+
+
+def test_every_text_of_the_live_page_is_in_both_languages() -> None:
+    strings = json.loads((moving.DOCS / "live.json").read_text(encoding="utf-8"))
+    for key, said in strings.items():
+        assert len(said) == 2 and all(said), key
+        assert set(re.findall(r"{\w+}", said[0])) == set(re.findall(r"{\w+}", said[1])), key
+    script = (moving.DOCS / "live.html").read_text(encoding="utf-8")
+    assert set(re.findall(r'say\("(\w+)"[,)]', script)) <= strings.keys()
+
+
+def test_choices_of_the_live_page_are_tvms() -> None:
+    add, total = moving.programs().values()
+    schedule = moving.tvm.s_tir.Schedule(add)
+    assert moving.visits(add) == list(range(64))
+    for choice in (("split", 1, 4), ("split", 0, 4), ("reorder", 1, 0)):
+        assert choice in moving.choices(schedule.mod["main"])
+        schedule = moving.chosen(schedule, "C", choice)
+    tiles = moving.visits(schedule.mod["main"])
+    assert tiles[:8] == [0, 1, 2, 3, 16, 17, 18, 19] and tiles[8] == 4
+    after = moving.chosen(schedule, "C", ("vectorize", 3, 0))
+    assert max(moving.visits(after.mod["main"])) == 15
+    with pytest.raises(moving.tvm.s_tir.ScheduleError):  # it reduces over k
+        moving.chosen(moving.tvm.s_tir.Schedule(total), "S", ("vectorize", 1, 0))
+
+
+def test_colab_notebooks_begin_by_setting_it_up() -> None:
+    notebook = colab.for_colab(nbformat.v4.new_notebook(cells=[
+        nbformat.v4.new_markdown_cell("# Title")]), "https://x.org/a/b")
+    compile(notebook.cells[0].source, "cell", "exec")
+    assert '"https://x.org/a/b"' in notebook.cells[0].source
+    assert all(f"{name}==" in notebook.cells[0].source for name in colab.PACKAGES)
+
+
+def test_settings_name_what_there_is() -> None:
+    container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
+    assert "make data" in container["postCreateCommand"]
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text()
+                             + (ROOT / "course.mk").read_text(), re.MULTILINE))
+    workflows = [path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")]
+    for text in (container["postCreateCommand"], *workflows):
+        assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets
+    for text in workflows:
+        assert yaml.safe_load(text)["jobs"]
+        assert all((ROOT / "tools" / f"{name}.py").exists()
+                   for name in re.findall(r"-m tools\.(\w+)", text))
+    known = set(newest.ALONG)
+    assert known == set(re.search(r"package: \[(.+)\]",
+                                  "\n".join(workflows))[1].split(", "))
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert f"## {cited['version']}" in (ROOT / "CHANGELOG.md").read_text()

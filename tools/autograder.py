@@ -1,0 +1,119 @@
+"""Grade one submission for a service that calls us: Gradescope's zip, and points as JSON.
+
+    python -m tools.autograder zip 02                 build/autograder/mlc_02_autograder.zip
+    python -m tools.autograder json 02 place          points and messages, on standard output
+    python -m tools.autograder gradescope 02 place    the same as Gradescope's results.json
+
+`place` is a notebook, or a folder with one in it. The zip is what Gradescope takes as an autograder
+(https://gradescope-autograders.readthedocs.io/en/latest/specs/): it holds no solution.
+"""
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+try:
+    import psutil  # noqa: F401
+except ImportError:
+    sys.exit("What grading needs is not installed: `make autograder NB=02` installs it.")
+
+from tools import handouts
+from tools.grading.grader import Grader, attempt
+from tools.grading.job import Job, Result
+from tools.grading.submission import find, printable, read
+from tools.student import student_version
+
+ROOT = Path(__file__).resolve().parent.parent
+MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py",
+        "instructor/requirements.txt")
+SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
+
+
+def grade(number: str, place: Path) -> dict[str, Any]:
+    """Return points and messages for a notebook, as plain values; `place` as in the first lines."""
+    (path,) = handouts.chosen([number])
+    master = student_version(path)
+    master.metadata["name"] = path.stem
+    job = Job(path.stem, b"", json.dumps(master), page=False)
+    found = find(place, [path.stem]) if place.is_dir() else None
+    notes = found.notes.get(path.stem, []) if found else []
+    file = found.taken.get(path.stem) if found else place
+    result, handed = Result(whole=True), file is not None
+    if file:
+        try:
+            job = Job(job.stem, read(file), job.master, page=False)
+            result = attempt(job, lambda: Grader(ROOT / "build" / "grading"))
+        except ValueError as error:
+            notes = [*notes, f"{number}: {error}"]
+    exercises = [{"exercise": check.number, "points": result.points.get(check.number, 0),
+                  "of": check.points, "message": result.words.get(
+                      check.number, "not graded" if handed else "not handed in")}
+                 for check in job.checks()]
+    return {"notebook": path.stem, "points": sum(row["points"] for row in exercises),
+            "of": sum(row["of"] for row in exercises), "exercises": exercises,
+            "notes": [printable(note) for note in dict.fromkeys([*notes, *result.notes])],
+            "whole": result.whole}
+
+
+def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
+    """Return what `grade` gives in the schema of Gradescope's results.json."""
+    tests = [{"number": row["exercise"], "name": f"Exercise {row['exercise']}",
+              "score": row["points"], "max_score": row["of"],
+              "status": "passed" if row["points"] else "failed", "output": row["message"],
+              "output_format": "text", "visibility": "visible"} for row in graded["exercises"]]
+    notes = graded["notes"] + ([] if graded["whole"] else [
+        "Grading did not come to its end. Submit again; if that does not help, tell your "
+        "instructors."])
+    return {"score": graded["points"], "output": "\n".join(notes), "output_format": "text",
+            "stdout_visibility": "hidden", "tests": tests}
+
+
+def contents(number: str) -> dict[str, tuple[bytes, int]]:
+    """Return the files of the zip by their names, with their modes."""
+    (path,) = handouts.chosen([number])
+    files = {name: data for name, data in handouts.contents([path]).items()
+             if not name.startswith("html/")}
+    files |= {found.relative_to(ROOT).as_posix(): found.read_bytes()
+              for pattern in MORE for found in ROOT.glob(pattern)}
+    if found := handouts.leaks(files, handouts.masters()):
+        sys.exit("\n".join(["Not written, solutions would leak:", *found]))
+    return {**{path.name: (path.read_bytes().replace(b"NUMBER", number.encode()), 0o755)
+               for path in sorted(SCRIPTS.iterdir())},
+            **{f"course/{name}": (data, 0o644) for name, data in sorted(files.items())}}
+
+
+def write(number: str) -> Path:
+    """Write the zip, the same bytes whenever it is made of the same files; return its path."""
+    target = ROOT / "build" / "autograder" / f"mlc_{number}_autograder.zip"
+    files = contents(number)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (data, mode) in files.items():
+            entry = zipfile.ZipInfo(name, (2000, 1, 1, 0, 0, 0))
+            entry.create_system, entry.compress_type = 3, zipfile.ZIP_DEFLATED  # Unix: modes count
+            entry.external_attr = (0o100000 | mode) << 16
+            archive.writestr(entry, data)
+    return target
+
+
+def main(words: list[str]) -> None:
+    match words:
+        case ["zip", *numbers] if numbers:
+            for number in numbers:
+                target = write(number)
+                print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e6:.1f} MB, for "
+                      "Gradescope: Configure Autograder, Zip file upload")
+        case ["json" | "gradescope" as form, number, place]:
+            if not Path(place).exists():
+                sys.exit(f"There is no {place}: a notebook, or a folder with one in it.")
+            graded = grade(number, Path(place))
+            print(json.dumps(gradescope(graded) if form == "gradescope" else graded, indent=1))
+        case _:
+            sys.exit("Which notebook? make autograder NB=02 writes Gradescope's zip; "
+                     "python -m tools.autograder json 02 place grades one submission.")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,1 @@
+"""The course as a web site, in English and Chinese, made from the stored notebooks."""

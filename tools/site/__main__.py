@@ -1,0 +1,96 @@
+"""Build the site into build/site/: English at the root, Chinese below zh/.
+
+No notebook is executed: their stored outputs are shown. TVM computes the page that moves, which
+is there as one file too, loops.html.
+
+    python -m tools.site            build it, and check every link inside it
+    python -m tools.site outside    and those that lead outside: a network is needed
+
+No warning of Sphinx passes.
+"""
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from plots import moving
+from tools.site import links
+from tools.site.pages import DOCUMENTS, file_in, masters, sources
+from tools.site.project import ROOT, built_from, repository
+from tools.site.words import WORDS
+
+BUILD = ROOT / "build"
+SITE = BUILD / "site"
+
+
+def lay(folder: Path, files: dict[str, str]) -> None:
+    """Make a folder hold these files; what is as it was keeps its date, so Sphinx skips it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in folder.iterdir():
+        if path.suffix in (".md", ".ipynb") and path.name not in files:
+            path.unlink()
+    for name, text in files.items():
+        path = folder / name
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            path.write_text(text, encoding="utf-8")
+    for path in (ROOT / "docs").glob("*.png"):
+        shutil.copy2(path, folder)
+
+
+def settings(language: str) -> dict:
+    """Return what docs/site/conf.py reads."""
+    words = WORDS[language]
+    folder = "paired_md" if language == "en" else f"paired_md/{language}"
+    files = {path.stem: [(".ipynb", f"notebooks/{path.name}"),
+                         ("Markdown", f"{folder}/{path.stem}.md")] for path in masters()}
+    files |= {page: [("Markdown", file_in(language, name)[0].relative_to(ROOT).as_posix())]
+              for name, page in (DOCUMENTS | {"README.md": "index"}).items()}
+    return {"title": words.title, "language": language, "built_from": built_from(),
+            "search": words.search, "report": words.report, "repository": repository(),
+            "files": files}
+
+
+def start(language: str, tree: dict) -> subprocess.Popen:
+    """Start Sphinx for a language: strict, warnings are errors. `tree`: plots.moving.data()."""
+    source = BUILD / "site-source" / language
+    lay(source, sources(language, SITE, moving.fragment(tree, language)))
+    target = SITE if language == "en" else SITE / language
+    return subprocess.Popen(
+        [sys.executable, "-m", "sphinx", "-n", "-W", "--keep-going", "-q", "-b", "html",
+         "-c", str(ROOT / "docs" / "site"), "-d", str(BUILD / "site-source" / f"{language}.cache"),
+         str(source), str(target)],
+        env={**os.environ, "SITE": json.dumps(settings(language))})
+
+
+def mend(site: Path) -> None:
+    """Let buttons be called what they show: MyST-NB's and the theme's labels say something else."""
+    for path in site.rglob("*.html"):
+        text = path.read_text(encoding="utf-8")
+        text = text.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+        text = re.sub(r'(class="btn search-button-field[^>]*?) aria-label="[^"]*"', r"\1", text)
+        path.write_text(text, encoding="utf-8")
+
+
+def main(task: str = "") -> None:
+    if task not in ("", "outside"):
+        sys.exit(__doc__)
+    shutil.rmtree(SITE, ignore_errors=True)
+    tree = moving.data()
+    running = [start(language, tree) for language in WORDS]
+    if sum(abs(process.wait()) for process in running):
+        sys.exit("The site was not built: see the lines above.")
+    mend(SITE)
+    (SITE / "loops.html").write_text(moving.page(tree), encoding="utf-8")
+    if wrong := links.broken(SITE, outside=task == "outside"):
+        sys.exit("\n".join(["Links that lead nowhere:", *wrong]))
+    size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
+    print(f"Open {(SITE / 'index.html').relative_to(ROOT)} in a browser "
+          f"({size / 1e6:.0f} MB).")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

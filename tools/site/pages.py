@@ -1,0 +1,232 @@
+"""The site's source: notebooks and documents, as Sphinx and MyST take them."""
+
+import ast
+import hashlib
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import nbformat
+
+from tools import edition
+from tools.pages import Described
+from tools.site import terms
+from tools.site.project import ROOT, repository
+from tools.site.words import WORDS, Words
+from tools.student import SOLUTION, STUB
+
+LONG = 35  # lines: a listing of more is folded
+PICTURES = ROOT / "docs" / "pictures"
+LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
+# documents, and the page that each becomes
+DOCUMENTS = {"docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
+             "data/README.md": "data", "instructor/README.md": "instructor",
+             "CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}
+LOOK_UP = ("live", "terms", "tvm_errors", "rosetta")
+
+
+def masters() -> list[Path]:
+    """Return the notebooks, in the order of reading."""
+    return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+
+
+def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, bool]]:
+    """Return a notebook in a language, and whether each Markdown cell (by id) is in it."""
+    if language == "en":
+        notebook = nbformat.read(master, as_version=4)
+        return notebook, {}
+    notebook, blocks = edition.current(master)
+    translated = {}
+    for cell, block in zip(edition.english(notebook), blocks, strict=True):
+        cell.source, translated[cell.id] = block.text, block.translated
+    return notebook, translated
+
+
+def file_in(language: str, name: str) -> tuple[Path, bool]:
+    """Return the file of a document in a language, and whether it is in it.
+
+    The Chinese of x.md is x.zh.md beside it or zh/x.md below it.
+    """
+    path = ROOT / name
+    own = [path] if language == "en" else [path.with_suffix(f".{language}.md"),
+                                           path.parent / language / path.name]
+    found = next((file for file in own if file.exists()), None)
+    return found or path, found is not None
+
+
+def page_of(name: str) -> str | None:
+    """Return the page, without suffix, that a file of the repository becomes."""
+    english = name.replace("/zh/", "/").replace(".zh.md", ".md")
+    if english.startswith(("notebooks/", "paired_md/")):
+        return Path(name).stem if Path(name).stem in {path.stem for path in masters()} else None
+    return (DOCUMENTS | {"README.md": "index", "docs/glossary.md": "terms"}).get(english)
+
+
+def edition_of(name: str, file: Path, language: str) -> str:
+    """Return the language of the page to which a link from `file` to a file `name` leads.
+
+    The reader's own, except where the Chinese leads to the English of a document, or back.
+    """
+    def chinese(path: str) -> bool:
+        return "/zh/" in path or ".zh." in path
+
+    if chinese(name):
+        return "zh"
+    translated = file_in("zh", name)[1] and name.endswith(".md") and "paired_md" not in name
+    return "en" if translated and chinese(file.as_posix()) else language
+
+
+def linked(text: str, file: Path, language: str) -> str:
+    """Return Markdown with its links leading to the site's pages.
+
+    A link to a file without a page leads into the repository where its address is known, else its
+    text stays without a link. `file`: where the text stands.
+    """
+    address = repository()
+
+    def lead(match: re.Match) -> str:
+        target, mark, anchor = match[2].partition("#")
+        path = (file.parent / target).resolve()
+        if not path.exists():  # code, or a mistake: Sphinx finds it
+            return match[0]
+        name = path.relative_to(ROOT).as_posix()
+        if page := page_of(name):
+            other = edition_of(name, file, language)
+            if other == language:
+                suffix = ".ipynb" if page[:2].isdigit() else ".md"
+                return f"{match[1]}{page}{suffix}{mark}{anchor}{match[3]}"
+            # Sphinx knows the pages of one language only
+            return f"\1{'zh/' if other == 'zh' else '../'}{page}.html{mark}{anchor}\2"
+        if path.suffix == ".png":
+            return f"{match[1]}{path.name}{match[3]}"  # it is laid beside the pages
+        return f"{match[1]}{address}/blob/HEAD/{name}{match[3]}" if address else "\0"
+
+    text = LINK.sub(lead, text)
+    text = re.sub("\\[([^\\]]+)\0", r"\1", text)
+    return re.sub("\\[([^\\]]+)\1([^\2]+)\2", r'<a href="\2">\1</a>', text)
+
+
+def picture(folder: Path, up: str) -> Callable[[bytes], str]:
+    """Return what writes a picture into `folder` and gives its address from a page.
+
+    The SVG that `make outputs` kept in docs/pictures/, where there is one: pictures of times have
+    none until they are measured anew.
+    """
+    def source(png: bytes) -> str:
+        name = hashlib.sha256(png).hexdigest()[:16]
+        svg = PICTURES / f"{name}.svg"
+        content, kind = (svg.read_bytes(), "svg") if svg.exists() else (png, "png")
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{name}.{kind}").write_bytes(content)
+        return f"{up}pictures/{name}.{kind}"
+
+    return source
+
+
+def _tagged(cell: nbformat.NotebookNode, tag: str, label: str) -> None:
+    cell.metadata.setdefault("tags", []).append(tag)
+    cell.metadata["mystnb"] = {"code_prompt_show": label, "code_prompt_hide": label}
+
+
+def _lines(cell: nbformat.NotebookNode) -> int:
+    return max([len(output.get("data", {}).get("text/plain", "").splitlines())
+                for output in cell.outputs], default=0)
+
+
+def _only_imports(cell: nbformat.NotebookNode) -> bool:
+    """Whether a cell imports, and at most sets the path and the environment for it."""
+    return all(isinstance(line, ast.Import | ast.ImportFrom)
+               or ast.unparse(line).startswith(("root = ", "sys.path.", "os.environ."))
+               for line in ast.parse(cell.source).body)
+
+
+def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookNode]:
+    """Return the cells that a code cell becomes: solutions and what is long open with a click.
+
+    An answer becomes two: what students find, and the whole with the solution, folded.
+    """
+    cell.metadata.pop("nbgrader", None)
+    if SOLUTION.search(cell.source):
+        stub = nbformat.v4.new_code_cell(SOLUTION.sub(STUB, cell.source), id=f"{cell.id}-stub")
+        _tagged(cell, "hide-input", words.solution)
+        cell.source = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", "", cell.source,
+                             flags=re.MULTILINE).rstrip()
+        return [stub, cell]
+    if cell.source == "plots.live()":  # here it is a page
+        cell.outputs[0].data["text/html"] = f'<p><a href="live.html">{words.live}</a></p>'
+    if _only_imports(cell):
+        _tagged(cell, "hide-input", words.setup)
+    elif (lines := _lines(cell)) > LONG:
+        _tagged(cell, "hide-output", words.prints.format(lines))
+    return [cell]
+
+
+def notebook_page(master: Path, language: str, build: Path) -> str:
+    """Return the source of a notebook's page, an .ipynb; its pictures go to build/pictures/."""
+    words = WORDS[language]
+    notebook, translated = read(master, language)
+    up = "" if language == "en" else "../"
+    Described(source=picture(build / "pictures", up)).preprocess(notebook, {})
+    cells = []
+    for cell in notebook.cells:
+        if cell.cell_type == "markdown":
+            file = edition.translation(master) if translated.get(cell.id) else master
+            cell.source = linked(cell.source, file, language)
+            if any(translated.values()) and not translated[cell.id]:
+                cell.source = _labelled(cell.source, words.english_part)
+            cells.append(cell)
+        else:
+            cells += folded(cell, words)
+    notebook.cells = cells
+    if translated and not any(translated.values()):
+        cells[0].source = _labelled(cells[0].source, words.english)
+    return nbformat.writes(notebook)
+
+
+def _labelled(text: str, label: str) -> str:
+    """Put a label before a text, below its heading if it begins with one."""
+    note = f'<p class="untranslated">{label}</p>'
+    head, _, rest = text.partition("\n")
+    return f"{head}\n\n{note}\n\n{rest.lstrip()}" if head.startswith("#") else f"{note}\n\n{text}"
+
+
+def document_page(name: str, language: str) -> str:
+    """Return the source of a document's page."""
+    path, in_it = file_in(language, name)
+    text = linked(path.read_text(encoding="utf-8"), path, language)
+    return text if in_it else _labelled(text, WORDS[language].english)
+
+
+def notebook_title(source: str) -> str:
+    """Return the first heading of a notebook's source."""
+    return nbformat.reads(source, as_version=4).cells[0].source.splitlines()[0].lstrip("# ")
+
+
+def _contents(caption: str, names: list[str]) -> str:
+    entries = "\n".join(names)
+    return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
+
+
+def sources(language: str, build: Path, live: str) -> dict[str, str]:
+    """Return the files that Sphinx builds the site in a language of, by their names.
+
+    `live`: the HTML of the page that moves (plots.moving); pictures go to build/pictures/.
+    """
+    words = WORDS[language]
+    pages = {master.name: notebook_page(master, language, build) for master in masters()}
+    pages |= {f"{page}.md": document_page(name, language) for name, page in DOCUMENTS.items()
+              if (ROOT / name).exists()}
+    pages["live.inc"] = live
+    pages["live.md"] = f"# {words.live}\n\n```{{raw}} html\n:file: live.inc\n```\n"
+    if terms.GLOSSARY.exists():
+        headings = {master.name[:2]: (master.name, read(master, "en")[0], read(master, language)[0])
+                    for master in masters()}
+        pages["terms.md"] = terms.page(words, language, headings)
+    titles = {name: notebook_title(text) for name, text in pages.items() if ".ipynb" in name}
+    documents = [Path(name).stem for name in pages if name.endswith(".md")]
+    pages["index.md"] = document_page("README.md", language) + "".join(
+        _contents(caption, names) for caption, names in (
+            (words.parts, [f"{name[:2]} {title} <{name}>" for name, title in titles.items()]),
+            (words.look_up, [name for name in LOOK_UP if name in documents]),
+            (words.teach, [name for name in documents if name not in LOOK_UP])) if names)
+    return pages

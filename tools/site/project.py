@@ -1,0 +1,42 @@
+"""What the site says of the project: its address, its commit, its versions."""
+
+import re
+import subprocess
+from pathlib import Path
+
+from versions import pins
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+
+
+def _git(*words: str) -> str:
+    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
+    return done.stdout.strip() if done.returncode == 0 else ""
+
+
+def web_address(remote: str) -> str | None:
+    """Return the web address of a git remote without names and passwords; None for a folder."""
+    if match := re.fullmatch(r"(?:https?://|ssh://)(?:[^@/]*@)?([^/:]+)(?::\d+)?/(.+?)(?:\.git)?/?",
+                             remote) or re.fullmatch(r"[\w.-]+@([^/:]+):(.+?)(?:\.git)?/?", remote):
+        return f"https://{match[1]}/{match[2]}"
+    return None
+
+
+def repository() -> str | None:
+    """Return the repository's web address, or None where nobody has said it.
+
+    From the git remote `origin`, else from the line `repository-code:` of CITATION.cff.
+    """
+    if found := web_address(_git("remote", "get-url", "origin")):
+        return found
+    said = re.search(r"^repository-code: *[\"']?([^\"'\s]+)",
+                     (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
+    return web_address(said[1]) if said else None
+
+
+def built_from() -> str:
+    """Return the commit and the main versions in one line, for the foot of every page."""
+    said = [f"{name} {pins()[name]}" for name in ("apache-tvm", "torch")]
+    if commit := _git("rev-parse", "--short=10", "HEAD"):
+        said.append(commit)
+    return " · ".join(said)

@@ -1,0 +1,65 @@
+"""The index of terms: each term of the glossary, with a link to the section that defines it."""
+
+import re
+
+import nbformat
+
+from tools.site.project import ROOT
+from tools.site.words import Words
+
+GLOSSARY = ROOT / "docs" / "glossary.md"
+
+
+def rows() -> list[dict[str, str]]:
+    """Return the glossary's rows by the heads of their columns."""
+    found: list[dict[str, str]] = []
+    heads: list[str] = []
+    for line in GLOSSARY.read_text(encoding="utf-8").splitlines():
+        fields = [field.strip() for field in re.split(r"(?<!\\)\|", line)[1:-1]]
+        if not fields:
+            heads = []
+        elif not heads:
+            heads = fields
+        elif len(fields) == len(heads) and not set(line) <= set("|-: "):
+            found.append(dict(zip(heads, fields, strict=True)))
+    return [row for row in found if {"English", "中文", "Meaning", "释义"} <= row.keys()]
+
+
+def headings(notebook: nbformat.NotebookNode) -> list[str]:
+    """Return the headings of a notebook's Markdown, in order."""
+    text = "\n".join(re.sub(r"```.*?```", "", cell.source, flags=re.DOTALL)
+                     for cell in notebook.cells if cell.cell_type == "markdown")
+    return re.findall(r"^#{1,4} +(.+?)\s*$", text, re.MULTILINE)
+
+
+def slug(heading: str) -> str:
+    """Return the anchor of a heading as GitHub and MyST make it."""
+    return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", heading.strip().lower()).replace(" ", "-")
+
+
+def _place(where: str, pages: dict) -> str:
+    """Return a link to the section "00: Heading" in the page's language; "" for none."""
+    number, _, heading = where.partition(": ")
+    if number not in pages:
+        return where
+    name, english, own = pages[number]
+    known = headings(english)
+    if heading not in known:
+        return f"[{number}]({name})"
+    said = headings(own)[known.index(heading)]
+    return f"[{number} · {said}]({name}#{slug(said)})"
+
+
+def page(words: Words, language: str, pages: dict) -> str:
+    """Return the page of the index.
+
+    `pages`: of each number, the page's name and the notebook in English and in the language.
+    """
+    title, about, term, meaning = words.terms
+    first, other, says = ("English", "中文", "Meaning") if language == "en" else \
+        ("中文", "English", "释义")
+    lines = [f"# {title}", "", about, "", f"| {term} | {other} | {meaning} |", "|---|---|---|"]
+    for row in sorted(rows(), key=lambda row: row[first].lower()):
+        place = _place(row.get("Defined in", ""), pages)
+        lines.append(f"| {row[first]} | {row[other]} | {row[says]}{place and f'<br>{place}'} |")
+    return "\n".join(lines) + "\n"
