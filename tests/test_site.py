@@ -135,6 +135,9 @@ def test_colab_notebooks_begin_by_setting_it_up() -> None:
     compile(notebook.cells[0].source, "cell", "exec")
     assert '"https://x.org/a/b"' in notebook.cells[0].source
     assert all(f"{name}==" in notebook.cells[0].source for name in colab.PACKAGES)
+    assert 'os.chdir("course/notebooks")' in notebook.cells[0].source
+    chinese = colab.for_colab(nbformat.v4.new_notebook(metadata={"lang": "zh"}), "https://a/b")
+    assert 'os.chdir("course/paired_md/zh")' in chinese.cells[0].source, "checks speak Chinese"
 
 
 def test_settings_name_what_there_is() -> None:

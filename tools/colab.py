@@ -25,20 +25,22 @@ import subprocess
 import sys
 
 packages = {packages}
-if not os.path.exists("../helpers.py"):
+if not os.path.exists("{up}/helpers.py"):
     if not os.path.isdir("course"):
         subprocess.run(["git", "clone", "--quiet", "--depth=1", "{address}", "course"], check=True)
     subprocess.run([sys.executable, "-m", "pip", "install", "--quiet", *packages], check=True)
-    os.chdir("course/notebooks")
-    subprocess.run([sys.executable, "-m", "data.fetch"], cwd="..", check=False)
+    os.chdir("course/{folder}")
+    subprocess.run([sys.executable, "-m", "data.fetch"], cwd="{up}", check=False)
 """
 
 
 def for_colab(notebook: nbformat.NotebookNode, address: str) -> nbformat.NotebookNode:
     """Return a student's notebook with the cell that sets Colab up in front of it."""
     packages = [f"{name}=={pins()[name]}" for name in PACKAGES]
-    cell = nbformat.v4.new_code_cell(START.format(packages=packages, address=address).rstrip(),
-                                     id="colab")
+    chinese = notebook.metadata.get("lang") == "zh"  # checks speak the folder's language
+    folder, up = ("paired_md/zh", "../..") if chinese else ("notebooks", "..")
+    start = START.format(packages=packages, address=address, folder=folder, up=up)
+    cell = nbformat.v4.new_code_cell(start.rstrip(), id="colab")
     notebook.cells.insert(0, cell)
     return notebook
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import nbformat
 import pytest
 
-pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
+pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
 
 from tools import handouts, lang
 
