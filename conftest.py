@@ -20,6 +20,8 @@ import tools  # noqa: F401 (first: what it leaves out makes the import of nbform
 pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it before this file
 
 ROOT = Path(__file__).resolve().parent
+for _name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
+    os.environ.pop(_name, None)  # a `make` that a test calls is no part of `make test`
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model

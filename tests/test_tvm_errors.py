@@ -419,7 +419,9 @@ def _() -> None:
 provokes("No module named 'tvm'")(lambda: in_new_python("import tvm", "-I", "-S"))
 @provokes("No module named 'tabulate'")
 def _() -> None:
-    with mock.patch.dict(sys.modules, {"tabulate": None}):  # what builds the site brings it along
+    # what builds the site brings it along
+    with mock.patch.dict(sys.modules), mock.patch.object(sys, "meta_path", []):
+        sys.modules.pop("tabulate", None)
         torch.fx.symbolic_trace(torch.nn.ReLU()).graph.print_tabular()
 
 
