@@ -26,7 +26,7 @@ from tools.grading.submission import find, printable, read
 from tools.student import student_version
 
 ROOT = Path(__file__).resolve().parent.parent
-MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py",
+MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py", "tools/messages.py",
         "instructor/requirements.txt")
 SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
 
