@@ -1264,7 +1264,10 @@ def _() -> None:
 @proof(OLD, "graph.print_tabular()")
 def _() -> None:
     graph = torch.fx.symbolic_trace(torch.nn.ReLU()).graph
-    graph.print_tabular()
+    # what builds the site brings its package along
+    with mock.patch.dict(sys.modules), mock.patch.object(sys, "meta_path", []):
+        sys.modules.pop("tabulate", None)
+        graph.print_tabular()
 
 
 @proof(TODAY, "graph.print_tabular()")
