@@ -10,6 +10,7 @@ import sys
 import termios
 import time
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ pytest.importorskip("distributed", reason="Dask is missing: `make test-all` inst
 import clusters
 import psutil
 import submissions
+from distributed import KilledWorker
 from submissions import LINUX, ROOT, STEM, answers, command, family, rows, servers, wrong_linear
 
 from tools import grade
@@ -167,6 +169,53 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up() -> None:
     assert {number for number, result in came.items() if result.whole} == {0, 2, 3, 4, 5}
     assert came[1].notes == ["02 could not be graded: the process that grades it was ended each "
                              "time (by the system, for want of memory?)"]
+
+
+class Scripted:
+    """A client whose workers end under every job at first, and later under "deadly" alone."""
+
+    status = "running"
+
+    def __init__(self) -> None:
+        self.first: list[bytes] = []
+        self.again: list[bytes] = []
+
+    def nthreads(self) -> dict[str, int]:
+        return {"tcp://one": 1, "tcp://two": 1}
+
+    def submit(self, function, *given, key="", **_) -> Future:
+        future: Future = Future()
+        future.key = key
+        if function is fleet.greet:
+            future.set_result({"wrong": "", "gaps": []})
+            return future
+        data = given[0]["data"]
+        tried = self.again if data in self.first else self.first
+        tried.append(data)
+        if tried is self.first or data == b"deadly":
+            future.set_exception(KilledWorker(key, None, 2))
+        else:
+            future.set_result({"points": {"2.1": 1}, "whole": True})
+        return future
+
+
+def test_who_waited_behind_a_deadly_job_is_tried_again_alone() -> None:
+    """Dask suspects every job that a worker had when it ended, whichever of them ended it."""
+    client, names = Scripted(), [b"a", b"deadly", b"b"]
+    team = fleet.Fleet(client, {}, "build/nowhere", lambda line: None)
+    company, submit = [], team._submit
+
+    def watched(*given, **named) -> None:
+        submit(*given, **named)
+        if named.get("alone"):
+            company.append(len(team.hand))
+
+    team._submit = watched
+    came = dict(team.results([(name, Job(STEM, name, "{}")) for name in names]))
+    assert {name: result.whole for name, result in came.items()} == {
+        b"a": True, b"deadly": False, b"b": True}
+    assert sorted(client.again) == sorted(names)
+    assert company == [1, 1, 1]
 
 
 def test_without_dask_it_is_given_up_too(monkeypatch, tmp_path) -> None:

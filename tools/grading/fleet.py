@@ -129,6 +129,16 @@ def _close(client: Client) -> None:
         client.close(timeout=5)
 
 
+def _fetched(future: Future) -> dict[str, Any]:
+    """Return what came of a job that is done with; raises what it raised, or TimeoutError."""
+    try:
+        return future.result(timeout=3)
+    except TimeoutError:
+        if not future.done():  # lost with its worker; Dask means to do it again, but may not
+            raise
+    return future.result(timeout=30)
+
+
 @dataclass
 class _InHand:
     """A job that some worker has, or will have."""
@@ -138,6 +148,7 @@ class _InHand:
     attempts: int
     future: Future
     workers: list[str]
+    alone: bool  # no worker has another one meanwhile
 
 
 class Fleet:
@@ -150,15 +161,16 @@ class Fleet:
         self.ours: dict[str, int] = {}  # threads by address
         self.hand: dict[str, _InHand] = {}
         self.done: queue.SimpleQueue[Future] = queue.SimpleQueue()
+        self.suspects: list[tuple[Any, Job]] = []  # to be tried alone, at the end
         self.number, self.seen, self.told = 0, time.monotonic(), False
 
-    def _submit(self, place: Any, job: Job, attempts: int) -> None:
+    def _submit(self, place: Any, job: Job, attempts: int = 0, alone: bool = False) -> None:
         self.number += 1
         workers = list(self.ours)
         future = self.client.submit(
             grade, asdict(job), self.folder, workers=workers, pure=False, retries=0,
             key=f"mlc-{id(self)}-{self.number}")
-        self.hand[future.key] = _InHand(place, job, attempts, future, workers)
+        self.hand[future.key] = _InHand(place, job, attempts, future, workers, alone)
         future.add_done_callback(self.done.put)
 
     def _meet(self) -> None:
@@ -211,17 +223,29 @@ class Fleet:
             self.say("No worker is there: waiting for one. Ctrl-C ends this.")
 
     def _again(self, held: _InHand) -> Result | None:
-        """Give a job to others, or give it up."""
-        if held.attempts + 1 >= ATTEMPTS:
+        """Give a job to others; after ATTEMPTS at the end, alone; and then give it up."""
+        if held.attempts + 1 < ATTEMPTS:
+            self._submit(held.place, held.job, held.attempts + 1, held.alone)
+            return None
+        return self._accused(held)
+
+    def _accused(self, held: _InHand) -> Result | None:
+        """Try a job alone that failed in company; give it up if it was alone."""
+        if held.alone:
             return given_up(held.job)
-        self._submit(held.place, held.job, held.attempts + 1)
+        self.suspects.append((held.place, held.job))
         return None
 
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
-        """Yield (place, result) for each (place, job), as they come; raises Lost."""
+        """Yield (place, result) for each (place, job), as they come; raises Lost.
+
+        A worker that ends takes the jobs with it that wait behind the one which ended it, and
+        results that nobody has fetched yet. So what came to nothing ATTEMPTS times is tried again
+        at the end, with no other job at work; only what comes to nothing then, too, is given up.
+        """
         left, more = iter(jobs), True
         self.waiting = time.monotonic()
-        while more or self.hand:
+        while more or self.hand or self.suspects:
             self._meet()
             self._patience()
             while more and len(self.hand) < sum(self.ours.values()):
@@ -229,7 +253,9 @@ class Fleet:
                 if job is None:
                     more = False
                 else:
-                    self._submit(place, job, 0)
+                    self._submit(place, job)
+            if self.ours and self.suspects and not more and not self.hand:
+                self._submit(*self.suspects.pop(0), alone=True)
             for key, held in list(self.hand.items()):
                 # all that could take it are gone, and others have come: Dask would wait for ever
                 if self.ours and not set(held.workers) & set(self.ours) and not held.future.done():
@@ -249,9 +275,9 @@ class Fleet:
             return None
         result: Result | None
         try:
-            result = Result(**future.result(timeout=30))
+            result = Result(**_fetched(future))
         except KilledWorker:
-            result = given_up(held.job)
+            result = self._accused(held)
         except Died:
             result = self._again(held)
         except Exception:  # cancelled, or a machine that vanished just then
