@@ -221,6 +221,14 @@ def servers(*started: subprocess.Popen) -> list[psutil.Process]:
             if cmdline(child)[1:3] == ["-m", "tools.grading.server"]]
 
 
+def is_kernel(process: psutil.Process) -> bool:
+    """Whether a process is the limited kernel, which has a file for what its cells print."""
+    with contextlib.suppress(OSError):
+        return any(file.readlink().name == "kernel.txt"
+                   for file in Path(f"/proc/{process.pid}/fd").iterdir())
+    return False
+
+
 def cmdline(process: psutil.Process) -> list[str]:
     """Return what a process was started with, or [] if it is gone."""
     with contextlib.suppress(psutil.Error):

@@ -117,7 +117,8 @@ def test_the_search_goes_on_when_a_server_is_killed(tmp_path: Path) -> None:
         threading.Thread(target=kill, daemon=True).start()
         database = ms.tir_integration.tune_tir(
             tvm.IRModule({"main": product}), two.target(), str(tmp_path), max_trials_global=12,
-            num_trials_per_iter=4, cost_model="random", seed=0, runner=two.runner(20),
+            num_trials_per_iter=4, cost_model="random", strategy="replay-trace", seed=0,
+            runner=two.runner(20),
             builder=devices.builder())
         assert not second.is_running() or second.status() == psutil.STATUS_ZOMBIE
         assert devices.keys(found.host, found.port) == {"here": 1}

@@ -83,7 +83,7 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
         return result
 
     vars(answers)["_outcome"] = watched
-    before["checks.answers"]["_outcome"] = integrity.snapshot()["checks.answers"]["_outcome"]
+    before["checks.answers"]["_outcome"] = integrity.identity(watched)
 
     def says(passed: bool, text: str) -> dict[str, Any]:
         return {"passed": passed, "said": text[:MOST_SAID], "secret": secret}

@@ -29,7 +29,7 @@ def _modules() -> Iterator[tuple[str, types.ModuleType]]:
             yield name, module
 
 
-def _code(item: Any) -> tuple:
+def identity(item: Any) -> tuple:
     """Return what of a function can be replaced without replacing the function."""
     if isinstance(item, types.FunctionType):
         cells = item.__closure__ or ()
@@ -49,7 +49,7 @@ def cell_is_set(cell: types.CellType) -> bool:
 
 
 def _content(space: dict[str, Any], every: bool) -> dict[str, tuple]:
-    return {name: _code(getattr(value, "__func__", value)) for name, value in list(space.items())
+    return {name: identity(getattr(value, "__func__", value)) for name, value in list(space.items())
             if every or callable(value) or isinstance(value, (staticmethod, classmethod, property))}
 
 

@@ -10,7 +10,6 @@ import binascii
 import html
 import os
 import re
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -26,7 +25,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from pygments.formatters import HtmlFormatter
 
-from tools.grading.confine import ROOT
+from tools.grading import kernel
 from tools.grading.submission import clean
 
 MOST_OUTPUT = 1_000_000  # characters of a cell's output
@@ -100,10 +99,8 @@ class _Kernels(KernelSpecManager):
     """Knows the limited kernel alone, so that nothing need be installed for it."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(argv=[sys.executable, "-P", "-m", "tools.grading.kernel", "-f",
-                                "{connection_file}", "--log-level=ERROR"],  # -P: not from here
-                          display_name="limited", language="python",
-                          env={"PYTHONPATH": str(ROOT)})
+        return KernelSpec(argv=["forked", "-f", "{connection_file}", "--log-level=ERROR"],
+                          display_name="limited", language="python")
 
 
 class _Client(NotebookClient):
@@ -132,6 +129,7 @@ def execute(cells: list[dict[str, Any]], scratch: Path, seconds: float, total: f
     """
     os.chdir(scratch)
     (scratch / ".home").mkdir(exist_ok=True)
+    kernel.use()
     os.environ["JUPYTER_RUNTIME_DIR"] = str(scratch / ".home")
     run = [(place, new_code_cell(cell["source"])) for place, cell in enumerate(cells)
            if cell["code"] and (not cell["name"] or cell["name"].endswith("-solution"))]
