@@ -20,7 +20,6 @@ PAGES := $(VENV)/.ready-site
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
 ##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型
 	@$(VENV)/bin/ruff check .
-	@$(VENV)/bin/mypy
 	@$(PY) -m tools.sync check
 	@$(PY) -m tools.edition check
 	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow

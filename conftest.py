@@ -62,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def when(item: pytest.Item) -> tuple[int, int]:
         if isinstance(item, nbval.plugin.IPyNbCell):
             return 1, -cells[item.path]
-        return (0 if item.name == "test_two_sided" else 2), 0
+        return {"test_two_sided": 0, "test_types": 1}.get(item.name, 2), 0
 
     items.sort(key=when)
 
