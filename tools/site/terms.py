@@ -87,5 +87,7 @@ def page(words: Words, language: str, pages: dict) -> str:
     lines = [f"# {title}", "", about, "", f"| {term} | {other} | {meaning} |", "|---|---|---|"]
     for row in sorted(rows(), key=lambda row: row[first].lower()):
         place = _place(row.get("Defined in", ""), pages)
-        lines.append(f"| {row[first]} | {row[other]} | {row[says]}{place and f'<br>{place}'} |")
+        names = [f'<span class="term" lang="{code}">{row[head]}</span>'
+                 for head, code in ((first, language), (other, "zh" if language == "en" else "en"))]
+        lines.append(f"| {' | '.join(names)} | {row[says]}{place and f'<br>{place}'} |")
     return "\n".join(lines) + "\n"
