@@ -1,5 +1,6 @@
 """Loop nests, live: what TVM makes of a small program for every choice that a page offers."""
 
+import base64
 import html
 import json
 import os
@@ -140,11 +141,18 @@ def fragment(found: dict[str, Any], language: str = "") -> str:
     return (DOCS / "live.html").read_text(encoding="utf-8").replace("@DATA@", text)
 
 
+def _icon() -> str:
+    """Return the site's icon as an address: without one, browsers ask the server for it."""
+    svg = (DOCS / "site" / "_static" / "favicon.svg").read_bytes()
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+
+
 def page(found: dict[str, Any], start: str = "en") -> str:
     """Return the page as one file, for both languages; `start` is the one it opens in."""
     found = found | {"start": LANGUAGES[start]}
     return (f'<!doctype html>\n<html lang="{start}"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f'<link rel="icon" href="{_icon()}">'
             f"<title>{found['strings']['title'][0]}</title><style>body {{font-family: sans-serif; "
             "line-height: 1.5; margin: 0} .live {min-height: 100vh; box-sizing: border-box; "
             "padding: 1rem max(.5rem, 50% - 35rem)}</style></head>"

@@ -65,8 +65,9 @@ def test_every_page_of_a_notebook_keeps_all_it_has(tmp_path: Path) -> None:
         assert len(images) == len(execute.pictures(master)) > 0
         assert all(alt and (tmp_path / source).exists() for alt, source in images)
         assert [c.source for c in page.cells if c.cell_type == "markdown"] == \
-            [pages.linked(c.source, master, "en") for c in stored.cells
-             if c.cell_type == "markdown"]
+            [terms.indexed(pages.linked(c.source, master, "en"),
+                           terms.defined(master.name[:2], stored, stored))
+             for c in stored.cells if c.cell_type == "markdown"]
 
 
 def test_drawn_pictures_have_an_svg_and_no_svg_is_left_over() -> None:
@@ -97,12 +98,42 @@ def test_terms_lead_to_their_sections() -> None:
     assert len(wanted) > 50 and text.count(".ipynb#") == len(wanted)  # each with its heading
 
 
+def test_sections_are_indexed_by_the_terms_they_define() -> None:
+    master = next(path for path in pages.masters() if path.name.startswith("02"))
+    (english, _), (chinese, _) = pages.read(master, "en"), pages.read(master, "zh")
+    names = terms.defined("02", english, chinese)
+    heading = next(heading for heading, here in names.items() if "卷积" in here)
+    assert "convolution" in names[heading] and heading in terms.headings(chinese)
+    marked = terms.indexed(f"## {heading}\n\ntext", names)
+    assert marked.startswith(f"## {heading}\n\n```{{index}} !") and "!卷积" in marked
+    assert terms.indexed("## Another\n\ntext", names) == "## Another\n\ntext"
+
+
+def test_listings_have_a_dark_colour_for_each_light_one() -> None:
+    css = (ROOT / "docs" / "site" / "_static" / "course.css").read_text(encoding="utf-8")
+    dark = set(re.findall(r'&\[style\*="(#\w+)"\]', css))
+    listings = [found for master in pages.masters()
+                for cell in nbformat.read(master, as_version=4).cells
+                for output in cell.get("outputs", []) if "data" in output
+                for found in re.findall(r"<pre.*?</pre>", output.data.get("text/html", ""),
+                                        re.DOTALL)]
+    light = {colour for listing in listings
+             for colour in re.findall(r'<span style="[^"]*?(#\w+)', listing)}
+    spaces = {"#BBB"}
+    assert light - spaces == dark
+
+
 def test_broken_links_are_found(tmp_path: Path) -> None:
     (tmp_path / "a.html").write_text('<a href="b.html#there"></a><a href="b.html#gone"></a>'
-                                     '<img src="none.svg"><a href="https://x.invalid/"></a>')
+                                     '<img src="none.svg"><a href="https://x.invalid/"></a>'
+                                     '<a href="https://x..invalid/"></a><a href="http://[x/"></a>')
     (tmp_path / "b.html").write_text('<p id="there">')
-    assert links.broken(tmp_path) == ["a.html: b.html#gone", "a.html: none.svg"]
-    assert links.broken(tmp_path, outside=True)[2:] == ["a.html: https://x.invalid/"]
+    assert links.broken(tmp_path) == [
+        "a.html: b.html#gone", "a.html: http://[x/", "a.html: none.svg"]
+    outside = links.broken(tmp_path, outside=True)[3:]  # each with why
+    assert [re.sub(r" \(.+\)$", "", line) for line in outside] == [
+        "a.html: https://x..invalid/", "a.html: https://x.invalid/"]
+    assert all(line.endswith(")") for line in outside)
 
 
 def test_every_text_of_the_live_page_is_in_both_languages() -> None:

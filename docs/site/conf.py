@@ -30,6 +30,7 @@ smartquotes = False  # code and messages in prose are copied from
 html_theme = "sphinx_book_theme"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
+html_js_files = ["print.js"]
 html_copy_source = False
 html_use_index = False
 html_math_renderer = "mathml"

@@ -67,11 +67,22 @@ def start(language: str, tree: dict) -> subprocess.Popen:
 
 
 def mend(site: Path) -> None:
-    """Let buttons be called what they show: MyST-NB's and the theme's labels say something else."""
+    """Give screen readers what the theme and MyST-NB don't.
+
+    Buttons are called what they show, not something else, and in the page's language; the banner
+    is the side bar with the title and the search, not the theme's empty one.
+    """
     for path in site.rglob("*.html"):
         text = path.read_text(encoding="utf-8")
         text = text.replace('<summary aria-label="Toggle hidden content">', "<summary>")
+        text = text.replace('<header id="pst-header" ', '<header id="pst-header" role="none" ')
+        text = text.replace('<div id="pst-primary-sidebar" ',
+                            '<div id="pst-primary-sidebar" role="banner" ')
         text = re.sub(r'(class="btn search-button-field[^>]*?) aria-label="[^"]*"', r"\1", text)
+        language = path.relative_to(site).parts[0]
+        for english, said in (WORDS[language].theme if language in WORDS else {}).items():
+            text = re.sub(rf'( (?:title|aria-label)="){english}"', rf'\1{said}"', text)
+            text = text.replace(f"</i>{english}<", f"</i>{said}<")
         path.write_text(text, encoding="utf-8")
 
 

@@ -3,7 +3,9 @@
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from html.parser import HTMLParser
+from http.client import HTTPException
 from pathlib import Path
+from urllib.error import HTTPError
 from urllib.parse import unquote, urlsplit
 
 WAIT = 20  # seconds for an answer
@@ -31,19 +33,22 @@ def _read(path: Path) -> _Page:
     return page
 
 
-def _answers(address: str) -> bool:
-    request = urllib.request.Request(address, headers={"User-Agent": "link check of a course"})
+def _refused(address: str) -> str:
+    """Return why an address does not answer, "" where it does."""
     try:
+        request = urllib.request.Request(address, headers={"User-Agent": "link check of a course"})
         with urllib.request.urlopen(request, timeout=WAIT):
-            return True
-    except OSError:
-        return False
+            return ""
+    except HTTPError as error:
+        return f"{error.code} {error.reason}"
+    except (OSError, HTTPException, ValueError) as error:  # no network, half an answer, no address
+        return str(getattr(error, "reason", "") or error or type(error).__name__)
 
 
 def broken(site: Path, outside: bool = False) -> list[str]:
     """Return "page: link" for each link to a file or an anchor that is not there.
 
-    Links that lead outside are asked, each once, where `outside` is set.
+    Links that lead outside are asked, each once, where `outside` is set, and it says why not.
     """
     pages = {path: _read(path) for path in sorted(site.rglob("*.html"))
              if "_static" not in path.parts}  # the theme's own
@@ -51,7 +56,11 @@ def broken(site: Path, outside: bool = False) -> list[str]:
     for path, page in pages.items():
         name = path.relative_to(site).as_posix()
         for link in sorted(page.links):
-            parts = urlsplit(link)
+            try:
+                parts = urlsplit(link)
+            except ValueError:  # not an address at all
+                wrong.append(f"{name}: {link}")
+                continue
             if parts.scheme in ("http", "https"):
                 away.setdefault(link.partition("#")[0], name)
             if parts.scheme or parts.netloc:
@@ -63,6 +72,6 @@ def broken(site: Path, outside: bool = False) -> list[str]:
                 wrong.append(f"{name}: {link}")
     if outside:
         with ThreadPoolExecutor(8) as pool:
-            wrong += [f"{away[link]}: {link}" for link, good
-                      in zip(away, pool.map(_answers, away), strict=True) if not good]
+            wrong += [f"{away[link]}: {link} ({why})" for link, why
+                      in zip(away, pool.map(_refused, away), strict=True) if why]
     return wrong

@@ -167,11 +167,12 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
     notebook, translated = read(master, language)
     up = "" if language == "en" else "../"
     Described(source=picture(build / "pictures", up)).preprocess(notebook, {})
+    names = terms.defined(master.name[:2], read(master, "en")[0], notebook)
     cells = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
             file = edition.translation(master) if translated.get(cell.id) else master
-            cell.source = linked(cell.source, file, language)
+            cell.source = terms.indexed(linked(cell.source, file, language), names)
             if any(translated.values()) and not translated[cell.id]:
                 cell.source = _labelled(cell.source, words.english_part)
             cells.append(cell)

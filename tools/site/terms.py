@@ -32,6 +32,32 @@ def headings(notebook: nbformat.NotebookNode) -> list[str]:
     return re.findall(r"^#{1,4} +(.+?)\s*$", text, re.MULTILINE)
 
 
+def defined(number: str, english: nbformat.NotebookNode,
+            own: nbformat.NotebookNode) -> dict[str, list[str]]:
+    """Return the terms, in both languages, that each section of a notebook defines.
+
+    By the sections' headings in `own`; `number`: the notebook's, as "04".
+    """
+    known = dict(zip(headings(english), headings(own), strict=True))
+    found: dict[str, list[str]] = {}
+    for row in rows():
+        where, _, heading = row.get("Defined in", "").partition(": ")
+        if where == number and heading in known:
+            found.setdefault(known[heading], []).extend(
+                name.strip("` ") for name in f"{row['English']}, {row['中文']}".split(","))
+    return found
+
+
+def indexed(text: str, names: dict[str, list[str]]) -> str:
+    """Return Markdown whose sections are found first by those who search for their terms."""
+    def mark(match: re.Match) -> str:  # "!": a main entry; the search puts others last
+        if here := names.get(match[1]):
+            return f"{match[0]}\n\n```{{index}} {', '.join(f'!{name}' for name in here)}\n```\n"
+        return match[0]
+
+    return re.sub(r"^#{1,4} +(.+?)[ \t]*$", mark, text, flags=re.MULTILINE)
+
+
 def slug(heading: str) -> str:
     """Return the anchor of a heading as GitHub and MyST make it."""
     return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", heading.strip().lower()).replace(" ", "-")
@@ -61,5 +87,7 @@ def page(words: Words, language: str, pages: dict) -> str:
     lines = [f"# {title}", "", about, "", f"| {term} | {other} | {meaning} |", "|---|---|---|"]
     for row in sorted(rows(), key=lambda row: row[first].lower()):
         place = _place(row.get("Defined in", ""), pages)
-        lines.append(f"| {row[first]} | {row[other]} | {row[says]}{place and f'<br>{place}'} |")
+        names = [f'<span class="term" lang="{code}">{row[head]}</span>'
+                 for head, code in ((first, language), (other, "zh" if language == "en" else "en"))]
+        lines.append(f"| {' | '.join(names)} | {row[says]}{place and f'<br>{place}'} |")
     return "\n".join(lines) + "\n"
