@@ -19,6 +19,7 @@ import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from types import FrameType
 
 import tvm
 from tvm import relax
@@ -123,6 +124,14 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trials", type=int, default=TRIALS, help="candidates in all")
     parser.add_argument("--to", type=Path, default=helpers.ROOT / "data" / "tuned")
     options = parser.parse_args(arguments)
+    typed = False
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        nonlocal typed
+        typed = True
+        signal.default_int_handler(number, frame)
+
+    before = signal.signal(signal.SIGINT, interrupt)
     try:
         if bool(options.tracker) != bool(options.key):
             raise CourseError("TRACKER=host:port and KEY=name go together.")
@@ -146,9 +155,14 @@ def main(arguments: list[str]) -> int:
     except CourseError as error:
         print(error, file=sys.stderr)
         return 1
-    except KeyboardInterrupt:
+    except (KeyboardInterrupt, Exception) as error:
+        if not typed and not isinstance(error, KeyboardInterrupt):
+            raise
+        # where Ctrl-C meets a function that TVM has called, TVM makes another error of it
         print("Stopped; nothing is written.", file=sys.stderr)
         return 130
+    finally:
+        signal.signal(signal.SIGINT, before)
     return 0
 
 

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import platform
+import signal
 import threading
 import time
 from collections.abc import Iterator
@@ -159,3 +160,25 @@ def test_the_command_line(tmp_path, capsys, monkeypatch) -> None:
     while _below() - before:
         assert time.monotonic() < end
         time.sleep(0.2)
+
+
+def test_ctrl_c_inside_of_tvm_is_no_traceback(tmp_path, capsys, monkeypatch) -> None:
+    """What Ctrl-C raises in a function that TVM calls comes out as an error of another kind."""
+    def typed(*_: object) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(10)
+        except KeyboardInterrupt:
+            raise RuntimeError from None
+
+    monkeypatch.setattr(tune, "tune", typed)
+    assert tune.main(["--to", str(tmp_path)]) == 130
+    assert capsys.readouterr().err == "Stopped; nothing is written.\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+    def broken(*_: object) -> None:
+        raise RuntimeError("a fault of its own")
+
+    monkeypatch.setattr(tune, "tune", broken)
+    with pytest.raises(RuntimeError, match="of its own"):
+        tune.main(["--to", str(tmp_path)])
