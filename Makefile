@@ -26,7 +26,7 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 
 test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分
-	@$(VENV)/bin/pytest -n 2 --dist loadscope tests/slow
+	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder tests/slow
 
 mutants: data  ## change the solutions mechanically and say which changes the checks miss (NB="03 5.1": some)
 ##zh mutants: 机械地改动答案，看检查漏掉哪些（NB="03 5.1" 只试这些）

@@ -52,6 +52,9 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.nbval_sanitize_with = str(joined)
 
 
+LONG = ("test_fleet", "test_grading", "test_hostile", "test_site", "test_stopping")  # tests/slow
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Put what takes longest first: two-sided runs, then notebooks, each by what is in it.
 
@@ -62,7 +65,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     def when(item: pytest.Item) -> tuple[int, int]:
         if isinstance(item, nbval.plugin.IPyNbCell):
             return 1, -cells[item.path]
-        return {"test_two_sided": 0, "test_types": 1}.get(item.name, 2), 0
+        first = 0 if item.path.stem in LONG else 2  # a class that is graded, a site, a fleet
+        return {"test_two_sided": 0, "test_types": 1}.get(item.name, first), 0
 
     items.sort(key=when)
 
