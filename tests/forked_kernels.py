@@ -1,13 +1,16 @@
 """Kernels for tests that fork from a process in which the course's modules are imported already.
 
-Importing torch, TVM and matplotlib takes three seconds of CPU, in each of some twenty kernels.
-multiprocessing's fork server imports them once for a worker of pytest-xdist; nothing was run in it.
+Importing torch, TVM and matplotlib takes three seconds of CPU, in each of some twenty kernels and
+of the ten processes with which notebook 07's tuner compiles and measures. multiprocessing's fork
+server imports them once for a worker of pytest-xdist; nothing was run in it.
 Without workers (`pytest -n 0`) kernels start as they do for a student.
 """
 
 import multiprocessing
 import os
+import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing import forkserver
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +23,7 @@ LAUNCH = ["-m", "ipykernel_launcher"]
 _standard = local_provisioner.launch_kernel
 
 
-def _kernel(arguments: list[str], env: dict[str, str], folder: str, ready: Connection) -> None:
+def _kernel(ready: Connection, arguments: list[str], env: dict[str, str], folder: str) -> None:
     """Become a kernel, in a session of its own as Jupyter wants it."""
     os.setsid()
     ready.send(None)
@@ -32,19 +35,56 @@ def _kernel(arguments: list[str], env: dict[str, str], folder: str, ready: Conne
         nowhere = os.open(os.devnull, mode)
         os.dup2(nowhere, number)
         os.close(nowhere)
+    _fork_workers()
     from ipykernel import kernelapp
     kernelapp.launch_new_instance(argv=arguments)
 
 
+def _worker(ready: Connection, reader: Connection, writer: Connection, env: dict[str, str],
+            path: list[str]) -> None:
+    """Become a process of TVM's that compiles, measures or serves: `-m tvm.exec.popen_worker`."""
+    ready.send(None)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.path[:] = path
+    _fork_workers()
+    from tvm.exec import popen_worker
+    sys.argv = [popen_worker.__file__, *(str(os.dup(end.fileno())) for end in (reader, writer))]
+    reader.close()
+    writer.close()
+    popen_worker.main()
+
+
+def _fork_workers() -> None:
+    """Let TVM's PopenWorkers of this process, which was forked itself, be forked ones."""
+    from tvm.support import popen_pool
+    multiprocessing.current_process().daemon = False  # it ends with its parent, and has children
+    forkserver._forkserver.ensure_running = lambda: None  # else a child starts one of its own
+
+    def start(self: popen_pool.PopenWorker) -> None:
+        if self._proc is None:
+            context = multiprocessing.get_context("forkserver")
+            (reader, told), (taken, writer) = (context.Pipe(duplex=False) for _ in range(2))
+            self._proc = _Forked(_worker, reader, writer, dict(os.environ), sys.path)
+            reader.close()
+            writer.close()
+            self._reader = os.fdopen(os.dup(taken.fileno()), "rb")
+            self._writer = os.fdopen(os.dup(told.fileno()), "wb")
+            taken.close()
+            told.close()
+
+    popen_pool.PopenWorker._start = start
+
+
 class _Forked:
-    """What jupyter_client asks of a kernel's process, a subprocess.Popen elsewhere."""
+    """What jupyter_client and TVM ask of a process, a subprocess.Popen elsewhere."""
 
     stdin = stdout = stderr = None
 
-    def __init__(self, arguments: list[str], env: dict[str, str], folder: str) -> None:
+    def __init__(self, program: Callable[..., None], *arguments: Any) -> None:
         context = multiprocessing.get_context("forkserver")
         ready, sender = context.Pipe(duplex=False)
-        self.process = context.Process(target=_kernel, args=(arguments, env, folder, sender))
+        self.process = context.Process(target=program, args=(sender, *arguments), daemon=True)
         self.process.start()
         sender.close()
         ready.recv()  # from here on it leads its group, which gets the signals
@@ -54,8 +94,10 @@ class _Forked:
     def poll(self) -> int | None:
         return self.process.exitcode
 
-    def wait(self) -> int | None:
-        self.process.join()
+    def wait(self, timeout: float | None = None) -> int | None:
+        self.process.join(timeout)
+        if self.process.exitcode is None:
+            raise subprocess.TimeoutExpired("a forked process", timeout or 0)
         return self.process.exitcode
 
     def send_signal(self, number: int) -> None:
@@ -66,15 +108,16 @@ def _launch(cmd: list[str], **options: Any) -> Any:
     """Fork what would be started by `python -m ipykernel_launcher`; start anything else."""
     if cmd[1:3] != LAUNCH:
         return _standard(cmd, **options)
-    return _Forked(cmd[3:], dict(options.get("env") or os.environ),
+    return _Forked(_kernel, cmd[3:], dict(options.get("env") or os.environ),
                    str(options.get("cwd") or Path.cwd()))
 
 
 def use() -> None:
     """Let all kernels of this process be forked ones."""
-    multiprocessing.set_forkserver_preload(["helpers", "plots", "checks", "ipykernel.kernelapp"])
+    multiprocessing.set_forkserver_preload(
+        ["helpers", "plots", "checks", "ipykernel.kernelapp", "tvm.rpc", "forked_kernels"])
     before = os.environ.get("PYTHONPATH")
-    os.environ["PYTHONPATH"] = str(ROOT)
+    os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     forkserver.ensure_running()
     os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
     local_provisioner.launch_kernel = _launch  # type: ignore[assignment]
