@@ -1,6 +1,8 @@
 """Settings of the test run: data, nbval's sanitizers, crashed kernels, the table of answers."""
 
 import base64
+import gc
+import inspect
 import io
 import os
 import queue
@@ -9,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Generator
 from pathlib import Path
+from unittest import mock
 
 import nbval.kernel
 import pytest
@@ -27,16 +30,19 @@ os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # or it asks the C++ compiler eleven times
 os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
-if workers := int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", 0)):
-    # threads that wait for one another spin: two workers with all cores each took twice the time
-    for _name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
-        os.environ.setdefault(_name, str(max(1, (os.cpu_count() or 1) // workers)))
+if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     import forked_kernels
     forked_kernels.use()
 
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settle the data for all processes, and give nbval the patterns that belong to them."""
+    if workers := getattr(config.option, "numprocesses", 0):
+        # threads that wait for one another spin: two workers with all cores each took twice as long
+        for name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
+            os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // workers)))
+        import forked_kernels
+        forked_kernels.serve()
     from data import store
     try:
         folder = store.data_folder()
@@ -71,9 +77,20 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=when)
 
 
+def pytest_collection_finish() -> None:
+    gc.freeze()  # what was imported is no garbage, and not to be looked through again and again
+
+
 def pytest_report_header() -> str:
     from data import store
     return store.data_line()
+
+
+@pytest.fixture
+def quick_script() -> Generator[None, None, None]:
+    """Let TVMScript's decorators not look for the module of each frame, as in checks.answers."""
+    with mock.patch.object(inspect, "getmodule", lambda *_, **__: None):
+        yield
 
 
 def _await_reply(self: nbval.kernel.RunningKernel, msg_id: str, timeout: float | None = None):

@@ -17,7 +17,7 @@ from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from checks.diagnosis import diagnose
 from checks.guarding import guarded
 from checks.language import say
-from checks.primfuncs import refuse_out_of_bounds, stated
+from checks.primfuncs import LIGHT, refuse_out_of_bounds, stated
 from checks.saying import CheckFailed, bound, reason
 from checks.values import is_layer
 
@@ -88,7 +88,7 @@ def _tensors_fit(mod: tvm.IRModule) -> bool:
     return True
 
 
-def build(mod: Any, target: Any = "llvm") -> relax.VirtualMachine:
+def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
     """Check an IRModule and build it, with a message in words where that fails."""
     refuse_malformed(mod)
     try:
@@ -149,7 +149,7 @@ def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Sequential) -> bool
     return came.shape == expected.shape and np.allclose(came, expected, RTOL, atol)
 
 
-def check_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = "llvm",
+def check_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = LIGHT,
                machine: relax.VirtualMachine | None = None) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
 
@@ -185,7 +185,7 @@ def check_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], targe
 
 @torch.no_grad()
 def check_random_images(mod: tvm.IRModule, model: nn.Sequential, machine: relax.VirtualMachine,
-                        like: np.ndarray, target: Any = "llvm", main: str = "main",
+                        like: np.ndarray, target: Any = LIGHT, main: str = "main",
                         given: str = "") -> None:
     """Raise CheckFailed where a module differs from PyTorch on random images like `like`.
 

@@ -2,7 +2,7 @@
 
 Importing torch, TVM and matplotlib takes three seconds of CPU, in each of some twenty kernels and
 of the ten processes with which notebook 07's tuner compiles and measures. multiprocessing's fork
-server imports them once for a worker of pytest-xdist; nothing was run in it.
+server imports them once for all workers of pytest-xdist; nothing was run in it.
 Without workers (`pytest -n 0`) kernels start as they do for a student.
 """
 
@@ -20,6 +20,8 @@ from jupyter_client.provisioning import local_provisioner
 
 ROOT = Path(__file__).resolve().parent.parent
 LAUNCH = ["-m", "ipykernel_launcher"]
+SERVER = "MLC_FORK_SERVER"  # whose modules, and where it listens
+_server: Any = forkserver._forkserver  # a child reuses one that it did not start by these alone
 _standard = local_provisioner.launch_kernel
 
 
@@ -59,7 +61,7 @@ def _fork_workers() -> None:
     """Let TVM's PopenWorkers of this process, which was forked itself, be forked ones."""
     from tvm.support import popen_pool
     multiprocessing.current_process().daemon = False  # it ends with its parent, and has children
-    forkserver._forkserver.ensure_running = lambda: None  # else a child starts one of its own
+    _server.ensure_running = _is_running
 
     def start(self: popen_pool.PopenWorker) -> None:
         if self._proc is None:
@@ -112,12 +114,28 @@ def _launch(cmd: list[str], **options: Any) -> Any:
                    str(options.get("cwd") or Path.cwd()))
 
 
-def use() -> None:
-    """Let all kernels of this process be forked ones."""
+def serve() -> None:
+    """Start the fork server, for this process and those that inherit its environment."""
     multiprocessing.set_forkserver_preload(
         ["helpers", "plots", "checks", "ipykernel.kernelapp", "tvm.rpc", "forked_kernels"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     forkserver.ensure_running()
     os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
+    os.environ[SERVER] = f"{ROOT}:{_server._forkserver_address}"
+
+
+def use() -> None:
+    """Let all kernels of this process be forked ones."""
+    root, _, address = os.environ.get(SERVER, "").rpartition(":")
+    if root == str(ROOT):  # not that of another clone, which has other modules
+        _server._forkserver_address = address
+        _server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
+        _server.ensure_running = _is_running
+    else:
+        serve()
     local_provisioner.launch_kernel = _launch  # type: ignore[assignment]
+
+
+def _is_running() -> None:
+    """Start no fork server: there is one, which was not started by this process."""

@@ -4,7 +4,9 @@ import base64
 import subprocess
 import sys
 import zipfile
+from collections.abc import Generator
 from pathlib import Path
+from unittest import mock
 
 import nbformat
 import pytest
@@ -14,6 +16,19 @@ from tools import handouts
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
 LINE = b"\n        gv = bb.emit_output(bb.emit_te(topi.nn.softmax, lv, axis=1))\n"  # exercise 2.5
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _secrets_of_masters_once() -> Generator[None, None, None]:
+    """Look through all masters once, not for each handout: they don't change meanwhile."""
+    found = handouts.secrets(handouts.masters())
+
+    def secrets(paths: list[Path]) -> set[str]:
+        assert paths == handouts.masters()
+        return found
+
+    with mock.patch.object(handouts, "secrets", secrets):
+        yield
 
 
 @pytest.fixture(scope="module")

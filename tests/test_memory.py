@@ -19,6 +19,7 @@ from checks import answers
 from checks.memory import Fenced, refuse_bad_access
 from checks.primfuncs import run_prim_func
 
+pytestmark = pytest.mark.usefixtures("quick_script")
 TIMES = 10  # a wrong access may do no harm by chance; a static check sees it every time
 FORKS = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
 

@@ -33,6 +33,7 @@ import helpers
 from checks.saying import explained, reason
 from loops import nests
 
+pytestmark = pytest.mark.usefixtures("quick_script")
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "tvm_errors.md").read_text()
 PHRASES = [phrase for heading in re.findall(r"^### (.*)$", TEXT, re.M)
