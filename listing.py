@@ -53,6 +53,8 @@ def _wrapped(line: str) -> str:
 
     A signature then has a line for each argument; other lines are filled.
     """
+    if len(line) <= _WIDE:
+        return line
     depth, start, widest = 0, 0, (0, 0)
     commas: list[int] = []  # where the next argument begins
     for place, letter in enumerate(line):
@@ -64,7 +66,7 @@ def _wrapped(line: str) -> str:
         elif depth == 1 and letter == "," and line[place + 1:place + 2] == " ":
             commas.append(place + 2)
     cuts = [cut for cut in commas if widest[0] < cut < widest[1]]
-    if len(line) <= _WIDE or not cuts:
+    if not cuts:
         return line
     edges = [0, *cuts, len(line)]
     rows, wide = [""], 0 if line.lstrip().startswith("def ") else _WIDE

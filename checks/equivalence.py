@@ -11,15 +11,14 @@ import tvm_ffi
 from torch import nn
 from tvm import relax
 
-import helpers
 from checks.answers import isolated, several_threads
 from checks.comparing import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from checks.diagnosis import diagnose
 from checks.guarding import guarded
 from checks.language import say
-from checks.primfuncs import LIGHT, refuse_out_of_bounds, stated
+from checks.primfuncs import LIGHT, refuse_out_of_bounds
 from checks.saying import CheckFailed, bound, reason
-from checks.values import is_layer
+from checks.values import compiled, is_layer
 
 
 class Batch(NamedTuple):
@@ -53,47 +52,11 @@ def refuse_malformed(mod: Any) -> None:
                           ) from None
 
 
-def _tensors_fit(mod: tvm.IRModule) -> bool:
-    """Whether it is plain that every PrimFunc gets tensors of its buffers' shapes and dtypes.
-
-    Then nothing is lost where kernels don't look at these themselves, and they compile in half the
-    time. Not plain: other operators than calls of PrimFuncs and of libraries, symbolic shapes.
-    """
-    for _, function in mod.functions_items():
-        if not isinstance(function, relax.Function):
-            continue
-        if not isinstance(function.body, relax.SeqExpr):
-            return False
-        for binding in (one for block in function.body.blocks for one in block.bindings):
-            value = binding.value
-            if not isinstance(binding, relax.VarBinding) \
-                    or not tvm_ffi.structural_equal(binding.var.ty, value.ty):
-                return False
-            if isinstance(value, relax.Var | relax.Tuple | relax.TupleGetItem):
-                continue
-            operator = getattr(value.op, "name", "") if isinstance(value, relax.Call) else ""
-            if operator == "relax.call_dps_packed":  # it writes into tensors of the stated type
-                continue
-            if operator != "relax.call_tir" or len(value.args) != 2 \
-                    or not isinstance(value.args[1], relax.Tuple):
-                return False
-            given = [stated(array.ty) for array in value.args[1].fields]
-            for array, said in zip(value.args[1].fields, given, strict=True):
-                if isinstance(array, tvm.ir.GenericConst) \
-                        and said != (tuple(array.value.shape), str(array.value.dtype)):
-                    return False
-            given += [stated(type_) for type_ in value.ty_args]
-            if None in given or given != [stated(p.ty) for p in mod[value.args[0]].params]:
-                return False
-    return True
-
-
 def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
     """Check an IRModule and build it, with a message in words where that fails."""
     refuse_malformed(mod)
     try:
-        with tvm.transform.PassContext(config={"tirx.disable_assert": _tensors_fit(mod)}):
-            return helpers.build(mod, target)
+        return compiled(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
             raise CheckFailed("that every library function is registered", reason(error),

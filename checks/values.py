@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax
 
 import helpers
 from checks.comparing import ATOL, RTOL
 from checks.guarding import guarded
+from checks.primfuncs import stated
 
 ALL_VALUES = "all_values"  # the function that returns what main binds
 NEARLY_ZERO = 1e-30  # probabilities below it are taken for equal: float32 ends at 1e-38
@@ -92,6 +94,47 @@ def with_all_values(mod: tvm.IRModule) -> tvm.IRModule:
     return tvm.IRModule({**dict(plain.functions_items()), tvm.ir.GlobalVar(ALL_VALUES): function})
 
 
+def tensors_fit(mod: tvm.IRModule) -> bool:
+    """Whether it is plain that every PrimFunc gets tensors of its buffers' shapes and dtypes.
+
+    Then nothing is lost where kernels don't look at these themselves, and they compile in half the
+    time. Not plain: other operators than calls of PrimFuncs and of libraries, symbolic shapes.
+    """
+    for _, function in mod.functions_items():
+        if not isinstance(function, relax.Function):
+            continue
+        if not isinstance(function.body, relax.SeqExpr):
+            return False
+        for binding in (one for block in function.body.blocks for one in block.bindings):
+            value = binding.value
+            if not isinstance(binding, relax.VarBinding) \
+                    or not tvm_ffi.structural_equal(binding.var.ty, value.ty):
+                return False
+            if isinstance(value, relax.Var | relax.Tuple | relax.TupleGetItem):
+                continue
+            operator = getattr(value.op, "name", "") if isinstance(value, relax.Call) else ""
+            if operator == "relax.call_dps_packed":  # it writes into tensors of the stated type
+                continue
+            if operator != "relax.call_tir" or len(value.args) != 2 \
+                    or not isinstance(value.args[1], relax.Tuple):
+                return False
+            given = [stated(array.ty) for array in value.args[1].fields]
+            for array, said in zip(value.args[1].fields, given, strict=True):
+                if isinstance(array, tvm.ir.GenericConst) \
+                        and said != (tuple(array.value.shape), str(array.value.dtype)):
+                    return False
+            given += [stated(type_) for type_ in value.ty_args]
+            if None in given or given != [stated(p.ty) for p in mod[value.args[0]].params]:
+                return False
+    return True
+
+
+def compiled(mod: tvm.IRModule, target: Any, values: bool = False) -> relax.VirtualMachine:
+    """Build a module for a target; with `values` it has ALL_VALUES, too."""
+    with tvm.transform.PassContext(config={"tirx.disable_assert": tensors_fit(mod)}):
+        return helpers.build(with_all_values(mod) if values else mod, target)
+
+
 def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
               inputs: Sequence[np.ndarray]) -> list[Binding]:
     """Return what main of `mod` binds, in order; the machine was built of with_all_values(mod)."""
@@ -111,7 +154,7 @@ def intermediate_values(mod: tvm.IRModule, inputs: Sequence[np.ndarray], target:
     """
     if not _tensors(mod["main"]):
         return []
-    machine = helpers.build(with_all_values(mod), target)
+    machine = compiled(mod, target, values=True)
     with guarded(machine, mod):
         return values_of(mod, machine, inputs)
 

@@ -98,7 +98,8 @@ def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
     start = tvm.s_tir.Schedule(func)
     reached = {listing(func).text: 0}
     todo, states, orders = [start], [], dict[tuple, int]()
-    for schedule in todo:  # grows as programs are found
+    texts = list(reached)  # of those in `todo`
+    for number, schedule in enumerate(todo):  # grows as programs are found
         func = schedule.mod["main"]
         edges: list[tuple] = []
         for choice in choices(func):
@@ -113,12 +114,13 @@ def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
             if text not in reached:
                 reached[text] = len(todo)
                 todo.append(after)
+                texts.append(text)
             edges.append((*choice, reached[text]))
         order = tuple(visits(func))
         states.append({
             "loops": [(loop.name, loop.extent, loop.kind) for loop in nests(func)[-1].loops],
             "lines": [lines.setdefault(line, len(lines))
-                      for line in listing(func).text.splitlines()],
+                      for line in texts[number].splitlines()],
             "visits": orders.setdefault(order, len(orders)), "edges": edges})
     return {"id": name, "block": block, "memory": "C" if name == "add" else "A",
             "states": states, "visits": list(orders)}

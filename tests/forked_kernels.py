@@ -6,6 +6,7 @@ server imports them once for all workers of pytest-xdist; nothing was run in it.
 Without workers (`pytest -n 0`) kernels start as they do for a student.
 """
 
+import gc
 import multiprocessing
 import os
 import subprocess
@@ -27,6 +28,7 @@ _standard = local_provisioner.launch_kernel
 
 def _kernel(ready: Connection, arguments: list[str], env: dict[str, str], folder: str) -> None:
     """Become a kernel, in a session of its own as Jupyter wants it."""
+    gc.freeze()  # nothing of what was imported is garbage
     os.setsid()
     ready.send(None)
     os.environ.clear()
@@ -117,7 +119,8 @@ def _launch(cmd: list[str], **options: Any) -> Any:
 def serve() -> None:
     """Start the fork server, for this process and those that inherit its environment."""
     multiprocessing.set_forkserver_preload(
-        ["helpers", "plots", "checks", "ipykernel.kernelapp", "tvm.rpc", "forked_kernels"])
+        ["helpers", "plots", "checks", "torch.export._trace", "tvm.rpc", "ipykernel.kernelapp",
+         "ipykernel.debugger", "forked_kernels"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     forkserver.ensure_running()
