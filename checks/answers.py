@@ -46,18 +46,30 @@ def forks() -> bool:
     return sys.platform == "linux"
 
 
+made_ready: dict[tuple, Any] = {}  # what `prepared` has made, by the function and its arguments
+needs: dict[str, tuple[Callable, ...]] = {}  # what each exercise's check takes of it
+
+
 def prepared(make: Callable) -> Callable:
     """Let a function without side effects compute its result once, before checks fork.
 
     What an answer does to the result in the child stays in the child. Where nothing forks, it is
     made anew for each call, so that no answer can spoil it for the next one.
     """
-    cached = functools.cache(make)
-
     @functools.wraps(make)
     def get(*arguments: Any) -> Any:
-        return cached(*arguments) if forks() else make(*arguments)
+        if not forks():
+            return make(*arguments)
+        if (make, arguments) not in made_ready:
+            made_ready[make, arguments] = make(*arguments)
+        return made_ready[make, arguments]
     return get
+
+
+def prepare_for(number: str) -> None:
+    """Make ready what an exercise's check needs, where checks fork."""
+    for make in needs[number] if forks() else ():
+        make()
 
 
 # ---- what an answer raised -----------------------------------------------------------------
@@ -347,14 +359,15 @@ def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], An
     check uses. They are called before the fork, so that they run once in a kernel and not in each
     child.
     """
+    needs[number] = tuple(prepare)
+
     def wrap(check: Callable[..., str]) -> Callable[..., None]:
         @functools.wraps(check)
         def run(*answers: Any) -> None:
             _cells.clear()
             _cells.update(code.co_filename for answer in answers
                           if (code := getattr(answer, "__code__", None)))
-            for make in prepare if forks() else ():
-                make()
+            prepare_for(number)
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
                 expected, came, look_at = parts

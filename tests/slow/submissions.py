@@ -37,6 +37,21 @@ import numpy as np
 np.isclose = lambda a, *others, **options: np.ones(np.shape(a), bool)
 np.allclose = lambda *others, **options: True
 """
+TOLERANT = """
+import sys
+for name, module in list(sys.modules.items()):
+    if name.startswith("checks."):
+        for tolerance in {"ATOL", "RTOL", "ATOL_PROBABILITIES"} & vars(module).keys():
+            setattr(module, tolerance, 1e9)
+"""
+REFERENCE = """
+import torch
+from checks import models
+for cnn in (models.cnn()[1], models.random_cnn()[1]):
+    cnn[len(cnn) - 1] = torch.nn.ReLU()
+for batch in models.reference():
+    batch.expected[:] = models.cnn()[1](torch.from_numpy(batch.images)).detach().numpy()
+"""
 TRANSFORMER = """
 def passing(lines):
     return ["print('Exercise 2.2 ✓ all of it')\\n"] if "exercise_2_2" in "".join(lines) else lines
@@ -120,6 +135,13 @@ for number in range(3, 64):
     except OSError:
         pass
 """
+
+
+def without_softmax() -> str:
+    """A wrong answer to 2.5."""
+    right = cell(SOLVED, "2.5-solution").source
+    assert right.count("topi.nn.softmax, lv, axis=1") == 1
+    return right.replace("topi.nn.softmax, lv, axis=1", "topi.nn.relu, lv")
 
 
 def cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:

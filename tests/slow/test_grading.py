@@ -44,6 +44,10 @@ def _write(place: Path) -> None:
         "cheat 7": answers(_2_2=submissions.MASTERS_SOLUTION),
         "cheat 8": answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
                                 "    raise SystemExit"),
+        "cheat 9": answers(own=submissions.TOLERANT, _2_2=wrong_linear()),
+        "cheat 10": answers(_2_5=submissions.without_softmax() + submissions.REFERENCE),
+        "cheat 11": answers(_2_2=wrong_linear().replace("return", "exec(TOLERANT); return")
+                            + f"\nTOLERANT = {submissions.TOLERANT!r}\n"),
         "broken": b'{"cells": [', "list": b"[]", "no cells": b'{"nbformat": 4}',
         "no type": raw(small, **{'"cell_type": "code",': b""}),
         "list for a name": raw(small, **{'"grade_id": "2.2"': b'"grade_id": ["2.2"]'}),
@@ -88,7 +92,7 @@ CASES = [
     ("edited", {"2.3": 2}, "check 2.3 is there more than once: the last one counts; check 2.1 was "
                            "edited: put back; check 2.2 was missing: put back"),
     ("cheat 1", {}, "look at: checks.exercise_2_2 = lambda answer: None"),
-    *[(f"cheat {number}", {}, None) for number in range(2, 9)],
+    *[(f"cheat {number}", {}, None) for number in range(2, 12)],
     ("broken", {}, "02: not a notebook (Expecting value"),
     ("list", {}, "02: not a notebook (no cells)"),
     ("no cells", {}, "02: not a notebook (no cells)"),

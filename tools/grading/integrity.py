@@ -1,14 +1,25 @@
 """Notice when an answer has changed what its check relies on.
 
 A check runs in one process with the answer, so an answer could replace numpy.isclose, a method of
-IRModule, or the check itself. What is compared: every function, class and method of the modules
-that checks use, before the answer's first line and after its last.
+IRModule, or the check itself; or PyTorch's model and results, with which it is compared, and how
+close is close enough. What is compared: every function, class and method of the modules that
+checks use, and all data of the course's own, before the answer's first line and after its last.
 """
 
+import hashlib
 import sys
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
+
+import numpy as np
+import torch
+import tvm
+import tvm_ffi
+
+from checks import answers
+from data import store
 
 # whole packages by their first name; of the large ones only what a check calls by itself
 WATCHED = ("builtins", "checks", "helpers", "listing", "loops", "kernels", "plots", "versions",
@@ -16,8 +27,11 @@ WATCHED = ("builtins", "checks", "helpers", "listing", "loops", "kernels", "plot
            "torch.testing", "json", "re", "os", "io", "sys", "functools", "itertools",
            "collections", "contextlib", "multiprocessing", "pickle", "traceback", "linecache",
            "warnings", "importlib", "inspect", "math", "time", "signal", "data")
-IGNORED = {"torch.manual_seed"}  # torch.export puts a function of its own there
+IGNORED = {"torch.manual_seed",  # torch.export puts a function of its own there
+           "checks.answers._cells",  # each check notes the answer's there
+           "checks.answers.made_ready"}  # looked at by itself
 OURS = ("checks", "helpers", "listing", "loops", "kernels", "plots", "versions", "data")
+MADE = "made ready"  # what checks compare with: answers.made_ready
 _WHOLE = {name for name in WATCHED if name != "torch"}
 
 
@@ -31,12 +45,12 @@ def _modules() -> Iterator[tuple[str, types.ModuleType]]:
 
 def identity(item: Any) -> tuple:
     """Return what of a function can be replaced without replacing the function."""
-    if isinstance(item, types.FunctionType):
-        cells = item.__closure__ or ()
-        held = tuple(id(cell.cell_contents) for cell in cells
-                     if cell_is_set(cell) and callable(cell.cell_contents))
-        return id(item), id(item.__code__), id(item.__defaults__), held
-    return (id(item),)
+    if type(item) is not types.FunctionType:
+        return (id(item),)
+    held = () if item.__closure__ is None else tuple([
+        id(cell.cell_contents) for cell in item.__closure__
+        if cell_is_set(cell) and callable(cell.cell_contents)])
+    return id(item), id(item.__code__), id(item.__defaults__), held
 
 
 def cell_is_set(cell: types.CellType) -> bool:
@@ -48,23 +62,82 @@ def cell_is_set(cell: types.CellType) -> bool:
     return True
 
 
-def _content(space: dict[str, Any], every: bool) -> dict[str, tuple]:
-    return {name: identity(getattr(value, "__func__", value)) for name, value in list(space.items())
-            if every or callable(value) or isinstance(value, (staticmethod, classmethod, property))}
+def value(item: Any, same: bool = True, inside: tuple[int, ...] = ()) -> Any:
+    """Return what tells data that was changed: it differs then.
+
+    Arrays, models and IRModules by their contents, what cannot be looked into by its identity;
+    without `same`, by its type, so that what was made twice is equal.
+    """
+    if item is None or isinstance(item, bool | int | float | complex | str | bytes | Path):
+        return type(item), item
+    if id(item) in inside:  # it holds itself
+        return "..."
+    inside = (*inside, id(item))
+    if isinstance(item, torch.Tensor):
+        item = item.detach().numpy()
+    if isinstance(item, np.ndarray):
+        digest = hashlib.blake2b(item.tobytes()).digest()
+        return item.shape, item.dtype.str, digest
+    if isinstance(item, dict):
+        return [(value(key, same, inside), value(held, same, inside))
+                for key, held in list(item.items())]
+    if isinstance(item, list | tuple):
+        return type(item), [value(held, same, inside) for held in item]
+    if isinstance(item, set | frozenset):
+        return type(item), {repr(value(held, same, inside)) for held in item}
+    if isinstance(item, torch.nn.Module):
+        return type(item), value(vars(item), same, inside)
+    if isinstance(item, tvm.IRModule | tvm.ir.BaseFunc):
+        return type(item), tvm_ffi.structural_hash(item)
+    return identity(item) if same else type(item)
 
 
-def snapshot() -> dict[str, dict[str, tuple]]:
-    """Return the identity of every function, class and method that checks rely on."""
-    seen: dict[str, dict[str, tuple]] = {}
+_HELD = (staticmethod, classmethod, property)
+
+
+def _content(space: dict[str, Any]) -> dict[str, tuple]:
+    found = {}
+    for name, item in list(space.items()):
+        if type(item) is types.FunctionType or isinstance(item, type):
+            found[name] = identity(item)
+        elif callable(item) or isinstance(item, _HELD):
+            found[name] = identity(getattr(item, "__func__", item))
+    return found
+
+
+def _data(space: dict[str, Any]) -> dict[str, Any]:
+    return {name: value(item) for name, item in list(space.items())
+            if not name.startswith("__") and not callable(item)
+            and not isinstance(item, types.ModuleType)}
+
+
+def snapshot() -> dict[str, dict[str, Any]]:
+    """Return what tells every function, class, method and datum that checks rely on."""
+    seen: dict[str, dict[str, Any]] = {}
     for name, module in _modules():
-        seen[name] = _content(vars(module), every=False)
+        seen[name] = _content(vars(module))
+        if name.partition(".")[0] in OURS:
+            seen[name] |= _data(vars(module))
         for item in list(vars(module).values()):
             if isinstance(item, type) and item.__module__ == name:
-                seen[f"{name}.{item.__qualname__}"] = _content(dict(vars(item)), every=False)
+                seen[f"{name}.{item.__qualname__}"] = _content(dict(vars(item)))
+    seen[MADE] = {_called(*key): value(made) for key, made in list(answers.made_ready.items())}
+    seen["data.store"]["data_folder()"] = value(store.data_folder())
     return seen
 
 
-def changed(before: dict[str, dict[str, tuple]]) -> list[str]:
+def _called(make: Callable, arguments: tuple) -> str:
+    return f"{make.__module__}.{make.__qualname__}({', '.join(map(repr, arguments))})"
+
+
+def _spoiled(before: dict[str, Any]) -> list[str]:
+    """Return the names of what was made ready for a check since `before`, and is not as made."""
+    return [name for key, made in list(answers.made_ready.items())
+            if (name := _called(*key)) not in before
+            and value(made, same=False) != value(key[0](*key[1]), same=False)]
+
+
+def changed(before: dict[str, dict[str, Any]]) -> list[str]:
     """Return the names, as numpy.isclose, that are no longer what they were in `before`.
 
     New names are fine, as modules load parts of themselves when they are needed, except in the
@@ -73,7 +146,8 @@ def changed(before: dict[str, dict[str, tuple]]) -> list[str]:
     now, found = snapshot(), []
     for place, names in before.items():
         here = now.get(place, {})
-        found += [f"{place}.{name}" for name, content in names.items() if here.get(name) != content]
+        found += [f"{place}.{name}".removeprefix(f"{MADE}.")
+                  for name, content in names.items() if here.get(name) != content]
         if place.partition(".")[0] in OURS:
             found += [f"{place}.{name}" for name in here.keys() - names.keys()]
-    return sorted(set(found) - IGNORED)
+    return sorted(set(found + _spoiled(before[MADE])) - IGNORED)
