@@ -28,8 +28,7 @@ WATCHED = ("builtins", "checks", "helpers", "listing", "loops", "kernels", "plot
            "collections", "contextlib", "multiprocessing", "pickle", "traceback", "linecache",
            "warnings", "importlib", "inspect", "math", "time", "signal", "data")
 IGNORED = {"torch.manual_seed",  # torch.export puts a function of its own there
-           "checks.answers._cells",  # each check notes the answer's there
-           "checks.answers.made_ready"}  # looked at by itself
+           "checks.answers._cells"}  # each check notes the answer's there
 OURS = ("checks", "helpers", "listing", "loops", "kernels", "plots", "versions", "data")
 MADE = "made ready"  # what checks compare with: answers.made_ready
 _WHOLE = {name for name in WATCHED if name != "torch"}
@@ -43,14 +42,15 @@ def _modules() -> Iterator[tuple[str, types.ModuleType]]:
             yield name, module
 
 
-def identity(item: Any) -> tuple:
+def identity(item: Any) -> Any:
     """Return what of a function can be replaced without replacing the function."""
     if type(item) is not types.FunctionType:
-        return (id(item),)
-    held = () if item.__closure__ is None else tuple([
-        id(cell.cell_contents) for cell in item.__closure__
-        if cell_is_set(cell) and callable(cell.cell_contents)])
-    return id(item), id(item.__code__), id(item.__defaults__), held
+        return id(item)
+    known = id(item), id(item.__code__), id(item.__defaults__)
+    if item.__closure__ is None:
+        return known
+    return known, [id(cell.cell_contents) for cell in item.__closure__
+                   if cell_is_set(cell) and callable(cell.cell_contents)]
 
 
 def cell_is_set(cell: types.CellType) -> bool:
@@ -76,7 +76,7 @@ def value(item: Any, same: bool = True, inside: tuple[int, ...] = ()) -> Any:
     if isinstance(item, torch.Tensor):
         item = item.detach().numpy()
     if isinstance(item, np.ndarray):
-        digest = hashlib.blake2b(item.tobytes()).digest()
+        digest = hashlib.sha256(item.tobytes()).digest()
         return item.shape, item.dtype.str, digest
     if isinstance(item, dict):
         return [(value(key, same, inside), value(held, same, inside))
@@ -92,23 +92,20 @@ def value(item: Any, same: bool = True, inside: tuple[int, ...] = ()) -> Any:
     return identity(item) if same else type(item)
 
 
-_HELD = (staticmethod, classmethod, property)
+def _content(space: dict[str, Any]) -> dict[str, Any]:
+    return {name: identity(item.__func__ if isinstance(item, _HOLD) else item)
+            for name, item in list(space.items())
+            if isinstance(item, _USUAL) or callable(item)}
 
 
-def _content(space: dict[str, Any]) -> dict[str, tuple]:
-    found = {}
-    for name, item in list(space.items()):
-        if type(item) is types.FunctionType or isinstance(item, type):
-            found[name] = identity(item)
-        elif callable(item) or isinstance(item, _HELD):
-            found[name] = identity(getattr(item, "__func__", item))
-    return found
+_HOLD = (staticmethod, classmethod, types.MethodType)
+_USUAL = (types.FunctionType, type, *_HOLD, property)  # most are one of these: asked first
 
 
 def _data(space: dict[str, Any]) -> dict[str, Any]:
     return {name: value(item) for name, item in list(space.items())
-            if not name.startswith("__") and not callable(item)
-            and not isinstance(item, types.ModuleType)}
+            if not name.startswith("__") and item is not answers.made_ready
+            and not callable(item) and not isinstance(item, types.ModuleType)}
 
 
 def snapshot() -> dict[str, dict[str, Any]]:
@@ -122,6 +119,7 @@ def snapshot() -> dict[str, dict[str, Any]]:
             if isinstance(item, type) and item.__module__ == name:
                 seen[f"{name}.{item.__qualname__}"] = _content(dict(vars(item)))
     seen[MADE] = {_called(*key): value(made) for key, made in list(answers.made_ready.items())}
+    seen["checks.answers"]["made_ready"] = id(answers.made_ready)
     seen["data.store"]["data_folder()"] = value(store.data_folder())
     return seen
 
