@@ -326,6 +326,6 @@ def run(words: list[str], build: Path, out: Path, *cluster: subprocess.Popen) ->
                     with contextlib.suppress(psutil.Error):
                         found |= {str(opened.laddr) for opened in child.net_connections("tcp")
                                   if opened.status == psutil.CONN_LISTEN}
-            time.sleep(0.3)
+            time.sleep(0.5)
         file.seek(0)
         return Run(build, process.returncode, file.read(), found)
