@@ -1,5 +1,8 @@
 """Settings of the test run: data, nbval's sanitizers, crashed kernels, the table of answers."""
 
+import tools  # noqa: F401 (first: what it leaves out makes the import of nbformat quick)
+
+# isort: split
 import base64
 import gc
 import inspect
@@ -17,8 +20,6 @@ import nbval.kernel
 import pytest
 from nbformat import NotebookNode
 from PIL import Image
-
-import tools  # noqa: F401 (first: what it leaves out makes the import of nbformat quick)
 
 pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it before this file
 
