@@ -20,6 +20,7 @@ import clusters
 import psutil
 import submissions
 from distributed import KilledWorker
+from distributed.core import Status
 from submissions import LINUX, ROOT, STEM, answers, command, family, rows, servers, wrong_linear
 
 from tools import grade
@@ -169,6 +170,24 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up() -> None:
     assert {number for number, result in came.items() if result.whole} == {0, 2, 3, 4, 5}
     assert came[1].notes == ["02 could not be graded: the process that grades it was ended each "
                              "time (by the system, for want of memory?)"]
+
+
+def test_workers_that_are_not_started_again_are_replaced() -> None:
+    """Dask leaves one alone that ends while it starts; here it believes that this one does."""
+    said: list[str] = []
+    with pytest.MonkeyPatch.context() as patch, fleet.local(1) as client:
+        patch.setattr(fleet, "PATIENCE", 1)
+        patch.setattr(fleet, "grade", lambda asked, folder: {"whole": True})
+        patch.setattr(fleet, "greet", lambda versions, folder: {"wrong": "", "gaps": []})
+        for nanny in client.cluster.workers.values():
+            nanny.status = Status.starting
+            os.kill(nanny.process.pid, signal.SIGKILL)
+        while client.nthreads():
+            time.sleep(0.1)
+        jobs = [(number, Job(STEM, b"", "{}")) for number in range(2)]
+        came = dict(fleet.Fleet(client, {}, "build/nowhere", said.append).results(jobs))
+    assert [came[number].whole for number in range(2)] == [True, True]
+    assert said == ["No worker is there: waiting for one. Ctrl-C ends this."]
 
 
 class Scripted:

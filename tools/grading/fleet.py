@@ -34,6 +34,7 @@ SETTINGS = {
     "distributed.comm.timeouts.connect": "10s"}
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker after which that is said
+REPLACED = 5  # times that workers of this machine are started anew, before it is given up
 
 
 class Lost(Exception):
@@ -163,6 +164,7 @@ class Fleet:
         self.done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self.suspects: list[tuple[Any, Job]] = []  # to be tried alone, at the end
         self.number, self.seen, self.told = 0, time.monotonic(), False
+        self.replaced = 0
 
     def _submit(self, place: Any, job: Job, attempts: int = 0, alone: bool = False) -> None:
         self.number += 1
@@ -213,14 +215,28 @@ class Fleet:
     def _patience(self) -> None:
         """Say once that there is nobody who could work; raise Lost if only strangers are there."""
         if self.ours:
-            self.told = False
+            self.told, self.replaced = False, 0
             self.waiting = time.monotonic()
             return
         if self.greeted and all(future is None for future in self.greeted.values()):
             raise Lost("None of the cluster's workers can be asked.")
-        if not self.told and time.monotonic() - self.waiting > PATIENCE:
-            self.told = True
-            self.say("No worker is there: waiting for one. Ctrl-C ends this.")
+        if time.monotonic() - self.waiting > PATIENCE:
+            if not self.told:
+                self.say("No worker is there: waiting for one. Ctrl-C ends this.")
+            self.told, self.waiting = True, time.monotonic()
+            if isinstance(cluster := getattr(self.client, "cluster", None), LocalCluster):
+                self._replace(cluster)
+
+    def _replace(self, cluster: LocalCluster) -> None:
+        """Start a worker on this machine; raises Lost where that came to nothing REPLACED times.
+
+        A worker that a job ends while it starts is not started again: Dask takes it for one that
+        cannot start.
+        """
+        if self.replaced == REPLACED:
+            raise Lost("Workers on this machine end as soon as they start: out of memory?")
+        self.replaced += 1
+        cluster.scale(len(cluster.worker_spec) + 1)
 
     def _again(self, held: _InHand) -> Result | None:
         """Give a job to others; after ATTEMPTS at the end, alone; and then give it up."""
