@@ -129,10 +129,10 @@ def tensors_fit(mod: tvm.IRModule) -> bool:
     return True
 
 
-def compiled(mod: tvm.IRModule, target: Any, values: bool = False) -> relax.VirtualMachine:
-    """Build a module for a target; with `values` it has ALL_VALUES, too."""
+def compiled(mod: tvm.IRModule, target: Any) -> relax.VirtualMachine:
+    """Build a module for a target, without assertions about tensors that plainly fit."""
     with tvm.transform.PassContext(config={"tirx.disable_assert": tensors_fit(mod)}):
-        return helpers.build(with_all_values(mod) if values else mod, target)
+        return helpers.build(mod, target)
 
 
 def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
@@ -154,7 +154,7 @@ def intermediate_values(mod: tvm.IRModule, inputs: Sequence[np.ndarray], target:
     """
     if not _tensors(mod["main"]):
         return []
-    machine = compiled(mod, target, values=True)
+    machine = compiled(with_all_values(mod), target)
     with guarded(machine, mod):
         return values_of(mod, machine, inputs)
 

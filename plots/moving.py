@@ -96,10 +96,10 @@ def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
     """
     block = nests(func)[-1].block
     start = tvm.s_tir.Schedule(func)
-    reached = {listing(func).text: 0}
-    todo, states, orders = [start], [], dict[tuple, int]()
-    texts = list(reached)  # of those in `todo`
-    for number, schedule in enumerate(todo):  # grows as programs are found
+    first = listing(func).text
+    reached = {first: 0}
+    todo, states, orders = [(first, start)], [], dict[tuple, int]()
+    for own, schedule in todo:  # grows as programs are found
         func = schedule.mod["main"]
         edges: list[tuple] = []
         for choice in choices(func):
@@ -113,14 +113,12 @@ def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
             text = listing(after.mod["main"]).text
             if text not in reached:
                 reached[text] = len(todo)
-                todo.append(after)
-                texts.append(text)
+                todo.append((text, after))
             edges.append((*choice, reached[text]))
         order = tuple(visits(func))
         states.append({
             "loops": [(loop.name, loop.extent, loop.kind) for loop in nests(func)[-1].loops],
-            "lines": [lines.setdefault(line, len(lines))
-                      for line in texts[number].splitlines()],
+            "lines": [lines.setdefault(line, len(lines)) for line in own.splitlines()],
             "visits": orders.setdefault(order, len(orders)), "edges": edges})
     return {"id": name, "block": block, "memory": "C" if name == "add" else "A",
             "states": states, "visits": list(orders)}

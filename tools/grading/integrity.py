@@ -92,14 +92,14 @@ def value(item: Any, same: bool = True, inside: tuple[int, ...] = ()) -> Any:
     return identity(item) if same else type(item)
 
 
+_HOLD = (staticmethod, classmethod, types.MethodType)
+_USUAL = (types.FunctionType, type, *_HOLD, property)  # most are one of these: asked first
+
+
 def _content(space: dict[str, Any]) -> dict[str, Any]:
     return {name: identity(item.__func__ if isinstance(item, _HOLD) else item)
             for name, item in list(space.items())
             if isinstance(item, _USUAL) or callable(item)}
-
-
-_HOLD = (staticmethod, classmethod, types.MethodType)
-_USUAL = (types.FunctionType, type, *_HOLD, property)  # most are one of these: asked first
 
 
 def _data(space: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +108,9 @@ def _data(space: dict[str, Any]) -> dict[str, Any]:
             and not callable(item) and not isinstance(item, types.ModuleType)}
 
 
-def snapshot() -> dict[str, dict[str, Any]]:
+def snapshot() -> dict[str, dict[Any, Any]]:
     """Return what tells every function, class, method and datum that checks rely on."""
-    seen: dict[str, dict[str, Any]] = {}
+    seen: dict[str, dict[Any, Any]] = {}
     for name, module in _modules():
         seen[name] = _content(vars(module))
         if name.partition(".")[0] in OURS:
@@ -118,7 +118,7 @@ def snapshot() -> dict[str, dict[str, Any]]:
         for item in list(vars(module).values()):
             if isinstance(item, type) and item.__module__ == name:
                 seen[f"{name}.{item.__qualname__}"] = _content(dict(vars(item)))
-    seen[MADE] = {_called(*key): value(made) for key, made in list(answers.made_ready.items())}
+    seen[MADE] = {key: value(made) for key, made in list(answers.made_ready.items())}
     seen["checks.answers"]["made_ready"] = id(answers.made_ready)
     seen["data.store"]["data_folder()"] = value(store.data_folder())
     return seen
@@ -128,14 +128,15 @@ def _called(make: Callable, arguments: tuple) -> str:
     return f"{make.__module__}.{make.__qualname__}({', '.join(map(repr, arguments))})"
 
 
-def _spoiled(before: dict[str, Any]) -> list[str]:
-    """Return the names of what was made ready for a check since `before`, and is not as made."""
-    return [name for key, made in list(answers.made_ready.items())
-            if (name := _called(*key)) not in before
-            and value(made, same=False) != value(key[0](*key[1]), same=False)]
+def _spoiled(before: dict[Any, Any]) -> Iterator[tuple]:
+    """Yield what was made ready for a check since `before`, and is not as made."""
+    for (make, arguments), made in list(answers.made_ready.items()):
+        if (make, arguments) not in before \
+                and value(made, same=False) != value(make(*arguments), same=False):
+            yield make, arguments
 
 
-def changed(before: dict[str, dict[str, Any]]) -> list[str]:
+def changed(before: dict[str, dict[Any, Any]]) -> list[str]:
     """Return the names, as numpy.isclose, that are no longer what they were in `before`.
 
     New names are fine, as modules load parts of themselves when they are needed, except in the
@@ -144,8 +145,11 @@ def changed(before: dict[str, dict[str, Any]]) -> list[str]:
     now, found = snapshot(), []
     for place, names in before.items():
         here = now.get(place, {})
-        found += [f"{place}.{name}".removeprefix(f"{MADE}.")
-                  for name, content in names.items() if here.get(name) != content]
+        other = [name for name, content in names.items() if here.get(name) != content]
+        if place == MADE:
+            found += [_called(*key) for key in [*other, *_spoiled(names)]]
+            continue
+        found += [f"{place}.{name}" for name in other]
         if place.partition(".")[0] in OURS:
             found += [f"{place}.{name}" for name in here.keys() - names.keys()]
-    return sorted(set(found + _spoiled(before[MADE])) - IGNORED)
+    return sorted(set(found) - IGNORED)

@@ -79,13 +79,14 @@ def main(scratch: Path) -> None:
     namespaces = confine.namespaces_work(scratch)
     try:
         link.send_bytes(json.dumps(confine.gaps(namespaces)).encode())
-        import plots  # noqa: F401 (as the next line: what jobs need, once for all)
+        import plots  # noqa: F401 (as the next lines: what jobs need, once for all)
+        from checks import answers
         from tools.grading import checking, page  # noqa: F401
         while True:
             asked = json.loads(link.recv_bytes())
             todo = job.Job(**asked, data=link.recv_bytes())
             for check in todo.checks():
-                checking.answers.prepare_for(check.number)
+                answers.prepare_for(check.number)
             result = grade(todo, link, scratch, namespaces)
             link.send_bytes(json.dumps(asdict(result)).encode())
     except (EOFError, OSError):
