@@ -67,24 +67,26 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     printed = _Bounded()
     sys.stdout = sys.stderr = printed
     warnings.simplefilter("ignore")
+    seal = integrity.sealed()
     confine.go_home(scratch)
     confine.lock_in(scratch)
     torch.set_num_threads(1)  # a forked child with more threads hangs
     answers.prepare_for(number)
     shell = _Shell()  # copies files to its home, with their modes
     confine.refuse_calls()
-    before = integrity.snapshot()
-    outcome = answers._outcome
+    watch = seal.Watch(integrity.functions())
+    outcome, refusal = answers._outcome, _refusal
 
     def watched(todo: Any) -> tuple[bool, Any]:
         """The same in the process that `answers.isolated` forks: changes there count too."""
+        changed = watch.changed  # here no answer can put another one
         result = outcome(todo)
-        if names := integrity.changed(before):
-            return False, _refusal(names)
+        if names := changed():
+            return False, refusal(names)
         return result
 
-    vars(answers)["_outcome"] = watched
-    before["checks.answers"]["_outcome"] = integrity.identity(watched)
+    watch.put(answers, watched, "_outcome")
+    changed = watch.changed
 
     def says(passed: bool, text: str) -> dict[str, Any]:
         return {"passed": passed, "said": text[:MOST_SAID], "secret": secret}
@@ -100,8 +102,8 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     if answer not in shell.user_ns:
         return fails(f"that {answer} is defined", "no cell above the check defines it",
                      "the answer's cell")
-    if names := integrity.changed(before):
-        return fails(*_refusal(names))
+    if names := changed():
+        return fails(*refusal(names))
     printed.seek(0)
     printed.truncate()
     try:
@@ -110,8 +112,8 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     except BaseException as error:  # whatever comes is what the check said
         return says(False, _words(error))
     text = printed.getvalue().strip()
-    if names := integrity.changed(before):
-        return fails(*_refusal(names))
+    if names := changed():
+        return fails(*refusal(names))
     passed = checks.language.say(f"Exercise {number} ✓") + " "
     if not any(line.startswith(passed) for line in text.splitlines()):
         return fails("a verdict of the check", "it did not say that it passed", "")

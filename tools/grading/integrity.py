@@ -3,13 +3,19 @@
 A check runs in one process with the answer, so an answer could replace numpy.isclose, a method of
 IRModule, or the check itself; or PyTorch's model and results, with which it is compared, and how
 close is close enough. What is compared: every function, class and method of the modules that
-checks use, and all data of the course's own, before the answer's first line and after its last.
+checks use, also those that no name leads to, and all data of the course's own, before the answer's
+first line and after its last. Each of some 50,000 names and functions is held, and compared by
+`is` without a line of Python for each: that takes milliseconds.
 """
 
-import hashlib
+import builtins
+import functools
+import gc
+import importlib.util
+import operator
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,45 +27,41 @@ import tvm_ffi
 from checks import answers
 from data import store
 
-# whole packages by their first name; of the large ones only what a check calls by itself
-WATCHED = ("builtins", "checks", "helpers", "listing", "loops", "kernels", "plots", "versions",
-           "numpy", "tvm", "tvm_ffi", "torch", "torch.nn.functional", "torch.nn.modules",
-           "torch.testing", "json", "re", "os", "io", "sys", "functools", "itertools",
-           "collections", "contextlib", "multiprocessing", "pickle", "traceback", "linecache",
-           "warnings", "importlib", "inspect", "math", "time", "signal", "data")
+OURS = {"checks", "helpers", "listing", "loops", "kernels", "plots", "versions", "data", "tools"}
+PACKAGES = OURS | {"numpy", "tvm", "tvm_ffi", *sys.stdlib_module_names}
+# of PyTorch, which has as many names as all others, what a check calls by itself
+TORCH = {"torch", "torch.nn", "torch.nn.functional", "torch.testing"}
 IGNORED = {"torch.manual_seed",  # torch.export puts a function of its own there
            "checks.answers._cells"}  # each check notes the answer's there
-OURS = ("checks", "helpers", "listing", "loops", "kernels", "plots", "versions", "data")
-MADE = "made ready"  # what checks compare with: answers.made_ready
-_WHOLE = {name for name in WATCHED if name != "torch"}
+GONE = object()
+PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # of a function: these can be assigned
 
 
-def _modules() -> Iterator[tuple[str, types.ModuleType]]:
-    for name, module in list(sys.modules.items()):
-        if isinstance(module, types.ModuleType) and (
-                name in WATCHED or name.partition(".")[0] in _WHOLE
-                or name.startswith("torch.nn.modules")):
-            yield name, module
+def _ours(name: str) -> bool:
+    return name.partition(".")[0] in OURS
 
 
-def identity(item: Any) -> Any:
-    """Return what of a function can be replaced without replacing the function."""
-    if type(item) is not types.FunctionType:
-        return id(item)
-    known = id(item), id(item.__code__), id(item.__defaults__)
-    if item.__closure__ is None:
-        return known
-    return known, [id(cell.cell_contents) for cell in item.__closure__
-                   if cell_is_set(cell) and callable(cell.cell_contents)]
+def _watched(name: str) -> bool:
+    return name.partition(".")[0] in PACKAGES or name in TORCH \
+        or name.startswith("torch.nn.modules.")
 
 
-def cell_is_set(cell: types.CellType) -> bool:
-    """Whether a closure's variable has a value yet."""
-    try:
-        cell.cell_contents  # noqa: B018 (asking raises where there is none)
-    except ValueError:
-        return False
-    return True
+@functools.cache
+def functions() -> list[types.FunctionType]:
+    """Return all functions of watched modules, those in closures and registries too.
+
+    For a process in which nothing of an answer was run. What is there then is not looked through
+    for garbage again.
+    """
+    gc.unfreeze()
+    found = [item for item in gc.get_objects() if type(item) is types.FunctionType
+             and isinstance(item.__module__, str) and _watched(item.__module__)]
+    gc.freeze()
+    return found
+
+
+def _different(before: Iterable[Any], now: Iterable[Any]) -> Iterator[bool]:
+    return map(operator.is_not, before, now)
 
 
 def value(item: Any, same: bool = True, inside: tuple[int, ...] = ()) -> Any:
@@ -76,8 +78,7 @@ def value(item: Any, same: bool = True, inside: tuple[int, ...] = ()) -> Any:
     if isinstance(item, torch.Tensor):
         item = item.detach().numpy()
     if isinstance(item, np.ndarray):
-        digest = hashlib.sha256(item.tobytes()).digest()
-        return item.shape, item.dtype.str, digest
+        return item.shape, item.dtype.str, item.tobytes()
     if isinstance(item, dict):
         return [(value(key, same, inside), value(held, same, inside))
                 for key, held in list(item.items())]
@@ -89,67 +90,138 @@ def value(item: Any, same: bool = True, inside: tuple[int, ...] = ()) -> Any:
         return type(item), value(vars(item), same, inside)
     if isinstance(item, tvm.IRModule | tvm.ir.BaseFunc):
         return type(item), tvm_ffi.structural_hash(item)
-    return identity(item) if same else type(item)
+    return id(item) if same else type(item)
 
 
-_HOLD = (staticmethod, classmethod, types.MethodType)
-_USUAL = (types.FunctionType, type, *_HOLD, property)  # most are one of these: asked first
+class _Space:
+    """The names of a module or a class, as they were."""
+
+    def __init__(self, place: str, owner: types.ModuleType | type) -> None:
+        self.place, self.owner = place, owner
+        self.kind = self._kind()
+        self.ours = _ours(place)
+        self.now: Mapping[str, Any] = vars(owner)
+        self.before = dict(self.now)
+
+    def _kind(self) -> tuple:
+        """Return what makes other names win than those that stand here."""
+        return type(self.owner), self.owner.__mro__ if isinstance(self.owner, type) else None
+
+    def changed(self) -> Iterator[str]:
+        """Yield the names of functions and classes that are others now, or hide others."""
+        now, before = self.now, self.before
+        if any(_different(self.kind, self._kind())):
+            yield self.place
+        if any(_different(before.values(), map(now.get, before))):
+            for name, item in before.items():
+                other = now.get(name, GONE)
+                if other is not item and callable(item):
+                    yield f"{self.place}.{name}"
+        if len(now) != len(before):
+            new = now.keys() - before.keys()
+            if not self.ours and isinstance(self.owner, types.ModuleType):
+                new &= vars(builtins).keys()  # modules load parts of themselves when needed
+            # copy and typing note what they have found in a class, under such names
+            yield from (f"{self.place}.{name}" for name in new
+                        if callable(now[name]) or not name.startswith("__"))
 
 
-def _content(space: dict[str, Any]) -> dict[str, Any]:
-    return {name: identity(item.__func__ if isinstance(item, _HOLD) else item)
-            for name, item in list(space.items())
-            if isinstance(item, _USUAL) or callable(item)}
+class Watch:
+    """What checks rely on, as it is when this is made."""
+
+    def __init__(self, known: list[types.FunctionType]) -> None:
+        """Note everything; `known` is what `functions` gave before the answer came."""
+        modules = [(name, module) for name, module in list(sys.modules.items())
+                   if isinstance(module, types.ModuleType) and _watched(name)]
+        self.spaces = [_Space(name, module) for name, module in modules]
+        for name, module in modules:
+            self.spaces += [_Space(f"{name}.{item.__qualname__}", item)
+                            for item in list(vars(module).values())
+                            if isinstance(item, type) and item.__module__ == name]
+        self.known = known
+        self.parts = {part: list(map(operator.attrgetter(part), known)) for part in PARTS}
+        self.options = [(f, f.__kwdefaults__, dict(f.__kwdefaults__))
+                        for f in known if f.__kwdefaults__]
+        self.cells = [(f, cell, content) for f in known for cell in f.__closure__ or ()
+                      if callable(content := _content(cell)) or _ours(f.__module__)]
+        self.data = dict(self._data())
+
+    def put(self, module: types.ModuleType, function: types.FunctionType, name: str) -> None:
+        """Put a function of the grader's own into a module, and watch it."""
+        setattr(module, name, function)
+        for space in self.spaces:
+            if space.owner is module:
+                space.before[name] = function
+        self.cells += [(function, cell, _content(cell)) for cell in function.__closure__ or ()]
+        self.known = [*self.known, function]
+        for part, before in self.parts.items():
+            before.append(getattr(function, part))
+
+    def _data(self) -> Iterator[tuple[Any, Any]]:
+        """Yield what tells the course's own data, by its name or how it was made."""
+        for space in self.spaces:
+            if space.ours:
+                for name, item in list(space.now.items()):
+                    if not name.startswith("__") and item is not answers.made_ready \
+                            and not callable(item) and not isinstance(item, types.ModuleType):
+                        yield f"{space.place}.{name}", value(item)
+        for key, made in list(answers.made_ready.items()):
+            yield key, value(made)
+        yield "checks.answers.made_ready", id(answers.made_ready)
+        yield "data.store.data_folder()", value(store.data_folder())
+
+    def _functions(self) -> Iterator[types.FunctionType]:
+        """Yield the functions that have other code, other defaults, or hold something else."""
+        for part, before in self.parts.items():
+            now = list(map(operator.attrgetter(part), self.known))
+            if any(_different(before, now)):
+                yield from (f for f, old, new in zip(self.known, before, now, strict=True)
+                            if old is not new)
+        for function, live, options in self.options:
+            if live.keys() != options.keys() \
+                    or any(_different(options.values(), map(live.get, options))):
+                yield function
+        for function, cell, content in self.cells:
+            if _content(cell) is not content:
+                yield function
+
+    def changed(self) -> list[str]:
+        """Return the names, as numpy.isclose, that are no longer what they were."""
+        found = [name for space in self.spaces for name in space.changed()]
+        found += [f"{f.__module__}.{f.__qualname__}" for f in self._functions()]
+        data = dict(self._data())
+        found += [_called(name) for name, told in self.data.items() if data.get(name) != told]
+        for make, arguments in [key for key in data.keys() - self.data.keys()
+                                if isinstance(key, tuple)]:
+            made = answers.made_ready[make, arguments]
+            if value(made, same=False) != value(make(*arguments), same=False):
+                found.append(_called((make, arguments)))
+        return sorted(set(found) - IGNORED)
 
 
-def _data(space: dict[str, Any]) -> dict[str, Any]:
-    return {name: value(item) for name, item in list(space.items())
-            if not name.startswith("__") and item is not answers.made_ready
-            and not callable(item) and not isinstance(item, types.ModuleType)}
+def _content(cell: types.CellType) -> Any:
+    """Return a closure's variable, or GONE where it has no value yet."""
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return GONE
 
 
-def snapshot() -> dict[str, dict[Any, Any]]:
-    """Return what tells every function, class, method and datum that checks rely on."""
-    seen: dict[str, dict[Any, Any]] = {}
-    for name, module in _modules():
-        seen[name] = _content(vars(module))
-        if name.partition(".")[0] in OURS:
-            seen[name] |= _data(vars(module))
-        for item in list(vars(module).values()):
-            if isinstance(item, type) and item.__module__ == name:
-                seen[f"{name}.{item.__qualname__}"] = _content(dict(vars(item)))
-    seen[MADE] = {key: value(made) for key, made in list(answers.made_ready.items())}
-    seen["checks.answers"]["made_ready"] = id(answers.made_ready)
-    seen["data.store"]["data_folder()"] = value(store.data_folder())
-    return seen
-
-
-def _called(make: Callable, arguments: tuple) -> str:
+def _called(name: str | tuple[Callable, tuple]) -> str:
+    if isinstance(name, str):
+        return name
+    make, arguments = name
     return f"{make.__module__}.{make.__qualname__}({', '.join(map(repr, arguments))})"
 
 
-def _spoiled(before: dict[Any, Any]) -> Iterator[tuple]:
-    """Yield what was made ready for a check since `before`, and is not as made."""
-    for (make, arguments), made in list(answers.made_ready.items()):
-        if (make, arguments) not in before \
-                and value(made, same=False) != value(make(*arguments), same=False):
-            yield make, arguments
+def sealed() -> types.ModuleType:
+    """Return a copy of this module that no name leads to, with builtins of its own.
 
-
-def changed(before: dict[str, dict[Any, Any]]) -> list[str]:
-    """Return the names, as numpy.isclose, that are no longer what they were in `before`.
-
-    New names are fine, as modules load parts of themselves when they are needed, except in the
-    course's own modules, where they would hide a builtin.
+    An answer that replaces what stands here changes nothing of it.
     """
-    now, found = snapshot(), []
-    for place, names in before.items():
-        here = now.get(place, {})
-        other = [name for name, content in names.items() if here.get(name) != content]
-        if place == MADE:
-            found += [_called(*key) for key in [*other, *_spoiled(names)]]
-            continue
-        found += [f"{place}.{name}" for name in other]
-        if place.partition(".")[0] in OURS:
-            found += [f"{place}.{name}" for name in here.keys() - names.keys()]
-    return sorted(set(found) - IGNORED)
+    spec = importlib.util.spec_from_file_location(__name__, __file__)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    vars(module)["__builtins__"] = dict(vars(builtins))
+    spec.loader.exec_module(module)
+    return module
