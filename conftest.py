@@ -10,6 +10,7 @@ import io
 import os
 import queue
 import re
+import signal
 import time
 from collections import Counter
 from collections.abc import Generator
@@ -38,6 +39,8 @@ if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
 
 def pytest_configure(config: pytest.Config) -> None:
     """Settle the data for all processes, and give nbval the patterns that belong to them."""
+    # a shell lets what it starts by `&` ignore Ctrl-C, and so do the commands that tests interrupt
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     if workers := getattr(config.option, "numprocesses", 0):
         # threads that wait for one another spin: two workers with all cores each took twice as long
         for name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):

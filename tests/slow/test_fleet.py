@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -32,11 +33,12 @@ from tools.grading.kept import Kept
 TOTALS = {"a": "1", "b": "3", "c": "1", "d broken": "0", "e": "0", "f absent": "0"}
 
 
-def _until(what: Callable[[], object], seconds: float = 180) -> None:
+def _until(what: Callable[[], Any], seconds: float = 180) -> Any:
     end = time.monotonic() + seconds
-    while not what():
+    while not (came := what()):
         assert time.monotonic() < end, "it did not come to that"
         time.sleep(0.1)
+    return came
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +90,7 @@ def test_a_worker_that_is_killed_changes_nothing(place, serial, tmp_path) -> Non
         with subprocess.Popen(words, cwd=ROOT, stdout=file, stderr=file) as process:
             _until(lambda: process.poll() is not None or _busy(made))
             time.sleep(1)
-            killed = _busy(made)[0]
+            killed = _until(lambda: _busy(made))[0]  # between two jobs no worker has one
             killed.kill()
             process.wait(300)
     printed = out.read_text()
