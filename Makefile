@@ -12,6 +12,8 @@ SERVERS ?=
 TRACKER ?=
 KEY ?=
 LINKS ?=
+# a worker for each processor, up to the four with which all tests were tried
+PYTEST := $(VENV)/bin/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 GRADER := $(VENV)/.ready-grader
 PAGES := $(VENV)/.ready-site
 
@@ -22,11 +24,11 @@ test: data  ## re-execute all notebooks, compare their outputs, try the exercise
 	@$(VENV)/bin/ruff check .
 	@$(PY) -m tools.sync check
 	@$(PY) -m tools.edition check
-	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder --ignore=tests/slow
+	@$(PYTEST) --ignore=tests/slow
 
 test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分
-	@$(VENV)/bin/pytest -n 2 --dist loadscope --no-loadscope-reorder tests/slow
+	@$(PYTEST) tests/slow
 
 mutants: data  ## change the solutions mechanically and say which changes the checks miss (NB="03 5.1": some)
 ##zh mutants: 机械地改动答案，看检查漏掉哪些（NB="03 5.1" 只试这些）

@@ -42,6 +42,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # a shell lets what it starts by `&` ignore Ctrl-C, and so do the commands that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if workers := getattr(config.option, "numprocesses", 0):
+        workers = min(workers, config.option.maxprocesses or workers)
         # threads that wait for one another spin: two workers with all cores each took twice as long
         for name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS"):
             os.environ.setdefault(name, str(max(1, (os.cpu_count() or 1) // workers)))

@@ -25,7 +25,7 @@ class Listing:
         style = ("background:#f6f8fa;color:#24292f;padding:.6em 1em;line-height:1.35;"
                  "font-family:monospace;font-size:90%;white-space:pre;overflow-x:auto")
         if self.lexer == "diff":  # colour whole lines: a diff is read by its margins
-            ink = {"+": "background:#dafbe1", "-": "background:#ffebe9", "@": "color:#6e7781"}
+            ink = {"+": "background:#dafbe1", "-": "background:#ffebe9", "@": "color:#57606a"}
             lines = "\n".join(f'<span style="{ink.get(line[:1], "")}">{html.escape(line)}</span>'
                               for line in self.text.splitlines())
             return f'<pre style="{style}">{lines}</pre>'

@@ -148,8 +148,8 @@ def main(arguments: list[str]) -> int:
                     print("Whoever reaches the tracker or its servers can run programs there: no "
                           "password is asked. Use ssh tunnels, see instructor/README.md.")
             if there:
-                print(f"{there.count} servers under {there.key}: {there.cpu}, {there.threads} "
-                      "thread(s) each", flush=True)
+                print(f"{there.count} server{'s' * (there.count > 1)} under {there.key}: "
+                      f"{there.cpu}, {there.threads} thread(s) each", flush=True)
                 stack.enter_context(watched(there))
             tune(mod, options.to, there, options.trials)
     except CourseError as error:

@@ -77,6 +77,8 @@ CASES = {
     "NumPy's own function": ("np.isclose.__wrapped__.__code__ = (lambda a, *others, equal_nan=1: "
                              "np.ones(np.shape(a), bool)).__code__", "numpy._core.numeric.isclose"),
     "a module's class": (MODULE, "numpy"),
+    "which module is imported": ("sys.modules['numpy'] = types.ModuleType('numpy')",
+                                 "numpy"),
     "how secrets are drawn": ("secrets.token_bytes = lambda n: b'12345678'", "secrets.token_bytes",
                               FORGED),
     "what that relies on": ("random._urandom = lambda n: b'12345678'", "random._urandom", FORGED),

@@ -131,10 +131,11 @@ class Watch:
 
     def __init__(self, known: list[types.FunctionType]) -> None:
         """Note everything; `known` is what `functions` gave before the answer came."""
-        modules = [(name, module) for name, module in list(sys.modules.items())
-                   if isinstance(module, types.ModuleType) and _watched(name)]
-        self.spaces = [_Space(name, module) for name, module in modules]
-        for name, module in modules:
+        self.loaded = sys.modules
+        self.modules = {name: module for name, module in list(self.loaded.items())
+                        if isinstance(module, types.ModuleType) and _watched(name)}
+        self.spaces = [_Space(name, module) for name, module in self.modules.items()]
+        for name, module in self.modules.items():
             self.spaces += [_Space(f"{name}.{item.__qualname__}", item)
                             for item in list(vars(module).values())
                             if isinstance(item, type) and item.__module__ == name]
@@ -187,7 +188,9 @@ class Watch:
 
     def changed(self) -> list[str]:
         """Return the names, as numpy.isclose, that are no longer what they were."""
-        found = [name for space in self.spaces for name in space.changed()]
+        found = [name for name, module in self.modules.items()
+                 if self.loaded.get(name) is not module]
+        found += [name for space in self.spaces for name in space.changed()]
         found += [f"{f.__module__}.{f.__qualname__}" for f in self._functions()]
         data = dict(self._data())
         found += [_called(name) for name, told in self.data.items() if data.get(name) != told]
