@@ -1,5 +1,6 @@
 """Grading what students hand in: right, wrong, edited, broken, oddly named, and cheats."""
 
+import json
 import os
 from pathlib import Path
 
@@ -17,6 +18,8 @@ from test_pages import mutated
 
 from tools import student
 from tools.grading import confine
+from tools.grading.grader import Grader
+from tools.grading.job import Job
 
 MUTANTS = range(1000, 1006)  # test_pages.py reads 500 others
 
@@ -118,6 +121,27 @@ CASES = [
 @pytest.mark.parametrize(("name", "earned", "problem"), CASES, ids=[ascii(c[0]) for c in CASES])
 def test_each_gets_what_it_deserves(graded, name: str, earned: dict, problem: str | None) -> None:
     graded.check(name, earned, problem)
+
+
+@LINUX
+def test_the_same_source_is_checked_once() -> None:
+    """The time in an answer's message tells when it was checked."""
+    timed = "def linear(x, w, b):\n    import time\n    raise ValueError(time.time_ns())"
+    folder = ROOT / "build" / "test_grading_once"
+    folder.mkdir(parents=True, exist_ok=True)
+    grader, words = Grader(folder), []
+    try:
+        for own, answer in [("", timed), ("a = 1", timed), ("", timed + "\n# another")]:
+            data = nbformat.writes(answers("2.1", own=own, _2_2=answer)).encode()
+            master = json.dumps(student.student_version(MASTER))
+            result = grader.grade(Job(STEM, data, master, page=False))
+            assert result.whole and result.points["2.1"] == 1 and result.points["2.2"] == 0
+            words.append((result.words["2.1"], result.words["2.2"]))
+    finally:
+        grader.close()
+    assert len({first for first, _ in words}) == 1
+    assert words[0] == words[1], "what the answer does not need is no part of it"
+    assert words[1][1] != words[2][1]
 
 
 def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:

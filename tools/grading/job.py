@@ -3,10 +3,12 @@
 What it finds it sends as it comes, as JSON, so that whatever happens later costs nothing of it.
 """
 
+import hashlib
 import json
 import os
 import secrets
 import signal
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -63,7 +65,7 @@ def _prepare(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
             **plan.make(cells, nbformat.from_dict(master))}
 
 
-def _grade(send: Any, job: Job, scratch: Path) -> None:
+def _grade(send: Any, job: Job, scratch: Path, verdicts: Mapping[str, tuple[bool, str]]) -> None:
     from tools.grading import checking, page  # torch and TVM, which the grader itself never needs
     number, seconds, master = job.stem[:2], job.seconds, json.loads(job.master)
     try:
@@ -77,16 +79,23 @@ def _grade(send: Any, job: Job, scratch: Path) -> None:
     said: dict[str, tuple[bool, str]] = {}
     for check in job.checks():
         secret, name = secrets.token_hex(16), check.number
+        todo = name, check.answer, made["sources"][name], made["language"]
+        key = hashlib.sha256(json.dumps(todo).encode()).hexdigest()
         try:
-            came = stages.run(seconds, scratch, checking.run, name, check.answer,
-                              made["sources"][name], scratch, secret, made["language"])
-            if not isinstance(came, dict) or came.get("secret") != secret:
-                raise stages.Stopped("gave a verdict that is not the check's")
-            said[name] = came["passed"] is True, submission.clean(came.get("said"))
+            if key not in verdicts:
+                came = stages.run(seconds, scratch, checking.run, *todo[:3], scratch, secret,
+                                  made["language"])
+                if not isinstance(came, dict) or came.get("secret") != secret:
+                    raise stages.Stopped("gave a verdict that is not the check's")
+                said[name] = came["passed"] is True, submission.clean(came.get("said"))
+            else:
+                said[name] = verdicts[key]
         except stages.Stopped as stopped:
+            key = ""
             said[name] = False, f"Exercise {name} ✗\n  the answer {stopped}"
             send(notes=[f"{number}: the answer to {name} {stopped}"])
-        send(check=name, points=check.points if said[name][0] else 0, said=said[name][1])
+        passed, text = said[name]
+        send(check=name, points=check.points if passed else 0, said=text, passed=passed, key=key)
     if not job.page:
         return
     outputs: dict[str, Any] = {"outputs": {}, "notes": []}
@@ -106,11 +115,14 @@ def _grade(send: Any, job: Job, scratch: Path) -> None:
     send(notes=[f"{number}: no page of feedback: making it {why}"])
 
 
-def main(pipe: Connection, job: Job, scratch: Path, namespaces: bool) -> None:
+def main(pipe: Connection, job: Job, scratch: Path, namespaces: bool,
+         verdicts: Mapping[str, tuple[bool, str]]) -> None:
     """Grade a job in this process, which a server has just forked; never returns.
 
-    Messages: {"notes": [...]}, {"check", "points", "said"}, {"page": HTML}, and at the end
-    {"done": true}. `namespaces`: they work here. `scratch` is an empty folder, its own.
+    Messages: {"notes": [...]}, {"check", "points", "said", "passed", "key"}, {"page": HTML}, and at
+    the end {"done": true}. `namespaces`: they work here. `scratch` is an empty folder, its own.
+    `verdicts`: (passed, said) of checks by their key, of the jobs before. The same source has the
+    same verdict, and in a class many exercises are untouched. No key: no check gave this verdict.
     """
     os.setsid()
     # of what it inherits it keeps the pipe: a server that is gone must be noticed
@@ -131,7 +143,7 @@ def main(pipe: Connection, job: Job, scratch: Path, namespaces: bool) -> None:
     try:
         if namespaces:
             confine.enter_namespaces(scratch)
-        _grade(send, job, scratch)
+        _grade(send, job, scratch, verdicts)
         send(done=True)
     except (MemoryError, RecursionError, OSError, ValueError) as error:
         send(notes=[f"could not be graded ({type(error).__name__}: {str(error)[:100]})"])

@@ -21,8 +21,12 @@ from typing import Any, NoReturn
 from tools.grading import confine, job, stages
 
 
-def grade(todo: job.Job, link: Connection, scratch: Path, namespaces: bool) -> job.Result:
-    """Grade a job in a process of its own; nothing of it is left. Raises EOFError: end here."""
+def grade(todo: job.Job, link: Connection, scratch: Path, namespaces: bool,
+          verdicts: dict[str, tuple[bool, str]]) -> job.Result:
+    """Grade a job in a process of its own; of it only what checks said is left, in `verdicts`.
+
+    Raises EOFError: end here.
+    """
     number, exercises = todo.stem[:2], len(todo.checks())
     result, end = job.Result(), time.monotonic() + job.limit(exercises, todo.seconds)
     scratch.mkdir(parents=True, exist_ok=True)
@@ -30,7 +34,7 @@ def grade(todo: job.Job, link: Connection, scratch: Path, namespaces: bool) -> j
     take, give = Connection(take_end, writable=False), Connection(give_end, readable=False)
     process = os.fork()
     if not process:
-        job.main(give, todo, scratch, namespaces)
+        job.main(give, todo, scratch, namespaces, verdicts)
     give.close()
     try:
         while not result.whole and time.monotonic() < end:
@@ -48,6 +52,8 @@ def grade(todo: job.Job, link: Connection, scratch: Path, namespaces: bool) -> j
             result.notes += message.get("notes", [])
             if name := message.get("check"):
                 result.points[name], result.words[name] = message["points"], message["said"]
+                if message["key"]:
+                    verdicts[message["key"]] = message["passed"], message["said"]
             result.page = message.get("page", result.page)
             result.whole = "done" in message
         if not result.whole:
@@ -82,7 +88,7 @@ def main(scratch: Path) -> None:
         import plots  # noqa: F401 (as the next lines: what jobs need, once for all)
         from checks import answers
         from tools.grading import checking, integrity, page  # noqa: F401
-        loaded = 0
+        loaded, verdicts = 0, dict[str, tuple[bool, str]]()
         while True:
             asked = json.loads(link.recv_bytes())
             todo = job.Job(**asked, data=link.recv_bytes())
@@ -92,7 +98,7 @@ def main(scratch: Path) -> None:
                 loaded = len(sys.modules)
                 integrity.functions.cache_clear()
                 integrity.functions()
-            result = grade(todo, link, scratch, namespaces)
+            result = grade(todo, link, scratch, namespaces, verdicts)
             link.send_bytes(json.dumps(asdict(result)).encode())
     except (EOFError, OSError):
         stop()
