@@ -1,6 +1,6 @@
 """Write made-up submissions of two notebooks, to measure grading with (instructor/README.md).
 
-    PYTHONPATH=. python tests/slow/made_up_class.py folder 40
+    PYTHONPATH=. python tests/slow/made_up_class.py folder 12
     make grade SUBMISSIONS=folder FRESH=1 JOBS=1        and again with JOBS=2
 
 Of four students one has solved all, one has wrong answers, one has done nothing, and one's
