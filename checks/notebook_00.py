@@ -3,6 +3,7 @@
 import collections
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -222,11 +223,13 @@ def exercise_0_2(make_relu6: Callable) -> str:
     trials = Trials("the formula: min(max(x, 0), 6), and which element of X it takes", _RELU6,
                     axes=("row", "column"))
     edges = np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)
+
+    def written(x: np.ndarray, filling: float) -> np.ndarray:
+        return _all_written(run(x, x.shape, filling), filling, np.clip(x, 0, 6))
+
     for words, x in [("numbers from -8 to 11.5", edges), *rows(4, 10)]:
         for filling in (np.nan, 1e30, -2.7):
-            trials.add(lambda x=x, filling=filling: _all_written(  # type: ignore[misc]
-                run(x, x.shape, filling), filling, np.clip(x, 0, 6)), np.clip(x, 0, 6), x,
-                words=f" for {words}")
+            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=f" for {words}")
     if not trials.cause():
         trials.mistakes = _other_constants(trials)
     trials.judge()
@@ -308,8 +311,8 @@ def exercise_0_3(make_row_max: Callable) -> str:
                     axes=("row",))
     for words, x in _row_max_inputs():
         for filling in (np.nan, 3e38, -3e38):
-            trials.add(lambda x=x, filling=filling: run(x, (5,), filling),  # type: ignore[misc]
-                       x.max(1), x, np.float32(filling), words=f" for {words}")
+            trials.add(partial(run, x, (5,), filling), x.max(1), x, np.float32(filling),
+                       words=f" for {words}")
     trials.mistakes = (_FORGETS if reduces else _MARKED_S) | _ROW_MAX
     if not trials.cause():
         trials.mistakes |= _starts_from(trials)
@@ -678,8 +681,8 @@ def exercise_0_6(register_softmax: Callable) -> str:
         for words, x in cases:
             logits = torch.from_numpy(x)
             with np.errstate(all="ignore"):
-                trials.add(lambda x=x: run(x), _SOFTMAX(logits).numpy(),  # type: ignore[misc]
-                           _SOFTMAX, logits, words=words)
+                trials.add(partial(run, x), _SOFTMAX(logits).numpy(), _SOFTMAX, logits,
+                           words=words)
     trials.judge()
     return ("env.softmax is registered, can be registered again, and writes the softmax of each\n"
             f"row into out; tried with {len(cases)} arrays, scores of 1000 among them")

@@ -138,10 +138,19 @@ def _forms(form: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     return in_dtype(np.float32), in_dtype(np.float64)
 
 
+def _guarded(way: Callable[[np.ndarray], np.ndarray], scores: np.ndarray, labels: np.ndarray,
+             _: float) -> float:
+    """The loss of probabilities that a `way` keeps away from 0."""
+    return -np.log(way(_probabilities(_own, scores, labels))).mean()
+
+
 def _epsilon_forms(epsilon: float) -> tuple[Callable[..., Any], ...]:
     return tuple(form for way in (lambda p: p + epsilon, lambda p: np.maximum(p, epsilon))
-                 for form in _forms(lambda scores, labels, _, way=way: -np.log(
-                     way(_probabilities(_own, scores, labels))).mean()))
+                 for form in _forms(functools.partial(_guarded, way)))
+
+
+def _rounded(digits: int, _scores: np.ndarray, _labels: np.ndarray, loss: float) -> float:
+    return round(loss, digits)
 
 
 def _logs_taken_apart(shift: Callable[[np.ndarray, np.ndarray], Any]) -> tuple:
@@ -153,8 +162,7 @@ _LOSS: Mistakes = {
     f"log(probability + {e:g}): the {e:g} caps the loss; take the logarithm apart instead":
         _epsilon_forms(e)
     for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
-    f"the result is rounded to {k} digits": lambda scores, labels, loss, k=k: round(loss, k)
-    for k in range(7)} | {
+    f"the result is rounded to {k} digits": functools.partial(_rounded, k) for k in range(7)} | {
     "exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row":
         _logs_taken_apart(lambda scores, _: 0) + _forms(lambda scores, labels, _: -np.log(
             _probabilities(lambda *_: 0, scores, labels)).mean()),

@@ -1,6 +1,7 @@
 """The checks of notebook 02: emit_te."""
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -50,12 +51,15 @@ def exercise_2_1(leaky_relu: Callable) -> str:
     slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5)
     trials = Trials("which of x and slope * x is chosen, and of which element", _LEAKY_RELU,
                     axes=("row", "column"))
+
+    def run(x: np.ndarray, slope: float) -> np.ndarray:
+        return run_te(lambda a: leaky_relu(a, slope), x)
+
     for number, shape in enumerate(shapes(128, 128)):
         slope, x = slopes[number % len(slopes)], 3 * random(*shape)
         x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
-        trials.add(lambda x=x, slope=slope: run_te(  # type: ignore[misc]
-            lambda a: leaky_relu(a, slope), x), np.where(x > 0, x, x * np.float32(slope)), x, slope,
-            words=f" for x {shape}, slope {slope}")
+        trials.add(partial(run, x, slope), np.where(x > 0, x, x * np.float32(slope)), x, slope,
+                   words=f" for x {shape}, slope {slope}")
     trials.judge()
     return f"equal to NumPy for {len(trials.all)} shapes and {len(slopes)} slopes"
 
@@ -126,8 +130,7 @@ def exercise_2_2(linear: Callable) -> str:
     for n, m, k in sizes:
         x, w, b = whole(n, k), whole(m, k, seed=1), whole(m, seed=2)
         layer = with_parameters(nn.Linear(k, m), w, b)
-        trials.add(lambda x=x, w=w, b=b: run_te(linear, x, w, b),  # type: ignore[misc]
-                   x @ w.T + b, layer, torch.from_numpy(x),
+        trials.add(partial(run_te, linear, x, w, b), x @ w.T + b, layer, torch.from_numpy(x),
                    words=f" for x {(n, k)}, w {(m, k)}")
     trials.mistakes = layer_mistakes(layer) | _LINEAR
     trials.judge()
@@ -183,8 +186,8 @@ def exercise_2_3(conv2d: Callable) -> str:
         x, w = whole(*shape), whole(*kernel, seed=1)
         layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
         images = torch.from_numpy(x)
-        trials.add(lambda x=x, w=w: run_te(conv2d, x, w), layer(images).numpy(),  # type: ignore
-                   layer, images, words=f" for x {shape}, w {kernel}")
+        trials.add(partial(run_te, conv2d, x, w), layer(images).numpy(), layer, images,
+                   words=f" for x {shape}, w {kernel}")
     trials.mistakes = layer_mistakes(layer) | _CONV2D
     trials.judge()
     return (f"equal to PyTorch for {len(trials.all)} shapes: one input channel and several, square "
@@ -224,8 +227,8 @@ def exercise_2_4(max_pool: Callable) -> str:
         for place in range(4):  # the largest of a window stands in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
         images = torch.from_numpy(x)
-        trials.add(lambda x=x: run_te(max_pool, x), layer(images).numpy(),  # type: ignore[misc]
-                   layer, images, words=f" for x {shape}")
+        trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
+                   words=f" for x {shape}")
     trials.judge()
     return f"equal to PyTorch for {len(trials.all)} shapes, negative windows too"
 
