@@ -13,7 +13,7 @@ import tvm_ffi
 from checks.answers import line_of_answer, while_running
 from checks.comparing import compare, random
 from checks.models import copied
-from checks.primfuncs import QUICK, run_prim_func
+from checks.primfuncs import run_prim_func
 from checks.saying import CheckFailed, reason
 from loops import Loop, Nest, index_value, is_reduction, nests
 
@@ -270,7 +270,7 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
     """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same on random numbers."""
     *inputs, output = [tuple(map(int, p.shape)) for p in before.params]
     arrays = [random(*shape, seed=i) for i, shape in enumerate(inputs)]
-    compare(run_prim_func(after, arrays, output), run_prim_func(before, arrays, output, QUICK),
+    compare(run_prim_func(after, arrays, output), run_prim_func(before, arrays, output),
             "the results: a schedule must not change them", {})
 
 
