@@ -107,18 +107,22 @@ def _of_labels(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return values[np.arange(len(labels)), labels]
 
 
-def _probabilities(shift: Callable[[np.ndarray, np.ndarray], Any], scores: np.ndarray,
-                   labels: np.ndarray) -> np.ndarray:
-    """Each label's probability by a softmax of scores less `shift(scores, labels)`, as written."""
-    e = np.exp(scores - shift(scores, labels))
-    return _of_labels(e / e.sum(1, keepdims=True), labels)
-
-
 def _apart(shift: Callable[[np.ndarray, np.ndarray], Any], scores: np.ndarray, labels: np.ndarray,
            _: float) -> float:
     """The loss with the logarithm taken apart, of scores less `shift(scores, labels)`."""
     z = scores - shift(scores, labels)
     return (np.log(np.exp(z).sum(1)) - _of_labels(z, labels)).mean()
+
+
+def _by_softmax(shift: Callable[[np.ndarray, np.ndarray], Any], scores: np.ndarray,
+                labels: np.ndarray, _: float,
+                kept: Callable[[np.ndarray], np.ndarray] = lambda p: p) -> float:
+    """The loss by a softmax, as written, of scores less `shift(scores, labels)`.
+
+    `kept` is what is done to the labels' probabilities before the logarithm.
+    """
+    e = np.exp(scores - shift(scores, labels))
+    return -np.log(kept(_of_labels(e / e.sum(1, keepdims=True), labels))).mean()
 
 
 def _own(scores: np.ndarray, _: np.ndarray) -> np.ndarray:
@@ -138,15 +142,13 @@ def _forms(form: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     return in_dtype(np.float32), in_dtype(np.float64)
 
 
-def _guarded(way: Callable[[np.ndarray], np.ndarray], scores: np.ndarray, labels: np.ndarray,
-             _: float) -> float:
-    """The loss of probabilities that a `way` keeps away from 0."""
-    return -np.log(way(_probabilities(_own, scores, labels))).mean()
+def _softmaxes(shift: Callable[[np.ndarray, np.ndarray], Any], **options: Any) -> tuple:
+    return _forms(functools.partial(_by_softmax, shift, **options))
 
 
 def _epsilon_forms(epsilon: float) -> tuple[Callable[..., Any], ...]:
-    return tuple(form for way in (lambda p: p + epsilon, lambda p: np.maximum(p, epsilon))
-                 for form in _forms(functools.partial(_guarded, way)))
+    return tuple(form for kept in (lambda p: p + epsilon, lambda p: np.maximum(p, epsilon))
+                 for form in _softmaxes(_own, kept=kept))
 
 
 def _rounded(digits: int, _scores: np.ndarray, _labels: np.ndarray, loss: float) -> float:
@@ -164,14 +166,12 @@ _LOSS: Mistakes = {
     for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
     f"the result is rounded to {k} digits": functools.partial(_rounded, k) for k in range(7)} | {
     "exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row":
-        _logs_taken_apart(lambda scores, _: 0) + _forms(lambda scores, labels, _: -np.log(
-            _probabilities(lambda *_: 0, scores, labels)).mean()),
-    "the probability has become 0, its logarithm -inf: simplify log(softmax) first": _forms(
-        lambda scores, labels, _: -np.log(_probabilities(_own, scores, labels)).mean()),
+        _logs_taken_apart(lambda *_: 0) + _softmaxes(lambda *_: 0),
+    "the probability has become 0, its logarithm -inf: simplify log(softmax) first":
+        _softmaxes(_own),
     "the largest logit has to be each row's own, not that of the whole batch":
-        _logs_taken_apart(lambda scores, _: scores.max()) + _forms(
-            lambda scores, labels, _: -np.log(
-                _probabilities(lambda scores, _: scores.max(), scores, labels)).mean()),
+        _logs_taken_apart(lambda scores, _: scores.max())
+        + _softmaxes(lambda scores, _: scores.max()),
     "the label's own logit is subtracted, and exp overflows where another class is far ahead; "
     "subtract the row's largest":
         _logs_taken_apart(lambda scores, labels: _of_labels(scores, labels)[:, None]),

@@ -184,8 +184,7 @@ def test_workers_that_are_not_started_again_are_replaced() -> None:
         for nanny in client.cluster.workers.values():
             nanny.status = Status.starting
             os.kill(nanny.process.pid, signal.SIGKILL)
-        while client.nthreads():
-            time.sleep(0.1)
+        _until(lambda: not client.nthreads())
         jobs = [(number, Job(STEM, b"", "{}")) for number in range(2)]
         came = dict(fleet.Fleet(client, {}, "build/nowhere", said.append).results(jobs))
     assert [came[number].whole for number in range(2)] == [True, True]

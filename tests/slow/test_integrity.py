@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
-from submissions import LINUX, ROOT, SOLVED, cell, wrong_linear
+from submissions import LINUX, ROOT, SOLVED, TOLERANT, cell, wrong_linear
 
 SETUP = """
 import gc, json, pathlib, random, secrets, sys, types
@@ -21,12 +21,6 @@ from tvm import te
 import checks
 from checks import answers, comparing, models, saying
 from data import store
-"""
-LOOSE = """
-for name, module in list(sys.modules.items()):
-    if name.startswith("checks."):
-        for tolerance in {"ATOL", "RTOL", "ATOL_PROBABILITIES"} & vars(module).keys():
-            setattr(module, tolerance, 1e9)
 """
 # the check in itself, which only a function of another name holds
 GC = """
@@ -43,7 +37,7 @@ class Watch:
 for cell in answers._outcome.__closure__:
     if not callable(cell.cell_contents):
         cell.cell_contents = Watch()
-""" + LOOSE
+""" + TOLERANT
 FORGED = """
 def linear(x, w, b):
     import os
@@ -77,13 +71,12 @@ CASES = {
     "NumPy's own function": ("np.isclose.__wrapped__.__code__ = (lambda a, *others, equal_nan=1: "
                              "np.ones(np.shape(a), bool)).__code__", "numpy._core.numeric.isclose"),
     "a module's class": (MODULE, "numpy"),
-    "which module is imported": ("sys.modules['numpy'] = types.ModuleType('numpy')",
-                                 "numpy"),
+    "which module is imported": ("sys.modules['numpy'] = types.ModuleType('numpy')", "numpy"),
     "how secrets are drawn": ("secrets.token_bytes = lambda n: b'12345678'", "secrets.token_bytes",
                               FORGED),
     "what that relies on": ("random._urandom = lambda n: b'12345678'", "random._urandom", FORGED),
     "the watcher": ("from tools.grading import integrity\n"
-                    "integrity.Watch.changed = lambda self: []\n" + LOOSE, "checks.causes.ATOL"),
+                    "integrity.Watch.changed = lambda self: []\n" + TOLERANT, "checks.causes.ATOL"),
     "who asks it": ("from tools.grading import checking\ndel checking._refusal\n"
                     "checking.integrity = None", "tools.grading.checking._refusal"),
     "what asks it": (BLIND, "checks.causes.ATOL"),

@@ -85,7 +85,7 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
             return False, refusal(names)
         return result
 
-    watch.put(answers, watched, "_outcome")
+    watch.put(answers, "_outcome", watched)
     changed = watch.changed
 
     def says(passed: bool, text: str) -> dict[str, Any]:

@@ -4,7 +4,7 @@ A check runs in one process with the answer, so an answer could replace numpy.is
 IRModule, or the check itself; or PyTorch's model and results, with which it is compared, and how
 close is close enough. What is compared: every function, class and method of the modules that
 checks use, also those that no name leads to, and all data of the course's own, before the answer's
-first line and after its last. Each of some 50,000 names and functions is held, and compared by
+first line and after its last. Each of some 100,000 names and functions is held, and compared by
 `is` without a line of Python for each: that takes milliseconds.
 """
 
@@ -147,7 +147,7 @@ class Watch:
                       if callable(content := _content(cell)) or _ours(f.__module__)]
         self.data = dict(self._data())
 
-    def put(self, module: types.ModuleType, function: types.FunctionType, name: str) -> None:
+    def put(self, module: types.ModuleType, name: str, function: types.FunctionType) -> None:
         """Put a function of the grader's own into a module, and watch it."""
         setattr(module, name, function)
         for space in self.spaces:

@@ -65,8 +65,20 @@ def _prepare(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
             **plan.make(cells, nbformat.from_dict(master))}
 
 
+def _checked(seconds: float, scratch: Path, number: str, answer: str, sources: list[str],
+             language: str) -> tuple[bool, str]:
+    """Return whether an answer passed its check, and what was said; raises stages.Stopped."""
+    from tools.grading import checking  # torch and TVM, which the grader itself never needs
+    secret = secrets.token_hex(16)
+    came = stages.run(seconds, scratch, checking.run, number, answer, sources, scratch, secret,
+                      language)
+    if not isinstance(came, dict) or came.get("secret") != secret:
+        raise stages.Stopped("gave a verdict that is not the check's")
+    return came["passed"] is True, submission.clean(came.get("said"))
+
+
 def _grade(send: Any, job: Job, scratch: Path, verdicts: Mapping[str, tuple[bool, str]]) -> None:
-    from tools.grading import checking, page  # torch and TVM, which the grader itself never needs
+    from tools.grading import page  # as `checking` above
     number, seconds, master = job.stem[:2], job.seconds, json.loads(job.master)
     try:
         made = stages.run(READ, scratch, _prepare, job.data, master)
@@ -78,18 +90,11 @@ def _grade(send: Any, job: Job, scratch: Path, verdicts: Mapping[str, tuple[bool
     send(notes=made["notes"])
     said: dict[str, tuple[bool, str]] = {}
     for check in job.checks():
-        secret, name = secrets.token_hex(16), check.number
-        todo = name, check.answer, made["sources"][name], made["language"]
-        key = hashlib.sha256(json.dumps(todo).encode()).hexdigest()
+        name, language = check.number, made["language"]
+        todo = name, check.answer, made["sources"][name]
+        key = hashlib.sha256(json.dumps([*todo, language]).encode()).hexdigest()
         try:
-            if key not in verdicts:
-                came = stages.run(seconds, scratch, checking.run, *todo[:3], scratch, secret,
-                                  made["language"])
-                if not isinstance(came, dict) or came.get("secret") != secret:
-                    raise stages.Stopped("gave a verdict that is not the check's")
-                said[name] = came["passed"] is True, submission.clean(came.get("said"))
-            else:
-                said[name] = verdicts[key]
+            said[name] = verdicts.get(key) or _checked(seconds, scratch, *todo, language)
         except stages.Stopped as stopped:
             key = ""
             said[name] = False, f"Exercise {name} ✗\n  the answer {stopped}"
