@@ -20,9 +20,11 @@ from tvm import relax, te, topi
 
 import checks
 import helpers
-from checks import answers, models, values
-from checks.mistakes import layer_mistakes
-from checks.schedules import require_scheduled
+from checks.compare.mistakes import layer_mistakes
+from checks.exercises import models
+from checks.exercises.schedules import require_scheduled
+from checks.observe.intermediates import tensors_fit
+from checks.run import check as running
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)
@@ -243,26 +245,30 @@ def test_a_long_verdict_arrives_whole() -> None:
     assert checks.isolated(lambda: "é" * 100_000, 5) == (True, "é" * 100_000)
 
 
-def test_what_is_put_in_the_place_of_outcome_runs_in_the_child(monkeypatch) -> None:
-    """Grading wraps it, to look whether an answer changed what its check relies on."""
-    monkeypatch.setattr(answers, "_outcome", lambda run: (False, (str(os.getpid()), run(), "")))
-    passed, (process, came, _) = checks.isolated(lambda: "done", 5)
-    assert not passed and came == "done"
-    assert (process == str(os.getpid())) == (not answers.forks())
+def test_an_observer_runs_in_the_child(monkeypatch) -> None:
+    """Grading has one, which looks whether an answer changed what its check relies on."""
+    monkeypatch.setattr(running, "observers", [
+        lambda inside: (False, (str(os.getpid()), inside()[1], "")),
+        lambda inside: (False, [*inside()[1], "and the next"])])
+    passed, (process, came, _, then) = checks.isolated(lambda: "done", 5)
+    assert not passed and (came, then) == ("done", "and the next")
+    assert (process == str(os.getpid())) == (not running.forks())
 
 
 @pytest.mark.parametrize("forks", [True, False])
 def test_what_is_prepared_cannot_be_spoiled(forks: bool, monkeypatch) -> None:
     if forks and sys.platform != "linux":
         pytest.skip("nothing forks here")
-    monkeypatch.setattr(answers, "forks", lambda: forks)
+    monkeypatch.setattr(running, "forks", lambda: forks)
 
     def spoil() -> str:
         models.cnn()[0]["conv2d_bias"][:] = 7
         models.reference(8)[0].images[:] = 7
         return "spoiled"
 
-    @answers.exercise("0.0", prepare=[models.cnn])
+    monkeypatch.setattr(running, "registered", {})
+
+    @running.exercise("0.0", prepare=[models.cnn])
     def check() -> str:
         return spoil()
 
@@ -273,14 +279,13 @@ def test_what_is_prepared_cannot_be_spoiled(forks: bool, monkeypatch) -> None:
 
 
 def test_no_notebooks_checks_need_those_of_another_nor_the_plots() -> None:
-    for path in sorted((Path(checks.__file__).parent).glob("*.py")):
+    for path in sorted((Path(checks.__file__).parent).rglob("*.py")):
         imported = {name for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
                     if isinstance(node, ast.Import | ast.ImportFrom)
                     for name in [getattr(node, "module", None) or "",
                                  *(alias.name for alias in node.names)]}
         assert not [name for name in imported if "plots" in name], path.name
-        if path.name != "__init__.py":
-            assert not [name for name in imported if "notebook_" in name], path.name
+        assert not [name for name in imported if "notebook_" in name], path.name
 
 
 # Layers for which a mistake shows that hides in another: square windows cannot be turned.
@@ -371,7 +376,7 @@ def copy(X: T.Buffer({buffer}), Y: T.Buffer(({rows}, {columns}), "float32")):
 def test_kernels_look_at_their_tensors_unless_these_plainly_fit(
         given, declared, buffer, fits) -> None:
     mod = _copied(given, declared, buffer)
-    assert values.tensors_fit(mod) == fits
+    assert tensors_fit(mod) == fits
     loader = [(torch.rand(given), torch.zeros(given[0]))]
     if fits:
         checks.check_equivalence(mod, nn.Sequential(nn.Identity()), loader)
@@ -407,9 +412,9 @@ def test_a_cause_is_named_only_if_it_gives_what_came() -> None:
     expected = np.ones(3, np.float32)
     doubled = {"it is doubled": lambda: 2 * expected}
     with pytest.raises(checks.CheckFailed, match="it is doubled"):
-        checks.compare(2 * expected, expected, "somewhere", doubled)
+        checks.require_equal(2 * expected, expected, "somewhere", doubled)
     with pytest.raises(checks.CheckFailed, match="somewhere"):
-        checks.compare(3 * expected, expected, "somewhere", doubled)
+        checks.require_equal(3 * expected, expected, "somewhere", doubled)
 
 
 @pytest.mark.parametrize(("came", "words"), [
@@ -419,11 +424,11 @@ def test_a_cause_is_named_only_if_it_gives_what_came() -> None:
 ])
 def test_compare_refuses(came, words: str) -> None:
     with pytest.raises(checks.CheckFailed, match=words):
-        checks.compare(came, np.ones(3, np.float32), "x", {})
+        checks.require_equal(came, np.ones(3, np.float32), "x", {})
 
 
 def test_compare_accepts_rounding() -> None:
-    checks.compare(np.float32([1, 1, 1.00001]), np.ones(3, np.float32), "x", {})
+    checks.require_equal(np.float32([1, 1, 1.00001]), np.ones(3, np.float32), "x", {})
 
 
 def test_a_convolution_without_its_sum() -> None:

@@ -11,7 +11,7 @@ import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import checks
-from checks import language
+from checks.say import i18n
 from tools import edition, handouts, lang, messages, parity, student
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -266,7 +266,7 @@ def test_a_handout_in_chinese(tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    for name in ("docs/zh/tvm_errors.md", "checks/zh.po", f"html/zh/{STEM}.html",
+    for name in ("docs/zh/tvm_errors.md", "checks/say/zh.po", f"html/zh/{STEM}.html",
                  f"notebooks/zh/{STEM}.ipynb"):
         assert name in files
     assert f"notebooks/{STEM}.ipynb" not in files
@@ -316,13 +316,13 @@ def test_make_help_has_every_target_in_both_languages() -> None:
 
 @pytest.fixture
 def in_chinese(monkeypatch) -> None:
-    monkeypatch.setattr(language, "_chosen", "zh")
+    monkeypatch.setattr(i18n, "_chosen", "zh")
 
 
 def test_the_edition_is_the_folders() -> None:
-    assert language.of_folder(ROOT / "work" / "zh") == "zh"
-    assert language.of_folder(ROOT / "build" / "html" / "zh") == "zh"
-    assert {language.of_folder(folder) for folder in (ROOT / "work", ROOT, Path("/x/zh"))} == {"en"}
+    assert i18n.of_folder(ROOT / "work" / "zh") == "zh"
+    assert i18n.of_folder(ROOT / "build" / "html" / "zh") == "zh"
+    assert {i18n.of_folder(folder) for folder in (ROOT / "work", ROOT, Path("/x/zh"))} == {"en"}
 
 
 def test_the_catalogue_fits_the_code() -> None:
@@ -351,11 +351,11 @@ def test_messages_whose_places_do_not_fit_are_told(tmp_path: Path, monkeypatch) 
 ])
 def test_what_is_said_in_chinese(in_chinese, english: str, chinese: str) -> None:
     """Whole sentences; names, numbers and the words of TVM and Python stay."""
-    assert language.say(english) == chinese
+    assert i18n.say(english) == chinese
 
 
 def test_english_is_the_default() -> None:
-    assert language.language() == "en" and language.say("the return statement") \
+    assert i18n.language() == "en" and i18n.say("the return statement") \
         == "the return statement"
 
 

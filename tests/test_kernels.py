@@ -10,7 +10,7 @@ from tvm.s_tir import meta_schedule as ms
 
 import helpers
 import kernels
-from checks.comparing import to_numpy
+from checks.compare.trials import to_numpy
 from tools import tune
 
 CPUS = {"host": tvm.target.Target.from_device("cpu")}

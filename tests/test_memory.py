@@ -15,9 +15,9 @@ from tvm import relax, te
 from tvm.script import tirx as T
 
 import checks
-from checks import answers
-from checks.memory import Fenced, refuse_bad_access
-from checks.primfuncs import run_prim_func
+from checks.observe.memory import Fenced, require_safe_access
+from checks.observe.primfuncs import run_prim_func
+from checks.run import check as running
 
 pytestmark = pytest.mark.usefixtures("quick_script")
 TIMES = 10  # a wrong access may do no harm by chance; a static check sees it every time
@@ -100,7 +100,7 @@ WRONG = [(past_its_axis, OUTSIDE), (past_its_guard, OUTSIDE), (before_its_buffer
 def test_refused_every_time(func: tvm.tirx.PrimFunc, words: str) -> None:
     for _ in range(TIMES):
         with pytest.raises(checks.CheckFailed, match=words):
-            refuse_bad_access("main", func)
+            require_safe_access("main", func)
 
 
 def test_a_split_that_does_not_divide_is_refused_only_without_its_guard() -> None:
@@ -114,9 +114,9 @@ def test_a_split_that_does_not_divide_is_refused_only_without_its_guard() -> Non
                                               disable_predication=wrong)[1])
             if wrong:
                 with pytest.raises(checks.CheckFailed, match="disable_predication"):
-                    refuse_bad_access("main", schedule.mod["main"])
+                    require_safe_access("main", schedule.mod["main"])
             else:
-                refuse_bad_access("main", schedule.mod["main"])
+                require_safe_access("main", schedule.mod["main"])
 
 
 @T.prim_func(s_tir=True)
@@ -182,13 +182,13 @@ def test_what_is_printed_is_bounded_while_it_runs(capsys) -> None:
         return "small" if grown < 50e6 else f"{grown:,} bytes"
 
     assert checks.isolated(prints, 10) == (True, "small")
-    assert len(capsys.readouterr().out) < answers.MOST_PRINTED + 100
+    assert len(capsys.readouterr().out) < running.MOST_PRINTED + 100
 
 
 @FORKS
 def test_a_look_at_for_what_comes_to_no_end() -> None:
     def endless() -> None:
-        answers.while_running("what is unrolled")
+        running.while_running("what is unrolled")
         while True:
             pass
 
@@ -214,7 +214,7 @@ def conditions_and_a_block_in_a_block(X: T.Buffer((8, 6), "float32"),
 
 
 def test_what_is_guarded_is_right() -> None:
-    refuse_bad_access("main", conditions_and_a_block_in_a_block)
+    require_safe_access("main", conditions_and_a_block_in_a_block)
 
 
 def test_a_sum_that_does_not_begin_at_0_is_right() -> None:
@@ -227,10 +227,10 @@ def test_a_sum_that_does_not_begin_at_0_is_right() -> None:
     x = relax.Var("x", relax.TensorType((4, 8), "float32"))
     with bb.function("main", [x]):
         bb.emit_func_output(bb.emit_te(step, x))
-    refuse_bad_access("step", bb.get()["step"])
+    require_safe_access("step", bb.get()["step"])
     with pytest.raises(checks.CheckFailed, match=OUTSIDE):
         a = te.placeholder((4, 7), name="a")
-        refuse_bad_access("step", te.create_prim_func([a, step(a)]))
+        require_safe_access("step", te.create_prim_func([a, step(a)]))
 
 
 # ---- whole modules: every kernel on arrays that notice --------------------------------------

@@ -30,7 +30,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import helpers
-from checks.saying import explained, reason
+from checks.say.messages import explained, reason
 from loops import nests
 
 pytestmark = pytest.mark.usefixtures("quick_script")

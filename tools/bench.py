@@ -34,7 +34,7 @@ from torch._inductor import cpp_builder, exc
 
 import helpers
 import kernels
-from checks.comparing import ATOL_PROBABILITIES, RTOL, to_numpy
+from checks.compare.trials import ATOL_PROBABILITIES, RTOL, to_numpy
 from data import store
 
 try:

@@ -1,10 +1,10 @@
-"""The catalogue of what checks say in Chinese, checks/zh.po: kept up to date from their code.
+"""The catalogue of what checks say in Chinese, checks/say/zh.po: kept up to date from their code.
 
     python -m tools.messages           list the messages that have no Chinese yet
 
 `make sync` adds what is new and sets aside what is gone; `python -m tools.sync check` compares.
 
-A message is a string in checks/*.py, or of the grader around them; of an f-string, what varies is a
+A message is a string in checks/, or of the grader around them; of an f-string, what varies is a
 place, {}. Its Chinese may take the places in another order, {1} {0}; {1:code} is one with code in
 it. Where a message changes in the code its Chinese no longer fits: it is set aside at the end of
 the file (#~), and the new message is shown in English.
@@ -20,12 +20,12 @@ from pathlib import Path
 from babel.messages import Catalog, pofile
 
 ROOT = Path(__file__).resolve().parent.parent
-CATALOGUE = ROOT / "checks" / "zh.po"
-SOURCES = ("checks/*.py", "tools/grading/checking.py")
+CATALOGUE = ROOT / "checks" / "say" / "zh.po"
+SOURCES = ("checks/**/*.py", "tools/grading/checking.py")
 # what is no message: patterns, and code
 FOREIGN = re.compile(r"\\[a-zA-Z(\[|]|\(\.[*+]|^[#@]|^\w+ = |^(import|from|def|class|with) |"
                      r"\n *\w+\(")
-HEADER = """# What the checks of the exercises say, in Chinese. The English is in checks/*.py:
+HEADER = """# What the checks of the exercises say, in Chinese. The English is in checks/:
 # `make sync` takes it from there. Write the msgstr, and nothing else.
 #"""
 
@@ -88,7 +88,7 @@ def read(data: bytes) -> Catalog:
 
 
 def up_to_date() -> bytes:
-    """Return the text of checks/zh.po as it should be."""
+    """Return the text of checks/say/zh.po as it should be."""
     catalogue = read(CATALOGUE.read_bytes()) if CATALOGUE.exists() else Catalog("zh")
     translated = {str(message.id) for message in catalogue if message.id and message.string}
     wanted = Catalog("zh", header_comment=HEADER)
@@ -131,9 +131,9 @@ def wrong() -> list[str]:
             continue
         places = _places(chinese)
         if places is None or not places <= (_places(english) or set()):
-            lines.append(f"checks/zh.po: {chinese!r} has other places than {english!r}")
+            lines.append(f"checks/say/zh.po: {chinese!r} has other places than {english!r}")
         if english[-1] == "\n" != chinese[-1] == "\n":
-            lines.append(f"checks/zh.po: one of {chinese!r} and {english!r} ends its line")
+            lines.append(f"checks/say/zh.po: one of {chinese!r} and {english!r} ends its line")
     return lines
 
 
@@ -145,7 +145,7 @@ def summary() -> str:
 
 
 def write(change: bool = True) -> bool:
-    """Bring checks/zh.po up to date; return whether it was not."""
+    """Bring checks/say/zh.po up to date; return whether it was not."""
     text = up_to_date()
     behind = not CATALOGUE.exists() or CATALOGUE.read_bytes() != text
     if behind and change:

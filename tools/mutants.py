@@ -35,7 +35,7 @@ import torch
 
 import checks
 from tools.grading import plan
-from tools.grading.checking import _Shell
+from tools.grading.checking import Shell
 from tools.grading.submission import Cell
 from tools.student import SOLUTION, student_version
 
@@ -235,7 +235,7 @@ def exercises(wanted: Sequence[str] = ()) -> list[Exercise]:
     return found
 
 
-def _passes(shell: _Shell, exercise: Exercise, source: str) -> tuple[bool, str]:
+def _passes(shell: Shell, exercise: Exercise, source: str) -> tuple[bool, str]:
     """Whether the check passes on a cell, and what it said where it does not."""
     result = shell.run_cell(source, store_history=False)
     if error := result.error_before_exec or result.error_in_exec:
@@ -258,7 +258,7 @@ def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # what TVM's C++ warns of
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        shell = _Shell()
+        shell = Shell()
         for source in exercise.sources:
             result = shell.run_cell(source, store_history=False)
             if error := result.error_before_exec or result.error_in_exec:

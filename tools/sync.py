@@ -77,13 +77,12 @@ def write_notebooks() -> None:
 
 
 def edition(change: bool = True) -> list[str]:
-    """Bring paired_md/zh/, checks/zh.po and the READMEs up to date; return what is wrong, in lines.
-    """
+    """Bring paired_md/zh/, zh.po and the READMEs up to date; return what is wrong, in lines."""
     from tools import edition, messages  # the first needs this module
 
     written, wrong = edition.write(change)
     behind = [f"paired_md/zh/{stem}.md" for stem in written]
-    behind += ["checks/zh.po"] * messages.write(change)
+    behind += ["checks/say/zh.po"] * messages.write(change)
     if not wrong:
         behind += edition.readmes(change)
     if change:

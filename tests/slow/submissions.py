@@ -46,7 +46,7 @@ for name, module in list(sys.modules.items()):
 """
 REFERENCE = """
 import torch
-from checks import models
+from checks.exercises import models
 for cnn in (models.cnn()[1], models.random_cnn()[1]):
     cnn[len(cnn) - 1] = torch.nn.ReLU()
 for batch in models.reference():

@@ -6,9 +6,9 @@ changed.
 """
 
 import contextlib
-import io
 import sys
 import warnings
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,22 +16,17 @@ import torch
 from ipykernel.compiler import XCachingCompiler
 from IPython.core.interactiveshell import InteractiveShell
 
-import checks
-from checks import answers
+from checks.run import check as running
+from checks.run.answer import line_of_answer
+from checks.say import i18n
+from checks.say.messages import CheckFailed, reason
 from data.store import CourseError
 from tools.grading import confine, integrity
 
 MOST_SAID = 10_000  # characters
 
 
-class _Bounded(io.StringIO):
-    """Keeps the first characters that are printed, and drops the rest."""
-
-    def write(self, text: str) -> int:
-        return super().write(text[:max(0, 4 * MOST_SAID - self.tell())])
-
-
-class _Shell(InteractiveShell):
+class Shell(InteractiveShell):
     """IPython as a kernel has it: magics, and cells whose lines messages can quote."""
 
     compiler_class = XCachingCompiler
@@ -50,7 +45,7 @@ def _words(error: BaseException) -> str:
     """Return what a reader sees of an error: the check's lines, or the error's own."""
     if isinstance(error, CourseError):
         return str(error)
-    return answers.reason(error)
+    return reason(error)
 
 
 def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str,
@@ -62,59 +57,58 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     `sources` are the cells to run, the answer's among them; `answer` is the name that the check
     takes. Nothing of this process can be used for anything else afterwards.
     """
-    checks.language.use(language)
-    check = getattr(checks, f"exercise_{number.replace('.', '_')}")
-    printed = _Bounded()
+    i18n.use(language)
+    check = running.registered[number].check
+    printed = running.Bounded(4 * MOST_SAID)
     sys.stdout = sys.stderr = printed
     warnings.simplefilter("ignore")
     seal = integrity.sealed()
     confine.go_home(scratch)
     confine.lock_in(scratch)
     torch.set_num_threads(1)  # a forked child with more threads hangs
-    answers.prepare_for(number)
-    shell = _Shell()  # copies files to its home, with their modes
+    running.registered[number].get_ready()
+    shell = Shell()  # copies files to its home, with their modes
     confine.refuse_calls()
-    watch = seal.Watch(integrity.functions())
-    outcome, refusal = answers._outcome, _refusal
+    refusal = _refusal
 
-    def watched(todo: Any) -> tuple[bool, Any]:
-        """The same in the process that `answers.isolated` forks: changes there count too."""
+    def watched(inside: Callable[[], running.Outcome]) -> running.Outcome:
+        """The same in the process that the check forks: changes there count too."""
         changed = watch.changed  # here no answer can put another one
-        result = outcome(todo)
+        result = inside()
         if names := changed():
             return False, refusal(names)
         return result
 
-    watch.put(answers, "_outcome", watched)
+    running.observers.append(watched)
+    watch = seal.Watch([*integrity.functions(), watched])
     changed = watch.changed
 
     def says(passed: bool, text: str) -> dict[str, Any]:
         return {"passed": passed, "said": text[:MOST_SAID], "secret": secret}
 
     def fails(expected: str, came: str, look_at: str) -> dict[str, Any]:
-        return says(False, str(answers.CheckFailed(expected, came, look_at, title)))
+        return says(False, str(CheckFailed(expected, came, look_at, title)))
 
     title = f"Exercise {number} ✗"
     for source in sources:
         result = shell.run_cell(source, store_history=False)
         if error := result.error_before_exec or result.error_in_exec:
-            return fails("that the cell runs", _words(error), answers.line_of_answer(error))
+            return fails("that the cell runs", _words(error), line_of_answer(error))
     if answer not in shell.user_ns:
         return fails(f"that {answer} is defined", "no cell above the check defines it",
                      "the answer's cell")
     if names := changed():
         return fails(*refusal(names))
-    printed.seek(0)
-    printed.truncate()
+    printed.kept = ""
     try:
         with contextlib.redirect_stdout(printed):
             check(shell.user_ns[answer])
     except BaseException as error:  # whatever comes is what the check said
         return says(False, _words(error))
-    text = printed.getvalue().strip()
+    text = printed.kept.strip()
     if names := changed():
         return fails(*refusal(names))
-    passed = checks.language.say(f"Exercise {number} ✓") + " "
+    passed = i18n.say(f"Exercise {number} ✓") + " "
     if not any(line.startswith(passed) for line in text.splitlines()):
         return fails("a verdict of the check", "it did not say that it passed", "")
     return says(True, text)

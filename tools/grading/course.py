@@ -11,8 +11,9 @@ from data import store
 
 ROOT = Path(__file__).resolve().parents[2]
 # what runs when a notebook is graded; the notebook itself comes with its job
-FILES = ("*.py", "checks/*", "data/*.py", "plots/*.py", "tools/__init__.py", "tools/student.py",
-         "tools/grading/*.py", "requirements.txt", "instructor/requirements.txt")
+FILES = ("*.py", "checks/**/*.py", "checks/say/zh.po", "data/*.py", "plots/*.py",
+         "tools/__init__.py", "tools/student.py", "tools/grading/*.py", "requirements.txt",
+         "instructor/requirements.txt")
 
 
 def _digest(files: list[Path]) -> str:

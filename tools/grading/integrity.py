@@ -24,15 +24,14 @@ import torch
 import tvm
 import tvm_ffi
 
-from checks import answers
+from checks.run import check as running
 from data import store
 
 OURS = {"checks", "helpers", "listing", "loops", "kernels", "plots", "versions", "data", "tools"}
 PACKAGES = OURS | {"numpy", "tvm", "tvm_ffi", *sys.stdlib_module_names}
 # of PyTorch, which has as many names as all others, what a check calls by itself
 TORCH = {"torch", "torch.nn", "torch.nn.functional", "torch.testing"}
-IGNORED = {"torch.manual_seed",  # torch.export puts a function of its own there
-           "checks.answers._cells"}  # each check notes the answer's there
+IGNORED = {"torch.manual_seed"}  # torch.export puts a function of its own there
 GONE = object()
 PARTS = ("__code__", "__defaults__", "__kwdefaults__")  # of a function: these can be assigned
 
@@ -147,28 +146,17 @@ class Watch:
                       if callable(content := _content(cell)) or _ours(f.__module__)]
         self.data = dict(self._data())
 
-    def put(self, module: types.ModuleType, name: str, function: types.FunctionType) -> None:
-        """Put a function of the grader's own into a module, and watch it."""
-        setattr(module, name, function)
-        for space in self.spaces:
-            if space.owner is module:
-                space.before[name] = function
-        self.cells += [(function, cell, _content(cell)) for cell in function.__closure__ or ()]
-        self.known = [*self.known, function]
-        for part, before in self.parts.items():
-            before.append(getattr(function, part))
-
     def _data(self) -> Iterator[tuple[Any, Any]]:
         """Yield what tells the course's own data, by its name or how it was made."""
         for space in self.spaces:
             if space.ours:
                 for name, item in list(space.now.items()):
-                    if not name.startswith("__") and item is not answers.made_ready \
+                    if not name.startswith("__") and item is not running.made_ready \
                             and not callable(item) and not isinstance(item, types.ModuleType):
                         yield f"{space.place}.{name}", value(item)
-        for key, made in list(answers.made_ready.items()):
+        for key, made in list(running.made_ready.items()):
             yield key, value(made)
-        yield "checks.answers.made_ready", id(answers.made_ready)
+        yield "what was made ready", id(running.made_ready)
         yield "data.store.data_folder()", value(store.data_folder())
 
     def _functions(self) -> Iterator[types.FunctionType]:
@@ -196,7 +184,7 @@ class Watch:
         found += [_called(name) for name, told in self.data.items() if data.get(name) != told]
         for make, arguments in [key for key in data.keys() - self.data.keys()
                                 if isinstance(key, tuple)]:
-            made = answers.made_ready[make, arguments]
+            made = running.made_ready[make, arguments]
             if value(made, same=False) != value(make(*arguments), same=False):
                 found.append(_called((make, arguments)))
         return sorted(set(found) - IGNORED)

@@ -1,0 +1,1 @@
+"""Holding what came against what is right, and against what mistakes give."""

@@ -1,0 +1,77 @@
+"""Numbers and shapes to try answers on: the same ones every time, made for slips to show.
+
+What loops and searches get wrong shows at the first and the last place, in one row, in one column,
+where nothing is above zero, and where numbers are so large that an exponential overflows.
+"""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from checks.compare.trials import random
+
+
+def shapes(*notebooks: int, even: bool = False) -> Iterator[tuple[int, ...]]:
+    """Yield the notebook's shape and others of its rank, none of which divides the other.
+
+    All 1, one axis 1, smaller and larger ones in each direction; `even`: the last two axes are.
+    """
+    def fitting(shape: list[int]) -> tuple[int, ...]:
+        return (*shape[:-2], *(n + n % 2 for n in shape[-2:])) if even else tuple(shape)
+    rank = len(notebooks)
+    sizes = [7, 3, 5, 11][:rank]
+    found = [tuple(notebooks), *map(fitting, ([1] * rank, sizes, sizes[::-1]))]
+    for axis in range(rank):
+        shape = sizes.copy()
+        shape[axis] = 1
+        found.append(fitting(shape))
+    yield from dict.fromkeys(found)
+
+
+def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield float32 arrays of shape (n, m), and what each is, for what works along a row."""
+    base = random(n, m)
+    yield "numbers from -1 to 1", base
+    for scale in (6, 40):
+        yield f"numbers up to {scale}", (scale * random(n, m, seed=scale)).astype("float32")
+    # Among large numbers float32 has few between: these are 20 apart, and one wins.
+    draw = np.random.default_rng([n, m])
+    apart = 20 * draw.permuted(np.tile(np.arange(m, dtype="float32"), (n, 1)), axis=1)
+    for least in (200, 9000):  # exp overflows at 89 in float32, at 710 in float64
+        yield f"numbers from {least} on, or from -{least} down", np.sign(base) * (least + apart)
+    # of all places between the first and the last, each row has another one
+    places = {"first": 0, "own": 1 + np.arange(n) % max(m - 2, 1) if m > 1 else 0, "last": m - 1}
+    for sign, kind in ((1000, "largest"), (-1000, "smallest")):
+        for name, place in places.items():
+            array = base.copy()
+            array[np.arange(n), place] = sign
+            yield f"the {kind} number of each row in its {name} place", array
+    yield "every number below -100000", -1e5 - 20 - apart
+    yield "every number above 100000", 1e5 + apart
+    below = [-60, -5e5, -2500, -400, -200]  # a search that starts from too high a number finds none
+    yield "rows below -60, -200, -400, -2,500 and -500,000", np.array(
+        [[below[i % 5]] for i in range(n)], "float32") - apart
+    yield "rows of very different size", np.array(
+        [[1000 * (n // 2 - i)] for i in range(n)], "float32") + apart
+    yield "all numbers the same", np.full((n, m), 2.5, "float32")
+    yield "zeros", np.zeros((n, m), "float32")
+
+
+def grids(*notebooks: int) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield all of `rows` in the notebook's shape, and in every other shape some of them."""
+    first, *others = shapes(*notebooks)
+    yield from rows(*first)
+    for number, shape in enumerate(others):
+        kinds = list(rows(*shape))
+        for turn in (0, 2 + 3 * number, 5 + number, 11 + number):
+            yield kinds[turn % len(kinds)]
+
+
+def whole(*shape: int, seed: int = 0, largest: int = 8) -> np.ndarray:
+    """Return whole numbers from -largest to largest as float32: their sums of products are exact.
+
+    None is 0, so that every term of a sum counts.
+    """
+    draw = np.random.default_rng([seed, *shape])
+    numbers = draw.integers(1, largest + 1, shape) * draw.choice([-1, 1], shape)
+    return numbers.astype("float32")

@@ -1,0 +1,271 @@
+"""Comparing what an answer gave with what is right, and with what the usual mistakes give.
+
+A mistake is named as the cause only where it gives what came on all inputs that were tried, and
+no other known mistake does; else the message says what differs and where.
+"""
+
+import contextlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.random import default_rng  # NumPy loads it when used: in each forked check anew
+
+from checks.say.messages import CheckFailed, where
+
+# Measured on the course's model over its 1,000 images: correct programs add up in another order,
+# and their logits near 0 differ by up to 2e-5. Probabilities are nearly one-hot: a wrong one of
+# 1e-6 would pass with the tolerance for logits.
+RTOL, ATOL, ATOL_PROBABILITIES = 1e-4, 1e-4, 1e-7
+
+# Hints, each with a function that computes what comes of that mistake, of the check's inputs; or
+# with several, where the mistake has several forms (in float32, in float64).
+Mistakes = dict[str, Any]
+
+
+def to_numpy(value: Any) -> np.ndarray:
+    """Return what a VirtualMachine gave, a tvm or torch tensor or a tuple of one, as an array."""
+    if not hasattr(value, "numpy"):
+        (value,) = value
+    return value.numpy()
+
+
+# ---- what differs --------------------------------------------------------------------------
+
+
+def _shape_hint(came: tuple[int, ...], expected: tuple[int, ...]) -> str:
+    if sorted(came) == sorted(expected):
+        return "the order of the axes in the result's shape"
+    if len(came) == len(expected):
+        axis = next(i for i, pair in enumerate(zip(came, expected, strict=True))
+                    if pair[0] != pair[1])
+        return (f"the result's shape: axis {axis} has {came[axis]} places, wanted are "
+                f"{expected[axis]}")
+    if [n for n in came if n != 1] == [n for n in expected if n != 1]:
+        return "an axis of extent 1 too many or too few in the result's shape"
+    return f"the result's shape: it has {len(came)} axes, wanted are {len(expected)}"
+
+
+def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
+    """Say what turns all right values into those that came: a sign, a factor or a shift."""
+    right, wrong = expected.astype(np.float64).ravel(), came.astype(np.float64).ravel()
+    if len(np.unique(right)) < 4 or not np.isfinite(right).all() or not np.isfinite(wrong).all():
+        return ""
+    at = np.abs(right).argmax()
+    factor, shift = wrong[at] / right[at], wrong[at] - right[at]
+    if np.allclose(wrong, -right, RTOL, atol):
+        return "every value has the other sign"
+    if factor and np.allclose(wrong, factor * right, RTOL, atol):
+        return f"every value is {factor:.4g} times what it should be"
+    if np.allclose(wrong, right + shift, RTOL, atol):
+        return f"every value is {abs(shift):.4g} too {'large' if shift > 0 else 'small'}"
+    return ""
+
+
+def _slab(wrong: np.ndarray, axes: Sequence[str]) -> str:
+    """Name the one axis along which right and wrong values part, if there is one."""
+    best, said = 0.0, ""
+    for axis, extent in enumerate(wrong.shape):
+        rest = tuple(i for i in range(wrong.ndim) if i != axis)
+        some, every = wrong.any(axis=rest), wrong.all(axis=rest)
+        bad = np.flatnonzero(some)
+        # mostly wrong there, all right elsewhere; chance does this to short axes and rare faults
+        share = wrong.sum() / (len(bad) * wrong[(slice(None),) * axis + (0,)].size)
+        if extent < 2 or len(bad) == extent or share <= max(0.5, best) or not every.any():
+            continue
+        name = axes[axis] if axis < len(axes) else f"index of axis {axis}"
+        good, best = np.flatnonzero(~some), share
+        if len(bad) == 1:
+            place = {0: ", the first,", extent - 1: ", the last,"}.get(int(bad[0]), "")
+            said = f"only {name} {bad[0]}{place} is wrong: where a loop begins or ends, a condition"
+        elif len(good) == 1:
+            said = f"only {name} {good[0]} is right: is the loop's variable used for the others?"
+        else:
+            said = f"{name} {', '.join(map(str, bad[:4]))}{' ...' * (len(bad) > 4)} differ, " \
+                "the others are right"
+    return said
+
+
+def _what_differs(came: np.ndarray, expected: np.ndarray, wrong: np.ndarray, axes: Sequence[str],
+                  atol: float) -> str:
+    """Return what is true of all values that differ, as a place to look at, or ""."""
+    if slab := _slab(wrong, axes):
+        return slab
+    if wrong.mean() > 0.5 and (relation := _relation(came, expected, atol)):
+        return relation
+    if came.ndim == 2 and came.shape[0] == came.shape[1] > 1 \
+            and np.allclose(came.T, expected, RTOL, atol, equal_nan=True):
+        return "the result is transposed: the order of the indices"
+    values = np.unique(expected[wrong])
+    if len(values) == 1 and wrong.sum() > 1 and (expected != values[0]).any():
+        return f"what differs is where {values[0]:.4g} is right"
+    return ""
+
+
+def _digits(right: Any, came: Any) -> tuple[str, str]:
+    """Write two numbers with so many digits that they can be told apart."""
+    texts = [(f"{right:.{digits}g}", f"{came:.{digits}g}") for digits in (4, 6, 8, 12, 17)]
+    return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
+
+
+# ---- trials --------------------------------------------------------------------------------
+
+
+class Tried(NamedTuple):
+    """What an answer gave for one input (an array, or what it raised), and what is right.
+
+    `inputs` are what the mistakes are functions of, `words` say which input it was.
+    """
+
+    came: Any
+    expected: np.ndarray
+    inputs: tuple[Any, ...]
+    look_at: str = ""
+    words: str = ""
+    atol: float | None = None  # if not that of all
+
+    def wrong(self, atol: float) -> np.ndarray | None:
+        """Return where came and expected differ, or None where they don't."""
+        atol = atol if self.atol is None else self.atol
+        if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
+                or self.came.dtype != self.expected.dtype:
+            return np.ones(1, bool)
+        differ = ~np.isclose(self.came, self.expected, RTOL, atol, equal_nan=True)
+        return differ if differ.any() else None
+
+    def due_to(self, mistake: Callable[..., Any], atol: float) -> bool:
+        """Whether a mistake gives what came; with one, shapes may not fit one another."""
+        atol = atol if self.atol is None else self.atol
+        try:
+            with torch.no_grad(), np.errstate(all="ignore"):
+                gives = mistake(*self.inputs)
+                if gives is None:  # of this input nothing can be said
+                    return True
+                gives = np.asarray(gives)
+        except (ValueError, RuntimeError, IndexError):
+            return isinstance(self.came, Exception)
+        return (isinstance(self.came, np.ndarray) and gives.shape == self.came.shape
+                and (np.issubdtype(self.came.dtype, np.number) or self.came.dtype == np.bool_)
+                and np.allclose(self.came, gives, RTOL, atol, equal_nan=True))
+
+
+class Trials:
+    """What an answer gave on several inputs, judged together.
+
+    `look_at` is for wrong values of which nothing else is known; `axes` names the result's axes.
+    """
+
+    def __init__(self, look_at: str, mistakes: Mistakes, atol: float = ATOL,
+                 axes: Sequence[str] = ()) -> None:
+        self.look_at, self.mistakes, self.atol, self.axes = look_at, mistakes, atol, axes
+        self.all: list[Tried] = []
+
+    @property
+    def failed(self) -> Tried | None:
+        """The first that went wrong."""
+        return next((tried for tried in self.all if tried.wrong(self.atol) is not None), None)
+
+    def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
+            look_at: str = "", atol: float | None = None) -> None:
+        """Run an answer on an input. What the mistakes are functions of stands in `inputs`.
+
+        What it raises is raised, unless an earlier input went wrong: that is told first.
+        """
+        try:
+            came = run()
+        except Exception as error:
+            if self.failed is None:
+                raise
+            came = error
+        else:
+            came = _as_array(came, expected)
+        self.all.append(Tried(came, expected, inputs, look_at, words, atol))
+
+    def cause(self) -> str:
+        """Return the hint of the one mistake that gives what came on all inputs, or ""."""
+        hints = [hint for hint, forms in self.mistakes.items()
+                 if any(all(tried.due_to(form, self.atol) for tried in self.all)
+                        for form in (forms if isinstance(forms, tuple) else (forms,)))]
+        return hints[0] if len(hints) == 1 else ""
+
+    def require_right(self) -> None:
+        """Raise CheckFailed unless everything is right in shape, dtype and value."""
+        failed = self.failed
+        if failed is None:
+            return
+        came, expected, words = failed.came, failed.expected, failed.words
+        if isinstance(came, Exception):
+            raise came
+        if came.shape == expected.shape and came.dtype != expected.dtype:
+            raise CheckFailed(f"{expected.dtype} values{words}", f"{came.dtype}",
+                              "the dtype of the result")
+        hint = self.cause()
+        if came.shape != expected.shape:
+            raise CheckFailed(f"shape {expected.shape}{words}", f"shape {came.shape}",
+                              hint or _shape_hint(came.shape, expected.shape))
+        wrong = failed.wrong(self.atol)
+        assert wrong is not None
+        unwritten = np.isnan(came) & ~np.isnan(expected)
+        differs = "" if hint else _what_differs(
+            came, expected, unwritten if unwritten.any() else wrong, self.axes, self.atol)
+        hint = hint or "; ".join(text for text in (differs, failed.look_at or self.look_at) if text)
+        if unwritten.any():
+            raise CheckFailed(f"a number in every place{words}", "NaN or not written at "
+                              f"{where(unwritten)}, {unwritten.mean():.0%} of all", hint)
+        at = tuple(np.argwhere(wrong)[0])
+        right, got = _digits(expected[at], came[at])
+        place = f" at {where(wrong)}" if expected.ndim else ""
+        many = f" there; {wrong.mean():.0%} of the values differ" if expected.ndim else ""
+        raise CheckFailed(f"{right}{place}{words}", f"{got}{many}", hint)
+
+
+def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
+    if isinstance(came, np.ndarray | np.generic):
+        return np.asarray(came)
+    with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
+        return np.asarray(came)
+    raise CheckFailed(f"an array of shape {expected.shape}", f"a {type(came).__name__} of parts "
+                      "that make no array", "the return statement")
+
+
+def cause(came: np.ndarray, mistakes: Mapping[str, Any], *inputs: Any, atol: float = ATOL) -> str:
+    """Return the hint of the one mistake that gives what came, computed of the inputs, or ""."""
+    trials = Trials("", dict(mistakes), atol)
+    trials.all.append(Tried(came, came, inputs))
+    return trials.cause()
+
+
+def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mapping[str, Any],
+                  *inputs: Any, atol: float = ATOL) -> None:
+    """Raise CheckFailed unless `came` equals `expected` in shape, dtype and value.
+
+    For a single input; Trials is for several, where a cause has to hold for all of them. `look_at`
+    is the hint where no mistake gives what came. `inputs` are what the mistakes are functions of.
+    """
+    trials = Trials(look_at, dict(mistakes), atol)
+    trials.add(lambda: came, expected, *inputs)
+    trials.require_right()
+
+
+def require_all_equal(cases: Iterable[Tried], mistakes: Mapping[str, Any], atol: float = ATOL
+                      ) -> None:
+    """Raise CheckFailed unless every case is right, as Trials does.
+
+    `cases` may be a generator that runs the answer: where it raises, the cases before count first.
+    """
+    trials = Trials("", dict(mistakes), atol)
+    try:
+        for case in cases:
+            trials.add(partial(getattr, case, "came"), case.expected, *case.inputs,
+                       look_at=case.look_at, words=case.words, atol=case.atol)
+    except Exception:
+        trials.require_right()
+        raise
+    trials.require_right()
+
+
+def random(*shape: int, seed: int = 0) -> np.ndarray:
+    """Return float32 numbers in [-1, 1), the same ones every time."""
+    return default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")

@@ -1,0 +1,1 @@
+"""Finding which layer of a model differs, and why."""

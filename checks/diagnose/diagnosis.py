@@ -1,0 +1,344 @@
+"""Which layer of a module differs from PyTorch's first, between which values, and why.
+
+Every value that `main` binds becomes an output, and each PyTorch layer is looked for among them, on
+several inputs at once. What is said holds for all of them. Where a wrong value stands in the place
+of a layer is known if PyTorch's next layer, given this value, yields another value of the module.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+
+from checks.compare.mistakes import without_bias
+from checks.compare.trials import ATOL, RTOL
+from checks.diagnose.hypotheses import Hypothesis, explain, found_at
+from checks.observe.intermediates import NEARLY_ZERO, Binding, intermediate_values, is_layer
+from checks.say.messages import CheckFailed, where
+
+MOST_NAMED = 4  # kernels or channels in one message
+
+
+class _Facts(NamedTuple):
+    """What is known of a module.
+
+    `references`: for each input, itself and what each PyTorch layer gives. The first `good` layers
+    are right, and bindings[after] holds the last right one; -1: only the input is right.
+    """
+
+    layers: list[nn.Module]
+    references: list[list[torch.Tensor]]
+    bindings: list[Binding]
+    good: int
+    after: int
+
+    @property
+    def final(self) -> Binding:
+        """What main returns."""
+        return self.bindings[-1]
+
+    def right(self, layer: int) -> list[torch.Tensor]:
+        """PyTorch's values of a layer, for each input."""
+        return [values[layer + 1] for values in self.references]
+
+    def says(self, first: int, last: int | None = None) -> str:
+        """Name layers, as "layer 4, Linear" or "layers 0 to 1, Conv2d to ReLU"."""
+        last = first if last is None else last
+        names = type(self.layers[first]).__name__, type(self.layers[last]).__name__
+        if first == last:
+            return f"layer {first}, {names[0]}"
+        return f"layers {first} to {last}, {names[0]} to {names[1]}"
+
+    def shape(self, layer: int) -> tuple[int, ...]:
+        """The shape of a layer's output."""
+        return tuple(self.right(layer)[0].shape)
+
+
+def _matched(layers: list[nn.Module], references: list[list[torch.Tensor]],
+             found: list[Binding]) -> tuple[int, int]:
+    """Return how many layers are right as far as the last one found, and its binding's position.
+
+    A layer that is not found is excused if a later one is: a fused kernel, or a convolution whose
+    bias is added afterwards, has no binding of its own.
+    """
+    good, after = 0, -1
+    for number, layer in enumerate(layers, start=1):
+        start = max(after, 0)
+        position = found_at(found[start:], [values[number] for values in references], layer)
+        if position >= 0:
+            good, after = number, start + position
+    return good, after
+
+
+def _in_its_place(facts: _Facts) -> tuple[int, int] | None:
+    """Return the first wrong binding that stands in the place of a layer, and this layer.
+
+    Verified: what PyTorch's next layer gives for it is a later value of the module.
+    """
+    layers, bindings = facts.layers, facts.bindings
+
+    def goes_on(position: int, layer: int) -> bool:
+        binding = bindings[position]
+        if binding.value.shape != facts.shape(layer):
+            return False
+        following = [layers[layer + 1](torch.from_numpy(value)) for value in binding.values]
+        return found_at(bindings[position + 1:], following, layers[layer + 1]) >= 0
+
+    for position in range(facts.after + 1, len(bindings) - 1):
+        for layer in range(len(layers) - 2, max(facts.good - 2, -1), -1):
+            if goes_on(position, layer):  # before a softmax, a sum may do as much as with a bias
+                return max(later for later in range(position, len(bindings) - 1)
+                           if later == position or goes_on(later, layer)), layer
+    if facts.final.value.shape == facts.shape(len(layers) - 1):
+        return len(bindings) - 1, len(layers) - 1
+    return None
+
+
+# ---- the message ---------------------------------------------------------------------------
+
+
+def _differing(came: np.ndarray, right: np.ndarray, layer: nn.Module) -> np.ndarray:
+    """Return where values differ; probabilities by their logarithms, as in is_layer."""
+    if isinstance(layer, nn.Softmax):
+        with np.errstate(all="ignore"):
+            a, b = (np.log(np.maximum(values, NEARLY_ZERO)) for values in (came, right))
+        return ~np.isclose(a, b, 0, 1e-3)
+    return ~np.isclose(came, right, RTOL, ATOL)
+
+
+def _only(masks: list[np.ndarray], axis: int) -> list[int]:
+    """Return the places along an axis outside which nothing differs, if they are not all of them.
+
+    The same ones for every input, else []: that would be chance.
+    """
+    places = [sorted({int(place) for place in np.argwhere(mask)[:, axis]}) for mask in masks]
+    if any(place != places[0] for place in places) or len(places[0]) == masks[0].shape[axis]:
+        return []
+    return places[0]
+
+
+def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
+                layer: nn.Module) -> tuple[str, str]:
+    """Say how values differ from a layer's right ones of their shape, and the cause that shows."""
+    difference = np.abs(values[0] - right[0])
+    says = f": max |difference| {difference.max():.2g} at {where(difference == difference.max())}"
+    masks = [_differing(came, wanted, layer) for came, wanted in zip(values, right, strict=True)]
+    if not masks[0].ndim or not all(mask.any() for mask in masks):
+        return says, ""  # where only one input shows it, the places would be chance
+    images = _only(masks, 0)
+    if images:
+        says += (f", only in image{'s' * (len(images) > 1)} {', '.join(map(str, images))} of the "
+                 "batch")
+    if masks[0].ndim > 1 and (places := _only(masks, 1)) and len(places) <= MOST_NAMED:
+        name = "channel" if masks[0].ndim == 4 else "column"
+        says += f", only in {name}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
+    return says, "only the first image of the batch is right: the batch axis" \
+        if len(images) > 1 and images == list(range(1, len(values[0]))) else ""
+
+
+def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
+    """Say which of a layer's two kernels is wrong, the sum or the addition of its bias: or "".
+
+    Verified: the value before the bias is right, or differs and the bias is added to it rightly.
+    """
+    before, bias = position - 1, getattr(facts.layers[layer], "bias", None)
+    if bias is None or before <= facts.after or layer != facts.good:
+        return "", ""
+    product, added = facts.bindings[before], facts.bindings[position]
+    befores = [values[layer] for values in facts.references]
+    plain = [without_bias(facts.layers[layer], value) for value in befores]
+    known = [value for value in plain if value is not None]
+    if len(known) < len(plain) or not added.is_given(product):
+        return "", ""
+    if all(is_layer(came, value.numpy(), facts.layers[layer])
+           for came, value in zip(product.values, known, strict=True)):
+        return added.kernel, (f"{added.kernel}, which is given the right {product.name} from "
+                              f"{product.kernel}: its arguments and its output shape")
+    offset = bias.numpy().reshape((-1,) + (1,) * (product.value.ndim - 2))
+    if all(a.shape == b.shape and np.allclose(a + offset, b, RTOL, ATOL)
+           for a, b in zip(product.values, added.values, strict=True)):
+        kernels = _kernels(facts.bindings[facts.after + 1:before + 1])
+        return kernels, (f"{kernels}: its arguments and its output shape; "
+                         f"{added.kernel} adds the right bias to what it gets")
+    return "", ""
+
+
+def _kernels(bindings: Sequence[Binding]) -> str:
+    names = list(dict.fromkeys(binding.kernel for binding in bindings))
+    if len(names) > MOST_NAMED:
+        names = [*names[:MOST_NAMED - 1], "...", names[-1]]
+    return ", ".join(names)
+
+
+def _since(facts: _Facts) -> str:
+    """Name the last right value."""
+    if facts.after < 0:
+        return "x"
+    binding = facts.bindings[facts.after]
+    return f"{binding.name} from {binding.kernel}, which is right ({facts.says(facts.good - 1)})"
+
+
+def _unexplained(facts: _Facts) -> CheckFailed:
+    """Say which layer differs and between which two values, where no cause is known."""
+    place = _in_its_place(facts)
+    good, after = facts.good, facts.after
+    if place is None:
+        rest = facts.bindings[after + 1:] or [facts.final]
+        first = min(good, len(facts.layers) - 1)
+        return CheckFailed(
+            f"{facts.says(first)}, {facts.shape(first)}, as in PyTorch",
+            f"no value like it; main returns {facts.final.name} {facts.final.value.shape}",
+            f"{_kernels(rest)}: its arguments and its output shape, after {_since(facts)}")
+    position, layer = place
+    binding, between = facts.bindings[position], facts.bindings[after + 1:position + 1]
+    says, visible = _difference(binding.values, [value.numpy() for value in facts.right(layer)],
+                                facts.layers[layer])
+    if layer < good:  # right first, and changed before the next layer
+        return CheckFailed(
+            f"{facts.says(layer)}, {facts.shape(layer)}, as in PyTorch, given to layer {layer + 1}",
+            f"{_since(facts)}; but {_kernels(between)} changes it, and what follows takes "
+            f"{binding.name}{says}",
+            visible or f"{_kernels(between)}: its arguments and its output shape, or whether it is "
+            "wanted at all")
+    kernel, look_at = _innocent_bias(facts, position, layer)
+    one = len(between) == 1
+    came = f"{binding.name} {binding.value.shape} from {binding.kernel}"
+    if kernel:
+        came = f"{came} is in its place"
+    elif one and layer > good:
+        came = f"{binding.kernel} computes {facts.says(good, layer)}, in one: {binding.name} " \
+               f"{binding.value.shape}"
+    else:
+        came = f"nearest is {came}"
+    if one:
+        look_at = f"{binding.kernel}: its arguments and its output shape; it is given " \
+                  f"{_since(facts)}"
+    return CheckFailed(
+        f"{facts.says(good, layer)}, {facts.shape(layer)}, as in PyTorch",
+        f"no value like it; {came}{says}",
+        visible or look_at or f"{_kernels(between)}: its arguments and its output shape, one after "
+        f"the other; before them stands {_since(facts)}")
+
+
+def _covering(facts: _Facts, guess: Hypothesis) -> tuple[Binding, int]:
+    """Return the first binding that holds a value of a hypothesis, and the layer of this value."""
+    for layer in range(guess.layer, len(facts.layers)):
+        values = guess.at(layer)
+        if values is None:
+            break
+        if (position := found_at(facts.bindings, values, facts.layers[layer])) >= 0:
+            return facts.bindings[position], layer
+    return facts.final, len(facts.layers) - 1
+
+
+def _explained(facts: _Facts, guess: Hypothesis, end: int) -> CheckFailed:
+    """Say which layer differs, which kernel computes it, how far it is off, and why."""
+    index = guess.layer
+    binding, last = _covering(facts, guess)
+    right = [value.numpy() for value in facts.right(last)]
+    came = "no value like it; " if index >= facts.good else "another value goes on: "
+    # the layer is missing, or its value stands in the module before it
+    if (values := guess.at(index)) and all(
+            torch.equal(a, reference[index])
+            for a, reference in zip(values, facts.references, strict=True)):
+        came += f"{binding.name} {binding.value.shape} from {binding.kernel} is computed without it"
+    elif last > facts.good and index >= facts.good and binding is facts.bindings[facts.after + 1]:
+        came += f"{binding.kernel} computes {facts.says(facts.good, last)}, in one: " \
+                f"{binding.name} {binding.value.shape}"
+    else:
+        came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
+    if binding.value.shape == right[0].shape:
+        came += _difference(binding.values, right, facts.layers[last])[0]
+    missing = ""
+    if end < len(facts.layers) - 1:
+        missing = f"; and {_ends(facts, end)}"
+    return CheckFailed(f"{facts.says(index)}, {facts.shape(index)}, as in PyTorch", came,
+                       guess.cause + missing)
+
+
+def _ends(facts: _Facts, layer: int) -> str:
+    """Say that main ends after a layer, and which are missing."""
+    last = len(facts.layers) - 1
+    missing = f"layers {layer + 1} to {last} are" if layer + 1 < last else f"layer {last} is"
+    return f"main ends after {facts.says(layer)}; {missing} missing"
+
+
+def _half_built(facts: _Facts) -> CheckFailed | None:
+    """Say that main returns a layer's right value that is not the last layer's, or return None."""
+    last, final = len(facts.layers) - 1, facts.final
+    for layer in range(last - 1, -1, -1):
+        right = [value.numpy() for value in facts.right(layer)]
+        if not all(is_layer(a, b, facts.layers[layer])
+                   for a, b in zip(final.values, right, strict=True)):
+            continue
+        if facts.good - 1 > layer:
+            return CheckFailed(
+                f"that main returns layer {last}, {type(facts.layers[last]).__name__}",
+                f"main returns layer {layer}, {type(facts.layers[layer]).__name__}, though "
+                f"{facts.bindings[facts.after].name} is layer {facts.good - 1}",
+                "bb.emit_output and bb.emit_func_output: which variable do they get?")
+        return CheckFailed(
+            f"{len(facts.layers)} layers, up to {type(facts.layers[-1]).__name__} "
+            f"{facts.shape(last)}",
+            _ends(facts, layer),
+            f"what follows {final.name} {final.value.shape} from {final.kernel}"
+            + ("; the softmax is left out" if layer + 1 == last
+               and isinstance(facts.layers[last], nn.Softmax) else ""))
+    return None
+
+
+@torch.no_grad()
+def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarray],
+             target: Any = "llvm") -> CheckFailed:
+    """Find the first layer whose values are nowhere in the module, and why.
+
+    `inputs`: batches of images; for the first one the module gives another result than PyTorch.
+    The module is built for `target`, for which it was checked.
+    """
+    found = intermediate_values(mod, inputs, target)
+    if not found:
+        return CheckFailed("operators in main", "no tensor that it computes", "bb.emit_te")
+    layers = list(model)
+    references = [[torch.from_numpy(images)] for images in inputs]
+    for values in references:
+        for layer in layers:
+            values.append(layer(values[-1]))
+    for binding in found:
+        for value in binding.values:
+            if np.isnan(value).any():
+                return CheckFailed(
+                    "finite numbers", f"NaN in {binding.name} {value.shape} at "
+                    f"{where(np.isnan(value))}, which {binding.kernel} computes",
+                    f"{binding.kernel}: is every element of its output written?")
+    good, after = _matched(layers, references, found)
+    facts = _Facts(layers, references, found, good, after)
+    final, last = facts.final, len(layers) - 1
+    if good == len(layers) and all(is_layer(a, b.numpy(), layers[-1]) for a, b in
+                                   zip(final.values, facts.right(last), strict=True)):
+        return CheckFailed("PyTorch's values within the tolerance", "values close to them",
+                           "the order of the axes that main returns, and the precision")
+    if good == len(layers):  # every layer is there, so main returns something else
+        if final.is_given(found[after]):
+            explained = explain(layers, references, found, last, good)
+            return _explained(facts, *explained) if explained else CheckFailed(
+                f"that main returns {found[after].name}, which is layer {last}, "
+                f"{type(layers[-1]).__name__}", f"{final.name} {final.value.shape}, which "
+                f"{final.kernel} makes of it", f"{final.kernel}, and whether it is wanted at all")
+        return CheckFailed(f"that main returns layer {good - 1}, {type(layers[-1]).__name__}",
+                           "this layer is computed, but main returns another value",
+                           "bb.emit_output and bb.emit_func_output: which variable do they get?")
+    if last and (half := _half_built(facts)):
+        return half
+    # a right layer may be spoilt afterwards: a bias that is added twice
+    explained = explain(layers, references, found, max(0, good - 2), good)
+    if explained:
+        place = _in_its_place(facts)
+        if place is None or explained[0].layer <= place[1]:  # else another layer is wrong before it
+            return _explained(facts, *explained)
+    if not good and final.value.shape != facts.shape(last) and _in_its_place(facts) is None:
+        return CheckFailed(f"an output of shape {facts.shape(last)}", f"{final.value.shape}",
+                           "which variable is emitted as the output, and the last layers")
+    return _unexplained(facts)

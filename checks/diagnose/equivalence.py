@@ -1,0 +1,223 @@
+"""A whole model against PyTorch: whether an IRModule computes the same, on every batch."""
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import tvm
+import tvm_ffi
+from torch import nn
+from tvm import relax
+
+from checks.compare.trials import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
+from checks.diagnose.diagnosis import diagnose
+from checks.observe.guard_pages import guarded
+from checks.observe.intermediates import compiled, is_layer
+from checks.observe.primfuncs import LIGHT, require_inside_buffers
+from checks.run.check import isolated, several_threads
+from checks.say.i18n import say
+from checks.say.messages import CheckFailed, bound, reason
+
+
+class Batch(NamedTuple):
+    """Images, their labels (n,) and what PyTorch's model gives for them."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    expected: np.ndarray
+
+
+def batches(model: nn.Sequential, loader: Iterable) -> Iterator[Batch]:
+    """Run PyTorch's model on what a loader gives, a batch at a time."""
+    for images, labels in loader:
+        with torch.no_grad():
+            yield Batch(images.numpy(), np.asarray(labels), model(images).numpy())
+
+
+def require_well_formed(mod: Any) -> None:
+    """Raise CheckFailed for what is no IRModule with a main that can be built."""
+    if not isinstance(mod, tvm.IRModule):
+        raise CheckFailed("an IRModule", type(mod).__name__, "what your function returns: bb.get()")
+    names = [variable.name_hint for variable in mod.get_global_vars()]
+    if "main" not in names:
+        raise CheckFailed("a function named main", f"functions {names}", 'bb.function("main", [x])')
+    require_inside_buffers(mod)
+    try:
+        relax.analysis.well_formed(mod)  # builds may pass without it: a forgotten emit_output does
+    except Exception as error:  # TVM raises many kinds here
+        raise CheckFailed("a well-formed IRModule", reason(error),
+                          "the shapes of the calls, and bb.emit_output for what leaves the block"
+                          ) from None
+
+
+def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
+    """Check an IRModule and build it, with a message in words where that fails."""
+    require_well_formed(mod)
+    try:
+        return compiled(mod, target)
+    except Exception as error:  # TVM raises many kinds here
+        if "Cannot find ffi::Function" in str(error):
+            raise CheckFailed("that every library function is registered", reason(error),
+                              "the name in register_global_func and the name that is called"
+                              ) from None
+        raise CheckFailed("a module that builds", reason(error),
+                          "the call that this message speaks of") from None
+
+
+def _require_model(model: Any) -> None:
+    """Raise CheckFailed for what is no nn.Sequential in evaluation mode."""
+    if not isinstance(model, nn.Sequential):
+        raise CheckFailed("a nn.Sequential as the second argument", type(model).__name__,
+                          "the order of the arguments: mod, torch_model, test_loader")
+    random_in_training = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
+    if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
+        raise CheckFailed("a model in evaluation mode", "one that is training",
+                          "torch_model.eval() before the comparison")
+
+
+def random_like(images: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return images of the shape and the range of others, but of random numbers.
+
+    On photographs the corners are dark, and what a model computes of them is always 0. Every other
+    image has the two extremes alone: such contrasts wake features that noise leaves at 0.
+    """
+    rng = np.random.default_rng([seed, *images.shape])
+    low, high = images.min(), images.max()
+    noise = rng.uniform(low, high, images.shape)
+    noise[1::2] = np.where(rng.random(noise[1::2].shape) < 0.3, high, low)
+    return noise.astype(images.dtype)
+
+
+def _output(machine: relax.VirtualMachine, batch: Batch, main: str = "main") -> np.ndarray:
+    """Return what main gives for a batch, of the expected dtype, or raise CheckFailed."""
+    try:
+        output = machine[main](tvm.runtime.tensor(batch.images))
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise CheckFailed(f"main to take float32 {batch.images.shape}", reason(error),
+                          "the shape and dtype of x, how many parameters main has, and whether "
+                          "the batches of the loader have the module's size") from None
+    if not hasattr(output, "numpy") and len(output) != 1:
+        raise CheckFailed("one output", f"a tuple of {len(output)}", "what main returns")
+    came = to_numpy(output)
+    if came.dtype != batch.expected.dtype:
+        raise CheckFailed(f"an output of {batch.expected.dtype}", f"{came.dtype}",
+                          "constants and casts: all of them float32")
+    return came
+
+
+def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Sequential) -> bool:
+    atol = ATOL_PROBABILITIES if isinstance(model[-1], nn.Softmax) else ATOL
+    return came.shape == expected.shape and np.allclose(came, expected, RTOL, atol)
+
+
+def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = LIGHT,
+                 machine: relax.VirtualMachine | None = None) -> str:
+    """Return what was verified about a module against PyTorch, or raise CheckFailed.
+
+    On every batch, and on one of random images. The first batch and this one run on guarded arrays.
+    `machine`: the module, if it was built for the
+    target already.
+    """
+    _require_model(model)
+    machine = machine or build(mod, target)
+    probabilities = isinstance(model[-1], nn.Softmax)
+    images = count = right = right_torch = 0
+    largest = 0.0
+    for batch in reference:
+        with contextlib.nullcontext() if count else guarded(machine, mod):
+            came = _output(machine, batch)
+        expected = batch.expected
+        if not _equal(came, expected, model):
+            raise diagnose(mod, model, [batch.images, random_like(batch.images)], target)
+        largest = max(largest, float(np.abs(came - expected).max()))
+        images, count = images + len(batch.labels), count + 1
+        if expected.ndim == 2:
+            right += int((came.argmax(1) == batch.labels).sum())
+            right_torch += int((expected.argmax(1) == batch.labels).sum())
+    if not count:
+        raise CheckFailed("images to compare", "a loader without batches", "the loader")
+    require_same_at_random(mod, model, machine, batch.images, target)
+    verified = (f"{images:,} images in {count:,} batches: max |difference| to PyTorch below "
+                f"{bound(largest, -5 if probabilities else -4)}")
+    if expected.ndim != 2:  # a layer and no classifier
+        return verified
+    return verified + f"\nRight on {right} of {images:,} images; PyTorch on {right_torch}"
+
+
+@torch.no_grad()
+def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: relax.VirtualMachine,
+                           like: np.ndarray, target: Any = LIGHT, main: str = "main",
+                           given: str = "") -> None:
+    """Raise CheckFailed where a module differs from PyTorch on random images like `like`.
+
+    `machine` has the module's main as `main`. `given`: what else is random, for the message.
+    """
+    batch = Batch(images := random_like(like), np.zeros(len(like)),
+                  model(torch.from_numpy(images)).numpy())
+    results: list[np.ndarray] = []
+    with guarded(machine, mod, filling=1e30, at_start=True):
+        several_threads(lambda: results.append(_output(machine, batch, main)))
+    came = results[0]
+    # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
+    if is_layer(came, batch.expected, model[-1]) or _equal(came, batch.expected, model):
+        return
+    once = _output(machine, batch, main)
+    if _equal(once, batch.expected, model):
+        raise CheckFailed("the same numbers from every run", "PyTorch's with one thread, and "
+                          "others with several, on arrays full of other numbers",
+                          "what reads an element before it has been written, and which loop is "
+                          "parallel")
+    expected, told, look_at = diagnose(mod, model, [images, random_like(like, 1)], target).parts
+    raise CheckFailed(f"{given or 'on random images'}: {expected}", told, look_at)
+
+
+# ---- two modules of one function ------------------------------------------------------------
+
+OTHER_MAIN = "main_of_the_other"
+
+
+@relax.expr_functor.mutator
+class _Renamed(relax.expr_functor.PyExprMutator):
+    """Puts the global variables of one module in the place of another's of the same names."""
+
+    def __init__(self, names: dict[str, tvm.ir.GlobalVar]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
+        return self.names[variable.name_hint]
+
+
+def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
+    """Return a module with the main of another one beside its own, or None: their kernels differ.
+
+    Two modules of the same function with other weights have the same PrimFuncs, and compiling
+    these takes most of the time.
+    """
+    mine, theirs = ({variable.name_hint: function for variable, function in m.functions_items()
+                     if variable.name_hint != "main"} for m in (mod, other))
+    if any(name not in mine or not isinstance(function, tvm.tirx.PrimFunc)
+           or not tvm_ffi.structural_equal(function, mine[name])
+           for name, function in theirs.items()):
+        return None
+    names = {variable.name_hint: variable for variable in mod.get_global_vars()}
+    main = _Renamed(names).visit_expr(other["main"]).with_attr("global_symbol", OTHER_MAIN)
+    return tvm.IRModule({**dict(mod.functions_items()), tvm.ir.GlobalVar(OTHER_MAIN): main})
+
+
+def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader: Iterable,
+                      target: Any = "llvm") -> None:
+    """Compare an IRModule with a PyTorch model on every batch, and say where they part.
+
+    `main` takes a batch as the loader gives it and returns what the model returns: rtol 1e-4, and
+    atol 1e-7 for probabilities, 1e-4 for logits. Raises CheckFailed with the first layer that
+    differs, its shape, its kernel, the largest error and, where it can be verified, the cause.
+    """
+    passed, parts = isolated(lambda: require_same(
+        mod, torch_model, batches(torch_model, test_loader), target), 120)
+    if not passed:
+        expected, came, look_at = parts
+        raise CheckFailed(expected, came, look_at, "Not equivalent ✗")
+    print(say("Equivalent ✓"), say(parts))

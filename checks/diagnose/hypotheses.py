@@ -1,0 +1,292 @@
+"""Why a module's values differ from PyTorch's: usual mistakes, put into PyTorch's chain of layers.
+
+A cause is what gives, recomputed with it, what the module gave for every input that was tried,
+while no other known cause does.
+"""
+
+import functools
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from checks.compare.mistakes import layer_mistakes, without_bias
+from checks.compare.trials import ATOL, RTOL
+from checks.observe.intermediates import Binding, is_layer
+
+Forward = Callable[[Tensor], Tensor]
+Layers = list[nn.Module]
+
+
+class Hypothesis(NamedTuple):
+    """A cause, the layer where it begins, and for each input the values from that layer on.
+
+    `until`: the last layer that is other than PyTorch's. Stories of one `family` are one mistake in
+    several places that may come to the same.
+    """
+
+    cause: str
+    layer: int
+    values: list[list[Tensor]]
+    until: int
+    family: str = ""
+
+    def at(self, layer: int) -> list[Tensor] | None:
+        """Return the values of a layer for each input, or None where the chain breaks before."""
+        position = layer - self.layer
+        if position < 0 or any(position >= len(values) for values in self.values):
+            return None
+        return [values[position] for values in self.values]
+
+
+def found_at(bindings: Sequence[Binding], values: Sequence[Tensor], layer: nn.Module) -> int:
+    """Return the position of the first binding that holds a layer's values for every input, or -1.
+    """
+    arrays = [value.numpy() for value in values]
+    for position, binding in enumerate(bindings):
+        if all(is_layer(came, right, layer)
+               for came, right in zip(binding.values, arrays, strict=True)):
+            return position
+    return -1
+
+
+def equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
+    """Whether values are the same for every input, as far as the comparison can see."""
+    return all(a.shape == b.shape and torch.allclose(a, b, RTOL, ATOL / 10, equal_nan=True)
+               for a, b in zip(some, others, strict=True))
+
+
+# ---- mistakes that only a whole model has ---------------------------------------------------
+
+
+def _named(layer: nn.Module) -> str:
+    return "convolution" if isinstance(layer, nn.Conv2d) else "linear layer"
+
+
+def _one_short(layer: nn.Conv2d, x: Tensor, axis: int) -> Tensor:
+    """Convolve without the last row or column of the kernel, into an output as large."""
+    weight = layer.weight.clone()
+    weight.select(axis, -1).zero_()
+    return torch.func.functional_call(layer, {"weight": weight}, (x,))
+
+
+_CONV2D: dict[str, Callable[[nn.Conv2d, Tensor], Tensor]] = {
+    "the sum leaves out the last row of the kernel": lambda layer, x: _one_short(layer, x, 2),
+    "the sum leaves out the last column of the kernel": lambda layer, x: _one_short(layer, x, 3),
+    "the output's height and width are one short: see + 1": lambda layer, x: layer(x)[..., :-1, :-1]
+}
+_LINEAR: dict[str, Callable[[nn.Linear, Tensor], Tensor]] = {
+    "the sum leaves out the last k": lambda layer, x:
+        F.linear(x[..., :-1], layer.weight[:, :-1], layer.bias),
+    "the sum leaves out the first k": lambda layer, x:
+        F.linear(x[..., 1:], layer.weight[:, 1:], layer.bias),
+    "the weight has another order than x: its columns run backwards": lambda layer, x:
+        F.linear(x, layer.weight.flip(1), layer.bias)}
+
+
+def _own(layers: Layers, index: int) -> Iterator[tuple[str, Forward]]:
+    """Yield the mistakes of one layer for which a model has to be there."""
+    layer = layers[index]
+    follows = layers[index + 1] if index + 1 < len(layers) else None
+    match layer:
+        case nn.Conv2d() | nn.Linear():
+            table = _CONV2D if isinstance(layer, nn.Conv2d) else _LINEAR
+            for text, mistake in table.items():
+                yield text, functools.partial(mistake, layer)
+            if not isinstance(follows, nn.ReLU):
+                yield (f"a ReLU follows the {_named(layer)}, which PyTorch's model does not have",
+                       lambda x: layer(x).relu())
+        case nn.Softmax():
+            yield "the softmax is applied twice", lambda x: layer(layer(x))
+            yield "the softmax is computed of -x", lambda x: layer(-x)
+        case nn.Flatten():
+            yield ("flattened with height and width exchanged",
+                   lambda x: layer(x.transpose(-1, -2)))
+            yield "the flattened features run backwards", lambda x: layer(x).flip(-1)
+        case nn.ReLU():
+            yield "the ReLU is cut off at 6, as a ReLU6", lambda x: x.clamp(0, 6)
+            yield "the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU", \
+                lambda x: F.leaky_relu(x)
+            yield "a sigmoid instead of the ReLU", torch.sigmoid
+            yield "tanh instead of the ReLU", torch.tanh
+        case nn.MaxPool2d() | nn.AvgPool2d():
+            yield "the pooling is left out", lambda x: x
+
+
+def _spread(bias: Tensor, like: Tensor) -> Tensor:
+    """Return a bias for each channel in a shape that adds to `like`, also to a flattened one."""
+    if like.ndim == 4:
+        return bias.reshape(1, -1, 1, 1)
+    return bias.repeat_interleave(like.shape[-1] // len(bias))
+
+
+def _bias_later(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, Forward], str]]:
+    """Yield what happens where a bias is added only after a later layer."""
+    layer = layers[index]
+    bias = getattr(layer, "bias", None)
+    if bias is None or not isinstance(layer, nn.Conv2d | nn.Linear):
+        return
+
+    def plain(x: Tensor) -> Tensor:
+        value = without_bias(layer, x)
+        assert value is not None
+        return value
+
+    for later in range(index + 1, len(layers)):
+        after = layers[later]
+        if isinstance(after, nn.Conv2d | nn.Linear):
+            return
+
+        def added(x: Tensor, after: nn.Module = after) -> Tensor:
+            return (value := after(x)) + _spread(bias, value)
+        yield (f"the bias of the {_named(layer)} is added after layer {later}, "
+               f"{type(after).__name__}, not before it", {index: plain, later: added}, "later")
+
+
+def _mixed_up(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, Forward], str]]:
+    """Yield what happens where a layer gets the weight or bias of another one of its shape."""
+    def with_parameter(layer: nn.Module, name: str, value: Tensor) -> Forward:
+        return lambda x: torch.func.functional_call(layer, {name: value}, (x,))
+
+    for name in ("weight", "bias"):
+        own = getattr(layers[index], name, None)
+        for other, layer in enumerate(layers):
+            value = getattr(layer, name, None)
+            if other == index or own is None or value is None or own.shape != value.shape:
+                continue
+            mine = with_parameter(layers[index], name, value)
+            if index < other:  # the chain has to begin at the first of the two
+                yield (f"layers {index} and {other} have each other's {name}",
+                       {index: mine, other: with_parameter(layer, name, own)}, "")
+            yield f"it has the {name} of layer {other}", {index: mine}, ""
+
+
+def _exchanged(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, Forward], str]]:
+    if index + 1 < len(layers):
+        first, second = layers[index], layers[index + 1]
+        yield (f"layers {index} and {index + 1}, {type(first).__name__} and "
+               f"{type(second).__name__}, have changed places",
+               {index: second, index + 1: first}, "")
+
+
+def hypotheses(layers: Layers, index: int, before: list[Tensor]) -> Iterator[Hypothesis]:
+    """Yield what comes of each usual mistake in a layer; `before`: its input, for each input tried.
+
+    A mistake that changes nothing, as padding 0 where the layer has none, is left out.
+    """
+    single: list[tuple[str, Forward]] = [(text, functools.partial(mistake, layers[index]))
+              for text, mistake in layer_mistakes(layers[index]).items()]
+    changes: list[tuple[str, dict[int, Forward], str]] = [
+        (text, {index: mistake}, "") for text, mistake in [*single, *_own(layers, index)]]
+    for text, changed, family in itertools.chain(
+            changes, _mixed_up(layers, index), _bias_later(layers, index),
+            _exchanged(layers, index)):
+        values = [_chain(layers, index, x, changed) for x in before]
+        if not all(values):
+            continue
+        right = [layers[index](x) for x in before]
+        firsts = [value[0] for value in values]
+        if equal(firsts, right) or len(changed) > 1 and equal(firsts, before):
+            continue  # it has no effect, or that of another mistake
+        yield Hypothesis(text, index, values, max(changed), family)
+
+
+def _chain(layers: Sequence[Forward], index: int, value: Tensor,
+           changed: Mapping[int, Forward]) -> list[Tensor]:
+    """Return the values from layer `index` on, as far as the shapes fit."""
+    values: list[Tensor] = []
+    for position in range(index, len(layers)):
+        layer = changed.get(position, layers[position])
+        if isinstance(layer, nn.Linear) and value.shape[-1] != layer.in_features:
+            depth = min(value.shape[-1], layer.in_features)  # a PrimFunc that takes its depth from
+            layer = functools.partial(F.linear, weight=layer.weight[:, :depth],  # one reads no more
+                                      bias=layer.bias)
+            value = value[..., :depth]
+        try:
+            value = layer(value)
+        except (RuntimeError, ValueError, IndexError):  # with this mistake shapes do not fit
+            break
+        values.append(value)
+    return values
+
+
+# ---- which of them it was ------------------------------------------------------------------
+
+
+def _same(one: Hypothesis, other: Hypothesis) -> bool:
+    """Whether two are one mistake in other words: nothing that was tried tells them apart."""
+    if one.family and one.family == other.family and one.layer == other.layer:
+        return True
+    return one.layer == other.layer and all(
+        len(a) == len(b) and equal(a, b) for a, b in zip(one.values, other.values, strict=True))
+
+
+def unique(told: list[Hypothesis], layers: Layers, bindings: Sequence[Binding]
+           ) -> Hypothesis | None:
+    """Return the hypothesis of which most is found in the module, or None where two have as much.
+
+    Of these, the one whose first value comes last counts: it goes on, and what stands before it,
+    as a sum before its bias, does so in right modules too.
+    """
+    def seen(guess: Hypothesis) -> int:
+        return sum((values := guess.at(layer)) is not None
+                   and found_at(bindings, values, layers[layer]) >= 0
+                   for layer in range(guess.layer, len(layers)))
+
+    counted = [(seen(guess), guess) for guess in told]
+    most = max((count for count, _ in counted), default=0)
+    best = [guess for count, guess in counted if count == most]
+    if len({guess.layer for guess in best}) == 1:
+        places = [found_at(bindings, values, layers[guess.layer])
+                  if (values := guess.at(guess.layer)) is not None else -1 for guess in best]
+        best = [guess for guess, place in zip(best, places, strict=True) if place == max(places)]
+    if best and all(_same(best[0], guess) for guess in best[1:]):
+        return best[0]
+    return None
+
+
+def ends_as(guess: Hypothesis, final: Binding, layers: Layers, layer: int) -> bool:
+    """Whether a hypothesis has at a layer what main returns, for every input."""
+    values = guess.at(layer)
+    return values is not None and layer >= guess.until and all(
+        came.shape == value.shape and is_layer(came, value.numpy(), layers[layer])
+        for came, value in zip(final.values, values, strict=True))
+
+
+def explain(layers: Layers, references: list[list[Tensor]], bindings: Sequence[Binding],
+            first: int, good: int) -> tuple[Hypothesis, int] | None:
+    """Return the verified cause and the layer after which main ends, or None.
+
+    `references`: for each input, itself and PyTorch's layers; `bindings`: all of the module, what
+    main returns last; `first`: the first layer that may be mistaken; `good`: so many are right.
+    With one mistake, or with two, of which the second comes after the first.
+    """
+    final, last = bindings[-1], len(layers) - 1
+    told = [guess for index in range(first, len(layers))
+            for guess in hypotheses(layers, index, [values[index] for values in references])
+            # what spoils a right layer afterwards has to be there
+            if index >= good or ((values := guess.at(index)) is not None
+                                 and found_at(bindings, values, layers[index]) >= 0)]
+    for end in range(last, first - 1, -1):
+        whole = [guess for guess in told if ends_as(guess, final, layers, end)]
+        if whole:
+            best = unique(whole, layers, bindings)
+            return (best, end) if best else None
+    pairs: list[Hypothesis] = []
+    for guess in told:
+        for layer in range(max(guess.until + 1, good), last + 1):
+            before = guess.at(layer - 1)
+            if before is None or found_at(bindings, before, layers[layer - 1]) < 0:
+                continue
+            for second in hypotheses(layers, layer, before):
+                if ends_as(second, final, layers, last):
+                    values = [[*one[:layer - guess.layer], *two]
+                              for one, two in zip(guess.values, second.values, strict=True)]
+                    pairs.append(Hypothesis(f"{guess.cause}; and layer {layer}, "
+                                       f"{type(layers[layer]).__name__}: {second.cause}",
+                                       guess.layer, values, second.until))
+    best = unique(pairs, layers, bindings)
+    return (best, last) if best else None

@@ -1,0 +1,128 @@
+"""Importers: a model imported by rules, and what is required of an imported module."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tvm
+from torch import fx, nn
+from tvm import relax, topi
+
+from checks.observe.spies import TorchCalls
+from checks.say.messages import CheckFailed
+
+
+def linear_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, layer: nn.Linear) -> Any:
+    weight = relax.const(layer.weight.detach().numpy(), "float32")
+    y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], weight)
+    bias = relax.const(layer.bias.detach().numpy(), "float32")
+    return bb.emit_te(topi.add, y, bias)
+
+
+def relu_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, *_: Any) -> Any:
+    return bb.emit_te(topi.nn.relu, node_map[node.args[0]])
+
+
+_COMPUTES = {"conv2d", "max_pool2d", "boolean_dispatch", "softmax"}  # PyTorch, while importing
+
+
+def add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Sequence[int],
+                 functions: Mapping, modules: Mapping, answer: str) -> None:
+    """Import a model of one input as a function, with rules of the reader's and of ours.
+
+    The model may be recorded already. `answer` names the reader's rules.
+    """
+    traced = model if isinstance(model, fx.GraphModule) else fx.symbolic_trace(model)
+    node_map: dict[fx.Node, Any] = {}
+    with bb.function(name):
+        with bb.dataflow():
+            for node in traced.graph.nodes:
+                match node.op:
+                    case "placeholder":
+                        x = relax.Var(node.target, relax.TensorType(shape, "float32"))
+                        node_map[node] = x
+                    case "output":
+                        result = bb.emit_output(node_map[node.args[0]])
+                    case "call_module":
+                        layer = traced.get_submodule(node.target)
+                        rule = f"the rule for {layer}"
+                        with TorchCalls() as calls:
+                            value = modules[type(layer)](bb, node_map, node, layer)
+                        if used := sorted(_COMPUTES & set(calls.names)):
+                            raise CheckFailed("operators that compute when the module runs",
+                                              f"{rule} ran PyTorch's {used[0]}", "the layer's "
+                                              "weights are constants; the rest is for TVM")
+                        node_map[node] = _emitted(value, rule)
+                    case "call_function":
+                        value = functions[node.target](bb, node_map, node)
+                        node_map[node] = _emitted(value, answer)
+        bb.emit_func_output(result, params=[x])
+
+
+def import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, modules: Mapping,
+                    answer: str) -> tvm.IRModule:
+    """Import a model of one input as a module's main; see add_function."""
+    bb = relax.BlockBuilder()
+    add_function(bb, "main", model, shape, functions, modules, answer)
+    mod = bb.get()
+    require_no_library(mod, answer)
+    return mod
+
+
+def _emitted(value: Any, rule: str) -> Any:
+    """Return what a rule gave if it is a variable; say what it is where it is not."""
+    if isinstance(value, relax.Var):
+        return value
+    if isinstance(value, tvm.ir.GenericConst):
+        raise CheckFailed("operators that compute when the module runs",
+                          f"{rule} returned a constant",
+                          "what the rule calls: the input has no numbers yet, so nothing can be "
+                          "computed while importing")
+    if isinstance(value, relax.Call):
+        raise CheckFailed("the variable of an emitted line", f"{rule} returned an expression that "
+                          "was not emitted", "bb.emit(expression) makes a line of it and returns "
+                          "its variable")
+    raise CheckFailed("the variable that bb.emit_te or bb.emit returns",
+                      f"{rule} returned {type(value).__name__}", "the return statement of the rule")
+
+
+def minus_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node) -> Any:
+    less: Any = node.args[1]
+    return bb.emit_te(topi.subtract, node_map[node.args[0]], float(less))
+
+
+def require_no_library(mod: tvm.IRModule, answer: str, name: str = "main") -> None:
+    """Raise CheckFailed where a function calls a library: PyTorch could be behind it."""
+    found: list[str] = []
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.ExternFunc):
+            found.append(expression.global_symbol)
+
+    relax.analysis.post_order_visit(mod[name].body, visit)
+    if found:
+        raise CheckFailed("operators that TVM computes", f"{answer} calls the library function "
+                          f"{found[0]}", "TOPI, Relax operators or an own expression")
+
+
+def require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
+    params = list(mod["main"].params)
+    if len(params) != len(features):
+        raise CheckFailed(f"main with {len(features)} inputs", f"{len(params)} parameters",
+                          "one input for each number in features; weights are constants")
+    for param, width in zip(params, features, strict=True):
+        shape = getattr(param.ty, "shape", None)
+        if shape is None or len(list(shape)) != 2:
+            raise CheckFailed(f"{param.name} of shape (n, {width})", f"{param.ty}",
+                              "relax.TensorType((n, width), \"float32\")")
+        first, second = shape
+        text = ", ".join(str(int(e)) if isinstance(e, tvm.tirx.IntImm) else str(e) for e in shape)
+        if isinstance(first, tvm.tirx.IntImm):
+            raise CheckFailed(f"{param.name} of shape (n, {width})", f"({text})",
+                              'the batch: tvm.tirx.Var("n", "int64") in place of a number')
+        if not isinstance(second, tvm.tirx.IntImm) or int(second) != width:
+            raise CheckFailed(f"{param.name} of shape (n, {width})", f"({text})",
+                              "the second extent: a number from features")
+    if any(not param.ty.shape[0].same_as(params[0].ty.shape[0]) for param in params):
+        raise CheckFailed("one n in the shapes of all inputs",
+                          f"{len(params)} variables, each another unknown",
+                          "tvm.tirx.Var: call it once, outside the loop over the inputs")

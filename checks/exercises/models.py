@@ -1,0 +1,211 @@
+"""The course's CNN in the forms that exercises start from, and what an answer makes of weights."""
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+from tvm import relax
+
+import helpers
+import kernels
+from checks.diagnose.equivalence import (
+    OTHER_MAIN,
+    Batch,
+    batches,
+    beside,
+    build,
+    random_like,
+    require_same,
+    require_same_at_random,
+    require_well_formed,
+)
+from checks.observe.intermediates import is_layer, with_all_values
+from checks.observe.primfuncs import sblocks
+from checks.run.check import prepared
+from checks.say.messages import CheckFailed
+
+INPUT = (4, 1, 28, 28)
+
+
+@contextlib.contextmanager
+def one_thread() -> Iterator[None]:
+    """Let PyTorch compute with one thread for a while."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+@prepared
+def cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
+    """Return the trained weights, float32 by name, and PyTorch's model with them."""
+    weights = helpers.load_weights("cnn")
+    return weights, helpers.pytorch_model(weights)
+
+
+def own_weights() -> dict[str, np.ndarray]:
+    """Return a copy of the weights, for an answer that might write into it."""
+    return {name: array.copy() for name, array in cnn()[0].items()}
+
+
+@prepared
+def random_cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
+    """Return random weights, and PyTorch's model with them.
+
+    With the trained ones 833 of the 5,408 features are 0 on all test images, and what a linear
+    layer does with these cannot be seen.
+    """
+    rng = np.random.default_rng(0)
+    shapes = {name: array.shape for name, array in cnn()[0].items()}
+    # sums of `fan` products with a deviation near 1, whatever the fan
+    weights = {name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype("float32")
+               for name, shape in shapes.items()}
+    return weights, helpers.pytorch_model(weights)
+
+
+@prepared
+def reference(count: int = helpers.N_IMAGES) -> list[Batch]:
+    """Return the first test images in batches of 4, with PyTorch's probabilities for them."""
+    with one_thread():  # as in the child, and several would wait for one another
+        return list(batches(cnn()[1], helpers.test_loader(count=count)))
+
+
+def reference_200() -> list[Batch]:
+    """Return 50 batches of 4: schedules change no numbers but by a slip in one of the loops."""
+    return reference(200)
+
+
+@prepared
+def imported_cnn() -> tvm.IRModule:
+    """Return the CNN by TVM's importer, with a PrimFunc for each operator."""
+    return helpers.import_model(cnn()[1], INPUT)
+
+
+@prepared
+def fused_cnn() -> tuple[tvm.IRModule, dict[str, str]]:
+    """Return the CNN as notebook 06 fuses it, and the names of its PrimFuncs.
+
+    One for conv2d to pooling, one for each dense layer: conv_pool, dense, head.
+    """
+    return kernels.fuse_layers(helpers.import_operators(cnn()[1], INPUT))
+
+
+def copied(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return a module of the same functions, so that an answer may replace some in it."""
+    return tvm.IRModule(dict(mod.functions_items()))
+
+
+# ---- the CNN that an answer makes -----------------------------------------------------------
+
+
+class Made(NamedTuple):
+    """What a function made of the trained weights, and of random ones, and the two, built."""
+
+    mod: tvm.IRModule
+    other: tvm.IRModule
+    machine: relax.VirtualMachine
+    other_machine: relax.VirtualMachine
+    other_main: str
+
+    def require_trained(self) -> str:
+        """Return what was verified with the trained weights on the test images."""
+        return require_same(self.mod, cnn()[1], reference(), machine=self.machine)
+
+    @torch.no_grad()
+    def require_random(self) -> None:
+        """Raise CheckFailed where the module of random weights differs on random images."""
+        images, model = reference()[0].images, random_cnn()[1]
+        try:
+            require_same_at_random(
+                self.other, model, self.other_machine, images, main=self.other_main,
+                given="with random weights, on random images")
+        except CheckFailed:
+            x = random_like(images)
+            came = self.other_machine[self.other_main](tvm.runtime.tensor(x))
+            trained = cnn()[1](torch.from_numpy(x)).numpy()
+            if hasattr(came, "numpy") and is_layer(came.numpy(), trained, model[-1]):
+                raise CheckFailed(
+                    "a model with the weights that your function is given",
+                    "whatever it is given, the model has the trained weights",
+                    "where the weights come from: the argument, not a variable of the notebook"
+                ) from None
+            raise
+
+
+def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
+           ) -> tuple[tvm.IRModule, tvm.IRModule]:
+    """Run an answer on the trained and on random weights; see require_prim_funcs."""
+    mod = answer(own_weights())
+    require_well_formed(mod)
+    require_prim_funcs(mod, library, lowered)  # first: others may be registered anew by the second
+    other = answer({name: array.copy() for name, array in random_cnn()[0].items()})
+    require_well_formed(other)
+    return mod, other
+
+
+def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:
+    """Build what an answer gave for trained and for random weights.
+
+    Where both modules have the same PrimFuncs, as they should, these are compiled once. With
+    `values` the machine has all that main binds: see checks.observe.intermediates.
+    """
+    watched = with_all_values(mod) if values else mod
+    if both := beside(watched, other):
+        machine = build(both)
+        return Made(mod, other, machine, machine, OTHER_MAIN)
+    return Made(mod, other, build(watched), build(other), "main")
+
+
+def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: bool = True
+                       ) -> None:
+    """Check that all of a module is computed by PrimFuncs, and by the library functions named.
+
+    Unless `lowered`, high-level operators may stand in it, for relax.build to lower.
+    """
+    allowed = "".join(f", or {name}" for name in library)
+    for variable, function in mod.functions_items():
+        if isinstance(function, tvm.tirx.PrimFunc):
+            if found := re.search(r"T\.call_(packed|cpacked|extern|llvm)\w*|T\.tvm_call\w*",
+                                  helpers.script(function)):
+                raise CheckFailed(f"operators as PrimFuncs{allowed}", f"PrimFunc "
+                                  f"{variable.name_hint} calls a library, by {found[0]}",
+                                  "the loops of this operator")
+            continue
+        if not isinstance(function, relax.Function):
+            continue
+        for binding in (one for block in function.body.blocks for one in block.bindings):
+            if not isinstance(call := binding.value, relax.Call):
+                continue
+            operator = getattr(call.op, "name", "")
+            called = call.args[0] if operator.startswith("relax.call_") else call.op
+            name = getattr(called, "global_symbol", "")  # a library function's
+            if name in library or not name and (operator in ("", "relax.call_tir") or not lowered):
+                continue  # with "", a function of the module, which is looked at too
+            if name and tvm.get_global_func(name, allow_missing=True) is None:
+                continue  # the build will say so
+            came, instead = (f"a library call of {name}", "call_dps_packed") if name else \
+                (operator, "bb.emit(relax.op...)")
+            raise CheckFailed(f"operators as PrimFuncs{allowed}", f"{binding.var.name} is {came}",
+                              f"bb.emit_te(topi...), not {instead}")
+
+
+def by_topi(func: Any) -> str:
+    """Name the operator of TOPI that a PrimFunc was made of, conv2d or dense, or return "".
+
+    Known by what nobody writes who needs no padding, a copy of the whole input, under TOPI's name;
+    and by an attribute that TOPI leaves for a change of layout.
+    """
+    if not isinstance(func, tvm.tirx.PrimFunc):
+        return ""
+    if func.attrs and "layout_free_buffers" in func.attrs:
+        return "dense or matmul"
+    blocks = {block.name_hint: block for block in sblocks(func)}
+    of_topi = "pad_temp" in blocks and any(name.startswith("conv2d_n") for name in blocks)
+    return "conv2d" if of_topi else ""

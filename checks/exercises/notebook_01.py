@@ -1,0 +1,402 @@
+"""The checks of notebook 01: model preparation."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from checks.compare.trials import Mistakes, Trials, random
+from checks.observe.spies import require_numpy_only
+from checks.run.check import exercise, prepared
+from checks.say.messages import CheckFailed
+
+
+def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, np.ndarray]:
+    """Return a confusion matrix, and each class's recall as counted from labels and predictions.
+
+    No image has the label `absent`, and no prediction is the class `never`.
+    """
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 10, 500)
+    labels = labels[labels != absent]
+    guesses = draw.integers(0, 10, len(labels))
+    predictions = np.where(draw.random(len(labels)) < 0.6, labels, guesses)
+    predictions[predictions == never] = (never + 1) % 10
+    confusion = np.zeros((10, 10), dtype=np.int64)
+    np.add.at(confusion, (labels, predictions), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the mean of nothing is NaN
+        recall = [np.mean(predictions[labels == i] == i) for i in range(10)]
+    return confusion, np.array(recall)
+
+
+# Functions of the confusion matrix and of the right recall.
+_RECALL: Mistakes = {
+    "the sums: rows are labels; the column sums give the precision, not the recall":
+        lambda confusion, _: np.diag(confusion) / confusion.sum(0),
+    "the sums: one for each row, not one for the whole matrix":
+        lambda confusion, _: np.diag(confusion) / confusion.sum(),
+    "a class without images: its recall is not 0 but unknown, NaN":
+        lambda _, recall: np.nan_to_num(recall),
+    "a class that is never predicted has recall 0; NaN is for a row of zeros only":
+        lambda confusion, recall: np.where(confusion.sum(0) == 0, np.nan, recall),
+    "the largest number of a row need not be the one on the diagonal":
+        lambda confusion, _: confusion.max(1) / confusion.sum(1),
+    "the diagonal: the rows are taken for columns, and sums as well":
+        lambda confusion, _: confusion.sum(0) / confusion.sum(1),
+    "the diagonal belongs above, its row's sum below: this is one divided by the recall":
+        lambda _, recall: 1 / recall,
+    "the row's sum without the diagonal: all images of a class count, the right ones too":
+        lambda confusion, _: np.diag(confusion) / (confusion.sum(1) - np.diag(confusion)),
+    "the sum of the row and of the column: the row's alone has the images of a class":
+        lambda confusion, _: np.diag(confusion) / (confusion.sum(1) + confusion.sum(0)),
+    "this is the F1 score: only the row's sum counts": lambda confusion, _: 2 * np.diag(
+        confusion) / (confusion.sum(1) + confusion.sum(0)),
+    "the classes are in reversed order": lambda _, recall: recall[::-1],
+    "// rounds down to whole numbers": (
+        lambda _, recall: np.floor(recall), lambda _, recall: np.nan_to_num(np.floor(recall))),
+    "a share between 0 and 1 is wanted, not per cent": lambda _, recall: 100 * recall,
+    "this is the share that is missed, 1 - recall": lambda _, recall: 1 - recall,
+    "the whole matrix is divided; take its diagonal":
+        lambda confusion, _: confusion / confusion.sum(1)[:, None],
+    "keepdims makes the sums a column, so that all pairs are divided":
+        lambda confusion, _: np.diag(confusion) / confusion.sum(1)[:, None]}
+
+
+@exercise("1.1")
+def exercise_1_1(per_class_recall: Callable) -> str:
+    """the recall of each class: the diagonal of the confusion matrix, each by the sum of its row.
+
+    As scikit-learn's recall_score with average=None and zero_division=nan.
+    """
+    trials = Trials("the diagonal has the right answers of each class, its row all its images",
+                    _RECALL, 1e-6, axes=("class",))
+    kinds: list[dict[str, int]] = [
+        {}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0}, {"absent": 3, "never": 3},
+        {"absent": 0, "never": 9}]
+    for options in kinds:
+        confusion, expected = _counted(1, **options)
+
+        def run(confusion: np.ndarray = confusion) -> np.ndarray:
+            came = per_class_recall(confusion.copy())
+            if type(came) is not np.ndarray or came.dtype == object:
+                raise CheckFailed("an array of ten numbers", f"{type(came).__name__}", "the return "
+                                  "statement; np.array makes an array of a list of numbers")
+            return came
+        look_at = "" if confusion.sum(1).all() else f"{trials.look_at}; a row of zeros: NaN"
+        trials.add(run, expected, confusion, expected, look_at=look_at)
+    confusion = np.diag(np.arange(10))  # all right, and a single image in class 1
+    expected = np.array([np.nan] + 9 * [1.0])
+    trials.add(lambda: per_class_recall(confusion.copy()), expected, confusion, expected)
+    trials.require_right()
+    return (f"{len(kinds) + 1} confusion matrices; NaN for a class without images, 0 for one never "
+            "predicted")
+
+
+def _log_softmax(scores: np.ndarray, axis: int = 1) -> np.ndarray:
+    return torch.from_numpy(scores).log_softmax(axis).numpy()
+
+
+def _of_labels(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the value of each row's label."""
+    return values[np.arange(len(labels)), labels]
+
+
+def _apart(shift: Callable[[np.ndarray, np.ndarray], Any], scores: np.ndarray, labels: np.ndarray,
+           _: float) -> float:
+    """The loss with the logarithm taken apart, of scores less `shift(scores, labels)`."""
+    z = scores - shift(scores, labels)
+    return (np.log(np.exp(z).sum(1)) - _of_labels(z, labels)).mean()
+
+
+def _by_softmax(shift: Callable[[np.ndarray, np.ndarray], Any], scores: np.ndarray,
+                labels: np.ndarray, _: float,
+                kept: Callable[[np.ndarray], np.ndarray] = lambda p: p) -> float:
+    """The loss by a softmax, as written, of scores less `shift(scores, labels)`.
+
+    `kept` is what is done to the labels' probabilities before the logarithm.
+    """
+    e = np.exp(scores - shift(scores, labels))
+    return -np.log(kept(_of_labels(e / e.sum(1, keepdims=True), labels))).mean()
+
+
+def _own(scores: np.ndarray, _: np.ndarray) -> np.ndarray:
+    return scores.max(1, keepdims=True)
+
+
+def _forms(form: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """A mistake in float32 and in float64; what is not finite, be it inf or NaN, is given as inf.
+
+    An overflow comes as inf in one way of writing and as NaN in another.
+    """
+    def in_dtype(dtype: Any) -> Callable[..., Any]:
+        def wrong(scores: np.ndarray, labels: np.ndarray, loss: float) -> Any:
+            came = np.asarray(form(scores.astype(dtype), labels, loss), np.float64)
+            return np.where(np.isfinite(came), came, np.inf)
+        return wrong
+    return in_dtype(np.float32), in_dtype(np.float64)
+
+
+def _softmaxes(shift: Callable[[np.ndarray, np.ndarray], Any], **options: Any) -> tuple:
+    return _forms(functools.partial(_by_softmax, shift, **options))
+
+
+def _epsilon_forms(epsilon: float) -> tuple[Callable[..., Any], ...]:
+    return tuple(form for kept in (lambda p: p + epsilon, lambda p: np.maximum(p, epsilon))
+                 for form in _softmaxes(_own, kept=kept))
+
+
+def _rounded(digits: int, _scores: np.ndarray, _labels: np.ndarray, loss: float) -> float:
+    return round(loss, digits)
+
+
+def _logs_taken_apart(shift: Callable[[np.ndarray, np.ndarray], Any]) -> tuple:
+    return _forms(functools.partial(_apart, shift))
+
+
+# Functions of the logits as float64, the labels and the right loss.
+_LOSS: Mistakes = {
+    f"log(probability + {e:g}): the {e:g} caps the loss; take the logarithm apart instead":
+        _epsilon_forms(e)
+    for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
+    f"the result is rounded to {k} digits": functools.partial(_rounded, k) for k in range(7)} | {
+    "exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row":
+        _logs_taken_apart(lambda *_: 0) + _softmaxes(lambda *_: 0),
+    "the probability has become 0, its logarithm -inf: simplify log(softmax) first":
+        _softmaxes(_own),
+    "the largest logit has to be each row's own, not that of the whole batch":
+        _logs_taken_apart(lambda scores, _: scores.max())
+        + _softmaxes(lambda scores, _: scores.max()),
+    "the label's own logit is subtracted, and exp overflows where another class is far ahead; "
+    "subtract the row's largest":
+        _logs_taken_apart(lambda scores, labels: _of_labels(scores, labels)[:, None]),
+    "the row's mean is subtracted, and exp overflows where a class is far above it; subtract the "
+    "row's largest": _logs_taken_apart(lambda scores, _: scores.mean(1, keepdims=True)),
+    "the row's smallest logit is subtracted, and exp overflows where a class is far above it; "
+    "subtract the largest": _logs_taken_apart(lambda scores, _: scores.min(1, keepdims=True)),
+    "the row's first logit is subtracted, and exp overflows where a class is far above it; "
+    "subtract the largest": _logs_taken_apart(lambda scores, _: scores[:, :1]),
+    "each column's largest logit is subtracted; it has to be each row's own":
+        _logs_taken_apart(lambda scores, _: scores.max(0)),
+    "the sign: the largest logit is subtracted, not added":
+        _logs_taken_apart(lambda scores, _: -_own(scores, _)),
+    "the largest is subtracted in the sum of exponentials, and not from the label's logit":
+        _forms(lambda scores, labels, _: (np.log(np.exp(scores - _own(scores, labels)).sum(1))
+                                          - _of_labels(scores, labels)).mean()),
+    "the largest is subtracted from the label's logit, and not in the sum of exponentials":
+        _forms(lambda scores, labels, _: (np.log(np.exp(scores).sum(1)) - _of_labels(
+            scores - _own(scores, labels), labels)).mean()),
+    "the mean over the images, not their sum": lambda scores, labels, loss: len(labels) * loss,
+    "the mean is over the n images, not over all n * c logits":
+        lambda scores, labels, loss: loss / scores.shape[1],
+    "the mean over the images is left out":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels),
+    "the mean: this is the largest loss of the batch":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels).min(),
+    "the mean: this is the median": lambda scores, labels, loss: np.median(
+        -_of_labels(_log_softmax(scores), labels)),
+    "the mean: this is the loss of the first image alone":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels)[0],
+    "the mean: it divides by n - 1": lambda scores, labels, loss: np.float64(
+        loss * len(labels)) / (len(labels) - 1),
+    "the sign: the loss is minus the logarithm": lambda scores, labels, loss: -loss,
+    "the logarithm is left out (this is what F.nll_loss made of probabilities)":
+        lambda scores, labels, loss: -np.exp(_of_labels(_log_softmax(scores), labels)).mean(),
+    "the softmax runs over the classes, axis 1":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores, 0), labels).mean(),
+    "[:, labels] takes every label in every row; wanted is one logit of each row":
+        lambda scores, labels, loss: -_log_softmax(scores)[:, labels].mean(),
+    "labels - 1: the labels begin at 0":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels - 1).mean(),
+    "labels + 1: the labels begin at 0":
+        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels + 1).mean(),
+    "the labels are not used: this is the logit of the likeliest class":
+        lambda scores, labels, loss: -_log_softmax(scores).max(1).mean(),
+    "the label's logit is left out: this is the logarithm of the sum alone":
+        lambda scores, labels, loss: (_of_labels(scores, labels)
+                                      - _of_labels(_log_softmax(scores), labels)).mean(),
+    "the logarithm of the sum of exponentials is left out":
+        lambda scores, labels, loss: -_of_labels(scores, labels).mean(),
+    "the sum of exponentials leaves out the label's own": lambda scores, labels, loss: (np.log(
+        np.maximum(np.expm1(-_of_labels(_log_softmax(scores), labels)), 0))).mean(),
+    "the logarithm to base e (np.log), not to base 2": lambda scores, labels, loss: loss / np.log(
+        2),
+    "the logarithm to base e (np.log), not to base 10": lambda scores, labels, loss: loss / np.log(
+        10)}
+
+
+def _one_number(answer: Any) -> Any:
+    """Return what an answer gave as float64; CheckFailed where it is no number, nor an array."""
+    number = isinstance(answer, int | float | np.number) and not isinstance(answer, bool)
+    if not number and not (isinstance(answer, np.ndarray) and answer.dtype.kind in "fiu"):
+        kind = f"a {type(answer).__name__}" + ("" if answer is None else f", {answer!r}")
+        raise CheckFailed("one number, the mean loss", kind[:80], "the return statement")
+    came = np.asarray(answer, dtype=np.float64)
+    return np.where(np.isfinite(came), came, np.inf)
+
+
+@exercise("1.2")
+def exercise_1_2(cross_entropy: Callable) -> str:
+    """the cross-entropy from logits.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
+    general = "minus the logit of the label plus the logarithm of the sum of exponentials, averaged"
+    large = "overflow in np.exp, and np.log of 0: what is subtracted from each row first, and where"
+    mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
+    lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
+    won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
+    cases = [("", (6, 10), 0), ("", (1, 7), 0), ("", (5, 3), 0), ("", (2, 17), 0), ("", (4, 1), 0),
+             (" between -50 and 50", (6, 10), 47 * np.sign(random(6, 10, seed=5))),
+             (" around 500", (6, 10), 500), (" around 1000", (6, 10), 1000),
+             (" around -1000", (6, 10), -1000),
+             (" around 1000 in some rows, -1000 in others", (6, 10), mixed),
+             (" where a wrong class is 200 ahead", (6, 10), lost / 5),
+             (" where a wrong class is 1000 ahead", (6, 10), lost),
+             (" where the right class is 1000 ahead", (6, 10), won),
+             (" where one class is 1000 behind", (6, 10), -lost)]
+    trials = Trials(general, _LOSS)
+    for number, (words, (n, c), offset) in enumerate(cases):
+        logits = (3 * random(n, c, seed=number) + offset).astype("float32")
+        labels = np.array([2, 1, 0, 2, 1, 2])[:n] % c
+        if (n, c) == (2, 17):
+            labels = np.array([16, 0])  # the last class and the first
+        loss = F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels)).item()
+
+        def run(logits: np.ndarray = logits, labels: np.ndarray = labels) -> Any:
+            with np.errstate(all="ignore"), \
+                    require_numpy_only("NumPy alone", "np.exp, np.log and sums along axis 1"):
+                return _one_number(cross_entropy(logits.copy(), labels.copy()))
+        trials.add(run, np.asarray(loss), logits.astype(np.float64), labels, loss,
+                   words=f" for logits of shape {(n, c)}{words}", look_at=large if words else "",
+                   atol=1e-3 if words else 1e-5)
+    trials.require_right()
+    return f"{len(cases)} batches, with logits up to 1000 and down to -1000: every loss finite"
+
+
+# The output's side of a mistaken formula: of size, kernel, stride and padding.
+_SIDES: dict[str, Callable[[int, int, int, int], int]] = {
+    "the padding is left out of the output's size": lambda s, k, t, p: (s - k) // t + 1,
+    "the padding is added on both sides of the image": lambda s, k, t, p: (s + p - k) // t + 1,
+    "the output's size: the kernel's first place counts too (+ 1)":
+        lambda s, k, t, p: (s + 2 * p - k) // t,
+    "the output's size: + 1 comes after the division by the stride, not before":
+        lambda s, k, t, p: (s + 2 * p - k + 1) // t,
+    "the output's size: 1 is added, not subtracted": lambda s, k, t, p: (s + 2 * p - k) // t - 1,
+    "the output's size: 1 is added once": lambda s, k, t, p: (s + 2 * p - k + 1) // t + 1,
+    "the output's size: the padding is added, not subtracted":
+        lambda s, k, t, p: (s - 2 * p - k) // t + 1,
+    "the output's size: the kernel is subtracted": lambda s, k, t, p: (s + 2 * p) // t + 1,
+    "the output's size: the whole sum is divided by the stride, the kernel too":
+        lambda s, k, t, p: (s + 2 * p) // t - k + 1,
+    "the output's size is rounded down: a place that sticks out is left out":
+        lambda s, k, t, p: -(-(s + 2 * p - k) // t) + 1,
+    "the output's size is rounded down, not to the nearest number":
+        lambda s, k, t, p: round((s + 2 * p - k) / t) + 1,
+    "the stride is left out of the output's size": lambda s, k, t, p: s + 2 * p - k + 1,
+    "the output is as large as the input only with a fitting padding": lambda s, k, t, p: s}
+
+
+def _conv2d_mistakes(case: tuple[int, ...], side: int) -> list[dict[str, int]]:
+    """What comes of the usual mistakes in a conv2d's parameters, FLOPs and bytes, with hints."""
+    b, i, o, s, k, stride, p = case
+    one, parameters, out, taken = i * k * k, o * (i * k * k + 1), b * o * side**2, b * i * s * s
+    sides = {hint: wrong(s, k, stride, p) for hint, wrong in _SIDES.items()}
+    return [{"the bias is left out: one number for each output channel": o * one,
+             "the bias has one number for each output channel, not a single one": o * one + 1,
+             "the bias has one number for each output channel, not for each input channel":
+                 o * one + i,
+             "the bias: it has no numbers of its own for each image": o * one + b * o,
+             "every output channel has a kernel for each input channel": o * (k * k + 1),
+             "the kernel has kernel * kernel numbers": o * (i * k + 1),
+             "the kernels are counted for each image of the batch": b * o * (one + 1)},
+            {"one multiplication and one addition are two FLOPs, not one": one * out,
+             "the addition of the bias is left out: K multiplications, K - 1 + 1 additions":
+                 (2 * one - 1) * out,
+             "K - 1 additions join K products; the bias is one more: 2K": (2 * one + 1) * out,
+             "K counts the numbers of every input channel, not of one": 2 * k * k * out,
+             "the kernel has kernel * kernel numbers": 2 * i * k * out,
+             "every image of the batch is convolved": 2 * one * out // b,
+             "every output channel has its own products": 2 * one * out // o,
+             "the output has size * size places": 2 * one * b * o * side}
+            | {hint: 2 * one * b * o * wrong**2 for hint, wrong in sides.items()},
+            {"a float32 has 4 bytes": taken + parameters + out,
+             "a float32 has 4 bytes, not 8": 8 * (taken + parameters + out),
+             "the padding is not in memory: count the image as it is":
+                 4 * (b * i * (s + 2 * p)**2 + parameters + out),
+             "the output is left out: it has to be written": 4 * (taken + parameters),
+             "the input is left out": 4 * (parameters + out),
+             "the parameters are left out": 4 * (taken + out),
+             "the bias is left out: it is read too": 4 * (taken + o * one + out),
+             "the images of a batch share one set of parameters":
+                 4 * (taken + b * parameters + out),
+             "the input has a batch of images": 4 * (taken // b + parameters + out),
+             "the input has in_channels channels": 4 * (taken // i + parameters + out),
+             "the output has a batch of images": 4 * (taken + parameters + out // b),
+             "the output has out_channels channels": 4 * (taken + parameters + out // o),
+             "4 bytes for each number: for those of the input, the parameters and the output":
+                 4 * taken + parameters + out,
+             "every number counts once: the output is not read before it is written":
+                 4 * (taken + parameters + 2 * out)}
+            | {hint: 4 * (taken + parameters + b * o * wrong**2) for hint, wrong in sides.items()}]
+
+
+@prepared
+def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
+    """Return convolutions: the arguments of `conv2d_cost`, the output's size, and the costs."""
+    found: list[tuple[tuple[int, ...], int, tuple[int, int, int]]] = []
+    for case in ((4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
+                 (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
+                 (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
+                 (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2)):
+        batch, inner, outer, size, kernel, stride, padding = case
+        layer = nn.Conv2d(inner, outer, kernel, stride, padding, device="meta")  # shapes, no data
+        outputs = layer(torch.empty(batch, inner, size, size, device="meta"))
+        numbers = sum(parameter.numel() for parameter in layer.parameters())
+        costs = (numbers, 2 * inner * kernel**2 * outputs.numel(),
+                 4 * (batch * inner * size**2 + numbers + outputs.numel()))
+        found.append((case, outputs.shape[-1], costs))
+    return found
+
+
+@exercise("1.3", prepare=[_convolutions])
+def exercise_1_3(conv2d_cost: Callable) -> str:
+    """what a convolution costs.
+
+    The output's size: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html.
+    Two FLOPs a multiply-add, as in torch.utils.flop_counter, which leaves out the bias; with it K
+    products, K - 1 additions and the bias make 2 K.
+    """
+    names = ("batch", "in_channels", "out_channels", "size", "kernel", "stride", "padding")
+    wanted, came, known = [], [], []
+    for case, side, costs in _convolutions():
+        wanted.append(costs)
+        known.append(_conv2d_mistakes(case, side))
+        answer = conv2d_cost(*case)
+        if not isinstance(answer, tuple | list) or len(answer) != 3:
+            raise CheckFailed("a tuple of three ints: parameters, FLOPs, bytes",
+                              repr(answer)[:80], "the return statement")
+        came.append(tuple(answer))
+    whole = all(isinstance(value, int | np.integer) for answer in came for value in answer)
+    if whole and came != wanted and all(map(lambda a, b: sorted(a) == sorted(b), came, wanted)):
+        raise CheckFailed("(parameters, FLOPs, bytes)", str(came[0]), "the order of the three")
+    for (case, *_), answer, expected in zip(_convolutions(), came, wanted, strict=True):
+        for place, what in enumerate(("parameters", "FLOPs", "bytes")):
+            value, right = answer[place], expected[place]
+            if not isinstance(value, int | np.integer):
+                raise CheckFailed(f"an int for {what}", f"{value!r}, a {type(value).__name__}",
+                                  "division: / gives a float, // an int")
+            if value != right:
+                hints = [hint for hint in known[0][place] if all(
+                    mistakes[place][hint] == each[place]
+                    for mistakes, each in zip(known, came, strict=True))]
+                given = ", ".join(f"{n}={v}" for n, v in zip(names, case, strict=True))
+                raise CheckFailed(f"{right:,} {what} for {given}", f"{value:,}", hints[0] if len(
+                    hints) == 1 else f"what this sum for the {what} leaves out or counts twice")
+    return (f"{len(came)} convolutions with stride 1 to 5 and padding 0 to 3, every number "
+            "exact")

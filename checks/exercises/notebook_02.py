@@ -1,0 +1,349 @@
+"""The checks of notebook 02: emit_te."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+from torch.nn import functional as F
+
+import helpers
+from checks.compare.inputs import shapes, whole
+from checks.compare.mistakes import layer_mistakes, with_parameters
+from checks.compare.trials import Mistakes, Trials, random
+from checks.diagnose.equivalence import build
+from checks.exercises.models import Made, by_topi, cnn, create, make, random_cnn, reference
+from checks.observe.intermediates import is_layer, values_of
+from checks.observe.primfuncs import run_te
+from checks.observe.spies import TorchCalls, require_no_topi
+from checks.run.check import exercise
+from checks.say.messages import CheckFailed
+
+# Functions of the input and the slope.
+_LEAKY_RELU: Mistakes = {
+    "the slope: a plain ReLU ignores it": lambda x, slope: np.maximum(x, 0),
+    "the slope: it is 0.01 whatever is given": lambda x, slope: np.where(x > 0, x, 0.01 * x),
+    "the slope, which is applied everywhere": lambda x, slope: x * slope,
+    "the slope: it is added, not multiplied": lambda x, slope: np.where(x > 0, x, x + slope),
+    "the slope: it is divided by": lambda x, slope: np.where(x > 0, x, x / slope),
+    "the slope: it takes the place of slope * x": lambda x, slope: np.where(x > 0, x, slope),
+    "the sign of the slope": lambda x, slope: np.where(x > 0, x, -slope * x),
+    "the larger of x and slope * x: wrong where the slope is above 1":
+        lambda x, slope: np.maximum(x, slope * x),
+    "the smaller of x and slope * x: wrong where the slope is below 1":
+        lambda x, slope: np.minimum(x, slope * x),
+    "the condition, which is the wrong way round": lambda x, slope: np.where(x > 0, x * slope, x),
+    "the condition: it compares with 1, not with 0": lambda x, slope: np.where(x > 1, x, x * slope),
+    "the condition: it compares with the slope, not with 0":
+        lambda x, slope: np.where(x > slope, x, x * slope),
+    "x: it is copied as it is": lambda x, slope: x}
+
+
+@exercise("2.1")
+def exercise_2_1(leaky_relu: Callable) -> str:
+    """a leaky ReLU as a tensor expression.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
+    """
+    slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5)
+    trials = Trials("which of x and slope * x is chosen, and of which element", _LEAKY_RELU,
+                    axes=("row", "column"))
+
+    def run(x: np.ndarray, slope: float) -> np.ndarray:
+        return run_te(lambda a: leaky_relu(a, slope), x)
+
+    for number, shape in enumerate(shapes(128, 128)):
+        slope, x = slopes[number % len(slopes)], 3 * random(*shape)
+        x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
+        trials.add(partial(run, x, slope), np.where(x > 0, x, x * np.float32(slope)), x, slope,
+                   words=f" for x {shape}, slope {slope}")
+    trials.require_right()
+    return f"equal to NumPy for {len(trials.all)} shapes and {len(slopes)} slopes"
+
+
+def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    return x[:, None, :] * layer.weight
+
+
+def _bias_by_row(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    if len(x) > len(layer.bias):
+        raise IndexError("the bias has no number for every row")
+    return F.linear(x, layer.weight) + layer.bias[:len(x), None]
+
+
+def _some_of_k(part: slice) -> Callable:
+    """Sum over a part of k; where nothing is left, there is what the memory held."""
+    def wrong(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor | None:
+        if x.shape[1] == 1:
+            return None
+        return F.linear(x[:, part], layer.weight[:, part], layer.bias)
+    return wrong
+
+
+def _k_of_outputs(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    if (m := len(layer.weight)) > x.shape[1]:
+        raise IndexError("there are fewer inputs")
+    return F.linear(x[:, :m], layer.weight[:, :m], layer.bias)
+
+
+# Functions of the layer and its input, beside the layer's usual mistakes.
+_LINEAR: Mistakes = {
+    "the bias is added along the batch instead of the features": _bias_by_row,
+    "the bias: it is subtracted": lambda layer, x: F.linear(x, layer.weight) - layer.bias,
+    "the bias: it multiplies": lambda layer, x: F.linear(x, layer.weight) * layer.bias,
+    "the bias: b[0] is added everywhere; its index is that of the column":
+        lambda layer, x: F.linear(x, layer.weight) + layer.bias[0],
+    "the reduction: this is the largest of the products, not their sum":
+        lambda layer, x: _products(layer, x).amax(-1) + layer.bias,
+    "the reduction: this is the smallest of the products, not their sum":
+        lambda layer, x: _products(layer, x).amin(-1) + layer.bias,
+    "the product: x and w are added": lambda layer, x: (x[:, None] + layer.weight).sum(
+        -1) + layer.bias,
+    "the index of w that runs over k: the reduction axis leaves out the last k":
+        _some_of_k(slice(None, -1)),
+    "the index of w that runs over k: the reduction axis leaves out the first k":
+        _some_of_k(slice(1, None)),
+    "the reduction axis: it is as long as there are outputs, not inputs": _k_of_outputs,
+    "the reduction axis: only k = 0 is summed":
+        lambda layer, x: F.linear(x[:, :1], layer.weight[:, :1], layer.bias),
+    "the index of x that runs over k: it stays at 0":
+        lambda layer, x: x[:, :1] * layer.weight.sum(1) + layer.bias,
+    "the index of w that runs over k: it stays at 0":
+        lambda layer, x: x.sum(1, keepdim=True) * layer.weight[:, 0] + layer.bias,
+    "w: its first row is taken for every output":
+        lambda layer, x: F.linear(x, layer.weight[:1]) + layer.bias,
+    "w is left out: this is the sum of each row of x": lambda layer, x: x.sum(
+        1, keepdim=True) + layer.bias,
+    "the product is left out: this is the bias alone":
+        lambda layer, x: layer.bias.expand(len(x), -1)}
+
+
+@exercise("2.2")
+def exercise_2_2(linear: Callable) -> str:
+    """a linear layer as a tensor expression."""
+    trials = Trials("either the sum over k of x[i, k] * w[j, k], or the bias b[j]: which of the "
+                    "two? With b = 0 or w = 0 you see", {}, axes=("row", "column"))
+    sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1)]
+    for n, m, k in sizes:
+        x, w, b = whole(n, k), whole(m, k, seed=1), whole(m, seed=2)
+        layer = with_parameters(nn.Linear(k, m), w, b)
+        trials.add(partial(run_te, linear, x, w, b), x @ w.T + b, layer, torch.from_numpy(x),
+                   words=f" for x {(n, k)}, w {(m, k)}")
+    trials.mistakes = layer_mistakes(layer) | _LINEAR
+    trials.require_right()
+    return f"x W^T + b for {len(sizes)} shapes, equal to NumPy"
+
+
+def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
+    if layer.weight.shape[2] != layer.weight.shape[3]:
+        raise IndexError("an index of the kernel is outside of it")
+    return F.conv2d(x, layer.weight.transpose(2, 3))
+
+
+# Functions of the layer and its input, beside the layer's usual mistakes.
+_CONV2D: Mistakes = {
+    "the kernel's height and width are exchanged": _kernel_turned,
+    "the input channels: the last is left out": lambda layer, x: F.conv2d(
+        x[:, :-1], layer.weight[:, :-1]),
+    "the kernel's rows: the last is left out": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 2, -1)),
+    "the kernel's columns: the last is left out": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 3, -1)),
+    "the kernel's rows: only the first is summed": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 2, 1)),
+    "the kernel's columns: only the first is summed": lambda layer, x: F.conv2d(
+        x, _cut(layer.weight, 3, 1)),
+    "w: the first kernel is taken for every output channel":
+        lambda layer, x: F.conv2d(x, layer.weight[:1]).expand(-1, len(layer.weight), -1, -1),
+    "w: its first input channel is taken for all":
+        lambda layer, x: F.conv2d(x.sum(1, keepdim=True), layer.weight[:, :1]),
+    "x: its first channel is taken for all": lambda layer, x: F.conv2d(
+        x[:, :1], layer.weight.sum(1, keepdim=True)),
+    "w is left out: this is the sum of each window": lambda layer, x: F.conv2d(
+        x, torch.ones_like(layer.weight))}
+
+
+def _cut(weight: torch.Tensor, axis: int, at: int) -> torch.Tensor:
+    """The weight with zeros from place `at` of an axis on."""
+    weight = weight.detach().clone()
+    weight.narrow(axis, at % weight.shape[axis], weight.shape[axis] - at % weight.shape[axis])[
+        ...] = 0
+    return weight
+
+
+@exercise("2.3")
+@torch.no_grad()
+def exercise_2_3(conv2d: Callable) -> str:
+    """a convolution as a tensor expression."""
+    trials = Trials("the indices of x and those of w, term by term of the sum", {},
+                    axes=("image", "output channel", "row", "column"))
+    for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
+                          ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
+                          ((2, 1, 3, 4), (3, 1, 1, 1))]:
+        x, w = whole(*shape), whole(*kernel, seed=1)
+        layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
+        images = torch.from_numpy(x)
+        trials.add(partial(run_te, conv2d, x, w), layer(images).numpy(), layer, images,
+                   words=f" for x {shape}, w {kernel}")
+    trials.mistakes = layer_mistakes(layer) | _CONV2D
+    trials.require_right()
+    return (f"equal to PyTorch for {len(trials.all)} shapes: one input channel and several, square "
+            "and not, a 1x1 kernel and one as large as the image")
+
+
+def _strip(axis: int) -> Callable[[nn.MaxPool2d, torch.Tensor], torch.Tensor]:
+    """Pool along one axis alone: the other's second number of each pair is not looked at."""
+    def wrong(layer: nn.MaxPool2d, x: torch.Tensor) -> torch.Tensor:
+        first = x[:, :, ::2] if axis == 2 else x[..., ::2]
+        return F.max_pool2d(first, (1, 2) if axis == 2 else (2, 1))
+    return wrong
+
+
+_POOL: Mistakes = {
+    "the reduction: this is the smallest of each window": lambda layer, x: -layer(-x),
+    "the window: only its first row is looked at": _strip(2),
+    "the window: only its first column is looked at": _strip(3),
+    "the window: only its first element is taken": lambda layer, x: x[:, :, ::2, ::2],
+    "the window: only its last element is taken": lambda layer, x: x[:, :, 1::2, 1::2],
+    "the window: only its diagonal is looked at": lambda layer, x: torch.maximum(
+        x[:, :, ::2, ::2], x[:, :, 1::2, 1::2]),
+    "the channels: every one gets channel 0": lambda layer, x: layer(x[:, :1]).expand(
+        -1, x.shape[1], -1, -1),
+    "the largest absolute value is taken": lambda layer, x: layer(x.abs())}
+
+
+@exercise("2.4")
+def exercise_2_4(max_pool: Callable) -> str:
+    """max pooling as a tensor expression."""
+    layer = nn.MaxPool2d(2)
+    trials = Trials("where window (i, j) starts, and which four elements it has",
+                    layer_mistakes(layer) | _POOL, axes=("image", "channel", "row", "column"))
+    for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
+                         ((3, 2, 8, 2), 0), ((1, 5, 2, 10), 3)]:
+        x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
+        for place in range(4):  # the largest of a window stands in each of its four places
+            x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
+        images = torch.from_numpy(x)
+        trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
+                   words=f" for x {shape}")
+    trials.require_right()
+    return f"equal to PyTorch for {len(trials.all)} shapes, negative windows too"
+
+
+@exercise("2.5", seconds=30, prepare=[reference, random_cnn])
+def exercise_2_5(create_model: Callable) -> str:
+    """the CNN by emit_te."""
+    with TorchCalls() as calls:
+        mod, other = create(create_model)
+    made = make(mod, other)
+    verified = made.require_trained()
+    if "conv2d" in calls.names:
+        raise CheckFailed("operators from TOPI, one by one", "PyTorch's conv2d was called while "
+                          "your function ran, as an importer does to record the model",
+                          "bb.emit_te(topi...) for each operator; the weights are all you need")
+    made.require_random()
+    return f"operators as PrimFuncs, right with random weights too. {verified}"
+
+
+_SAYS = {nn.Conv2d: "convolution", nn.Linear: "linear layer"}
+
+
+def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.ndarray) -> bool:
+    """Whether a constant, or a variable made of one, has an array's numbers, in any order."""
+    held = values.get(taken) if isinstance(taken, str) else taken
+    return held is not None and held.size == array.size \
+        and np.array_equal(np.sort(held, None), np.sort(array, None))
+
+
+@torch.no_grad()
+def _require_own_layers(made: Made) -> None:
+    """Check that each convolution or linear layer is one call that takes x, weight and bias."""
+    weights, model = cnn()
+    images = reference()[0].images
+    bindings = values_of(made.mod, made.machine, [images])
+    prepared: dict[str, np.ndarray] = {}  # what main computes of constants alone
+    for binding in bindings:
+        if all(not isinstance(taken, str) or taken in prepared for taken in binding.takes):
+            prepared[binding.name] = binding.value
+    layers = [torch.from_numpy(images)]
+    for layer in model:
+        layers.append(layer(layers[-1]))
+    inputs = {binding.name: binding.value for binding in bindings}
+    inputs[made.mod["main"].params[0].name] = images
+    for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
+        says = f"the {_SAYS[type(model[index])]} as one PrimFunc that takes its bias"
+        hint = "the tensor expression of this layer: x, w and b go in"
+        calls = [binding for binding in bindings if binding.name not in prepared and any(
+            _holds(taken, prepared, weights[f"{name}_weight"]) for taken in binding.takes)]
+        if not calls:
+            raise CheckFailed(says, f"no call in main takes {name}_weight", hint)
+        call, others = calls[0], sum(
+            any(_holds(taken, prepared, weights[f"{other}_weight"]) for taken in calls[0].takes)
+            for other in ("conv2d", "linear0", "linear1"))
+        if others > 1:
+            raise CheckFailed(says, f"{call.kernel} takes the weights of {others} layers", hint)
+        if not any(_holds(taken, prepared, weights[f"{name}_bias"]) for taken in call.takes):
+            raise CheckFailed(says, f"{call.kernel} computes {call.name}, without the bias", hint)
+        before, layer = layers[index].numpy(), nn.Identity()
+        if not any(is_layer(inputs[taken], before, layer) for taken in call.takes
+                   if isinstance(taken, str) and taken in inputs):
+            raise CheckFailed(says, f"{call.kernel} does not take the layer's input "
+                              f"{before.shape}, but what another PrimFunc makes of it", hint)
+        if not any(is_layer(call.value, after.numpy(), model[position])
+                   for position, after in enumerate(layers[index + 1:], index)):
+            raise CheckFailed(says, f"{call.kernel} gives {call.name} {call.value.shape}, of which "
+                              "another PrimFunc makes the layer's output", hint)
+    for variable, func in made.mod.functions_items():
+        if operator := by_topi(func):
+            raise CheckFailed("tensor expressions of your own for convolution and linear layers",
+                              f"PrimFunc {variable.name_hint} has TOPI's {operator} in it",
+                              "te.compute with te.sum, as in exercises 2.2 and 2.3")
+
+
+@exercise("2.6", seconds=30, prepare=[reference, random_cnn])
+def exercise_2_6(create_model: Callable) -> str:
+    """the CNN by own tensor expressions."""
+    made = make(*create(create_model), values=True)
+    verified = made.require_trained()
+    _require_own_layers(made)
+    made.require_random()
+    return ("each convolution and linear layer is one PrimFunc that takes its bias; right with "
+            f"random weights too\n{verified}")
+
+
+_LOUD = 200  # exp(200) is beyond float32
+
+
+def _require_shifted(create_model: Callable) -> None:
+    """Check that the softmax bears large logits, all of them, and that of one class still more."""
+    weights, _ = random_cnn()
+    added = np.full(10, _LOUD, "float32")
+    added[3] *= 2  # by the smallest of a row subtracted, the largest is still beyond float32
+    loud = {name: array + (added if name == "linear1_bias" else np.float32(0))
+            for name, array in weights.items()}
+    model = helpers.pytorch_model(loud)
+    images = reference()[0].images
+    came = build(create_model(loud))["main"](tvm.runtime.tensor(images)).numpy()
+    expected = model(torch.from_numpy(images)).detach().numpy()
+    if not np.isfinite(came).all() and np.isfinite(expected).all():
+        raise CheckFailed(f"probabilities for logits around {_LOUD} too", "inf or NaN",
+                          "softmax: subtract each row's largest logit before the exponential")
+    if not np.allclose(came, expected, 1e-3, 1e-5):
+        raise CheckFailed(f"PyTorch's probabilities with {_LOUD} and more added to every logit",
+                          f"others, by up to {np.abs(came - expected).max():.2g}",
+                          "softmax: every term of it has the same number subtracted")
+
+
+@exercise("2.7", seconds=30, prepare=[reference, random_cnn])
+def exercise_2_7(create_model: Callable) -> str:
+    """the CNN by own tensor expressions alone."""
+    with require_no_topi():
+        mod, other = create(create_model)
+    made = make(mod, other)
+    verified = made.require_trained()
+    made.require_random()
+    _require_shifted(create_model)
+    return ("nothing of TOPI's in it; right with random weights, and with logits around "
+            f"{_LOUD}\n{verified}")

@@ -1,0 +1,490 @@
+"""The checks of notebook 05: an importer and its rules."""
+
+import contextlib
+import copy
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import tvm
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+from tvm import relax
+
+from checks.compare.inputs import rows
+from checks.compare.mistakes import layer_mistakes, pair
+from checks.compare.trials import Mistakes, Tried, random, require_all_equal, to_numpy
+from checks.diagnose.equivalence import build, require_same
+from checks.exercises.importers import (
+    add_function,
+    import_by_rules,
+    linear_rule,
+    minus_rule,
+    relu_rule,
+    require_inputs,
+    require_no_library,
+)
+from checks.exercises.models import INPUT, cnn, reference
+from checks.observe.primfuncs import QUICK, run_te
+from checks.run.check import exercise, prepared
+from checks.say.messages import CheckFailed, reason
+
+# ---- tensor expressions --------------------------------------------------------------------
+
+
+def _softmax_inputs() -> dict[str, tuple[np.ndarray, str]]:
+    """Return logits by what they are, each with a hint."""
+    steps, shift = "the four steps, one by one", "is each row's own maximum subtracted?"
+    mixed = random(3, 5, seed=4)
+    mixed[0] += 1000
+    mixed[1] -= 1000
+    far_apart = 1000 * np.array([[1, -1, 0, -1], [-1, 0, -1, 1]], "float32")
+    every = {f"{len(kinds)} kinds of rows, {m} long": (np.concatenate(kinds), shift)
+             for n, m in [(2, 7), (1, 33)] if (kinds := [array for _, array in rows(n, m)])}
+    return {"logits around 0": (3 * random(4, 7), steps),
+            "another shape": (3 * random(6, 2), steps),
+            "one row": (2 * random(1, 9), steps),
+            "logits of 1000 and -1000 in one tensor": (mixed, shift),
+            "logits of -1000 alone": (random(2, 5) - np.float32(1000), shift),
+            "logits of 1000 and -1000 in one row": (far_apart, shift),
+            "one column": (100 * random(5, 1), steps)} | every
+
+
+_SOFTMAX: Mistakes = {
+    "log_softmax instead of softmax: this is the logarithm of the softmax":
+        (lambda _, x: x.log_softmax(1), lambda _, x: x.softmax(1).log())}
+
+
+@exercise("5.1", seconds=5)
+def exercise_5_1(softmax: Callable) -> str:
+    """a stable softmax as a tensor expression."""
+    layer = nn.Softmax(dim=1)
+
+    def cases() -> Iterator[Tried]:
+        for name, (x, hint) in _softmax_inputs().items():
+            logits = torch.from_numpy(x)
+            yield Tried(run_te(softmax, x), layer(logits).numpy(), (layer, logits),
+                        f"{name}: {hint}")
+    require_all_equal(cases(), layer_mistakes(layer) | _SOFTMAX, atol=1e-6)
+    return ("equal to NumPy for logits of any size, 1000 and -1000 among them, the largest of a "
+            "row in any\nplace; rows of 1 to 33 numbers")
+
+
+def _steps(steps: Callable[[tuple[int, int]], Any], layer: nn.AvgPool2d, x: Tensor) -> Tensor:
+    return F.avg_pool2d(x, layer.kernel_size, steps(pair(layer.stride)))
+
+
+_AVG_POOL: Mistakes = {
+    hint: mistake for hint, mistake in layer_mistakes(nn.AvgPool2d(1)).items()
+    if "padding" not in hint} | {
+    "the stride: the step across is used for both": functools.partial(_steps, lambda s: s[1]),
+    "the stride: the step down is used for both": functools.partial(_steps, lambda s: s[0])}
+
+
+@exercise("5.2")
+def exercise_5_2(avg_pool: Callable) -> str:
+    """average pooling as a tensor expression."""
+    tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
+             ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
+             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7))]
+
+    def cases() -> Iterator[Tried]:
+        for shape, kernel, stride in tried:
+            x, layer = random(*shape), nn.AvgPool2d(kernel, stride)
+            images = torch.from_numpy(x)
+            came = run_te(functools.partial(avg_pool, kernel=kernel, stride=stride), x)
+            yield Tried(came, layer(images).numpy(), (layer, images),
+                        f"kernel {kernel}, stride {stride} on {shape}: where window (i, j) starts, "
+                        "and how many there are")
+    require_all_equal(cases(), _AVG_POOL, atol=1e-6)
+    return ("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as large "
+            "as the\nimage and of one element, also where they do not fill the image")
+
+
+# ---- rules ---------------------------------------------------------------------------------
+
+
+class _Gelu(nn.Module):
+    """GELU alone, or behind other nodes, so that a rule that takes main's input is found out."""
+
+    def __init__(self, behind: bool) -> None:
+        super().__init__()
+        self.behind = behind
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.behind:
+            return F.gelu(x)
+        before = torch.relu(x) - 4
+        torch.relu(x)  # a later value, which gelu does not take
+        return F.gelu(before)
+
+
+# Functions of gelu's argument, and of main's input.
+_GELU: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "the form: this is the approximation with tanh, not the exact one with erf":
+        lambda a, _: F.gelu(a, approximate="tanh"),
+    "the form: this is the approximation x * sigmoid(1.702 x)":
+        lambda a, _: a * torch.sigmoid(1.702 * a),
+    "erf: its argument is not divided by the root of 2": lambda a, _: a / 2 * (1 + torch.erf(a)),
+    "erf: its argument is multiplied by the root of 2":
+        lambda a, _: a / 2 * (1 + torch.erf(a * 2**0.5)),
+    "the factor x in front: it is missing": lambda a, _: 0.5 * (1 + torch.erf(a / 2**0.5)),
+    "the factor one half: it is missing": lambda a, _: 2 * F.gelu(a),
+    "the argument: this is the GELU of main's input, not of the node's argument":
+        lambda _, x: F.gelu(x)}
+
+
+@exercise("5.3")
+def exercise_5_3(map_gelu: Callable) -> str:
+    """a rule for F.gelu.
+
+    The forms: https://docs.pytorch.org/docs/stable/generated/torch.nn.GELU.html; 1.702 is from
+    Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415.
+    """
+    rules = {F.gelu: map_gelu, torch.relu: relu_rule, operator.sub: minus_rule}
+    shapes = [((16, 25), False), ((2, 3, 4), False), ((11,), False), ((9, 7), True),
+              ((2, 1, 3, 2, 5), True)]
+
+    def cases() -> Iterator[Tried]:
+        for shape, behind in shapes:
+            mod = import_by_rules(_Gelu(behind), shape, rules, {}, "map_gelu")
+            machine = build(mod, QUICK)
+            for scale in (6, 300):
+                x = scale * random(*shape)
+                given = torch.from_numpy(x)
+                argument = torch.relu(given) - 4 if behind else given
+                yield Tried(to_numpy(machine["main"](tvm.runtime.tensor(x))),
+                            F.gelu(argument).numpy(), (argument, given),
+                            "the formula, and which variable it is applied to")
+    require_all_equal(cases(), _GELU, atol=1e-5)
+    return "equal to F.gelu, the exact form, for ranks 1, 2, 3 and 5, and behind other nodes"
+
+
+class _Behind(nn.Module):
+    """A layer behind other nodes: neither main's input nor the latest value is its argument."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = x - 0.5
+        torch.relu(before)  # a later value, which the layer does not take
+        return self.layer(before)
+
+
+def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
+    """Layers unlike those of the CNN, each with the shape of an input for it."""
+    return [
+        (nn.Conv2d(1, 3, 3), (2, 1, 7, 9)),
+        (nn.Conv2d(3, 4, (2, 3), bias=False), (2, 3, 8, 7)),
+        (nn.Conv2d(2, 6, 3, stride=(2, 3), padding=(1, 2)), (1, 2, 9, 14)),  # output is 6 wide
+        (nn.Conv2d(2, 3, (3, 2), stride=2, padding=1), (3, 2, 8, 6)),
+        (nn.Conv2d(2, 3, (2, 3), dilation=(2, 3)), (1, 2, 7, 11)),
+        (nn.Conv2d(4, 1, 1), (2, 4, 1, 5)),
+        (nn.MaxPool2d(2), (2, 3, 7, 8)),
+        (nn.MaxPool2d(3, stride=1), (1, 2, 6, 5)),
+        (nn.MaxPool2d((3, 5), stride=(2, 3), padding=(1, 2)), (2, 1, 6, 9)),
+        (nn.MaxPool2d(3, stride=2, padding=1), (1, 2, 7, 9)),
+        (nn.MaxPool2d((3, 5), stride=2), (1, 2, 7, 9)),
+        (nn.MaxPool2d(3, stride=(2, 1), padding=1), (1, 2, 7, 6)),
+        (nn.MaxPool2d((2, 3), padding=(0, 1)), (1, 2, 7, 8)),
+        (nn.MaxPool2d((4, 2), stride=(1, 3), padding=1), (1, 1, 5, 8)),
+        (nn.Flatten(), (3, 2, 4, 5)), (nn.Flatten(), (2, 3, 4)), (nn.Flatten(), (3, 5)),
+        (nn.Flatten(), (1, 2, 1, 3, 2)),
+        (nn.Softmax(dim=1), (3, 5)), (nn.Softmax(dim=-1), (2, 3, 4)), (nn.Softmax(dim=0), (4, 3)),
+        (nn.Softmax(dim=1), (2, 3, 4)), (nn.Softmax(dim=-2), (4, 3, 2)),
+        (nn.Softmax(dim=-3), (3, 4, 2, 3)), (nn.Softmax(dim=2), (2, 3, 5)),
+    ]
+
+
+@exercise("5.4", seconds=90, prepare=[reference, lambda: _models()])
+def exercise_5_4(cnn_rules: Callable) -> str:
+    """rules for the layers of a CNN."""
+    rules = cnn_rules()
+    if not isinstance(rules, Mapping):
+        raise CheckFailed("a dictionary from classes to rules", type(rules).__name__,
+                          "what cnn_rules returns")
+    wanted = (nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Softmax)
+    if lacking := [kind.__name__ for kind in wanted if kind not in rules]:
+        keys = ", ".join(getattr(key, "__name__", repr(key)) for key in rules)
+        raise CheckFailed("rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax",
+                          f"no rule for {', '.join(lacking)}; keys: {keys or 'none'}",
+                          "the keys of the dictionary: the classes themselves")
+    rules = {nn.Linear: linear_rule, nn.ReLU: relu_rule} | {kind: rules[kind] for kind in wanted}
+    for kind in wanted:
+        some = [one for one in _models() if isinstance(one.layer, kind)]
+        require_all_equal(_run_layers(_build_layers(some, rules), some), _mistakes(some), atol=1e-5)
+    _, model = cnn()
+    verified = require_same(import_by_rules(model, INPUT, {}, rules, "your rules"), model,
+                            reference())
+    single = sum(not isinstance(one.model, _Behind) for one in _models())
+    return (f"{single} single layers equal PyTorch's, and so do layers behind a branch, and "
+            f"the CNN.\n{verified}")
+
+
+class _One(NamedTuple):
+    """A layer in a model that is imported, and the shape of its input."""
+
+    name: str
+    layer: nn.Module
+    model: nn.Module
+    traced: fx.GraphModule
+    shape: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        return f"{self.name} on {self.shape}"
+
+
+@prepared
+def _models() -> list[_One]:
+    """Return a model of each layer, and for the first of each class one that has it behind others.
+
+    Recorded already: that takes a fifth of the time, and no rule plays a part in it.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        tried = [(layer.eval(), shape) for layer, shape in _layers()]
+    first = {type(layer): (layer, shape) for layer, shape in reversed(tried)}
+    models = [(str(layer), layer, nn.Sequential(layer), shape) for layer, shape in tried] + [
+        (f"{layer} behind other layers", layer, _Behind(layer), shape)
+        for layer, shape in first.values()]
+    return [_One(name, layer, model, fx.symbolic_trace(model), shape)
+            for name, layer, model, shape in models]
+
+
+_FUNCTIONS = {torch.relu: relu_rule, operator.sub: minus_rule}
+
+
+@torch.no_grad()
+def _build_layers(models: Sequence[_One], rules: Mapping) -> relax.VirtualMachine:
+    """Import all as functions main, f1, f2 ... of one module, which saves two thirds of the time.
+
+    Raises CheckFailed with the layer where a rule raises or what it gives does not build.
+    """
+    bb = relax.BlockBuilder()
+    for i, one in enumerate(models):
+        with _naming(one):
+            add_function(bb, f"f{i}" if i else "main", one.traced, one.shape, _FUNCTIONS, rules,
+                         f"the rule for {one.layer}")
+    mod = bb.get()
+    for i, one in enumerate(models):
+        with _naming(one):
+            require_no_library(mod, f"the rule for {one.layer}", f"f{i}" if i else "main")
+    try:
+        return build(mod, QUICK)
+    except CheckFailed:
+        for one in models:
+            with _naming(one):
+                build(import_by_rules(one.model, one.shape, _FUNCTIONS, rules, one.name), QUICK)
+        raise
+
+
+@contextlib.contextmanager
+def _naming(one: _One) -> Iterator[None]:
+    """Name the layer where importing or building it raises."""
+    try:
+        yield
+    except NotImplementedError:
+        raise
+    except CheckFailed as failed:
+        raise CheckFailed(f"{failed.parts[0]}; {one.text}", *failed.parts[1:]) from None
+    except Exception as error:  # whatever the rule raises
+        hint = "which attributes of the layer the rule reads, and whether each is what it expects"
+        if getattr(one.layer, "bias", 0) is None:
+            hint = "bias=False: layer.bias is None, and nothing is to be added"
+        raise CheckFailed(f"a rule that imports {one.text}", reason(error), hint) from None
+
+
+def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One]) -> Iterator[Tried]:
+    for i, one in enumerate(models):
+        scales = {nn.Softmax: (1, 150, 500), nn.MaxPool2d: (1, -1e37)}.get(type(one.layer), (1, 1))
+        for seed, scale in enumerate(scales):
+            x = random(*one.shape, seed=seed) - np.float32(0.3)
+            if scale == -1e37:  # padding must not win: all below zero, and far
+                x = np.abs(x) + np.float32(0.1)
+            given = torch.from_numpy(x * np.float32(scale))
+            with torch.no_grad():
+                expected = one.model(given).numpy()
+            came = to_numpy(machine[f"f{i}" if i else "main"](tvm.runtime.tensor(given.numpy())))
+            yield Tried(came, expected, (one, given), f"the rule for {one.text}", f"; {one.text}")
+
+
+def _mistaken(hint: str, one: _One, given: Tensor) -> Tensor:
+    """What a usual mistake makes of one model; where a layer does not know it, what is right."""
+    mistake = layer_mistakes(one.layer).get(hint)
+    if mistake is None:
+        return one.model(given)
+    return mistake(one.layer, _argument(one, given))
+
+
+def _of_another(value: Callable[[Tensor], Tensor], one: _One, given: Tensor) -> Tensor:
+    return one.layer(value(given)) if isinstance(one.model, _Behind) else one.model(given)
+
+
+def _over(axis: Callable[[nn.Softmax], int], one: _One, given: Tensor) -> Tensor:
+    return _argument(one, given).softmax(axis(one.layer))
+
+
+def _argument(one: _One, given: Tensor) -> Tensor:
+    return given - 0.5 if isinstance(one.model, _Behind) else given
+
+
+def _always_2x2(one: _One, given: Tensor) -> Tensor:
+    down, across = pair(one.layer.padding)  # which PyTorch wants smaller than the window
+    x = F.pad(_argument(one, given), (across, across, down, down),
+              value=torch.finfo(torch.float32).min)
+    return F.max_pool2d(x, 2, 2)
+
+
+def _nhwc(one: _One, given: Tensor) -> Tensor:
+    x = _argument(one, given)
+    return (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).flatten(1)
+
+
+def _mistakes(models: Sequence[_One]) -> Mistakes:
+    """The usual mistakes of rules for one class of layers, as functions of a model and its input.
+
+    Each is what the rule does to all layers of its class.
+    """
+    hints = dict.fromkeys(hint for one in models for hint in layer_mistakes(one.layer))
+    found: Mistakes = {hint: functools.partial(_mistaken, hint) for hint in hints}
+    found |= {
+        "the argument: this is the layer of main's input, not of node.args[0]":
+            functools.partial(_of_another, lambda x: x),
+        "the argument: this is the layer of the latest value, not of node.args[0]":
+            functools.partial(_of_another, lambda x: torch.relu(x - 0.5))}
+    if isinstance(models[0].layer, nn.MaxPool2d):
+        found["the window and the stride: it is always 2x2 with stride 2"] = _always_2x2
+    if isinstance(models[0].layer, nn.Flatten):
+        found["flattened as NHWC instead of NCHW: the channels are not moved to the end"] = _nhwc
+    if isinstance(models[0].layer, nn.Softmax):
+        found |= {"softmax always runs over the last axis; layer.dim says which":
+                      functools.partial(_over, lambda layer: -1),
+                  "softmax always runs over axis 1; layer.dim says which":
+                      functools.partial(_over, lambda layer: 1),
+                  "softmax always runs over axis 0 (down the batch); layer.dim says which":
+                      functools.partial(_over, lambda layer: 0),
+                  "a negative layer.dim is taken for the last axis":
+                      functools.partial(_over, lambda layer: max(layer.dim, -1))}
+    return found
+
+
+# ---- symbolic shapes -----------------------------------------------------------------------
+
+
+class _TwoInputs(nn.Module):
+    """(n, 6) and (n, 4) to (n, 3), one layer without a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(6, 5), nn.Linear(4, 5, bias=False)
+        self.relu, self.last = nn.ReLU(), nn.Linear(5, 3)
+
+    def compute(self, add: Callable, x: Tensor, y: Tensor) -> Tensor:
+        return self.last(self.relu(add(self.left(x), self.right(y))))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.compute(operator.add, x, y)
+
+
+class _ThreeInputs(nn.Module):
+    """Three inputs of one width, a nested layer that is called twice, values used repeatedly.
+
+    One is added to itself.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 2)
+
+    def compute(self, add: Callable, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        deep = self.block(self.block(y))
+        return self.last(add(add(x, deep), add(x, add(z, z))))
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        return self.compute(operator.add, x, y, z)
+
+
+def _with_add(add: Callable, model: nn.Module, *inputs: Tensor) -> Tensor:
+    return model(*inputs) if isinstance(model, nn.Sequential) else model.compute(add, *inputs)
+
+
+def _without_biases(model: nn.Module, *inputs: Tensor) -> Tensor:
+    zeros = {name: torch.zeros_like(value) for name, value in model.named_parameters()
+             if name.endswith("bias")}
+    return torch.func.functional_call(model, zeros, inputs)
+
+
+def _without_relu(model: nn.Module, *inputs: Tensor) -> Tensor:
+    model = copy.deepcopy(model)
+    for name, layer in list(model.named_modules()):
+        if isinstance(layer, nn.ReLU):
+            model.set_submodule(name, nn.Identity())
+    return model(*inputs)
+
+
+# Functions of the model and its inputs.
+_ANY_BATCH: Mistakes = {
+    "the rule for nn.Linear: the biases are left out": _without_biases,
+    "the rule for +: its second term is dropped": functools.partial(_with_add, lambda a, b: a),
+    "the rule for +: its first term is dropped": functools.partial(_with_add, lambda a, b: b),
+    "the rule for +: it adds the first term to itself":
+        functools.partial(_with_add, lambda a, b: a + a),
+    "the rule for +: it adds the second term to itself":
+        functools.partial(_with_add, lambda a, b: b + b),
+    "the rule for +: a value that is added to itself counts once":
+        functools.partial(_with_add, lambda a, b: a if a is b else a + b),
+    "the ReLU: it is left out": _without_relu}
+
+
+def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:
+    """Check that main refuses inputs whose batches differ."""
+    for sizes in ([3] + [2] * (len(features) - 1), [3] + [1] * (len(features) - 1)):
+        arrays = [tvm.runtime.tensor(random(size, width))
+                  for size, width in zip(sizes, features, strict=True)]
+        try:
+            machine["main"](*arrays)
+        except (ValueError, TypeError, RuntimeError):
+            continue
+        raise CheckFailed("that inputs whose batches differ are refused",
+                          f"main ran with batches of {', '.join(map(str, sizes))}",
+                          "one tvm.tirx.Var for the batch of all inputs")
+
+
+@exercise("5.5", seconds=120)  # torch.export of three models alone takes 9 seconds of CPU
+@torch.no_grad()
+def exercise_5_5(import_for_any_batch: Callable) -> str:
+    """an import for any batch size."""
+    torch.manual_seed(1)
+    models: list[tuple[nn.Module, list[int]]] = [
+        (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval(), [6]),
+        (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4])]
+
+    def cases() -> Iterator[Tried]:
+        for model, features in models:
+            mod = import_for_any_batch(model, list(features))
+            if isinstance(mod, tvm.IRModule) and any(
+                    variable.name_hint == "main" for variable in mod.get_global_vars()):
+                require_inputs(mod, features)  # what build says of a wrong shape is harder to read
+            machine = build(mod, QUICK)
+            require_no_library(mod, "the module")
+            for size in (1, 3, 7):
+                arrays = [random(size, width, seed=10 * size + i)
+                          for i, width in enumerate(features)]
+                output = machine["main"](*map(tvm.runtime.tensor, arrays))
+                if not hasattr(output, "numpy"):
+                    raise CheckFailed("one tensor", f"a tuple of {len(output)}", "what main "
+                                      "returns; TVM's importer has unwrap_unit_return_tuple")
+                inputs = list(map(torch.from_numpy, arrays))
+                yield Tried(output.numpy(), model(*inputs).numpy(), (model, *inputs),
+                            f"a batch of {size}: which shape belongs to which input, and the rules")
+            if len(features) > 1:
+                _require_refusals(machine, features)
+    require_all_equal(cases(), _ANY_BATCH, atol=1e-5)
+    return ("one module each for a model of one input, of two and of three, run with batches of 1, "
+            "3 and 7;\ninputs whose batches differ are refused")

@@ -1,0 +1,359 @@
+"""The checks of notebook 06: the roofline, fast kernels. None of them measures a time."""
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from checks.compare.trials import RTOL
+from checks.diagnose.equivalence import require_same
+from checks.exercises.models import cnn, fused_cnn, imported_cnn, reference_200
+from checks.exercises.schedules import (
+    adds_up,
+    base_name,
+    indices,
+    kept_in,
+    moves,
+    or_as_it_was,
+    reducing_loops,
+    require_complete,
+    require_decomposed,
+    require_lanes,
+    require_lanes_along_x,
+    require_local,
+    require_no_blocks,
+    require_only,
+    require_threads,
+    require_unrolled_window,
+    returned,
+    stored,
+    summing,
+    tile,
+    touches,
+    written,
+)
+from checks.run.check import exercise
+from checks.say.messages import CheckFailed
+from loops import Nest, nests
+
+# ---- the roofline --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A dense layer and a machine, of 10**9 operations and 10**9 bytes in a second."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    peak: float
+    bandwidth: float
+
+    def time(self, per_term: float = 2, size: float = 4, images: float = 1, weights: float = 1,
+             results: float = 1, bias: int = 0, giga: float = 1e9, micro: float = 1e6,
+             combine: Callable[[float, float], float] = max) -> float:
+        """Return the least time in microseconds; the arguments are for mistakes in it."""
+        b, i, o = self.batch, self.inputs, self.outputs
+        moved = size * (images * b * i + weights * o * i + results * b * o + bias * o)
+        operations = per_term * b * i * o + bias * b * o
+        return combine(operations / (self.peak * giga), moved / (self.bandwidth * giga)) * micro
+
+
+_LAYERS = [_Layer(4, 5408, 100, 240.0, 104.0), _Layer(64, 5408, 100, 240.0, 104.0),
+           _Layer(1, 100, 10, 50.0, 20.0), _Layer(300, 200, 400, 100.0, 40.0),
+           _Layer(64, 5408, 100, 1500.0, 12.0), _Layer(1024, 8, 2, 30.0, 25.0)]
+
+_TIMES: dict[str, Callable[[_Layer], float]] = {
+    "the operations: the factor 2 is missing, for each input is multiplied and added":
+        lambda layer: layer.time(per_term=1),
+    "the operations: one addition for each input too, not one less":
+        lambda layer: layer.time(per_term=2 - 1 / layer.inputs),
+    "the bytes: these are numbers, and a float32 has 4 bytes": lambda layer: layer.time(size=1),
+    "the bytes: a float32 has 4 of them, not 8": lambda layer: layer.time(size=8),
+    "the bytes: a float32 has 4 of them, not 32": lambda layer: layer.time(size=32),
+    "the last step: the two times are added, but they run side by side":
+        lambda layer: layer.time(combine=lambda a, b: a + b),
+    "the last step: this is the smaller of the two times":
+        lambda layer: layer.time(combine=min),
+    "the last step: this is the mean of the two times":
+        lambda layer: layer.time(combine=lambda a, b: (a + b) / 2),
+    "the unit: these are seconds": lambda layer: layer.time(micro=1),
+    "the unit: these are milliseconds": lambda layer: layer.time(micro=1e3),
+    "the unit: these are nanoseconds": lambda layer: layer.time(micro=1e9),
+    "the unit: peak and bandwidth are taken as single operations and bytes in a second":
+        lambda layer: layer.time(giga=1),
+    "the unit: this is too large by a million (a GFLOP/s is 1,000 operations in a microsecond)":
+        lambda layer: layer.time(micro=1e12),
+    "the unit: arithmetic is in microseconds, transport in nanoseconds":
+        lambda layer: layer.time(combine=lambda a, b: max(a, 1e3 * b)),
+    "the unit: transport is in microseconds, arithmetic in nanoseconds":
+        lambda layer: layer.time(combine=lambda a, b: max(1e3 * a, b)),
+    "the unit: a giga is 10**9 here, not 2**30": lambda layer: layer.time(giga=2**30),
+    "the unit: a GB is 10**9 bytes here, not 2**30":
+        lambda layer: layer.time(combine=lambda a, b: max(a, b * 1e9 / 2**30)),
+    "the bytes: the weights are counted once for each image, but they move once":
+        lambda layer: layer.time(weights=layer.batch),
+    "the bytes: the images are left out": lambda layer: layer.time(images=0),
+    "the bytes: the results are left out": lambda layer: layer.time(results=0),
+    "the bytes: the weights are left out": lambda layer: layer.time(weights=0),
+    "the bytes: images and results are left out": lambda layer: layer.time(images=0, results=0),
+    "the bytes: weights and results are left out": lambda layer: layer.time(weights=0, results=0),
+    "the bytes: the results are counted twice": lambda layer: layer.time(results=2),
+    "the bytes: the images are counted once for each output, but they move once":
+        lambda layer: layer.time(images=layer.outputs),
+    "the bias: it is left out of the count": lambda layer: layer.time(bias=1),
+    "arithmetic alone: what of the bytes?":
+        lambda layer: layer.time(combine=lambda arithmetic, transport: arithmetic),
+    "the bytes alone: what of the arithmetic?":
+        lambda layer: layer.time(combine=lambda arithmetic, transport: transport),
+    "peak and bandwidth: they are exchanged": lambda layer: _Layer(
+        layer.batch, layer.inputs, layer.outputs, layer.bandwidth, layer.peak).time(),
+    "the division: // drops what is behind the point": lambda layer: layer.time(
+        micro=1, giga=1, combine=lambda a, b: max(a // 1, b // 1)) / 1e3,
+    "the last step: this is the greater of operations and bytes, before either is a time":
+        lambda layer: _greater(layer),
+}
+
+
+def _greater(layer: _Layer) -> float:
+    """The time of whichever is more, operations or bytes: as if the machine's ratio were 1."""
+    b, i, o = layer.batch, layer.inputs, layer.outputs
+    arithmetic = 2 * b * i * o >= 4 * (b * i + o * i + b * o)
+    return layer.time(combine=lambda left, right: left if arithmetic else right)
+
+
+@exercise("6.1", seconds=10)
+def exercise_6_1(least_time: Callable) -> str:
+    """the roofline of a dense layer.
+
+    Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
+    multicore architectures, Commun. ACM 52(4), 2009. The bias is left out, as the exercise says.
+    """
+    came: list[float] = []
+    for layer in _LAYERS:
+        time = least_time(layer.batch, layer.inputs, layer.outputs, layer.peak, layer.bandwidth)
+        if getattr(time, "ndim", None) == 0 and hasattr(time, "item"):
+            time = time.item()  # NumPy's and PyTorch's numbers without an axis are numbers
+        if not isinstance(time, numbers.Real):
+            raise CheckFailed("a number", f"{type(time).__name__}", "the return statement: one "
+                              "number, in microseconds")
+        came.append(float(time))
+    expected = [layer.time() for layer in _LAYERS]
+    for layer, time, right in zip(_LAYERS, came, expected, strict=True):
+        if np.isclose(time, right, RTOL, 0):
+            continue
+        cause = next((text for text, wrong in _TIMES.items()
+                      if np.allclose(came, [wrong(each) for each in _LAYERS], RTOL, 0)),
+                     "operations, bytes and units, one after the other")
+        raise CheckFailed(f"{right:.5g} µs for batch {layer.batch}, {layer.inputs:,} inputs, "
+                          f"{layer.outputs} outputs, {layer.peak:g} GFLOP/s, "
+                          f"{layer.bandwidth:g} GB/s", f"{time:.5g}", cause)
+    bound_by_memory = sum(layer.time() > layer.time(size=0) for layer in _LAYERS)
+    return (f"right for {len(_LAYERS)} layers: memory is the limit of {bound_by_memory}, "
+            f"arithmetic of {len(_LAYERS) - bound_by_memory}")
+
+
+# ---- the convolution -----------------------------------------------------------------------
+
+
+_MOST_SUMS = 256
+
+
+@exercise("6.2", seconds=10, prepare=[imported_cnn, reference_200])
+def exercise_6_2(fast_conv2d: Callable) -> str:
+    """a convolution with a tile of sums in registers.
+
+    Why a tile: Goto and van de Geijn, Anatomy of high-performance matrix multiplication, ACM
+    TOMS 34(3), 2008. That 256 sums are the most is the exercise's own: half of the 32 registers of
+    16 lanes that AVX-512 has, so that four channels of a row pass, and three rows of a channel.
+    """
+    original = imported_cnn()
+    mod = returned(fast_conv2d, original)
+    func = require_only(mod, original, "conv2d")
+    with or_as_it_was(mod, original, "conv2d"):
+        require_no_blocks(func, ["pad_temp"])
+    conv = adds_up(func)
+    require_threads(conv, 2)
+    require_lanes_along_x(conv, "the convolution")
+    require_unrolled_window(conv)
+    require_local(conv, "the convolution")
+    require_complete(func, conv, "the sums")
+    outer, cause = kept_in(func, conv)
+    sums = tile(conv, outer, stored(conv))
+    if sums > _MOST_SUMS:
+        raise CheckFailed(f"no more than {_MOST_SUMS} sums at a time", f"{sums:,} in {conv.buffer}",
+                          cause)
+    for nest in nests(func):
+        require_threads(nest, 2)
+    require_decomposed(func)
+    verified = require_same(mod, cnn()[1], reference_200())
+    return (f"padding inlined, parallel, lanes along x, the window unrolled, {sums} sums at a "
+            f"time, decomposed.\n{verified}")
+
+
+# ---- the dense layer -----------------------------------------------------------------------
+
+
+IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
+
+
+@exercise("6.3", seconds=10, prepare=[fused_cnn, reference_200])
+def exercise_6_3(fast_dense: Callable) -> str:
+    """a dense layer with lanes of partial sums.
+
+    Partial sums by rfactor: Suriana, Adams and Kamil, Parallel associative reductions in Halide,
+    CGO 2017. How many of them is the exercise's own.
+    """
+    original, names = fused_cnn()
+    mod = returned(fast_dense, original, names["dense"])
+    func = require_only(mod, original, names["dense"], "the dense layer")
+    with or_as_it_was(mod, original, names["dense"]):
+        sums, lanes = _require_dense(func)
+    verified = require_same(mod, cnn()[1], reference_200())
+    return (f"the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
+            f"time, parallel, decomposed.\n{verified}")
+
+
+def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
+    """Raise CheckFailed with what a dense layer lacks; return results at a time, and lanes."""
+    require_no_blocks(func, ["T_transpose"])
+    partial = adds_up(func)
+    block = base_name(partial)
+    if len(summing(func)) < 2:
+        raise CheckFailed("a block for the partial sums and one that adds them up",
+                          f"one block, {block}, adds everything up",
+                          "rfactor, for a loop that k is split into")
+    reads = {tuple(map(int, region.source.shape)): indices(region)
+             for region in partial.realize.block.reads}
+    images, weights = reads.get((IMAGES, INPUTS)), reads.get((OUTPUTS, INPUTS))
+    if images is None or weights is None:
+        raise CheckFailed(f"weights {(OUTPUTS, INPUTS)} and images {(IMAGES, INPUTS)}, as they are "
+                          "stored", f"{block} reads buffers of shapes {sorted(reads)}",
+                          "no other layout is needed")
+    lanes = _require_partial_lanes(partial, weights)
+    require_local(partial, "the dense layer")
+    require_complete(func, partial, "the partial sums")
+    results = [images[0], weights[0]]
+    outer, cause = kept_in(func, partial)
+    kept = tile(partial, outer, results)
+    if kept > 40:
+        raise CheckFailed("8 to 40 results at a time", f"{kept} of them, in {partial.buffer}",
+                          cause)
+    serial = [loop for loop in reducing_loops(partial) if loop.kind != "unrolled"]
+    inside = partial.loops.index((serial or reducing_loops(partial))[-1]) + 1
+    if (served := tile(partial, inside, images[:1])) < IMAGES:
+        raise CheckFailed("all four images inside the loop over the inputs",
+                          f"{served} inside {partial.loops[inside - 1]}",
+                          "reorder: the loop over the images goes inside, so that each weight that "
+                          "was loaded serves all four")
+    if (least := min(kept, tile(partial, inside, results))) < 8:
+        raise CheckFailed("8 to 40 results at a time", f"{least} of them",
+                          "split the loop over the outputs, and put the inner one inside the loop "
+                          "over the inputs too")
+    require_threads(partial, 10)
+    if partial.has_init:
+        raise CheckFailed("a decomposed reduction", f"block {block} still has its T.init",
+                          f"schedule.decompose_reduction for {block}, as the last step")
+    return kept, lanes
+
+
+def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
+    """Return how many lanes there are, neighbours among the weights and the partial sums."""
+    lanes = require_lanes(partial, f"block {base_name(partial)}")
+    steps = moves(partial, lanes, weights)
+    expected = "lanes that are neighbours among the weights"
+    match steps:
+        case [(0, 1)]:
+            pass
+        case [(0, distance)] if distance > 1:
+            raise CheckFailed(expected, f"{lanes}, each {distance} weights from the next",
+                              "rfactor: it gets the inner one of the loops that k is split into")
+        case [(1, 0)]:
+            raise CheckFailed(expected, f"{lanes}, each of another output",
+                              "which loop is innermost and vectorised: the one that was rfactored")
+        case [(0, 0)]:
+            raise CheckFailed(expected, f"{lanes}, all of the same weight",
+                              "which loop is innermost and vectorised: the one that was rfactored")
+        case _:
+            raise CheckFailed(expected, f"{lanes}: steps in (output, input) of {steps}",
+                              "which loop is innermost and vectorised: the one that was rfactored")
+    steps = moves(partial, lanes, stored(partial))
+    if steps != [(*[0] * (len(steps[0]) - 1), 1)]:
+        raise CheckFailed("lanes that are neighbours among the partial sums", f"steps of {steps} "
+                          f"in {partial.buffer}{_shape(written(partial))}",
+                          "rfactor's second argument: with 2 the partial sums are the last axis")
+    if lanes.extent not in (8, 16):
+        raise CheckFailed("8 or 16 lanes", f"{lanes}", "the factor by which k is split")
+    return int(lanes.extent)
+
+
+def _shape(buffer: Any) -> list[int]:
+    return [int(extent) for extent in buffer.shape]
+
+
+# ---- the model -----------------------------------------------------------------------------
+
+
+@exercise("6.4", seconds=10, prepare=[fused_cnn, reference_200])
+def exercise_6_4(fast_model: Callable) -> str:
+    """the model with both kernels."""
+    original, names = fused_cnn()
+    mod = returned(fast_model, original, dict(names))
+    funcs = {variable.name_hint: func for variable, func in mod.functions_items()}
+    for what in ("conv_pool", "dense"):
+        if names[what] not in funcs:
+            raise CheckFailed(f'a function names["{what}"]', f"functions {sorted(funcs)}",
+                              "what you return")
+        if tvm_ffi.structural_equal(funcs[names[what]], original[names[what]]):
+            raise CheckFailed(f"{what}, scheduled", f"{what} is as it was", {
+                "dense": 'begin with fast_dense(mod, names["dense"]), and schedule what it returns',
+                "conv_pool": "the return value: the mod of which schedule?"}[what])
+    sums = _require_conv_pool(funcs[names["conv_pool"]])
+    dense = adds_up(funcs[names["dense"]])
+    require_threads(dense, 2)
+    lanes = require_lanes(dense, f"block {base_name(dense)} of dense")
+    weights = [read for read in dense.realize.block.reads
+               if np.prod([int(extent) for extent in read.source.shape]) == OUTPUTS * INPUTS]
+    steps = moves(dense, lanes, indices(weights[0])) if weights else [(1,)]
+    if not all(map(any, steps)):
+        many = "all of the same weight" if not any(map(any, steps)) else "several of one weight"
+        raise CheckFailed("lanes of partial sums or of outputs in dense",
+                          f"{lanes}, {many}: a lane for each image",
+                          "which loop of dense is innermost and vectorised")
+    verified = require_same(mod, cnn()[1], reference_200())
+    return (f"{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "
+            f"threads and lanes.\n{verified}")
+
+
+def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
+    """Raise CheckFailed with what conv_pool lacks; return how many sums exist at a time."""
+    require_no_blocks(func, ["pad_temp", "T_add", "compute"])
+    conv, every = adds_up(func), nests(func)
+    output = func.params[-1].name
+    stage, largest = conv, 0
+    while stage.buffer != output:  # from the convolution over copies of it to the pooling
+        require_complete(func, stage, "the sums")
+        outer, cause = kept_in(func, stage)
+        exist = tile(stage, outer, stored(stage))
+        if exist > 2 * 26:
+            raise CheckFailed("no more than two rows of the convolution at a time, 52 numbers",
+                              f"{exist:,} in {stage.buffer}",
+                              cause)
+        largest = max(largest, exist)
+        following = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
+                     and touches(nest, written(stage))]
+        stage = following[-1]
+        if stage.reduces:
+            break
+    pool = stage
+    require_lanes_along_x(conv, "the convolution")
+    require_lanes_along_x(pool, "the pooling")
+    require_unrolled_window(conv)
+    for nest in every:
+        require_threads(nest, 2)
+    require_decomposed(func)
+    return largest

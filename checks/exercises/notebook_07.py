@@ -1,0 +1,321 @@
+"""The checks of notebook 07: a stochastic schedule, a tuner. None of them measures a time."""
+
+import numbers
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from checks.exercises.models import imported_cnn
+from checks.exercises.schedules import (
+    adds_up,
+    require_decomposed,
+    require_lanes,
+    require_lanes_along_x,
+    require_no_blocks,
+    require_same_results,
+    require_threads,
+    require_unrolled_window,
+    warn_of_copies,
+)
+from checks.run.answer import line_of_answer
+from checks.run.check import exercise
+from checks.say.messages import CheckFailed, reason
+from loops import nests
+
+# ---- a stochastic schedule -----------------------------------------------------------------
+
+# Far apart: for small seeds TVM's generator draws nearly the same first numbers.
+_SEEDS = (400_000_000, 800_000_000, 1_200_000_000, 1_621_709_874, 669_652_944, 74_845_287)
+_EXTENTS = {"channels": 32, "rows": 26, "columns": 26}
+
+
+@exercise("7.1", seconds=20, prepare=[imported_cnn])
+def exercise_7_1(random_conv2d: Callable) -> str:
+    """a schedule with tiles drawn by chance."""
+    func = imported_cnn()["conv2d"]
+    schedules = [_schedule(random_conv2d(func, seed)) for seed in _SEEDS]
+    programs = [schedule.mod["main"] for schedule in schedules]
+    for schedule in schedules:
+        _require_drawn(schedule)
+    for seed, program in zip(_SEEDS, programs, strict=True):
+        again = _schedule(random_conv2d(func, seed)).mod["main"]
+        if not tvm_ffi.structural_equal(program, again):
+            raise CheckFailed("the same program for the same seed",
+                              f"two different ones for seed {seed:,}",
+                              "tvm.s_tir.Schedule(func, seed=seed)")
+    different = _different(programs)
+    if different < 3:
+        draws = {str([schedule.trace.decisions[inst] for inst in _samples(schedule)])
+                 for schedule in schedules}
+        cause = "split: it gets what sample_perfect_tile returned"
+        if len(draws) == 1:
+            cause = "tvm.s_tir.Schedule(func, seed=seed): the seed that is given"
+        raise CheckFailed(f"different programs for {len(_SEEDS)} seeds", f"{different}", cause)
+    for program in programs:
+        _require_structure(program)
+    for program in programs[:3]:
+        require_same_results(func, program)
+    return (f"{different} different programs from {len(_SEEDS)} seeds, the same one for the same "
+            "seed;\neach parallel, with a vector along x, the window unrolled, decomposed, and the "
+            "results as before")
+
+
+def _schedule(came: Any) -> tvm.s_tir.Schedule:
+    """Return what an answer returned; raises CheckFailed unless that is a Schedule."""
+    if not isinstance(came, tvm.s_tir.Schedule):
+        raise CheckFailed("a Schedule, which knows its trace", type(came).__name__,
+                          "the return value: schedule itself")
+    warn_of_copies(came.mod["main"])
+    return came
+
+
+def _different(programs: Sequence[tvm.tirx.PrimFunc]) -> int:
+    kept: list[tvm.tirx.PrimFunc] = []
+    for program in programs:
+        if not any(tvm_ffi.structural_equal(program, other) for other in kept):
+            kept.append(program)
+    return len(kept)
+
+
+def _samples(schedule: tvm.s_tir.Schedule) -> list[Any]:
+    return [inst for inst in schedule.trace.insts if inst.kind.name == "SamplePerfectTile"]
+
+
+def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
+    """Raise CheckFailed where f, y or x is not cut by a draw, or not every factor can be drawn."""
+    samples = _samples(schedule)
+    drawn = [[int(factor) for factor in schedule.trace.decisions[inst]] for inst in samples]
+    cut = sorted(int(np.prod(factors)) for factors in drawn)
+    if [extent for extent in cut if extent > 1] != sorted(_EXTENTS.values()):
+        raise CheckFailed("three draws: of the loops over 32 channels, 26 rows and 26 columns",
+                          f"draws for loops of {cut or 'none'}", "sample_perfect_tile for f, y and "
+                          "x: a number drawn elsewhere is not in the trace")
+    for inst, factors in zip(samples, drawn, strict=True):
+        most, extent = int(inst.attrs[1]), int(np.prod(factors))
+        if most < extent:
+            raise CheckFailed(f"that each factor of {extent} can be drawn",
+                              f"innermost factors up to {most} alone", "max_innermost_factor of "
+                              "sample_perfect_tile: 16 unless you say otherwise")
+
+
+def _require_structure(program: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed with what a drawn program lacks; its vector may have one lane."""
+    require_no_blocks(program, ["pad_temp"])
+    conv = adds_up(program)
+    for nest in nests(program):
+        require_threads(nest, 2)
+    if not conv.loops or conv.loops[-1].kind != "vectorized":
+        require_lanes(conv, "the convolution")  # says what it found
+    if conv.loops[-1].extent != 1:
+        require_lanes_along_x(conv, "the convolution")
+    require_unrolled_window(conv)
+    window = [place for place, loop in enumerate(conv.loops)
+              if loop.kind == "unrolled" and loop.extent == 3]  # no factor of 32 or 26 is 3
+    if window and window[-1] - window[0] > len(window) - 1:
+        between = conv.loops[window[0] + 1]
+        raise CheckFailed("the inner pieces inside the whole window", f"{between.name} in "
+                          f"{between.extent} between the window's loops",
+                          "reorder: ..., ry, rx, and then the inner pieces")
+    require_decomposed(program)
+
+
+# ---- a tuner -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Fake:
+    """A candidate with the times that it will take; `right` may be what is_correct raises."""
+
+    name: str
+    times: Sequence[float]
+    right: bool | Exception = True
+
+
+@dataclass
+class _Log:
+    """What a tuner calls, in its order."""
+
+    checked: list[str] = field(default_factory=list)
+    timed: list[str] = field(default_factory=list)
+    late: str = ""  # the first candidate that was checked after something had been timed
+    strange: Any = None  # what was handed over and is no candidate
+
+    def is_correct(self, fake: _Fake) -> bool:
+        if not isinstance(fake, _Fake):
+            self.strange = fake
+            raise TypeError(f"is_correct takes a candidate, not {fake!r}")
+        if self.timed and not self.late:
+            self.late = fake.name
+        self.checked.append(fake.name)
+        if isinstance(fake.right, Exception):
+            raise fake.right
+        return fake.right
+
+    def time_of(self, fake: _Fake) -> float:
+        if not isinstance(fake, _Fake):
+            self.strange = fake
+            raise TypeError(f"time_of takes a candidate, not {fake!r}")
+        self.timed.append(fake.name)
+        return float(fake.times[(self.timed.count(fake.name) - 1) % len(fake.times)])
+
+
+def _middle(times: Sequence[float], upper: int) -> float:
+    return sorted(times)[(len(times) - 1 + upper) // 2]
+
+
+_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    "the lower of the two middle times": lambda times: _middle(times, 0),
+    "the upper of the two middle times": lambda times: _middle(times, 1),
+    "the least single time": min, "the least of the longest times": max,
+    "the least mean": lambda times: float(np.mean(times)),
+    "the least first time": lambda times: times[0], "the least last time": lambda times: times[-1],
+    "the least time in the middle round": lambda times: times[len(times) // 2],
+    "the greatest median": lambda times: -float(np.median(times)),
+    "the greatest mean": lambda times: -float(np.mean(times))}
+
+# Together, the winners of the cases show which statistic was taken.
+_CASES: list[tuple[str, int | None, list[_Fake]]] = [
+    ("five rounds", None, [
+        _Fake("steady", [30, 30, 15, 30, 60]), _Fake("wrong", [0.5] * 5, False),
+        _Fake("spiky", [50, 10, 200, 10, 10]), _Fake("lucky", [40, 1, 30, 40, 90]),
+        _Fake("broken", [0.2] * 5, RuntimeError("this candidate cannot run")),
+        _Fake("even", [45, 45, 44, 45, 46]), _Fake("quick start", [5, 70, 71, 72, 73]),
+        _Fake("late", [80, 81, 82, 83, 4]), _Fake("slow", [90] * 5)]),
+    ("repeats=3", 3, [
+        _Fake("broken", [0.1], ValueError("wrong shape")), _Fake("a", [1, 30, 31, 0.5, 0.5]),
+        _Fake("b", [20, 3, 4, 60, 60]), _Fake("wrong", [0.1], False), _Fake("c", [6, 7, 6.5]),
+        _Fake("d", [40, 41, 2]), _Fake("e", [50, 2.5, 52])]),
+    ("repeats=4", 4, [
+        _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
+    ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
+    ("a single correct one", 4, [
+        _Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),
+    ("none correct", None, [
+        _Fake("wrong", [1], False), _Fake("broken", [1], KeyError("weights"))]),
+    ("no candidates", None, [])]
+
+
+def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[_Fake]) -> Any:
+    """Return what a tuner gives for a case; raise CheckFailed where it calls what it should not."""
+    log, right = _Log(), [fake for fake in fakes if fake.right is True]
+    rounds = repeats or 5
+    given = {} if repeats is None else {"repeats": repeats}
+    candidates = {fake.name: fake for fake in fakes}
+    handed = dict(candidates)
+    try:
+        came = tune(handed, log.is_correct, log.time_of, **given)
+    except Exception as error:  # whatever the tuner lets through
+        if log.strange is not None:
+            _require_known(log.strange, candidates)
+        raised = [fake.name for fake in fakes if error is fake.right]
+        if raised:
+            raise CheckFailed("that a candidate for which is_correct raises is left out",
+                              f"{reason(error)}, from {raised[0]!r}",
+                              "try around is_correct, and except Exception") from None
+        if not right and isinstance(error, ValueError | IndexError | TypeError):
+            raise CheckFailed(f"None; {title}", reason(error), "the last step, where nothing was "
+                              f"measured; {line_of_answer(error)}") from None
+        raise
+    if log.strange is not None:
+        _require_known(log.strange, candidates)
+    _require_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
+    if list(handed.items()) != list(candidates.items()):
+        raise CheckFailed(f"that `candidates` stays as it was; {title}",
+                          f"a dict of {sorted(handed)}", "del, pop or an assignment: take a dict "
+                          "of your own for what is correct")
+    return came
+
+
+def _require_known(strange: Any, candidates: dict[str, _Fake]) -> None:
+    """Raise CheckFailed with what is_correct or time_of got in place of a candidate."""
+    is_name = isinstance(strange, str) and strange in candidates
+    raise CheckFailed("that is_correct and time_of get a candidate",
+                      f"the name {strange!r}" if is_name else f"{type(strange).__name__}",
+                      "candidates.items(): names and candidates" if is_name else
+                      "what is handed to is_correct and to time_of")
+
+
+def _best(case: tuple[str, int | None, list[_Fake]],
+          statistic: Callable[[Sequence[float]], Any] = np.median) -> str | None:
+    """The name of a case's correct candidate with the least statistic of its times."""
+    _, repeats, fakes = case
+    values = {fake.name: float(statistic(fake.times[:repeats or 5])) for fake in fakes
+              if fake.right is True}
+    return min(values, key=lambda name: values[name], default=None)
+
+
+def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, title: str) -> None:
+    for name in names:
+        count = log.checked.count(name)
+        if count != 1 and not log.late:
+            look_at = "is_correct, for every candidate"
+            if count > 1:
+                look_at = "keep what is_correct said, for it runs the candidate"
+            elif log.checked and log.checked == names[:len(log.checked)]:
+                look_at = f"{log.checked[-1]!r} was the last that was checked: continue, not break"
+            raise CheckFailed(f"that each candidate is checked once; {title}",
+                              f"{name!r}: {count} times", look_at)
+    if log.late:
+        raise CheckFailed(f"that all are checked before anything is timed; {title}",
+                          f"{log.late!r} is checked after a time_of",
+                          "two loops: one that checks, then one that measures")
+    if bad := [name for name in log.timed if name not in right]:
+        raise CheckFailed(f"that only correct candidates are timed; {title}",
+                          f"{bad[0]!r} is timed",
+                          "what is kept where is_correct says False, and where it raises")
+    expected = right * rounds
+    if log.timed == expected:
+        return
+    counts = {name: log.timed.count(name) for name in right}
+    for name, count in counts.items():
+        if count != rounds:
+            cause = {0: "the loop that measures", rounds + 1: "one time_of too many: no call to "
+                     "warm up, and each round calls it once"}.get(
+                count, "repeats: how many rounds are there?")
+            raise CheckFailed(f"{rounds} calls of time_of for each; {title}",
+                              f"{count} for {name!r}", cause)
+    came = ", ".join(log.timed[:len(right) + 1])
+    raise CheckFailed(f"rounds: {', '.join(expected[:len(right) + 1])}, ...; {title}",
+                      f"{came}, ...", "the loop over the rounds goes outside, the loop over the "
+                      "candidates inside" if log.timed == [n for n in right for _ in range(rounds)]
+                      else "in each round the order of the dict")
+
+
+def _require_winners(came: list[Any]) -> None:
+    """Raise CheckFailed with the first case for which a tuner returned the wrong thing."""
+    for case, winner in zip(_CASES, came, strict=True):
+        best, title = _best(case), case[0]
+        if not (winner is None and best is None or isinstance(winner, str) and winner == best):
+            says, look_at = _why(winner, best, came)
+            raise CheckFailed(f"{best!r}, the least median; {title}" if best else f"None; {title}",
+                              says, look_at)
+
+
+def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
+    """Say what a tuner returned, and where to look."""
+    if best is None:
+        return repr(winner), "the last step, where no candidate was correct"
+    if winner is None:
+        return "None", "the return statement, and what the search for the least begins with"
+    if isinstance(winner, _Fake):
+        return f"the candidate {winner.name!r}", "what is returned: its name is wanted"
+    if isinstance(winner, numbers.Real):
+        return f"{winner:g}", "what is returned: the name is wanted, not its time"
+    if not isinstance(winner, str):
+        return type(winner).__name__, "what is returned: the name alone"
+    return repr(winner), next(
+        (f"the median: this one has {text}" for text, statistic in _STATISTICS.items()
+         if came == [_best(case, statistic) for case in _CASES]),
+        "which times are compared, and which name belongs to them")
+
+
+@exercise("7.2", seconds=10)
+def exercise_7_2(tune: Callable) -> str:
+    """a tuner that checks first and compares medians."""
+    _require_winners([_run_tuner(tune, *case) for case in _CASES])
+    return ("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and one "
+            "that raises\nare left out; None where none is correct")

@@ -1,0 +1,402 @@
+"""Schedules: how the blocks of a PrimFunc move, what they keep, and what is required of them."""
+
+import contextlib
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from checks.compare.trials import random, require_equal
+from checks.exercises.models import copied
+from checks.observe.primfuncs import run_prim_func
+from checks.run.answer import line_of_answer
+from checks.run.check import while_running
+from checks.say.messages import CheckFailed, reason
+from loops import Loop, Nest, index_value, is_reduction, nests
+
+# ---- how blocks move -----------------------------------------------------------------------
+
+
+def places(nest: Nest, expressions: Sequence[Any],
+           loops: Sequence[Loop]) -> np.ndarray:
+    """Values of expressions of a block's axes, (iterations, expressions), as some loops run.
+
+    The other loops stand at 0. Loops are known by their variables: names may occur twice.
+    """
+    extents = [_most(loop) for loop in loops]
+    grid = np.indices(extents).reshape(len(loops), int(np.prod(extents)))
+    at: dict[Any, Any] = {loop.node.loop_var: np.int64(0) for loop in nest.loops}
+    at |= {loop.node.loop_var: grid[i] for i, loop in enumerate(loops)}
+    axes = [axis.var for axis in nest.realize.block.iter_vars]
+    at |= {axis: index_value(value, at)
+           for axis, value in zip(axes, nest.realize.iter_values, strict=True)}
+    return np.stack([np.broadcast_to(index_value(expression, at), grid.shape[1])
+                     for expression in expressions], axis=1)
+
+
+def _most(loop: Loop) -> int:
+    """The number of a loop's iterations; where compute_at made it vary, the largest."""
+    if isinstance(loop.extent, int):
+        return loop.extent
+    return int(tvm.sym.Analyzer().const_int_bound(loop.node.extent).max_value)
+
+
+def moves(nest: Nest, loop: Loop,
+          expressions: Sequence[Any] | None = None) -> list[tuple[int, ...]]:
+    """How a block's axes move from one iteration of a loop to the next, each way once.
+
+    With `expressions`: how these move, as the indices at which the block reads or writes.
+    """
+    if expressions is None:
+        expressions = [axis.var for axis in nest.realize.block.iter_vars]
+    steps = np.diff(places(nest, expressions, [loop]), axis=0)
+    return sorted({tuple(map(int, step)) for step in steps})
+
+
+def reducing_loops(nest: Nest) -> list[Loop]:
+    """The loops of a nest that move a reduction axis."""
+    axes = [axis.var for axis in nest.realize.block.iter_vars if is_reduction(axis)]
+    return [loop for loop in nest.loops if axes and any(map(any, moves(nest, loop, axes)))]
+
+
+# ---- what a schedule keeps in a buffer -----------------------------------------------------
+
+
+def summing(func: tvm.tirx.PrimFunc) -> list[Nest]:
+    """Return the loop nests with a reduction axis; raise CheckFailed where there is none."""
+    found = [nest for nest in nests(func) if nest.reduces]
+    if not found:
+        raise CheckFailed("a block that adds up", "no block with a reduction axis",
+                          "what became of the reduction")
+    return found
+
+
+def adds_up(func: tvm.tirx.PrimFunc) -> Nest:
+    """Return the loop nest of the block that does most of the additions."""
+    return max(summing(func), key=lambda nest: np.prod([float(loop.extent) for loop in nest.loops
+                                                  if isinstance(loop.extent, int)]))
+
+
+def base_name(nest: Nest) -> str:
+    """The block's name before decompose_reduction."""
+    return nest.block.removesuffix("_update")
+
+
+def written(nest: Nest) -> Any:
+    return nest.realize.block.writes[0].source
+
+
+def indices(region: Any) -> list[Any]:
+    return [part.min for part in region.region]
+
+
+def stored(nest: Nest) -> list[Any]:
+    """The indices at which a block writes."""
+    return indices(nest.realize.block.writes[0])
+
+
+def touches(nest: Nest, buffer: Any) -> bool:
+    block = nest.realize.block
+    return any(region.source.same_as(buffer) for region in [*block.reads, *block.writes])
+
+
+def _common(nests: Sequence[Nest]) -> int:
+    """How many outer loops nests have in common."""
+    count = 0
+    for loops in zip(*(nest.loops for nest in nests), strict=False):
+        if not all(loop.node.same_as(loops[0].node) for loop in loops):
+            break
+        count += 1
+    return count
+
+
+def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
+    """Count the different values of expressions inside the outer loops of a nest."""
+    inner = [loop for loop in nest.loops[outer:]
+             if any(map(any, moves(nest, loop, expressions)))]
+    return len(np.unique(places(nest, expressions, inner), axis=0))
+
+
+def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
+    """Count the outer loops inside which a block's buffer lives; and say what keeps it large.
+
+    TVM allocates a buffer inside the loops that all blocks have in common which use it.
+    """
+    buffer = written(nest)
+    users = [other for other in nests(func) if touches(other, buffer)]
+    outer = _common(users)
+    readers = [other for other in users if not written(other).same_as(buffer)]
+    together = _common([nest, *readers])
+    reducing = reducing_loops(nest)
+    first = nest.loops.index(reducing[0]) if reducing else len(nest.loops)
+    between = [loop for loop in nest.loops[outer:first]
+               if any(map(any, moves(nest, loop, stored(nest))))]
+    if together > outer:
+        return outer, ("decompose_reduction: the loop that it gets is outside the tile, and so the "
+                       "first values of all tiles are written before that loop")
+    if not readers or reducing and not between:  # no loop is left to put the reader under
+        inner = ", ".join(str(loop) for loop in nest.loops[first:] if loop not in reducing)
+        return outer, f"the size of the tile: the loops {inner}"
+    if not outer:
+        return outer, (f"block {base_name(readers[-1])}, which reads it, has loops of its own: "
+                       "compute_at or reverse_compute_at")
+    return outer, (f"where block {base_name(readers[-1])} reads it: both are under "
+                   f"{', '.join(map(str, nest.loops[:outer]))}, and no further loop")
+
+
+# ---- what is required ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
+    """Where TVM refuses a step of an answer, say so if an earlier decompose_reduction is why.
+
+    That is tried: `again` runs the answer anew, with decompose_reduction left out. Raises
+    CheckFailed if it then comes to its end, else what TVM said.
+    """
+    try:
+        yield
+    except tvm.s_tir.ScheduleError as error:
+        refused = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        if tvm.s_tir.Schedule.decompose_reduction.__name__ in refused:  # itself, not a later step
+            raise
+        with mock.patch.object(tvm.s_tir.Schedule, "decompose_reduction",
+                               lambda *_, **__: None):
+            try:
+                again()
+            except Exception:  # whatever it is, the order is not all that is wrong
+                raise error from None
+        raise CheckFailed(
+            "decompose_reduction after the steps that move or mark its loops", reason(error),
+            f"{line_of_answer(error)}\n{' ' * 12}Before decompose_reduction TVM accepts it; after "
+            "it there are two blocks where one was") from None
+
+
+def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
+    """Let an answer change a schedule of a PrimFunc, and return the PrimFunc it makes."""
+    schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
+    before = schedule.mod["main"]
+    with _or_decomposed_too_early(
+            lambda: apply(tvm.s_tir.Schedule(func, error_render_level="fast"))):
+        apply(schedule)
+    after = schedule.mod["main"]
+    if tvm_ffi.structural_equal(before, after):
+        raise CheckFailed(f"{wanted}, in the schedule that is given", "the program is as it was",
+                          "what is changed: `schedule` itself. What is done to schedule.copy(), or "
+                          "to a new Schedule, is lost")
+    warn_of_copies(after)
+    return after
+
+
+def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
+    """Schedule a program of another shape, after an answer has been right for one."""
+    try:
+        return scheduled(apply, func, wanted)
+    except tvm.s_tir.ScheduleError as error:
+        shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
+        raise CheckFailed(f"a schedule for any shape, also for buffers {shapes}", reason(error),
+                          "the factors of your splits: those that belong to one shape alone; None "
+                          "lets TVM compute them") from None
+
+
+_MANY = 500  # copies of a statement; a few seconds of compiling
+_TOO_MANY = 5000  # many times what a check has
+
+
+def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
+    """Say, should compiling a PrimFunc come to no end, that its unrolled loops are why.
+
+    Raises CheckFailed where that is certain.
+    """
+    for nest in nests(func):
+        unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
+        copies = int(np.prod([_most(loop) for loop in unrolled], dtype=float))
+        if copies > _MANY:
+            look_at = (f"what is unrolled: {', '.join(map(str, unrolled))} make {copies:,} copies "
+                       f"of block {nest.block}, which take long to compile")
+            if copies > _TOO_MANY:
+                raise CheckFailed("a program that compiles in seconds",
+                                  f"{copies:,} copies of one statement", look_at)
+            while_running(look_at)
+
+
+def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModule:
+    """Return the module that an answer makes of a copy of `original`.
+
+    Raises CheckFailed where that is no module, or comes from another one than the one given: then
+    its functions have other GlobalVars, and what is added to the module does not appear in it.
+    """
+    with _or_decomposed_too_early(lambda: answer(copied(original), *more)):
+        mod = answer(copied(original), *more)
+    if not isinstance(mod, tvm.IRModule):
+        raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
+    known = {variable.name_hint: variable for variable in original.get_global_vars()}
+    if any(variable.name_hint in known and not variable.same_as(known[variable.name_hint])
+           for variable in mod.get_global_vars()):
+        marked = copied(original)
+        name = "only_in_the_module_that_is_given"
+        marked[name] = next(func for _, func in original.functions_items()
+                            if isinstance(func, tvm.tirx.PrimFunc))
+        again = answer(marked, *more)
+        if isinstance(again, tvm.IRModule) and name not in {
+                variable.name_hint for variable in again.get_global_vars()}:
+            raise CheckFailed("the module that is given, scheduled", "another module of the same "
+                              "functions", "the name in tvm.s_tir.Schedule(...): the function's "
+                              "argument, not a variable of the notebook")
+    for _, func in mod.functions_items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            warn_of_copies(func)
+    return mod
+
+
+@contextlib.contextmanager
+def or_as_it_was(mod: tvm.IRModule, original: tvm.IRModule, name: str) -> Iterator[None]:
+    """Add to what a function lacks, where it has not changed at all, how that may have come."""
+    try:
+        yield
+    except CheckFailed as failed:
+        if not tvm_ffi.structural_equal(mod[name], original[name]):
+            raise
+        expected, came, look_at = failed.parts
+        raise CheckFailed(expected, f"{came}; {name} is as it was",
+                          "the return value: schedule.mod, for a Schedule works on a copy of mod. "
+                          f"Or {look_at}") from None
+
+
+def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same on random numbers."""
+    *inputs, output = [tuple(map(int, p.shape)) for p in before.params]
+    arrays = [random(*shape, seed=i) for i, shape in enumerate(inputs)]
+    require_equal(run_prim_func(after, arrays, output), run_prim_func(before, arrays, output),
+                  "the results: a schedule must not change them", {})
+
+
+def require_only(mod: tvm.IRModule, original: tvm.IRModule, name: str,
+                 called: str = "") -> tvm.tirx.PrimFunc:
+    """Return function `name` of a module; raise CheckFailed where any other one has changed."""
+    called = called or name
+    before = {variable.name_hint: func for variable, func in original.functions_items()}
+    after = {variable.name_hint: func for variable, func in mod.functions_items()}
+    if set(before) != set(after):
+        raise CheckFailed(f"functions {sorted(before)}", f"{sorted(after)}", "what you return")
+    for other in before:
+        if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
+            raise CheckFailed(f"no change besides {called}", f"{other} has changed",
+                              "func_name of the blocks that you schedule")
+    return after[name]
+
+
+def require_threads(nest: Nest, least: int) -> None:
+    if not nest.loops:
+        raise CheckFailed("a parallel outermost loop", f"no loop around block {nest.block}",
+                          "the loops of this block")
+    outer = nest.loops[0]
+    if outer.kind != "parallel":
+        raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
+                          "schedule.parallel: which loop does it get?")
+    reductions = [is_reduction(axis) for axis in nest.realize.block.iter_vars]
+    if any(step and reduces for move in moves(nest, outer)
+           for step, reduces in zip(move, reductions, strict=True)):
+        raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
+                          f"moves a reduction axis of {nest.block}", "which loop is made parallel")
+    if _most(outer) < least:
+        raise CheckFailed(f"at least {least} iterations to share", f"{outer}",
+                          "the factors of the split, or fuse before parallel")
+
+
+def require_lanes(nest: Nest, what: str) -> Loop:
+    """Return the innermost loop of a nest, which is to be a vector of two lanes or more."""
+    if not nest.loops:
+        raise CheckFailed(f"a vectorised innermost loop around {what}", "no loop at all",
+                          "the loops of this block")
+    inner = nest.loops[-1]
+    if inner.kind != "vectorized":
+        found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
+        raise CheckFailed(f"a vectorised innermost loop around {what}",
+                          f"innermost is {inner}" + (f"; vectorised: {found[0]}" if found else ""),
+                          "schedule.vectorize, and the order of the loops")
+    if _most(inner) < 2:
+        raise CheckFailed(f"a vector of {what}: at least two lanes", f"{inner}",
+                          "the factor of the split: how many iterations has the inner loop?")
+    return inner
+
+
+def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
+    """Raise CheckFailed where a block's sums are read inside the loops that add them up."""
+    buffer = written(nest)
+    reducing = reducing_loops(nest)
+    for reader in nests(func):
+        if written(reader).same_as(buffer) or not touches(reader, buffer):
+            continue
+        inside = [loop for loop in reader.loops if any(loop.node.same_as(other.node)
+                                                       for other in reducing)]
+        if inside:
+            times = int(np.prod([_most(loop) for loop in inside]))
+            raise CheckFailed(
+                f"that {what} leave {nest.buffer} once, when they are complete",
+                f"block {base_name(reader)} takes them out {times} times, under "
+                f"{', '.join(map(str, inside))}, where they are not",
+                f"compute_at or reverse_compute_at: a loop outside all over which {what} run")
+
+
+def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
+    for nest in nests(func):
+        if nest.has_init:
+            raise CheckFailed("a decomposed reduction", f"block {nest.block} still has its T.init",
+                              "schedule.decompose_reduction, as the last step")
+
+
+def require_lanes_along_x(nest: Nest, what: str) -> None:
+    lanes = require_lanes(nest, what)
+    steps = moves(nest, lanes, stored(nest))
+    if steps != [(0, 0, 0, 1)]:
+        raise CheckFailed(f"lanes of {what} along x, each one column on",
+                          f"steps in (image, channel, y, x) of {steps}, with {lanes}",
+                          "which loop is innermost and vectorised: one over x alone")
+
+
+def require_unrolled_window(conv: Nest) -> None:
+    for loop in reducing_loops(conv):
+        if loop.kind != "unrolled":
+            raise CheckFailed("an unrolled window of 3 by 3",
+                              f"{loop}, around block {base_name(conv)}",
+                              "schedule.unroll, for both loops of the window")
+
+
+def require_no_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
+    for nest in nests(func):
+        if nest.block in names:
+            raise CheckFailed(f"no block {nest.block}",
+                              f"block {nest.block} still writes {nest.buffer}", "compute_inline")
+
+
+def require_local(nest: Nest, what: str) -> None:
+    if (scope := written(nest).scope()) != "local":
+        raise CheckFailed(f'sums of {what} in a buffer of scope "local"',
+                          f'{nest.buffer}, of scope "{scope}"',
+                          f'cache_write(block, 0, "local") for block {base_name(nest)}')
+
+
+def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
+    """Return the loop nests of a convolution, or raise CheckFailed with the step that it lacks.
+
+    Any conv2d will do: by TOPI or by an own expression, with or without a bias block.
+    """
+    found, update = nests(func), summing(func)[0]
+    for nest in found[:found.index(update)]:
+        if nest.block == "pad_temp":
+            raise CheckFailed("no padding block", f"block {nest.block} still writes {nest.buffer}",
+                              "step 2: compute_inline")
+    require_threads(update, 2)
+    for nest in found:
+        require_threads(nest, 2)
+    require_lanes(update, "the convolution")
+    if not any(loop.kind == "unrolled" and _most(loop) > 1 for loop in update.loops):
+        raise CheckFailed("an unrolled loop, of two iterations or more, around the lanes",
+                          ", ".join(map(str, update.loops)), "step 5: unroll")
+    require_decomposed(func)
+    return found

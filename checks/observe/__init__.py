@@ -1,0 +1,1 @@
+"""Looking at what an answer made, did and called."""

@@ -1,0 +1,302 @@
+"""PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import te
+
+import helpers
+from checks.observe.memory import Fenced, require_safe_access
+from checks.observe.spies import require_no_topi
+from checks.run.check import several_threads
+from checks.say.messages import CheckFailed
+
+# Small programs are compiled longer than they run: most of that time goes into optimising them
+# (notebook 07's drawn schedules: 0.2 to 2.3 s at LLVM's usual level, and 0.1 s without).
+QUICK = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+# Whole models run on many images: LLVM's first level takes 0.6 of the time that "llvm" takes to
+# compile one, and it runs as fast (0.36 and 0.22 s, 2.3 and 2.5 ms a batch of 4).
+LIGHT = tvm.target.Target({"kind": "llvm", "opt-level": 1})
+
+# ---- what it is ----------------------------------------------------------------------------
+
+
+def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
+    """Refuse a PrimFunc that is not written in TVMScript.
+
+    TVMScript's parser notes for each statement where in the source it stands; schedules keep that,
+    and what is made of a tensor expression has none.
+    """
+    if any(getattr(store, "span", None) is None for store, _ in stores(func)):
+        raise CheckFailed("a PrimFunc in TVMScript", "one by te.create_prim_func, or built in "
+                          "another way: its statements stand in no source",
+                          "@T.prim_func(s_tir=True) and the loops under it")
+
+
+def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
+    """Check that an answer is a PrimFunc with float32 buffers of these shapes, and return it."""
+    if not isinstance(func, tvm.tirx.PrimFunc):
+        raise CheckFailed("a PrimFunc as the result", type(func).__name__,
+                          "the return statement, and the decorator @T.prim_func(s_tir=True)")
+    types = [param.ty for param in func.params]
+    if any(not hasattr(buffer, "shape") for buffer in types):
+        raise CheckFailed(f"{len(shapes)} buffers as arguments", "a scalar among them",
+                          'X: T.Buffer(shape, "float32")')
+
+    def text(shape: Any, dtype: str) -> str:
+        return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+    came = [text(buffer.shape, str(buffer.dtype).removeprefix("T.")) for buffer in types]
+    wanted = [text(shape, "float32") for shape in shapes]
+    fits = len(types) == len(shapes) and all(
+        str(buffer.dtype).removeprefix("T.") == "float32" and len(buffer.shape) == len(shape)
+        and all(not isinstance(extent, tvm.tirx.IntImm) or int(extent) == size
+                for extent, size in zip(buffer.shape, shape, strict=True))
+        for buffer, shape in zip(types, shapes, strict=True))
+    if not fits:
+        turned = came != wanted and sorted(came) == sorted(wanted)
+        raise CheckFailed(f"buffers {', '.join(wanted)}", ", ".join(came) or "none",
+                          "the order of the arguments: what is written comes last" if turned
+                          else "the shapes and dtypes of the arguments")
+    if "while " in helpers.script(func):
+        raise CheckFailed("loops by T.grid or range", "a while loop",
+                          "the loop: a compiled while that never ends cannot be stopped")
+    found: list[str] = []
+    tvm_ffi.structural_walk(func.body, lambda node: found.append(type(node).__name__))
+    if "Return" in found:
+        raise CheckFailed("a PrimFunc without a return statement", "it returns a buffer",
+                          "the return inside the PrimFunc: it writes into its last argument, and "
+                          "returns nothing")
+    return func
+
+
+def name_of(func: tvm.tirx.PrimFunc) -> str:
+    """Its name; a private PrimFunc has none."""
+    return str(func.attrs["global_symbol"]) if "global_symbol" in func.attrs else "the PrimFunc"
+
+
+# ---- walking -------------------------------------------------------------------------------
+
+
+def _statements(statement: Any) -> list[Any]:
+    """Return the statements directly inside one, in program order."""
+    children = getattr(statement, "seq", None) or [
+        getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
+    return [child for child in children if child is not None]
+
+
+def sblocks(func: tvm.tirx.PrimFunc) -> list[Any]:
+    """Return the sblocks of a PrimFunc in program order, without the root."""
+    found: list[Any] = []
+
+    def walk(node: Any) -> None:
+        if type(node).__name__ == "SBlockRealize":
+            node = node.block
+            if node.name_hint != "root":
+                found.append(node)
+        for part in _statements(node):
+            walk(part)
+
+    walk(func.body)
+    return found
+
+
+def stores(func: tvm.tirx.PrimFunc) -> list[tuple[Any, Any]]:
+    """Return each store of a PrimFunc in program order, with its sblock (None: in none but root).
+
+    T.init's stores are left out.
+    """
+    found: list[tuple[Any, Any]] = []
+
+    def walk(node: Any, block: Any) -> None:
+        if type(node).__name__ == "SBlockRealize":
+            node = node.block
+            block = node if node.name_hint != "root" or block else None
+        if type(node).__name__ == "BufferStore":
+            found.append((node, block))
+        for part in _statements(node):
+            walk(part, block)
+
+    walk(func.body, None)
+    return found
+
+
+def require_order(func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where the first argument is written and the last one only read."""
+    first, last = func.params[0], func.params[-1]
+    names = {param: buffer.name for param, buffer in func.buffer_map.items()} \
+        if getattr(func, "buffer_map", None) else {}
+    written = {store.buffer.name for store, _ in stores(func)}
+    one, other = (names.get(param, param.name) for param in (first, last))
+    if one in written and other not in written:
+        raise CheckFailed("the arguments in the order X, Y", f"the first argument, {one}, is "
+                          f"written, and the last, {other}, is only read", "the order of the "
+                          "arguments: what is read comes first, what is written last")
+
+
+def loads(expression: Any) -> set[str]:
+    """Names of the buffers that an expression loads from."""
+    names: set[str] = set()
+
+    def see(node: Any) -> None:
+        if type(node).__name__ == "TensorLoad":
+            names.add(node.source.name)
+
+    tvm_ffi.structural_walk(expression, see)
+    return names
+
+
+def require_first_values(func: tvm.tirx.PrimFunc, name: str,
+                         look_at: str = "T.init: what does an element start from?") -> None:
+    """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
+
+    In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
+    """
+    written = {param.name for param in func.params[:-1]}
+
+    def walk(node: Any, block: str) -> None:
+        kind = type(node).__name__
+        if kind == "SBlockRealize":
+            node, block = node.block, node.block.name_hint
+            if node.init is not None:
+                walk(node.init, block)
+        if kind == "BufferStore":
+            buffer = node.buffer.name
+            if buffer in loads(node.value) - written:
+                raise CheckFailed("that every element has a first value",
+                                  f"{name} adds to {buffer}, or compares with it, in {block}, and "
+                                  f"nothing was written into {buffer} before",
+                                  look_at)
+            written.add(buffer)
+        for part in _statements(node):
+            walk(part, block)
+
+    walk(func.body, "root")
+
+
+# ---- running -------------------------------------------------------------------------------
+
+
+def require_inside_buffers(mod: tvm.IRModule) -> None:
+    """Raise CheckFailed where a PrimFunc leaves a buffer or its threads race (static, no run)."""
+    for variable, func in mod.functions_items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            require_safe_access(variable.name_hint, func)
+
+
+def stated(type_: Any) -> tuple[tuple[int, ...], str] | None:
+    """Return the shape and dtype that the type of a tensor or of a whole buffer states, or None."""
+    shape, start = getattr(type_, "shape", None), getattr(type_, "elem_offset", 0)
+    if shape is None or any(not isinstance(extent, tvm.tirx.IntImm) for extent in shape) \
+            or getattr(type_, "strides", None) or not isinstance(start, int | tvm.tirx.IntImm) \
+            or int(start):
+        return None
+    return tuple(map(int, shape)), str(type_.dtype).removeprefix("T.")
+
+
+def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
+                  shape: Sequence[int]) -> np.ndarray:
+    """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
+
+    It runs twice: with one thread on arrays that end where memory ends, and with several threads
+    on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
+    where an input changes, or where something is written beside an array.
+    """
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    require_inside_buffers(mod)
+    fits = [stated(param.ty) for param in func.params] == [
+        *((array.shape, str(array.dtype)) for array in arrays), (tuple(shape), "float32")]
+    # what fits needs no assertions, which are most of what is compiled
+    with tvm.transform.PassContext(config={"tirx.disable_assert": fits}):
+        main = tvm.compile(mod, target=QUICK)["main"]
+    results = []
+    for turn, filling in enumerate((np.nan, 1e30)):
+        given = [Fenced.of(array, at_start=bool(turn)) for array in arrays]
+        output = Fenced.of(np.full(shape, filling, "float32"), at_start=bool(turn))
+        tensors = [fenced.tensor for fenced in (*given, output)]
+        run = functools.partial(main, *tensors)
+        if turn:
+            several_threads(run)
+        else:
+            run()
+        for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
+            fenced.require_whole(f"input {number}")
+            if not np.array_equal(fenced.array, array, equal_nan=True):
+                raise CheckFailed("that the inputs stay as they were",
+                                  f"other numbers in input {number}",
+                                  "what is assigned: only elements of the output")
+        output.require_whole("the output")
+        results.append(output.array.copy())
+    once, again = results
+    if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
+        at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
+        raise CheckFailed("the same numbers from every run",
+                          f"{once[at]:.4g} with one thread, {again[at]:.4g} with several",
+                          "what reads an element before it has been written, and which loop is "
+                          "parallel")
+    return once
+
+
+def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
+    """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
+    inputs = [te.placeholder(array.shape, name=f"input{i}") for i, array in enumerate(arrays)]
+    with require_no_topi():
+        output = describe(*inputs)
+    if not isinstance(output, te.Tensor):
+        raise CheckFailed("a te.Tensor as the result", type(output).__name__,
+                          "the return statement: return what te.compute gives")
+    if output.dtype != "float32":
+        raise CheckFailed("a float32 result", f"{output.dtype}",
+                          "constants and casts: write 0.0, not a NumPy number of another dtype")
+    try:
+        func = te.create_prim_func([*inputs, output])
+        return run_prim_func(func, arrays, [int(extent) for extent in output.shape])
+    except RuntimeError as error:  # TVM's own are such; it names the axes that nothing runs over
+        if left_out := re.search(r"variables \((.*?),?\) are used, but are not", str(error)):
+            raise CheckFailed("every reduction axis in axis=[...]", f"{left_out[1]} is used in the "
+                              "formula, and the reduction does not run over it",
+                              "axis=[...] of te.sum or te.max: all of them") from None
+        raise
+
+
+def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
+    """The PrimFunc with the buffers that it allocates as further arguments, and these buffers."""
+    if type(func.body).__name__ != "SBlockRealize":
+        return func, []
+    root, own = func.body.block, list(func.body.block.alloc_buffers)
+    if any(not isinstance(extent, tvm.tirx.IntImm) for buffer in own for extent in buffer.ty.shape):
+        return func, []
+    block = tvm.s_tir.SBlock(root.iter_vars, root.reads, root.writes, root.name_hint, root.body,
+                             root.init, [], root.match_buffers, root.annotations)
+    body = tvm.s_tir.SBlockRealize(func.body.iter_values, func.body.predicate, block)
+    return tvm.tirx.PrimFunc([*func.params, *own], body, func.ret_type, attrs=func.attrs), own
+
+
+def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
+    """Compile a PrimFunc of one input and return how to run it: run(x, shape, filling).
+
+    Its output and its own buffers are full of one number, the filling. Raises CheckFailed where it
+    wrote into x.
+    """
+    func, own = _exposed(func)
+    executable = tvm.compile(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}),
+                             target=QUICK)["main"]
+
+    def run(x: np.ndarray, shape: tuple[int, ...], filling: float) -> np.ndarray:
+        source = tvm.runtime.tensor(x)
+        destination = tvm.runtime.tensor(np.full(shape, filling, "float32"))
+        scratch = []
+        for buffer in own:
+            dtype = str(buffer.ty.dtype).removeprefix("T.")
+            garbage = np.full([int(extent) for extent in buffer.ty.shape], filling).astype(dtype)
+            scratch.append(tvm.runtime.tensor(garbage))
+        executable(source, destination, *scratch)
+        if not np.array_equal(source.numpy(), x):
+            raise CheckFailed("that X stays as it was", "other numbers in X",
+                              "what is assigned: only elements of Y")
+        return destination.numpy()
+    return run

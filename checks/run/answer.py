@@ -1,0 +1,115 @@
+"""What became of an answer: a verdict, or what it raised, in words that quote its own line."""
+
+import bdb
+import builtins
+import contextlib
+import inspect
+import linecache
+import os
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import tvm
+import tvm_ffi
+
+from checks.say.messages import CheckFailed, place_in_script, reason
+
+ROOT = Path(__file__).resolve().parents[2]
+OWN = tuple(str(ROOT / room) + os.sep for room in ("checks", "tir"))
+
+
+class Cells:
+    """The cells in which the answers were defined that are being checked, by their files."""
+
+    names: frozenset[str] = frozenset()
+
+
+checked = Cells()
+
+
+def note_answers(*answers: Any) -> None:
+    """Note where the answers were defined that are checked next."""
+    checked.names = frozenset(code.co_filename for answer in answers
+                              if (code := getattr(answer, "__code__", None)))
+
+
+def _of_answer(frame: traceback.FrameSummary) -> bool:
+    return "ipykernel" in frame.filename or frame.filename in checked.names
+
+
+def line_of_answer(error: BaseException) -> str:
+    """Return the line that raised, as "look at" text: the answer's own one, if there is one."""
+    frames = [frame for frame in reversed(traceback.extract_tb(error.__traceback__))
+              if _of_answer(frame)]
+    for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
+        if line := linecache.getline(frame.filename, frame.lineno or 0).strip():
+            return f"your line {frame.lineno}: {line}"
+    return "your cell above, from its first line"
+
+
+def _own_line(error: BaseException) -> str:
+    """Name the line of a check that raised, where neither an answer nor TVM did; else ""."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(map(_of_answer, frames)):
+        return ""
+    tvms = [str(Path(module.__file__ or "").parent) + os.sep for module in (tvm, tvm_ffi)]
+    for frame in reversed(frames):
+        if frame.filename.startswith(OWN):
+            path = Path(frame.filename)
+            return f"{path.name}, line {frame.lineno}" if path.parent.name != "run" else ""
+        if any(frame.filename.startswith(folder) for folder in tvms):
+            return ""
+    return ""
+
+
+class _Waits(BaseException):
+    """An answer waits for somebody at the keyboard. No answer's `except Exception` stops it."""
+
+
+@contextlib.contextmanager
+def _nobody_there() -> Iterator[None]:
+    """Let input(), breakpoint() and a debugger end an answer at once, as nobody can type there."""
+    def waits(name: str) -> Callable[..., None]:
+        def refuse(*arguments: Any, **options: Any) -> None:
+            raise _Waits(name)
+        return refuse
+
+    with mock.patch.object(builtins, "input", waits("input()")), \
+            mock.patch.object(bdb.Bdb, "set_trace", waits("a debugger")), \
+            mock.patch.object(sys, "breakpointhook", waits("breakpoint()")), \
+            mock.patch.object(sys, "stdin", mock.Mock(spec_set=["read", "readline"], **{
+                f"{name}.side_effect": _Waits("sys.stdin") for name in ("read", "readline")})):
+        yield
+
+
+def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
+    """Run a check: (True, what was verified) or (False, the parts of a CheckFailed)."""
+    try:
+        # TVMScript's decorators look at the caller's lines, and on the way inspect looks for the
+        # module of each frame among all modules, 0.2 seconds long; cells are in linecache without
+        # one. Not around this function: grading looks afterwards whether inspect was changed
+        with _nobody_there(), mock.patch.object(inspect, "getmodule", lambda *_, **__: None):
+            return True, run()
+    except _Waits as waits:
+        return False, ("an answer that nobody has to talk to", f"{waits}, in your code",
+                       f"{line_of_answer(waits)}; take it out, for a check runs alone")
+    except CheckFailed as failed:
+        return False, failed.parts
+    except (SystemExit, KeyboardInterrupt) as error:
+        return False, ("that your code runs to its end", type(error).__name__,
+                       line_of_answer(error))
+    except Exception as error:  # whatever the reader's code raises is to be shown in one line
+        if isinstance(error, NotImplementedError) and not str(error):  # the stub's
+            name = traceback.extract_tb(error.__traceback__)[-1].name
+            return False, (f"not done yet: write the code at the TODO of {name}, then run both "
+                           "cells.", "", "")
+        if own := _own_line(error):
+            return False, ("a result that this check can look at", reason(error),
+                           f"the form of what you return or change, beside the text's words; "
+                           f"that the check has no better ones is its own fault ({own})")
+        return False, ("that your code runs", reason(error),
+                       place_in_script(error) or line_of_answer(error))

@@ -1,0 +1,268 @@
+"""Exercises register their checks here, and each runs so that no answer harms the reader's kernel.
+
+Linux: in a forked child (checks.run.isolate). Elsewhere in the kernel's own process, where a timer
+ends loops in Python: fork is not safe beside macOS' frameworks, and there nothing ends compiled
+loops.
+"""
+
+import contextlib
+import functools
+import gc
+import io
+import math
+import mmap
+import os
+import resource
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import tvm
+
+from checks.run.answer import note_answers, outcome
+from checks.run.isolate import GIGABYTE, Child, Ended, Limits
+from checks.run.timeout import alarmed
+from checks.say.i18n import say
+from checks.say.messages import CheckFailed
+
+MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
+PATIENCE = 20  # times its limit of CPU time that a check may take on a busy machine
+
+Outcome = tuple[bool, Any]
+# for who wants to see what an answer does: each gets a function that gives a check's outcome, in
+# the process in which the answer runs, calls it, and returns an outcome
+observers: list[Callable[[Callable[[], Outcome]], Outcome]] = []
+
+
+def forks() -> bool:
+    """Whether checks run in a forked child: fork is not safe beside macOS' frameworks."""
+    return sys.platform == "linux"
+
+
+# ---- exercises -----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Exercise:
+    """An exercise: its number, as 2.3, its check, and what is made ready before the check forks."""
+
+    number: str
+    check: Callable[..., None]
+    prepare: tuple[Callable[[], Any], ...]
+
+    @property
+    def notebook(self) -> str:
+        """The two digits of its notebook."""
+        return f"{int(self.number.partition('.')[0]):02}"
+
+    @property
+    def function(self) -> str:
+        """The name under which notebooks call its check."""
+        return f"exercise_{self.number.replace('.', '_')}"
+
+    def get_ready(self) -> None:
+        """Make what the check needs, where checks fork."""
+        for make in self.prepare if forks() else ():
+            make()
+
+
+registered: dict[str, Exercise] = {}  # all exercises, by their numbers
+
+
+def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], Any]] = ()
+             ) -> Callable[[Callable[..., str]], Callable[..., None]]:
+    """Register a function that returns what it verified, or raises CheckFailed, as a check.
+
+    `seconds` is the check's limit of CPU time. `prepare`: functions by `prepared` whose results the
+    check uses. They are called before the fork, so that they run once in a kernel and not in each
+    child.
+    """
+    def wrap(check: Callable[..., str]) -> Callable[..., None]:
+        @functools.wraps(check)
+        def run(*answers: Any) -> None:
+            note_answers(*answers)
+            registered[number].get_ready()
+            passed, parts = isolated(lambda: check(*answers), seconds)
+            if not passed:
+                expected, came, look_at = parts
+                raise CheckFailed(expected, came, look_at, f"Exercise {number} ✗" if came
+                                  else f"Exercise {number} is ")
+            print(say(f"Exercise {number} ✓"), say(parts))
+        run.__doc__ = f"Check exercise {number}: {check.__doc__}"
+        registered[number] = Exercise(number, run, tuple(prepare))
+        return run
+    return wrap
+
+
+made_ready: dict[tuple, Any] = {}  # what `prepared` has made, by the function and its arguments
+
+
+def prepared(make: Callable) -> Callable:
+    """Let a function without side effects compute its result once, before checks fork.
+
+    What an answer does to the result in the child stays in the child. Where nothing forks, it is
+    made anew for each call, so that no answer can spoil it for the next one.
+    """
+    @functools.wraps(make)
+    def get(*arguments: Any) -> Any:
+        if not forks():
+            return make(*arguments)
+        if (make, arguments) not in made_ready:
+            made_ready[make, arguments] = make(*arguments)
+        return made_ready[make, arguments]
+    return get
+
+
+# ---- in the child --------------------------------------------------------------------------
+
+_note = mmap.mmap(-1, 1000)  # shared with the child: what to look at if it comes to no end
+_called = mmap.mmap(-1, 100)  # and which kernel it is in
+
+
+def while_running(look_at: str) -> None:
+    """Say what a reader should look at if the check comes to no end from here on."""
+    _note[:] = look_at.encode()[:len(_note)].ljust(len(_note), b"\0")
+
+
+def while_calling(kernel: str) -> None:
+    """Name what runs now, for the message if it ends the process; "" where it has ended."""
+    _called[:] = kernel.encode()[:len(_called)].ljust(len(_called), b"\0")
+
+
+class Bounded(io.TextIOBase):
+    """Keeps the first `most` characters that are printed, and drops the rest as it comes."""
+
+    def __init__(self, most: int) -> None:
+        self.most, self.kept = most, ""
+
+    def write(self, text: str) -> int:
+        """Take a text, and say that all of it was taken."""
+        self.kept += text[:self.most - len(self.kept)]
+        return len(text)
+
+    def writable(self) -> bool:
+        """Whether it can be written to: it can."""
+        return True
+
+
+def several_threads(run: Callable[[], Any]) -> None:
+    """Run something that TVM executes with two threads or more, also in a forked child.
+
+    There the pool of the parent's threads is dead, and waiting for it never ends; but each thread
+    of Python that calls TVM gets a pool of its own.
+    """
+    def configured() -> None:
+        if forks():
+            tvm.get_global_func("runtime.config_threadpool")(1, max(2, min(4, os.cpu_count() or 1)))
+        run()
+
+    raised: list[BaseException] = []
+
+    def caught() -> None:
+        try:
+            configured()
+        except BaseException as error:  # to be raised where the caller stands
+            raised.append(error)
+
+    thread = threading.Thread(target=caught)
+    thread.start()
+    thread.join()
+    if raised:
+        raise raised[0]
+
+
+def _limit_computing(seconds: float) -> None:
+    """Let this process end by SIGXCPU when it has computed for some seconds, and dump no core."""
+    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    limit = math.ceil(seconds) if hard == resource.RLIM_INFINITY else min(math.ceil(seconds), hard)
+    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
+    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
+
+
+def _observed(run: Callable[[], str]) -> Outcome:
+    """Return a check's outcome as it is after all observers."""
+    return functools.reduce(lambda inside, observer: functools.partial(observer, inside),
+                            observers, functools.partial(outcome, run))()
+
+
+def _in_child(run: Callable[[], str], seconds: float) -> tuple[bool, Any, str]:
+    """Run a check in the forked child: its outcome, and the beginning of what was printed."""
+    gc.freeze()  # what the kernel has made is not to be looked through in each child
+    _limit_computing(seconds)
+    # or the next lines bind this process to one CPU, and all checks of a machine share the first
+    os.environ["TVM_BIND_THREADS"] = "0"
+    torch.set_num_threads(1)  # without this and the next line a forked child hangs
+    tvm.get_global_func("runtime.config_threadpool")(1, 1)
+    with open(os.devnull, "w") as nowhere:
+        os.dup2(nowhere.fileno(), 2)  # TVM's C++ warnings
+    printed = Bounded(MOST_PRINTED + 1)
+    warnings.simplefilter("ignore")
+    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        passed, parts = _observed(run)
+    return passed, parts, printed.kept
+
+
+# ---- and its verdict -----------------------------------------------------------------------
+
+_LOOPS = "your loops: does each end, and does each count what it should?"
+
+
+def _without_verdict(ended: Ended, seconds: float) -> tuple[str, str, str]:
+    """Say what became of a check that gave no verdict: expected, came, look at."""
+    match ended.why:
+        case "asleep":
+            return ("an answer in time", f"still running after {seconds:g} seconds, in which it "
+                    "waits and computes nothing",
+                    "what your code waits for: a sleep, a lock, another thread")
+        case "wall":
+            return ("an answer in time", f"still running after {PATIENCE * seconds:g} seconds",
+                    "your loops: does each end? Or the machine is busy: then stop what else it "
+                    "does, and run the check again")
+        case "memory" | "processes":
+            return ("an answer in the memory that there is", f"more than "
+                    f"{Limits.memory // GIGABYTE} GB, or {Limits.processes} processes",
+                    "what grows in your loops, and the shapes of the arrays that it makes")
+        case "strange":
+            return ("that your code leaves files alone that it did not open",
+                    "no verdict of the check", "what your code writes or closes, by os.write, "
+                    "os.close or open with a number")
+    code = ended.code if ended.why == "code" else 1
+    if code == -signal.SIGXCPU:
+        look_at = bytes(_note).rstrip(b"\0").decode(errors="replace")
+        return ("an answer in time", f"still running after {seconds:g} seconds of computing",
+                look_at or _LOOPS)
+    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+    memory = -code in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
+    kernel = bytes(_called).rstrip(b"\0").decode(errors="replace")
+    return ("that your code runs to its end", f"it ended the process ({name})"
+            + f", in {kernel}" * bool(kernel),
+            "reads and writes outside a buffer: every index against its shape" if memory
+            else "what your code calls: something in it ends the process")
+
+
+def isolated(run: Callable[[], str], seconds: float) -> Outcome:
+    """Run a check so that it can neither crash nor hang the kernel; see checks.run.answer.outcome.
+
+    `seconds` of CPU time: on a busy machine that takes longer. What it printed is printed.
+    """
+    if not forks():
+        try:
+            return alarmed(lambda: _observed(run), seconds)
+        except TimeoutError:
+            return False, ("an answer in time", f"still running after {seconds:g} seconds", _LOOPS)
+    while_running("")
+    while_calling("")
+    limits = Limits(asleep=seconds, wall=PATIENCE * seconds)
+    try:
+        passed, parts, printed = Child(_in_child, run, seconds, limits=limits).result()
+    except Ended as ended:
+        return False, _without_verdict(ended, seconds)
+    if printed:
+        print(printed[:MOST_PRINTED] + "\n... cut here\n" * (len(printed) > MOST_PRINTED), end="")
+    return passed, parts

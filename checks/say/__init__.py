@@ -1,0 +1,1 @@
+"""The words: expected, came, look at; in English and in Chinese."""

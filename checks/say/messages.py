@@ -1,0 +1,108 @@
+"""Saying in three lines what is wrong with an answer: expected, came, look at."""
+
+import functools
+import re
+
+import numpy as np
+
+from checks.say.i18n import language, say
+from data.store import ROOT, CourseError
+
+
+class CheckFailed(CourseError):
+    """What an exercise's check has to say: expected, came, look at.
+
+    Where `came` is a message of TVM that docs/tvm_errors.md explains, a line points there. `parts`
+    are in English; the error's text is in the notebook's language.
+    """
+
+    def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "") -> None:
+        self.parts = (expected, came, look_at)
+        texts = (*self.parts, _in_edition(explained(came)))
+        labels = [say(label) for label in ("expected:", "came:", "look at:", "read:")]
+        width = max(map(len, labels))
+        lines = [say(title)] if title else []
+        lines += [f"  {label:{width}} {say(text)}"
+                  for label, text in zip(labels, texts, strict=True) if text]
+        super().__init__("\n".join(lines) if came else say(f"{title}{expected}"))
+
+
+def _in_edition(link: str) -> str:
+    """Return a link into docs/, or where there is one into its Chinese edition, docs/zh/."""
+    path, mark, anchor = link.partition("#")  # headings quote TVM's words: anchors are the same
+    chinese = path.replace("docs/", "docs/zh/", 1).partition(",")[0]
+    if language() == "zh" and (ROOT / chinese).is_file():
+        return path.replace("docs/", "docs/zh/", 1) + mark + anchor
+    return link
+
+
+@functools.cache
+def _explanations() -> dict[str, str]:
+    """Return the messages that docs/tvm_errors.md quotes in its headings, each with its link."""
+    document = ROOT / "docs" / "tvm_errors.md"
+    text = document.read_text(encoding="utf-8") if document.is_file() else ""
+    links = {}
+    for heading in re.findall(r"^### (.*)$", text.partition("## Installation")[0], re.MULTILINE):
+        anchor = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")  # as GitHub makes it
+        for words in re.findall(r"`([^`]+)`", heading):
+            links[words] = f"docs/tvm_errors.md#{anchor}"
+    return links
+
+
+def explained(message: str) -> str:
+    """Return the link into docs/ that explains a message of TVM, or ""."""
+    if re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message):
+        return "docs/rosetta.md, which has the old names and today's"
+    return next((link for words, link in _explanations().items() if words in message), "")
+
+
+def reason(error: BaseException) -> str:
+    """Return the one line of a TVM or Python error that says what is wrong."""
+    lines = [line.strip() for line in str(error).splitlines()
+             if line.strip() and not line.strip().startswith("# Metadata omitted")]
+    name, text = type(error).__name__, lines[-1] if lines else "no message"
+    if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
+        return f"{name}: a {kinds[1]} in the place of a {kinds[2]}; relax.const(array) makes one"
+    for number, line in enumerate(lines):
+        if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
+            first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
+            return first[:300] if more or number + 1 == len(lines) or line.endswith(".") \
+                else f"{first} {lines[number + 1]}"[:300]
+        if line.startswith("error: ") or "Cannot find ffi::Function" in line:
+            text = line.removeprefix("error: ")  # TVMScript and the VM: details follow
+            for later in lines[number + 1:]:
+                if later.startswith("Traceback: "):  # of the analysis: the reason itself
+                    text = later.removeprefix("Traceback: ")
+            break
+        if explained(line):
+            text = line
+            break
+    return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
+
+
+def place_in_script(error: BaseException) -> str:
+    """Where TVM's parser or analysis stopped in TVMScript, as "look at" text with carets; or "".
+
+    TVM prints `--> file:line:column`, and below it the line behind its number, and carets.
+    """
+    found = re.search(r"^ *--> [^\n]*?:(\d+):(\d+)\n(?: *\|[^\n]*\n)? *\1 \| ?([^\n]*)"
+                      r"(?:\n *\|? ?( *\^+))?", str(error), re.MULTILINE)
+    if not found:
+        return ""
+    line, column, source, carets = found.groups()
+    indent = len(source) - len(source.lstrip())
+    text = f"your line {line}, column {column}:\n{' ' * 12}{source.strip()[:100]}"
+    if carets:
+        before = len(carets) - len(carets.lstrip()) - indent
+        text += f"\n{' ' * (12 + max(0, before))}{carets.strip()}"
+    return text
+
+
+def where(mask: np.ndarray) -> str:
+    """Name the first True of a mask, as [0, 3, 1]."""
+    return str([int(i) for i in np.argwhere(mask)[0]])
+
+
+def bound(difference: float, least: int = -5) -> str:
+    """Say how large a difference is, in powers of ten and with room for other machines."""
+    return f"1e{max(least, int(np.ceil(np.log10(max(difference, 1e-12) * 2))))}"
