@@ -11,6 +11,7 @@
 import json
 import sys
 import zipfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,8 @@ except ImportError:
     sys.exit("What grading needs is not installed: `make autograder NB=02` installs it.")
 
 from tools import handouts
-from tools.grading.grader import Grader, attempt
 from tools.grading.job import Job, Result
+from tools.grading.server import Grader, Graders
 from tools.grading.submission import find, printable, read
 from tools.student import student_version
 
@@ -44,7 +45,8 @@ def grade(number: str, place: Path) -> dict[str, Any]:
     if file:
         try:
             job = Job(job.stem, read(file), job.master, page=False)
-            result = attempt(job, lambda: Grader(ROOT / "build" / "grading"))
+            with closing(Graders(lambda: Grader(ROOT / "build" / "grading"))) as graders:
+                result = graders.grade(job)
         except ValueError as error:
             notes = [*notes, f"{number}: {error}"]
     exercises = [{"exercise": check.number, "points": result.points.get(check.number, 0),

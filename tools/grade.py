@@ -36,9 +36,8 @@ import nbformat
 
 from data import store
 from tools.grading import confine, course, page, plan
-from tools.grading.grader import ATTEMPTS, Died, Grader, given_up
-from tools.grading.job import Job, Result
-from tools.grading.kept import Kept
+from tools.grading.job import Job, Kept, Result
+from tools.grading.server import Grader, Graders
 from tools.grading.submission import find, printable, read
 from tools.handouts import chosen
 from tools.student import student_version
@@ -174,23 +173,10 @@ class Report:
 
 
 def _serial(todo: Iterator[tuple[Any, Job]], folder: Path) -> Iterator[tuple[Any, Result]]:
-    """Grade in one process after the other, without Dask."""
-    grader = None
-    try:
+    """Grade one after the other, without Dask."""
+    with contextlib.closing(Graders(lambda: Grader(folder))) as graders:
         for place, job in todo:
-            result = given_up(job)
-            for _ in range(ATTEMPTS):
-                with contextlib.suppress(Died):
-                    grader = grader or Grader(folder)
-                    result = grader.grade(job)
-                    break
-                if grader:
-                    grader.close()
-                grader = None
-            yield place, result
-    finally:
-        if grader:
-            grader.close()
+            yield place, graders.grade(job)
 
 
 def _results(todo: Iterator[tuple[Any, Job]], count: int, options: Any, folder: Path,

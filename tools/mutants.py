@@ -22,18 +22,18 @@ import itertools
 import os
 import random
 import re
+import select
 import sys
 import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from multiprocessing import Pipe, get_context
-from multiprocessing.connection import Connection, wait
 from pathlib import Path
 
 import nbformat
 import torch
 
-import checks
+from checks.run.check import registered
+from checks.run.isolate import Child, Ended
 from tools.grading import plan
 from tools.grading.checking import Shell
 from tools.grading.submission import Cell
@@ -240,9 +240,8 @@ def _passes(shell: Shell, exercise: Exercise, source: str) -> tuple[bool, str]:
     result = shell.run_cell(source, store_history=False)
     if error := result.error_before_exec or result.error_in_exec:
         return False, str(error)
-    check = getattr(checks, f"exercise_{exercise.number.replace('.', '_')}")
     try:
-        check(shell.user_ns[exercise.name])
+        registered[exercise.number].check(shell.user_ns[exercise.name])
     except Exception as error:
         return False, str(error)
     return True, ""
@@ -267,15 +266,6 @@ def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
         if not fine:
             raise RuntimeError(f"its own solution does not pass\n{said}")
         return [at for at, source in enumerate(sources) if _passes(shell, exercise, source)[0]]
-
-
-def _child(exercise: Exercise, sources: Sequence[str], pipe: Connection) -> None:
-    """Send what _try returns, or in words what it raised, and end."""
-    try:
-        pipe.send(_try(exercise, sources))
-    except RuntimeError as error:
-        pipe.send(str(error))
-    os._exit(0)
 
 
 def equivalent() -> dict[tuple[str, str, str], str]:
@@ -305,24 +295,17 @@ def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2)
     Raises RuntimeError where an exercise's own solution does not pass.
     """
     known, todo = equivalent(), list(reversed(chosen))
-    at_work: dict[Connection, tuple[Exercise, Sequence[Mutant]]] = {}
+    at_work: dict[Child, tuple[Exercise, Sequence[Mutant]]] = {}
     while todo or at_work:
         while todo and len(at_work) < processes:
             exercise, some = todo.pop()
-            receive, send = Pipe(duplex=False)
-            get_context("fork").Process(target=_child, args=(
-                exercise, [mutant.source for mutant in some], send)).start()
-            send.close()
-            at_work[receive] = exercise, some
-        for pipe in wait(list(at_work)):
-            assert isinstance(pipe, Connection)
-            exercise, some = at_work.pop(pipe)
+            at_work[Child(_try, exercise, [mutant.source for mutant in some])] = exercise, some
+        for child in select.select(list(at_work), [], [])[0]:
+            exercise, some = at_work.pop(child)
             try:
-                came = pipe.recv()
-            except EOFError:
-                came = "the process that tried its mutants ended"
-            if isinstance(came, str):
-                raise RuntimeError(f"{exercise.number}: {came}")
+                came = child.result()
+            except Ended as ended:
+                raise RuntimeError(f"{exercise.number}: {ended.words or ended}") from None
             missed = [some[at] for at in came if some[at].key not in known]
             yield Row(exercise.number, len(some), sum(m.key in known for m in some), missed)
 

@@ -56,7 +56,7 @@ class Ended(Exception):
 class Child:
     """A forked process that runs a function of which JSON comes; `result` waits for that.
 
-    `multiprocessing.connection.wait` takes it. Where the child is `alone`, it has a session of its
+    `select` takes it. Where the child is `alone`, it has a session of its
     own and no file of this process, and all processes below this one count as its own: they end
     with it, however they were started. `look` is called now and then, and returns a reason to end
     it, or "".

@@ -18,7 +18,7 @@ import submissions
 from submissions import LINUX, POINTS, SOLVED, STEM, answers, wrong_linear
 
 from tools import autograder, handouts
-from tools.grading.job import Result
+from tools.grading.job import Job, Result
 
 TEST = {"score": (int, float), "max_score": (int, float), "status": str, "name": str,
         "number": str, "output": str, "output_format": str, "visibility": str}
@@ -103,11 +103,18 @@ def test_no_solution_is_in_the_zip_and_its_bytes_are_the_same() -> None:
 def test_others_get_json(tmp_path, monkeypatch, capsys) -> None:
     asked = []
 
-    def attempt(job: Any, start: Any) -> Result:
-        asked.append(job)
-        return Result({"2.1": 1}, {"2.1": "well done"}, ["02: a note"], whole=True)
+    class Graders:
+        def __init__(self, start: Any) -> None:
+            pass
 
-    monkeypatch.setattr(autograder, "attempt", attempt)
+        def grade(self, job: Job) -> Result:
+            asked.append(job)
+            return Result({"2.1": 1}, {"2.1": "well done"}, ["02: a note"], whole=True)
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(autograder, "Graders", Graders)
     (tmp_path / "x.ipynb").write_bytes(submissions.raw(answers("2.1")))
     autograder.main(["json", "02", str(tmp_path / "x.ipynb")])
     graded = json.loads(capsys.readouterr().out)

@@ -18,8 +18,8 @@ from test_pages import mutated
 
 from tools import student
 from tools.grading import confine
-from tools.grading.grader import Grader
 from tools.grading.job import Job
+from tools.grading.server import Grader
 
 MUTANTS = range(1000, 1006)  # test_pages.py reads 500 others
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import secrets
 import subprocess
 import sys
 import tempfile
@@ -19,7 +18,10 @@ import numpy as np
 import torch
 from tvm import te
 import checks
-from checks import answers, comparing, models, saying
+from checks.compare import trials
+from checks.exercises import models
+from checks.run import check as running
+from checks.say import messages
 from data import store
 """
 # the check in itself, which only a function of another name holds
@@ -34,7 +36,7 @@ BLIND = """
 class Watch:
     def changed(self):
         return []
-for cell in answers._outcome.__closure__:
+for cell in running.observers[0].__closure__:
     if not callable(cell.cell_contents):
         cell.cell_contents = Watch()
 """ + TOLERANT
@@ -65,9 +67,9 @@ def _inside(code: str) -> str:
 # what is changed, what the message has to name, and the answer where it is not the wrong one
 CASES = {
     "the check": ("checks.exercise_2_2.__wrapped__.__code__ = (lambda answer: 'all').__code__",
-                  "checks.notebook_02.exercise_2_2"),
-    "the check, by gc": (GC, "checks.notebook_02.exercise_2_2"),
-    "the check, by gc, when called": ("", "checks.notebook_02.exercise_2_2", _inside(GC)),
+                  "checks.exercises.notebook_02.exercise_2_2"),
+    "the check, by gc": (GC, "checks.exercises.notebook_02.exercise_2_2"),
+    "the check, by gc, when called": ("", "checks.exercises.notebook_02.exercise_2_2", _inside(GC)),
     "NumPy's own function": ("np.isclose.__wrapped__.__code__ = (lambda a, *others, equal_nan=1: "
                              "np.ones(np.shape(a), bool)).__code__", "numpy._core.numeric.isclose"),
     "a module's class": (MODULE, "numpy"),
@@ -76,11 +78,12 @@ CASES = {
                               FORGED),
     "what that relies on": ("random._urandom = lambda n: b'12345678'", "random._urandom", FORGED),
     "the watcher": ("from tools.grading import integrity\n"
-                    "integrity.Watch.changed = lambda self: []\n" + TOLERANT, "checks.causes.ATOL"),
+                    "integrity.Watch.changed = lambda self: []\n" + TOLERANT,
+                    "checks.compare.trials.ATOL"),
     "who asks it": ("from tools.grading import checking\ndel checking._refusal\n"
                     "checking.integrity = None", "tools.grading.checking._refusal"),
-    "what asks it": (BLIND, "checks.causes.ATOL"),
-    "what asks it, when called": ("", "checks.causes.ATOL", _inside(BLIND)),
+    "what asks it": (BLIND, "checks.compare.trials.ATOL"),
+    "what asks it, when called": ("", "checks.compare.trials.ATOL", _inside(BLIND)),
     "a method that another hides": ("torch.Tensor.numpy = lambda self: 0", "torch.Tensor.numpy"),
     "a builtin that another hides": ("sys.modules['numpy._core.numeric'].all = lambda *a: True",
                                      "numpy._core.numeric.all"),
@@ -90,9 +93,13 @@ CASES = {
     "a property": ("pathlib.PurePath.name.fget.__code__ = (lambda self: '').__code__",
                    "pathlib.PurePath.name"),
     "a closure": ("[cell for cell in models.random_cnn.__closure__ if callable(cell.cell_contents)]"
-                  "[0].cell_contents = lambda: 1", "checks.models.random_cnn"),
+                  "[0].cell_contents = lambda: 1", "checks.exercises.models.random_cnn"),
     "a class's bases": ("class Error(store.CourseError):\n    pass\n"
-                        "saying.CheckFailed.__bases__ = (Error,)", "checks.saying.CheckFailed"),
+                        "messages.CheckFailed.__bases__ = (Error,)",
+                        "checks.say.messages.CheckFailed"),
+    "who is asked": ("from tools.grading import checking\n"
+                     "checking._watch = checking._failed = lambda *a: (lambda: None)\n" + TOLERANT,
+                     "checks.compare.trials.ATOL"),
 }
 HONEST = {"right": cell(SOLVED, "2.2-solution").source, "wrong": wrong_linear()}
 
@@ -100,17 +107,17 @@ HONEST = {"right": cell(SOLVED, "2.2-solution").source, "wrong": wrong_linear()}
 def main() -> None:
     """Check all in processes forked from this one, as a server does it; print what each said."""
     import plots  # noqa: F401 (as in tools.grading.server)
-    from checks import answers
-    from tools.grading import checking, integrity, stages
-    answers.prepare_for("2.2")
+    from checks.run import check as running
+    from checks.run import isolate
+    from tools.grading import checking, integrity
+    running.registered["2.2"].get_ready()
     integrity.functions()
     said = {}
     for name, (code, _, *other) in ({n: ("", "", a) for n, a in HONEST.items()} | CASES).items():
         with tempfile.TemporaryDirectory() as scratch:
-            came = stages.run(60, Path(scratch), checking.run, "2.2", "linear",
-                              [SETUP, code, *(other or [wrong_linear()])], Path(scratch),
-                              secrets.token_hex(8))
-            said[name] = came["passed"], came["said"]
+            said[name] = isolate.Child(
+                checking.run, "2.2", "linear", [SETUP, code, *(other or [wrong_linear()])], "en",
+                Path(scratch), limits=isolate.Limits(wall=60), alone=True).result()
     print(json.dumps(said))
 
 

@@ -1,8 +1,7 @@
 """Run one exercise's check on the source of an answer, in a process of its own.
 
 The process was forked from one that has seen nothing of any submission. What a check says counts
-only with the number that the process was given, and only if nothing that checks rely on was
-changed.
+only if nothing that checks rely on was changed.
 """
 
 import contextlib
@@ -10,6 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -48,17 +48,15 @@ def _words(error: BaseException) -> str:
     return reason(error)
 
 
-def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str,
-        language: str = "en") -> dict[str, Any]:
-    """Check one exercise: whether it passed, what was said, and the secret. For a child process.
-
-    What is said is in the submission's `language`, "en" or "zh".
+def run(number: str, answer: str, sources: list[str], language: str, scratch: Path
+        ) -> tuple[bool, str]:
+    """Return whether an answer passes, and what was said in "en" or "zh". For a child process.
 
     `sources` are the cells to run, the answer's among them; `answer` is the name that the check
     takes. Nothing of this process can be used for anything else afterwards.
     """
     i18n.use(language)
-    check = running.registered[number].check
+    exercise = running.registered[number]
     printed = running.Bounded(4 * MOST_SAID)
     sys.stdout = sys.stderr = printed
     warnings.simplefilter("ignore")
@@ -66,52 +64,65 @@ def run(number: str, answer: str, sources: list[str], scratch: Path, secret: str
     confine.go_home(scratch)
     confine.lock_in(scratch)
     torch.set_num_threads(1)  # a forked child with more threads hangs
-    running.registered[number].get_ready()
+    exercise.get_ready()
     shell = Shell()  # copies files to its home, with their modes
     confine.refuse_calls()
-    refusal = _refusal
+    require_unchanged = _watch(seal, number)  # here no answer can put another one
+    try:
+        _define(shell, sources, answer, number)
+        require_unchanged()
+        printed.kept = ""
+        with contextlib.redirect_stdout(printed):
+            exercise.check(shell.user_ns[answer])
+        require_unchanged()
+        said = printed.kept.strip()
+        passed = i18n.say(f"Exercise {number} ✓") + " "
+        if not any(line.startswith(passed) for line in said.splitlines()):
+            raise _failed(number, "a verdict of the check", "it did not say that it passed", "")
+    except BaseException as error:  # whatever comes is what the check said
+        return False, _words(error)[:MOST_SAID]
+    return True, said[:MOST_SAID]
+
+
+def _failed(number: str, expected: str, came: str, look_at: str) -> CheckFailed:
+    return CheckFailed(expected, came, look_at, f"Exercise {number} ✗")
+
+
+def _define(shell: Shell, sources: list[str], answer: str, number: str) -> None:
+    """Run an answer's cells; raise CheckFailed where one does not run, or none defines it."""
+    for source in sources:
+        result = shell.run_cell(source, store_history=False)
+        if error := result.error_before_exec or result.error_in_exec:
+            raise _failed(number, "that the cell runs", _words(error), line_of_answer(error))
+    if answer not in shell.user_ns:
+        raise _failed(number, f"that {answer} is defined", "no cell above the check defines it",
+                      "the answer's cell")
+
+
+def _watch(seal: ModuleType, number: str) -> Callable[[], None]:
+    """Return what raises CheckFailed where something has changed since.
+
+    The process that a check forks asks too. Nothing is looked up by its name when an answer has
+    run: it could be another one then.
+    """
+    failed, refusal = _failed, _refusal
 
     def watched(inside: Callable[[], running.Outcome]) -> running.Outcome:
-        """The same in the process that the check forks: changes there count too."""
-        changed = watch.changed  # here no answer can put another one
+        changed = watch.changed
         result = inside()
         if names := changed():
             return False, refusal(names)
         return result
 
     running.observers.append(watched)
-    watch = seal.Watch([*integrity.functions(), watched])
+    watch = seal.Watch(integrity.functions())
+    watch.add(watched)
     changed = watch.changed
 
-    def says(passed: bool, text: str) -> dict[str, Any]:
-        return {"passed": passed, "said": text[:MOST_SAID], "secret": secret}
-
-    def fails(expected: str, came: str, look_at: str) -> dict[str, Any]:
-        return says(False, str(CheckFailed(expected, came, look_at, title)))
-
-    title = f"Exercise {number} ✗"
-    for source in sources:
-        result = shell.run_cell(source, store_history=False)
-        if error := result.error_before_exec or result.error_in_exec:
-            return fails("that the cell runs", _words(error), line_of_answer(error))
-    if answer not in shell.user_ns:
-        return fails(f"that {answer} is defined", "no cell above the check defines it",
-                     "the answer's cell")
-    if names := changed():
-        return fails(*refusal(names))
-    printed.kept = ""
-    try:
-        with contextlib.redirect_stdout(printed):
-            check(shell.user_ns[answer])
-    except BaseException as error:  # whatever comes is what the check said
-        return says(False, _words(error))
-    text = printed.kept.strip()
-    if names := changed():
-        return fails(*refusal(names))
-    passed = i18n.say(f"Exercise {number} ✓") + " "
-    if not any(line.startswith(passed) for line in text.splitlines()):
-        return fails("a verdict of the check", "it did not say that it passed", "")
-    return says(True, text)
+    def require_unchanged() -> None:
+        if names := changed():
+            raise failed(number, *refusal(names))
+    return require_unchanged
 
 
 def _refusal(names: list[str]) -> tuple[str, str, str]:
@@ -119,4 +130,3 @@ def _refusal(names: list[str]) -> tuple[str, str, str]:
             f"changed: {', '.join(names[:3])}" + (f" and {len(names) - 3} more"
                                                   if len(names) > 3 else ""),
             "the lines that assign to an attribute of a module or a class, or change what is in it")
-

@@ -13,6 +13,7 @@ import errno
 import functools
 import os
 import resource
+import shutil
 import signal
 import struct
 import sys
@@ -82,6 +83,25 @@ def adopt_orphans() -> None:
         _call("prctl", SUBREAPER, 1, 0, 0, 0)
 
 
+def go_below() -> None:
+    """Go on in a child of this process, which waits for it, and then ends as it did.
+
+    So the parent of what may be hostile is nobody who is needed.
+    """
+    end_with_parent(signal.SIGKILL)
+    child = os.fork()
+    if not child:
+        end_with_parent(signal.SIGKILL)  # a fork does not inherit it
+        return
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    if code < 0:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if -code not in (signal.SIGKILL, signal.SIGSTOP):
+            signal.signal(-code, signal.SIG_DFL)
+        os.kill(os.getpid(), -code)
+    os._exit(code)
+
+
 # ---- namespaces -------------------------------------------------------------------------------
 
 
@@ -95,7 +115,7 @@ def _drop_capabilities() -> None:
 
 
 def enter_namespaces(scratch: Path) -> None:
-    """Go on as the first process of new namespaces; the caller's process waits and then ends.
+    """Go on as the first process of new namespaces; the caller's process waits, see go_below.
 
     No network, no other process to be seen, everything read-only; `scratch` becomes an empty
     folder in memory, DISK bytes and FILES files large. Raises OSError where that is not allowed.
@@ -106,12 +126,7 @@ def enter_namespaces(scratch: Path) -> None:
     for name, text in [("setgroups", "deny"), ("uid_map", f"{user} {user} 1"),
                        ("gid_map", f"{group} {group} 1")]:
         Path(f"/proc/self/{name}").write_text(text)
-    end_with_parent(signal.SIGKILL)
-    first = os.fork()
-    if first:
-        _, status = os.waitpid(first, 0)
-        os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
-    end_with_parent(signal.SIGKILL)  # a fork does not inherit it
+    go_below()
     _call("mount", b"none", b"/", None, ctypes.c_ulong(MOUNT_PRIVATE), None)
     attributes = struct.pack("=QQQQ", READ_ONLY, 0, 0, 0)
     _call("syscall", MOUNT_SETATTR, HERE, b"/", RECURSIVE, attributes,
@@ -206,6 +221,36 @@ def refuse_calls() -> None:
     rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
     rules.add_rule(denied, "sched_setscheduler", seccomp.Arg(1, seccomp.NE, 0))
     rules.load()
+
+
+# ---- the folder -------------------------------------------------------------------------------
+
+
+def folder_size(folder: Path) -> int:
+    """Return the bytes below a folder; counting stops above DISK bytes or FILES files."""
+    total = count = 0
+    for place, _, files in os.walk(folder):
+        for name in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(place, name)).st_blocks * 512
+            count += 1
+            if total > DISK or count > FILES:
+                return max(total, DISK + 1)
+    return total
+
+
+def empty(folder: Path) -> None:
+    """Take out all that is in a folder, also where a submission took the rights to it."""
+    for place, folders, _ in os.walk(folder):
+        for name in folders:
+            with contextlib.suppress(OSError):
+                os.chmod(os.path.join(place, name), 0o700)
+    for path in folder.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path, ignore_errors=True)
+        else:
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 # ---- all of it --------------------------------------------------------------------------------

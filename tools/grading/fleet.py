@@ -23,8 +23,8 @@ from distributed.comm import parse_address
 from data.store import CourseError
 from tools.grading import course
 from tools.grading.confine import ROOT
-from tools.grading.grader import ATTEMPTS, Died, Grader, given_up
 from tools.grading.job import Job, Result
+from tools.grading.server import ATTEMPTS, Died, Grader, given_up
 
 SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a notebook may have 50 MB

@@ -146,6 +146,13 @@ class Watch:
                       if callable(content := _content(cell)) or _ours(f.__module__)]
         self.data = dict(self._data())
 
+    def add(self, function: types.FunctionType) -> None:
+        """Watch a function that holds this Watch, and so was not whole before."""
+        self.cells += [(function, cell, _content(cell)) for cell in function.__closure__ or ()]
+        self.known = [*self.known, function]
+        for part, before in self.parts.items():
+            before.append(getattr(function, part))
+
     def _data(self) -> Iterator[tuple[Any, Any]]:
         """Yield what tells the course's own data, by its name or how it was made."""
         for space in self.spaces:

@@ -1,24 +1,17 @@
-"""Grade one notebook of one student: a function from a Job to a Result, and the process it runs in.
+"""A job, which is one notebook of one student; its result; and results that are kept.
 
-What it finds it sends as it comes, as JSON, so that whatever happens later costs nothing of it.
+What was graded once is not graded again, after a crash or a correction.
 """
 
 import hashlib
 import json
 import os
-import secrets
-import signal
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
 
 import nbformat
 
-from tools.grading import confine, plan, stages, submission
-
-READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
+from tools.grading import plan
 
 
 @dataclass(frozen=True)
@@ -50,107 +43,38 @@ class Result:
     whole: bool = False
 
 
-def limit(exercises: int, seconds: float) -> float:
-    """Return the seconds after which a job can only be stuck: the sum of its parts' limits."""
-    return READ + exercises * (seconds + 15) + 6 * seconds + 2 * RENDER + 60
+class Kept:
+    """The results in a folder, a file each, which is whole or not there.
 
-
-def _prepare(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
-    try:
-        notebook = submission.parsed(data)
-        cells = submission.cells(notebook)
-    except ValueError as error:
-        return {"wrong": str(error)}
-    return {"language": submission.language(notebook),
-            **plan.make(cells, nbformat.from_dict(master))}
-
-
-def _checked(seconds: float, scratch: Path, number: str, answer: str, sources: list[str],
-             language: str) -> tuple[bool, str]:
-    """Return whether an answer passed its check, and what was said; raises stages.Stopped."""
-    from tools.grading import checking  # torch and TVM, which the grader itself never needs
-    secret = secrets.token_hex(16)
-    came = stages.run(seconds, scratch, checking.run, number, answer, sources, scratch, secret,
-                      language)
-    if not isinstance(came, dict) or came.get("secret") != secret:
-        raise stages.Stopped("gave a verdict that is not the check's")
-    return came["passed"] is True, submission.clean(came.get("said"))
-
-
-def _grade(send: Any, job: Job, scratch: Path, verdicts: Mapping[str, tuple[bool, str]]) -> None:
-    from tools.grading import page  # as `checking` above
-    number, seconds, master = job.stem[:2], job.seconds, json.loads(job.master)
-    try:
-        made = stages.run(READ, scratch, _prepare, job.data, master)
-    except stages.Stopped as stopped:
-        made = {"wrong": f"reading it {stopped}"}
-    if "wrong" in made:
-        send(notes=[f"{number}: {made['wrong']}"])
-        return
-    send(notes=made["notes"])
-    said: dict[str, tuple[bool, str]] = {}
-    for check in job.checks():
-        name, language = check.number, made["language"]
-        todo = name, check.answer, made["sources"][name]
-        key = hashlib.sha256(json.dumps([*todo, language]).encode()).hexdigest()
-        try:
-            said[name] = verdicts.get(key) or _checked(seconds, scratch, *todo, language)
-        except stages.Stopped as stopped:
-            key = ""
-            said[name] = False, f"Exercise {name} ✗\n  the answer {stopped}"
-            send(notes=[f"{number}: the answer to {name} {stopped}"])
-        passed, text = said[name]
-        send(check=name, points=check.points if passed else 0, said=text, passed=passed, key=key)
-    if not job.page:
-        return
-    outputs: dict[str, Any] = {"outputs": {}, "notes": []}
-    try:
-        outputs = stages.run(6 * seconds, scratch, page.execute, made["cells"], scratch, seconds,
-                             5 * seconds)
-    except stages.Stopped as stopped:
-        outputs["notes"] = [f"the notebook {stopped}; its page has no outputs"]
-    send(notes=[f"{number}: {note}" for note in outputs["notes"]])
-    for plain in (False, True):
-        try:
-            send(page=stages.run(RENDER, scratch, page.render, job.stem, made["cells"],
-                                 outputs["outputs"], said, plain))
-            return
-        except stages.Stopped as stopped:
-            why = stopped
-    send(notes=[f"{number}: no page of feedback: making it {why}"])
-
-
-def main(pipe: Connection, job: Job, scratch: Path, namespaces: bool,
-         verdicts: Mapping[str, tuple[bool, str]]) -> None:
-    """Grade a job in this process, which a server has just forked; never returns.
-
-    Messages: {"notes": [...]}, {"check", "points", "said", "passed", "key"}, {"page": HTML}, and at
-    the end {"done": true}. `namespaces`: they work here. `scratch` is an empty folder, its own.
-    `verdicts`: (passed, said) of checks by their key, of the jobs before. The same source has the
-    same verdict, and in a class many exercises are untouched. No key: no check gave this verdict.
+    A result is kept under a key made of its job, which holds the file that was handed in and the
+    student version, and of the versions of the course, its packages and data.
     """
-    os.setsid()
-    # of what it inherits it keeps the pipe: a server that is gone must be noticed
-    os.closerange(3, pipe.fileno())
-    os.closerange(pipe.fileno() + 1, 65536)
 
-    def stop(*_: Any) -> None:
-        stages.end_all()
-        os._exit(1)
+    def __init__(self, folder: Path, versions: dict[str, str]) -> None:
+        self.folder, self.versions = folder, json.dumps(versions, sort_keys=True)
+        folder.mkdir(parents=True, exist_ok=True)
 
-    signal.signal(signal.SIGTERM, stop)
-    confine.adopt_orphans()
-    confine.end_with_parent(signal.SIGTERM)
+    def key(self, job: Job) -> str:
+        """Return the name of a job's result."""
+        asked = asdict(job)
+        asked["data"] = hashlib.sha256(job.data).hexdigest()
+        text = json.dumps([asked, self.versions], sort_keys=True)
+        return hashlib.sha256(text.encode()).hexdigest()
 
-    def send(**message: Any) -> None:
-        pipe.send_bytes(json.dumps(message).encode())
+    def find(self, key: str) -> Result | None:
+        """Return the result that is kept under a key, if there is one that can be read."""
+        try:
+            return Result(**json.loads((self.folder / f"{key}.json").read_bytes()))
+        except (OSError, ValueError, TypeError):
+            return None
 
-    try:
-        if namespaces:
-            confine.enter_namespaces(scratch)
-        _grade(send, job, scratch, verdicts)
-        send(done=True)
-    except (MemoryError, RecursionError, OSError, ValueError) as error:
-        send(notes=[f"could not be graded ({type(error).__name__}: {str(error)[:100]})"])
-    stages.end_all()
-    os._exit(0)
+    def keep(self, key: str, result: Result) -> None:
+        """Keep a result, if it is whole: another was the machine's fault, or may have been."""
+        if not result.whole:
+            return
+        unfinished = self.folder / f"{key}.part"
+        with unfinished.open("w", encoding="utf-8") as file:
+            json.dump(asdict(result), file)
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(self.folder / f"{key}.json")

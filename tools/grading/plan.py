@@ -135,3 +135,13 @@ def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
             after = [i for i, c in enumerate(plan.cells) if c["name"] == f"{number}-solution"]
             plan.cells.insert(after[-1] + 1 if after else len(plan.cells), put_back)
     return asdict(plan)
+
+
+def of_file(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
+    """Return the Plan of the file that was handed in, and its language; or what is "wrong"."""
+    try:
+        notebook = submission.parsed(data)
+        cells = submission.cells(notebook)
+    except ValueError as error:
+        return {"wrong": str(error)}
+    return {"language": submission.language(notebook), **make(cells, nbformat.from_dict(master))}

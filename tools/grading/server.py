@@ -1,75 +1,282 @@
-"""The process that grades: it has everything imported once, and forks a process for each job.
+"""The process that grades jobs, and how others have it: a Grader, here and on a cluster's worker.
 
     python -m tools.grading.server folder      with a socket as its standard input
 
-`tools.grading.grader` starts it. First it says what this system does not keep submissions from;
-then it takes one job after the other, and gives its Result. It ends, and all below it, with the
-process that started it. `folder` is made, emptied after each job, and removed.
+A server has everything imported once. Each part of a job, which works on what a student wrote, is a
+child of it that is closed in (checks.run.isolate, tools.grading.confine): a part may crash, never
+end, eat the machine, or start processes that outlive it, and costs itself. `folder` is made,
+emptied after each part, and removed. A server ends, and all below it, with who started it.
 """
 
+import hashlib
+import itertools
 import json
 import os
 import shutil
 import signal
+import socket
+import subprocess
 import sys
-import time
+from collections.abc import Callable
 from dataclasses import asdict
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
-from tools.grading import confine, job, stages
+import psutil
+
+from data import store
+from tools.grading import confine, plan, submission
+from tools.grading.job import Job, Result
+
+if TYPE_CHECKING:  # with torch and TVM, which no Grader needs
+    from checks.run.isolate import Ended, Limits
+
+ATTEMPTS = 3  # a job that ends its server, or its worker, so often is given up
+READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
+MOST_GIVEN = 64_000_000  # bytes that a part may give back
+
+# ---- how others have it ----------------------------------------------------------------------
+
+_numbers = itertools.count()
 
 
-def grade(todo: job.Job, link: Connection, scratch: Path, namespaces: bool,
-          verdicts: dict[str, tuple[bool, str]]) -> job.Result:
-    """Grade a job in a process of its own; of it only what checks said is left, in `verdicts`.
+class Died(Exception):
+    """The process that grades was ended, by whatever: the job may be tried again."""
 
-    Raises EOFError: end here.
+
+def given_up(job: Job) -> Result:
+    """Return the result of a job that ended whatever graded it, ATTEMPTS times."""
+    return Result(notes=[f"{job.stem[:2]} could not be graded: the process that grades it was "
+                         "ended each time (by the system, for want of memory?)"])
+
+
+def _environment() -> dict[str, str]:
+    """Return what a server is started with: nothing that a submission could tell, one thread.
+
+    With several graders on a machine more threads would wait for one another, and spin.
     """
-    number, exercises = todo.stem[:2], len(todo.checks())
-    result, end = job.Result(), time.monotonic() + job.limit(exercises, todo.seconds)
-    scratch.mkdir(parents=True, exist_ok=True)
-    take_end, give_end = os.pipe()
-    take, give = Connection(take_end, writable=False), Connection(give_end, readable=False)
-    process = os.fork()
-    if not process:
-        job.main(give, todo, scratch, namespaces, verdicts)
-    give.close()
-    try:
-        while not result.whole and time.monotonic() < end:
-            ready = wait([take, link], 1)
-            if link in ready:  # nobody sends anything now: the grader is gone
-                raise EOFError
-            if take not in ready:
-                continue
+    environment = {name: os.environ[name] for name in confine.KEPT if name in os.environ}
+    beside = str(Path(sys.executable).parent)  # what cells call by its name, as jupyter
+    path = os.pathsep.join([beside, environment.get("PATH", os.defpath)])
+    return environment | {"MLC_DATA": str(store.data_folder()), "PATH": path,
+                          "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1"}
+
+
+def _remove_left(folder: Path, host: str) -> None:
+    """Remove the folders of graders of this machine that are gone, as after a power cut."""
+    for path in folder.glob(f"{host}-*"):
+        pid = path.suffix[1:]
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+class Grader:
+    """A server process and its folder, below `folder`, which is below the course's."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder  # notebooks look for the course above them
+        host = socket.gethostname().partition(".")[0]
+        _remove_left(folder, host)
+        scratch = folder / f"{host}-{next(_numbers)}.{os.getpid()}"
+        ours, theirs = socket.socketpair()
+        self.server = subprocess.Popen(
+            [sys.executable, "-m", "tools.grading.server", str(scratch)],
+            cwd=confine.ROOT, stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
+            start_new_session=True, env=_environment())
+        theirs.close()
+        self.link = Connection(ours.detach())
+        try:
+            self.gaps: list[str] = json.loads(self.link.recv_bytes())
+        except (EOFError, OSError):
+            raise Died from None
+
+    def grade(self, job: Job) -> Result:
+        """Return the result of a job; raises Died if the server ended."""
+        asked = asdict(job)
+        data = asked.pop("data")
+        try:
+            self.link.send_bytes(json.dumps(asked).encode())
+            self.link.send_bytes(data)
+            return Result(**json.loads(self.link.recv_bytes()))
+        except (EOFError, OSError):
+            raise Died from None
+
+    def close(self) -> None:
+        """End the server and everything below it."""
+        self.server.send_signal(signal.SIGTERM)
+        try:
+            self.server.wait(15)
+        except subprocess.TimeoutExpired:
+            self.server.kill()
+            self.server.wait()
+        self.link.close()
+
+
+class Graders:
+    """A Grader that is started for the first job, and anew after a job that ended it."""
+
+    def __init__(self, start: Callable[[], Grader]) -> None:
+        self.start = start
+        self.grader: Grader | None = None
+
+    def grade(self, job: Job) -> Result:
+        """Return the result of a job; one that ended its server ATTEMPTS times is given up."""
+        for _ in range(ATTEMPTS):
             try:
-                message = json.loads(take.recv_bytes(stages.MOST_ANSWER))
-            except (EOFError, OSError, ValueError) as error:
-                result.notes.append(f"{number} could not be graded to its end: its process ended "
-                                    f"({type(error).__name__})")
-                return result
-            result.notes += message.get("notes", [])
-            if name := message.get("check"):
-                result.points[name], result.words[name] = message["points"], message["said"]
-                if message["key"]:
-                    verdicts[message["key"]] = message["passed"], message["said"]
-            result.page = message.get("page", result.page)
-            result.whole = "done" in message
-        if not result.whole:
-            result.notes.append(f"{number} could not be graded to its end: out of time")
+                self.grader = self.grader or self.start()
+                return self.grader.grade(job)
+            except Died:
+                self.close()
+        return given_up(job)
+
+    def close(self) -> None:
+        """End the Grader, if there is one."""
+        if self.grader:
+            self.grader.close()
+        self.grader = None
+
+
+# ---- grading ---------------------------------------------------------------------------------
+
+
+class Stopped(Exception):
+    """A part gave nothing; the text says why, in words for a student."""
+
+
+class Server:
+    """Grades jobs in a folder of its own, `scratch`; `gone` says whether nobody is there for them.
+
+    `namespaces`: they work here. The same source has the same verdict, and in a class many
+    exercises are untouched: `verdicts` has what checks said before.
+    """
+
+    def __init__(self, scratch: Path, gone: Callable[[], bool]) -> None:
+        self.scratch, self.gone = scratch, gone
+        scratch.mkdir(parents=True, exist_ok=True)
+        self.namespaces = confine.namespaces_work(scratch)
+        self.verdicts: dict[str, tuple[bool, str]] = {}
+
+    def grade(self, job: Job) -> Result:
+        """Return the result of a job; what was found before something went wrong is in it."""
+        result = Result()
+        try:
+            self._grade(job, result)
+            result.whole = not self.gone()
+        except (MemoryError, RecursionError, OSError, ValueError) as error:
+            result.notes.append(f"could not be graded ({type(error).__name__}: "
+                                f"{str(error)[:100]})")
         return result
-    finally:
-        os.kill(process, signal.SIGKILL)
-        take.close()
-        stages.end_all()
-        stages.empty(scratch)
+
+    def _grade(self, job: Job, result: Result) -> None:
+        number = job.stem[:2]
+        try:
+            made = self._part(READ, plan.of_file, job.data, json.loads(job.master))
+        except Stopped as stopped:
+            made = {"wrong": f"reading it {stopped}"}
+        if "wrong" in made:
+            result.notes.append(f"{number}: {made['wrong']}")
+            return
+        result.notes += made["notes"]
+        said: dict[str, tuple[bool, str]] = {}
+        for check in job.checks():
+            name = check.number
+            try:
+                said[name] = self._verdict(job.seconds, name, check.answer, made["sources"][name],
+                                           made["language"])
+            except Stopped as stopped:
+                said[name] = False, f"Exercise {name} ✗\n  the answer {stopped}"
+                result.notes.append(f"{number}: the answer to {name} {stopped}")
+            passed, result.words[name] = said[name]
+            result.points[name] = check.points if passed else 0
+        if job.page:
+            self._write_page(job, result, made["cells"], said)
+
+    def _verdict(self, seconds: float, *asked: Any) -> tuple[bool, str]:
+        """Return whether an answer passed its check, and what was said; raises Stopped."""
+        from tools.grading import checking
+        key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
+        if key not in self.verdicts:
+            passed, text = self._part(seconds, checking.run, *asked, self.scratch)
+            self.verdicts[key] = passed is True, submission.clean(text)
+        return self.verdicts[key]
+
+    def _write_page(self, job: Job, result: Result, cells: list[dict[str, Any]],
+                    said: dict[str, tuple[bool, str]]) -> None:
+        from tools.grading import page
+        number, seconds = job.stem[:2], job.seconds
+        outputs: dict[str, Any] = {"outputs": {}, "notes": []}
+        try:
+            outputs = self._part(6 * seconds, page.execute, cells, self.scratch, seconds,
+                                 5 * seconds)
+        except Stopped as stopped:
+            outputs["notes"] = [f"the notebook {stopped}; its page has no outputs"]
+        result.notes += [f"{number}: {note}" for note in outputs["notes"]]
+        for plain in (False, True):
+            try:
+                result.page = self._part(RENDER, page.render, job.stem, cells, outputs["outputs"],
+                                         said, plain)
+                return
+            except Stopped as stopped:
+                why = stopped
+        result.notes.append(f"{number}: no page of feedback: making it {why}")
+
+    def _part(self, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what function(*arguments) returns in a closed child; raises Stopped."""
+        from checks.run.isolate import Child, Ended, Limits
+        limits = Limits(wall=seconds, given=MOST_GIVEN)
+        try:
+            return Child(self._closed_in, function, *arguments, limits=limits, alone=True,
+                         look=self._look).result()
+        except Ended as ended:
+            raise Stopped(_words(ended, limits)) from None
+        finally:
+            confine.empty(self.scratch)  # no part finds, or imports, what another left
+
+    def _closed_in(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Run a part in the child, as a process that sees no other where namespaces work."""
+        confine.end_with_parent(signal.SIGKILL)
+        if self.namespaces:
+            confine.enter_namespaces(self.scratch)
+        else:
+            confine.go_below()
+        return function(*arguments)
+
+    def _look(self) -> str:
+        if self.gone():
+            return "was graded by nobody any more"
+        if confine.folder_size(self.scratch) > confine.DISK:
+            return f"wrote more than {confine.DISK >> 20} MB to its folder"
+        return ""
+
+
+def _words(ended: "Ended", limits: "Limits") -> str:
+    """Say in words for a student why a part gave nothing."""
+    match ended.why:
+        case "wall":
+            return f"ran for more than {limits.wall:g} seconds"
+        case "memory":
+            return (f"took more than {limits.memory // confine.GIGABYTE} GB of memory with all its "
+                    "processes")
+        case "processes":
+            return f"started more than {limits.processes} processes"
+        case "strange":
+            return "gave a verdict that is not the check's"
+        case "code":
+            names = {-number: number.name for number in signal.Signals}
+            return f"ended its process ({names.get(ended.code, f'exit code {ended.code}')})"
+    return ended.words
+
+
+# ---- the process -----------------------------------------------------------------------------
 
 
 def main(scratch: Path) -> None:
     """Take jobs and give results until nobody is there any more."""
+    end_below: Callable[[], object] = list  # nobody is below before the imports
+
     def stop(*_: Any) -> NoReturn:
-        stages.end_all()
+        end_below()
         shutil.rmtree(scratch, ignore_errors=True)
         os._exit(0)
 
@@ -81,25 +288,24 @@ def main(scratch: Path) -> None:
     for number in (0, 1):
         os.dup2(nowhere, number)
     os.close(nowhere)
-    scratch.mkdir(parents=True, exist_ok=True)
-    namespaces = confine.namespaces_work(scratch)
+    server = Server(scratch, gone=link.poll)  # nobody sends anything while a job is graded
     try:
-        link.send_bytes(json.dumps(confine.gaps(namespaces)).encode())
+        link.send_bytes(json.dumps(confine.gaps(server.namespaces)).encode())
         import plots  # noqa: F401 (as the next lines: what jobs need, once for all)
+        from checks.run import isolate
         from checks.run.check import registered
         from tools.grading import checking, integrity, page  # noqa: F401
-        loaded, verdicts = 0, dict[str, tuple[bool, str]]()
+        end_below, loaded = isolate.end_below, 0
         while True:
             asked = json.loads(link.recv_bytes())
-            todo = job.Job(**asked, data=link.recv_bytes())
-            for check in todo.checks():
+            job = Job(**asked, data=link.recv_bytes())
+            for check in job.checks():
                 registered[check.number].get_ready()
             if loaded != len(sys.modules):
                 loaded = len(sys.modules)
                 integrity.functions.cache_clear()
                 integrity.functions()
-            result = grade(todo, link, scratch, namespaces, verdicts)
-            link.send_bytes(json.dumps(asdict(result)).encode())
+            link.send_bytes(json.dumps(asdict(server.grade(job))).encode())
     except (EOFError, OSError):
         stop()
 
