@@ -31,6 +31,7 @@ FOLDER = ROOT / "paired_md" / "zh"
 MARK = re.compile(r"^<!-- en: ([0-9a-f]{10})( untranslated)? -->[ \t]*$", re.MULTILINE)
 OLD = re.compile(r"^<!-- old zh: ([0-9a-f]{10})\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DOTALL)
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
+EXERCISES = "<!-- counted by make sync: exercises -->"  # the same
 ALMOST = re.compile(r"^.*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # a mark that somebody mistyped
 
 
@@ -290,15 +291,24 @@ def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
             f"all {total} cells are in Chinese, and none is older than its English")
 
 
+def exercises(language: str = "en") -> str:
+    """Say, in "en" or "zh", how many exercises and notebooks the course has."""
+    paths = masters()
+    graded = sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for path in paths
+                 for cell in nbformat.read(path, as_version=4).cells)
+    return (f"{len(paths)} 个 notebook，{graded} 道练习" if language == "zh"
+            else f"{graded} exercises in {len(paths)} notebooks")
+
+
 def readmes(change: bool = True) -> list[str]:
-    """Write the summary where a README has its place for it; return the names that had another."""
+    """Write the counts where a README has places for them; return the names that had others."""
     counts, other = counted(), []
     for name, language in (("README.md", "en"), ("README.zh.md", "zh")):
         path = ROOT / name
-        text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        before, mark, rest = text.partition(COUNTED)
-        said = summary(counts, language)
-        wanted = before + mark + said + rest[rest.index("<!--"):] if mark else text
+        wanted = text = path.read_text(encoding="utf-8") if path.is_file() else ""
+        for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises(language))):
+            before, mark, rest = wanted.partition(place)
+            wanted = before + mark + said + rest[rest.index("<!--"):] if mark else wanted
         if wanted != text:
             other.append(name)
             if change:
