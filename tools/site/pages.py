@@ -20,9 +20,10 @@ PICTURES = ROOT / "docs" / "pictures"
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 # documents, and the page that each becomes
 DOCUMENTS = {"docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
+             "docs/old_course.md": "old_course", "docs/benchmark.md": "benchmark",
              "data/README.md": "data", "instructor/README.md": "instructor",
              "CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}
-LOOK_UP = ("live", "terms", "tvm_errors", "rosetta")
+LOOK_UP = ("live", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
 
 
 def masters() -> list[Path]:
