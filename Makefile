@@ -19,12 +19,16 @@ PAGES := $(VENV)/.ready-site
 
 .PHONY: test test-all mutants outputs sync handouts grade autograder tune site colab
 
-test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types
-##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型
+test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types (NB=5.4: try one exercise)
+##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型（NB=5.4：只试一道练习）
+ifneq ($(NB),)
+	@$(PYTEST) tests/test_exercises.py tests/slow/test_more_answers.py tests/slow/test_more_mutants.py --exercises "$(NB)"
+else
 	@$(VENV)/bin/ruff check .
 	@$(PY) -m tools.sync check
 	@$(PY) -m tools.edition check
 	@$(PYTEST) --ignore=tests/slow
+endif
 
 test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分

@@ -56,6 +56,9 @@ def pytest_configure(config: pytest.Config) -> None:
     os.environ["MLC_DATA"] = str(folder)
     real = store.is_real()
     parts = ["sanitize.cfg"] + ["sanitize_stand_in.cfg"] * (not real)
+    if config.getoption("exercises"):
+        import two_sided
+        two_sided.wanted(config)  # raises UsageError where one is unknown
     joined = ROOT / "build" / f"nbval_{'real' if real else 'other'}.cfg"
     if not hasattr(config, "workerinput"):  # the workers of xdist read what this process wrote
         joined.parent.mkdir(exist_ok=True)
@@ -66,11 +69,18 @@ def pytest_configure(config: pytest.Config) -> None:
 LONG = ("test_fleet", "test_grading", "test_hostile", "test_site", "test_stopping")  # tests/slow
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--exercises", default="", help='some exercises alone, as "03 5.4"')
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put what takes longest first: two-sided runs, then notebooks, each by what is in it.
 
     Workers take whole classes and files in this order; a long one at the end would run alone.
     """
+    if config.getoption("exercises"):
+        import two_sided
+        items[:] = [item for item in items if two_sided.belongs(item, two_sided.wanted(config))]
     cells = Counter(item.path for item in items)
 
     def when(item: pytest.Item) -> tuple[int, int]:

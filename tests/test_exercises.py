@@ -7,6 +7,9 @@ from pathlib import Path
 import pytest
 import two_sided
 
+import checks
+from checks.run.check import registered
+
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 STEMS = [path.stem for path in NOTEBOOKS]
@@ -25,8 +28,14 @@ def test_enough_answers(stem: str) -> None:
         assert numbers[number, True] >= 1, f"{number}: another right answer is needed"
 
 
-def test_there_are_37_exercises() -> None:
-    assert sum(len(two_sided.exercises(stem)) for stem in STEMS) == 37
+def test_each_exercise_of_a_notebook_has_its_check() -> None:
+    """The number that a check was registered with is that of its function and of its cell."""
+    assert {number: exercise.notebook for number, exercise in registered.items()} == {
+        number: stem[:2] for stem in STEMS for number in two_sided.exercises(stem)}
+    for exercise in registered.values():
+        assert exercise.check.__name__ == exercise.function
+        assert exercise.check.__module__ == f"checks.exercises.notebook_{exercise.notebook}"
+        assert getattr(checks, exercise.function) is exercise.check
 
 
 def test_a_wrong_answer_without_words_to_expect_is_refused() -> None:

@@ -7,7 +7,8 @@ The answers stand in tests/candidates/<notebook>.py, each under a line such as
 
 The text after the arrow has to occur in the check's message. Code under `# %% shared` runs before
 the first of them: what several answers have in common. `make test` tries what stands above the line
-`# %% more`, at least one answer for each thing that a check says; `make test-all` the others too.
+`# %% more`, at least one answer for each thing that a check says; `make test-all` the others too,
+and `make test NB=5.4` all of one exercise.
 """
 
 import dataclasses
@@ -15,11 +16,12 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
 import nbformat
+import pytest
 
 from tools import execute
 from tools.grading.submission import Statement, needed, python, statements
@@ -122,19 +124,19 @@ def without_the_rest(cells: list[nbformat.NotebookNode], whole: list[bool],
     return left
 
 
-def try_all(stem: str, more: bool = False) -> list[Candidate]:
+def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[Candidate]:
     """Run a solved notebook with every candidate in the place of the solution, then the solution.
 
-    With those above the line `# %% more` and the untouched stubs, or with those below it. Cells
-    that measure times are left out, and what no answer needs, and with a warning what would end
-    the kernel here. Returns the candidates with the messages they got.
+    With those above the line `# %% more` and the untouched stubs, or with those below it; `only`:
+    those of some exercises. Cells that measure times are left out, and what no answer needs, and
+    with a warning what would end the kernel here. Returns the candidates with their messages.
     """
     notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
     tried = []
     for candidate in candidates(stem):
         if candidate.exercise == SHARED:
             tried.append(candidate)
-        elif candidate.more != more:
+        elif candidate.more != more or only and candidate.exercise not in only:
             continue
         elif candidate.runs_here:
             tried.append(candidate)
@@ -156,7 +158,10 @@ def try_all(stem: str, more: bool = False) -> list[Candidate]:
         if cell.cell_type != "code" or "timing" in cell.metadata.get("tags", []):
             continue
         grader = cell.metadata.get("nbgrader", {})
-        add(cell.source, answer=bool(grader) or not cells)  # the first cell sets up
+        asked = not only or grader.get("grade_id", "").removesuffix("-solution") in only
+        if grader.get("grade") and not asked:
+            continue
+        add(cell.source, answer=bool(grader) and asked or not cells)  # the first cell sets up
         if grader.get("solution"):
             solution = cell.source
         elif grader.get("grade"):
@@ -185,8 +190,8 @@ def try_all(stem: str, more: bool = False) -> list[Candidate]:
 def classes(prefix: str, stems: list[str], more: bool = False) -> dict[str, type]:
     """Return a test class for each notebook: pytest-xdist keeps a class on one worker."""
     def made(stem: str) -> type:
-        def test_two_sided(self, record_property) -> None:
-            require_as_expected(stem, record_property, more)
+        def test_two_sided(self, record_property, pytestconfig) -> None:
+            require_as_expected(stem, record_property, more, wanted(pytestconfig))
         return type(prefix + stem[:2], (), {"test_two_sided": test_two_sided})
     return {prefix + stem[:2]: made(stem) for stem in stems}
 
@@ -198,12 +203,35 @@ def exercises(stem: str) -> list[str]:
             if cell.metadata.get("nbgrader", {}).get("grade")]
 
 
+def wanted(config: pytest.Config) -> list[str]:
+    """Return the exercises of `make test NB="03 5.4"`, a notebook's and one; [] without NB."""
+    asked = config.getoption("exercises").split()
+    every = [number for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
+             for number in exercises(path.stem)]
+    found = {text: [number for number in every
+                    if number == text or f"{int(number.partition('.')[0]):02}" == text]
+             for text in asked}
+    if unknown := [text for text, numbers in found.items() if not numbers]:
+        raise pytest.UsageError(f"There is no exercise {unknown[0]}: NB=5.4 is one, NB=05 are "
+                                "those of a notebook.")
+    return [number for numbers in found.values() for number in numbers]
+
+
+def belongs(item: pytest.Item, only: Collection[str]) -> bool:
+    """Whether a test tries answers, or mutants, of these exercises."""
+    if number := getattr(item, "callspec", None) and item.callspec.params.get("number"):
+        return number in only
+    digits = re.search(r"\d\d$", getattr(item.parent, "name", ""))
+    return item.name == "test_two_sided" and bool(digits) \
+        and int(digits[0]) in {int(number.partition(".")[0]) for number in only}
+
+
 def require_as_expected(stem: str, record_property: Callable[[str, object], None],
-                        more: bool = False) -> None:
+                        more: bool = False, only: Collection[str] = ()) -> None:
     """Try all and raise AssertionError for what came out otherwise; conftest prints the table."""
-    tried = try_all(stem, more)
+    tried = try_all(stem, more, only)
     table = []
-    for number in exercises(stem):
+    for number in only or exercises(stem):
         wrong = [c for c in tried if c.exercise == number and not c.right]
         right = [c for c in tried if c.exercise == number and c.right]
         table.append((number, sum(c.as_expected for c in wrong), len(wrong),

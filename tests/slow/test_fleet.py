@@ -23,11 +23,10 @@ import submissions
 from distributed import KilledWorker
 from distributed.core import Status
 from submissions import LINUX, ROOT, STEM, answers, command, family, rows, servers, wrong_linear
-from tools.grading.kept import Kept
 
 from tools import grade
 from tools.grading import course, fleet
-from tools.grading.job import Job, Result
+from tools.grading.job import Job, Kept, Result
 from tools.grading.server import Died
 
 TOTALS = {"a": "1", "b": "3", "c": "1", "d broken": "0", "e": "0", "f absent": "0"}
