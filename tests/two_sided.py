@@ -145,8 +145,9 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
                           f"check runs in a process of its own on {sys.platform}", stacklevel=2)
     cells: list[nbformat.NotebookNode] = []
     whole: list[bool] = []
-    ends, watched = [], []
-    solution = None
+    ends: list[int] = []
+    watched: list[tuple[Candidate, nbformat.NotebookNode, nbformat.NotebookNode]] = []
+    solution = ""
 
     def add(source: str, answer: bool = True, may_fail: bool = False) -> nbformat.NotebookNode:
         cells.append(nbformat.v4.new_code_cell(source))
@@ -219,11 +220,11 @@ def wanted(config: pytest.Config) -> list[str]:
 
 def belongs(item: pytest.Item, only: Collection[str]) -> bool:
     """Whether a test tries answers, or mutants, of these exercises."""
-    if number := getattr(item, "callspec", None) and item.callspec.params.get("number"):
-        return number in only
-    digits = re.search(r"\d\d$", getattr(item.parent, "name", ""))
-    return item.name == "test_two_sided" and bool(digits) \
-        and int(digits[0]) in {int(number.partition(".")[0]) for number in only}
+    if call := getattr(item, "callspec", None):
+        return call.params.get("number") in only
+    digits = getattr(item.parent, "name", "")[-2:]
+    return item.name == "test_two_sided" \
+        and digits in {f"{int(number.partition('.')[0]):02}" for number in only}
 
 
 def require_as_expected(stem: str, record_property: Callable[[str, object], None],

@@ -20,7 +20,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -123,7 +123,7 @@ class Report:
         self.finish(number)
 
     def finish(self, number: int) -> None:
-        """Write the row and the pages of a student of whom nothing is missing."""
+        """Write the row and the pages of a student, once all notebooks have their results."""
         student = self.students[number]
         if not student.done():
             return
@@ -197,28 +197,30 @@ def _results(todo: Iterator[tuple[Any, Job]], count: int, options: Any, folder: 
 
 
 def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept: Kept,
-               options: Any, folder: Path) -> None:
+               options: argparse.Namespace, folder: Path) -> None:
     """Grade what is not graded yet, and write all of it."""
     masters = {stem: json.dumps(version) for stem, version in versions.items()}
+
+    def take(place: tuple[int, str], result: Result) -> None:
+        report.take(*place, result)
+        report.bar.update()
+
+    def jobs(places: Iterable[tuple[int, str]]) -> Iterator[tuple[tuple[int, str], Job]]:
+        for number, stem in places:
+            try:
+                data = read(report.students[number].taken[stem])
+            except ValueError as error:
+                take((number, stem), Result(notes=[f"{stem[:2]}: {error}"]))
+                continue
+            yield (number, stem), Job(stem, data, masters[stem], options.seconds)
+
     missing: list[tuple[int, str]] = []
-
-    def job(number: int, stem: str) -> Job | None:
-        try:
-            data = read(report.students[number].taken[stem])
-        except ValueError as error:
-            report.take(number, stem, Result(notes=[f"{stem[:2]}: {error}"]))
-            report.bar.update()
-            return None
-        return Job(stem, data, masters[stem], options.seconds)
-
     for number, student in enumerate(report.students):
-        for stem in student.taken:
-            if todo := job(number, stem):
-                if result := kept.find(kept.key(todo)):
-                    report.take(number, stem, result)
-                    report.bar.update()
-                else:
-                    missing.append((number, stem))
+        for place, job in jobs((number, stem) for stem in student.taken):
+            if result := kept.find(kept.key(job)):
+                take(place, result)
+            else:
+                missing.append(place)
         if not student.taken:
             report.finish(number)
     count = sum(len(student.taken) for student in report.students)
@@ -228,20 +230,18 @@ def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept:
     keys: dict[tuple[int, str], str] = {}
 
     def todo_now() -> Iterator[tuple[tuple[int, str], Job]]:
-        for place in missing:
-            if todo := job(*place):
-                keys[place] = kept.key(todo)
-                yield place, todo
+        for place, job in jobs(missing):
+            keys[place] = kept.key(job)
+            yield place, job
 
-    for (number, stem), result in _results(todo_now(), len(missing), options, folder, report.say):
-        kept.keep(keys.pop((number, stem)), result)
-        report.take(number, stem, result)
-        report.bar.update()
+    for place, result in _results(todo_now(), len(missing), options, folder, report.say):
+        kept.keep(keys.pop(place), result)
+        take(place, result)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Grade submissions: a folder for each student.")
-    parser.add_argument("folder")
+    parser.add_argument("folder", type=Path)
     parser.add_argument("notebooks", nargs="*", help="two digits each; else what was handed in")
     parser.add_argument("--seconds", type=int, default=60, help="for a cell, and for a check")
     parser.add_argument("--to", type=Path, default=ROOT / "build", help="where the results go, "
@@ -257,74 +257,106 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def main(arguments: list[str]) -> int:
-    """Grade; return the exit status."""
-    options = _options(arguments)
-    folders, masters = _students(Path(options.folder)), chosen(options.notebooks)
-    stems = [path.stem for path in masters]
-    if not options.notebooks:
-        taken = {stem for folder in folders for stem in find(folder, stems).taken}
-        stems = [stem for stem in stems if stem in taken]
-    if not stems:
+def _asked(options: argparse.Namespace, folders: list[Path]) -> dict[str, nbformat.NotebookNode]:
+    """Return the student versions of the notebooks to grade, by their stems; exit without any."""
+    masters = {path.stem: path for path in chosen(options.notebooks)}
+    handed_in = masters.keys() if options.notebooks else {
+        stem for folder in folders for stem in find(folder, list(masters)).taken}
+    versions = {stem: student_version(path) for stem, path in masters.items() if stem in handed_in}
+    if not versions:
         sys.exit(f"No notebook of the course is in {options.folder}: their names begin as in "
                  "work/, 02_...")
-    os.environ["MLC_DATA"] = str(store.data_folder())  # a submission has no network
-    options.to.mkdir(parents=True, exist_ok=True)
-    alone = (options.to / "grading.lock").open("w")
-    try:
-        fcntl.flock(alone, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        sys.exit(f"Another `make grade` is at work in {options.to}: wait for it, or end it.")
-    scratch = options.to / "grading"  # notebooks look for the course above them
-    scratch.mkdir(exist_ok=True)
+    for stem, version in versions.items():
+        version.metadata["name"] = stem
+    return versions
+
+
+def _student(folder: Path, stems: list[str], every: list[str]) -> Student:
+    found = find(folder, every, stems)
+    return Student(folder, {stem: found.taken[stem] for stem in stems if stem in found.taken},
+                   {stem: found.notes.get(stem, []) for stem in stems})
+
+
+@contextlib.contextmanager
+def _alone(to: Path) -> Iterator[Path]:
+    """Yield the folder in which jobs are graded; exit where another run is at work in `to`."""
+    to.mkdir(parents=True, exist_ok=True)
+    with (to / "grading.lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            sys.exit(f"Another `make grade` is at work in {to}: wait for it, or end it.")
+        scratch = to / "grading"  # notebooks look for the course above them
+        scratch.mkdir(exist_ok=True)
+        try:
+            yield scratch
+        finally:
+            with contextlib.suppress(OSError):  # somebody's workers are at work there
+                scratch.rmdir()
+
+
+def _warn(options: argparse.Namespace, scratch: Path) -> None:
+    """Print what this system does not keep submissions from."""
     if not options.cluster and (gaps := confine.gaps(confine.namespaces_work(scratch))):
         print(f"This system does not keep submissions from: {'; '.join(gaps)}. Use a container, "
               "see instructor/README.md.")
     if hasattr(os, "geteuid") and os.geteuid() == 0:
         print("You are root: what root may read, a submission could try to. Grade as an ordinary "
               "user.")
-    print(f"{len(folders)} students, notebooks {', '.join(stem[:2] for stem in stems)}", flush=True)
-    versions = {}
-    for path in masters:
-        if path.stem in stems:
-            versions[path.stem] = student_version(path)
-            versions[path.stem].metadata["name"] = path.stem
-    every = [path.stem for path in chosen([])]
-    students = []
-    for folder in folders:
-        found = find(folder, every, stems)
-        students.append(Student(folder, {stem: found.taken[stem] for stem in stems
-                                         if stem in found.taken},
-                                {stem: found.notes.get(stem, []) for stem in stems}))
-    worth = {check.number: check.points for version in versions.values()
-             for check in plan.checks_of(version)}
-    shutil.rmtree(options.to / "feedback", ignore_errors=True)
-    if options.fresh:
-        shutil.rmtree(options.to / "graded", ignore_errors=True)
-    kept = Kept(options.to / "graded", course.versions())
 
+
+@contextlib.contextmanager
+def _stoppable() -> Iterator[None]:
+    """Raise Stop inside for Ctrl-C and SIGTERM; they do nothing afterwards."""
     def stop(*_: Any) -> None:
         raise Stop
 
-    for signal_number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(signal_number, stop)
-    status, why = 0, ""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGINT, signal.SIGTERM):
+            signal.signal(number, signal.SIG_IGN)
+
+
+def _graded(students: list[Student], versions: dict[str, nbformat.NotebookNode], kept: Kept,
+            options: argparse.Namespace, scratch: Path) -> tuple[int, str]:
+    """Grade and write everything; return the exit status, and why it ended before its time."""
+    worth = {check.number: check.points for version in versions.values()
+             for check in plan.checks_of(version)}
     with tqdm(total=sum(len(student.taken) for student in students), unit="notebook",
               disable=None, dynamic_ncols=True) as bar:
-        report = Report(students, worth, options.to, bar)
         try:
-            _grade_all(report, versions, kept, options, scratch)
+            with _stoppable():
+                _grade_all(Report(students, worth, options.to, bar), versions, kept, options,
+                           scratch)
         except Stop:
-            status, why = 130, "Stopped."
+            return 130, "Stopped."
         except Exception as error:
             if type(error).__name__ != "Lost":  # it comes with Dask
                 raise
-            status, why = 1, str(error)
-        finally:
-            for signal_number in (signal.SIGINT, signal.SIGTERM):
-                signal.signal(signal_number, signal.SIG_IGN)
-            with contextlib.suppress(OSError):  # somebody's workers are at work there
-                scratch.rmdir()
+            return 1, str(error)
+    return 0, ""
+
+
+def main(arguments: list[str]) -> int:
+    """Grade; return the exit status."""
+    options = _options(arguments)
+    folders = _students(options.folder)
+    versions = _asked(options, folders)
+    os.environ["MLC_DATA"] = str(store.data_folder())  # a submission has no network
+    with _alone(options.to) as scratch:
+        _warn(options, scratch)
+        print(f"{len(folders)} students, notebooks {', '.join(stem[:2] for stem in versions)}",
+              flush=True)
+        every = [path.stem for path in chosen([])]
+        students = [_student(folder, list(versions), every) for folder in folders]
+        shutil.rmtree(options.to / "feedback", ignore_errors=True)
+        if options.fresh:
+            shutil.rmtree(options.to / "graded", ignore_errors=True)
+        kept = Kept(options.to / "graded", course.versions())
+        status, why = _graded(students, versions, kept, options, scratch)
     if why:
         print(f"\n{why} {options.to.name}/grades.csv has the rows of the students above. What was "
               "graded is kept: the same command does the rest.", flush=True)

@@ -213,20 +213,21 @@ def _in_child(run: Callable[[], str], seconds: float) -> tuple[bool, Any, str]:
 _LOOPS = "your loops: does each end, and does each count what it should?"
 
 
-def _without_verdict(ended: Ended, seconds: float) -> tuple[str, str, str]:
+def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
     """Say what became of a check that gave no verdict: expected, came, look at."""
+    seconds = limits.asleep
     match ended.why:
         case "asleep":
             return ("an answer in time", f"still running after {seconds:g} seconds, in which it "
                     "waits and computes nothing",
                     "what your code waits for: a sleep, a lock, another thread")
         case "wall":
-            return ("an answer in time", f"still running after {PATIENCE * seconds:g} seconds",
+            return ("an answer in time", f"still running after {limits.wall:g} seconds",
                     "your loops: does each end? Or the machine is busy: then stop what else it "
                     "does, and run the check again")
         case "memory" | "processes":
-            return ("an answer in the memory that there is", f"more than "
-                    f"{Limits.memory // GIGABYTE} GB, or {Limits.processes} processes",
+            return ("an answer in the memory that there is",
+                    f"more than {limits.memory / GIGABYTE:g} GB, or {limits.processes} processes",
                     "what grows in your loops, and the shapes of the arrays that it makes")
         case "strange":
             return ("that your code leaves files alone that it did not open",
@@ -262,7 +263,7 @@ def isolated(run: Callable[[], str], seconds: float) -> Outcome:
     try:
         passed, parts, printed = Child(_in_child, run, seconds, limits=limits).result()
     except Ended as ended:
-        return False, _without_verdict(ended, seconds)
+        return False, _without_verdict(ended, limits)
     if printed:
         print(printed[:MOST_PRINTED] + "\n... cut here\n" * (len(printed) > MOST_PRINTED), end="")
     return passed, parts

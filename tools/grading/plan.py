@@ -80,61 +80,82 @@ def _cut(code: str, picked: list[submission.Statement]) -> str:
     return "".join(line if number in kept else "\n" for number, line in enumerate(lines))
 
 
-def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
-    """Return the Plan of a submission as JSON has it; `master` is the student version."""
-    checks = checks_of(master)
-    place, notes = _placed(cells, checks)
-    plan = Plan(notes=notes)
-    given = {cell.source.strip() for cell in master.cells}
-    given_lines = {line.strip() for cell in master.cells for line in cell.source.splitlines()}
-    timed = {cell.source for cell in master.cells if "timing" in cell.metadata.get("tags", [])}
-    own = {cell.source.strip() for cell in cells}
-    missing = [Cell(cell.source, True) for cell in master.cells if cell.cell_type == "code"
-               and "nbgrader" not in cell.metadata and cell.source.strip() not in own]
-    every = [*missing, *cells]
+def _parsed(cells: list[Cell]) -> tuple[list[str], list[submission.Statement]]:
+    """Return the Python of each cell, "" of one that is no code, and all their statements."""
     codes, flat = [], []
-    for at, cell in enumerate(every):
+    for at, cell in enumerate(cells):
         try:
             code = submission.python(cell.source) if cell.code else ""
         except Exception:  # IPython's transformer, on anything that is no Python
             code = cell.source
         codes.append(code)
         flat += submission.statements(code, at)
+    return codes, flat
+
+
+def _sources(cells: list[Cell], given: list[Cell], checks: list[Check], place: dict[str, int]
+             ) -> dict[str, list[str]]:
+    """Return for each check what has to run for it: the answer's cell, and what that depends on.
+
+    `given`: cells of the master that the submission lacks; they run first.
+    """
+    codes, flat = _parsed([*given, *cells])
+    shift, found = len(given), {}
+    others = {place[check.number] + shift for check in checks if check.number in place}
     for check in checks:
-        number, shift = check.number, len(missing)
-        if number not in place:
-            plan.notes.append(f"check {number} was missing: put back")
-        elif cells[place[number]].source.strip() != check.source:
-            plan.notes.append(f"check {number} was edited: put back")
-        answer = place.get(f"{number}-solution")
-        end = max(place.get(number, len(cells)), -1 if answer is None else answer + 1) + shift
+        answer = place.get(f"{check.number}-solution")
+        end = max(place.get(check.number, len(cells)), -1 if answer is None else answer + 1) + shift
         whole = -1 if answer is None else answer + shift
-        others = {at + shift for name, at in place.items() if name in {c.number for c in checks}}
         above = [statement for statement in flat
                  if statement.cell < end and statement.cell not in others]
         picked = [above[i] for i in submission.needed(above, [check.answer], whole)]
-        plan.sources[number] = [
+        found[check.number] = [
             codes[at] if at == whole else
             _cut(codes[at], [statement for statement in picked if statement.cell == at])
             for at in sorted({statement.cell for statement in picked} | {whole} - {-1})]
-    known = {check.number: check for check in checks}
+    return found
+
+
+def _shown(cells: list[Cell], master: nbformat.NotebookNode, known: dict[str, Check],
+           place: dict[str, int]) -> tuple[list[Cell], list[str]]:
+    """Return the cells for the page, with the master's checks, and the lines to look at."""
+    given = {cell.source.strip() for cell in master.cells}
+    given_lines = {line.strip() for cell in master.cells for line in cell.source.splitlines()}
+    timed = {cell.source for cell in master.cells if "timing" in cell.metadata.get("tags", [])}
+    shown, notes = [], []
     for at, cell in enumerate(cells):
         if cell.source in timed:  # no check needs its times, and notebook 06 measures for minutes
             continue
         if cell.name in known and place[cell.name] != at:
             continue
-        shown = cell.source if cell.name not in known else known[cell.name].source
-        plan.cells.append(asdict(Cell(shown, cell.code, cell.name)))
+        source = cell.source if cell.name not in known else known[cell.name].source
+        shown.append(Cell(source, cell.code, cell.name))
         if cell.code and cell.name not in known and cell.source.strip() not in given:
-            plan.notes += [f"look at: {submission.printable(line.strip()[:80])}"
-                           for line in cell.source.splitlines()
-                           if line.strip() not in given_lines and SUSPECT.search(line)]
+            notes += [f"look at: {submission.printable(line.strip()[:80])}"
+                      for line in cell.source.splitlines()
+                      if line.strip() not in given_lines and SUSPECT.search(line)]
     for number, check in known.items():
         if number not in place:
-            put_back = asdict(Cell(check.source, True, number))
-            after = [i for i, c in enumerate(plan.cells) if c["name"] == f"{number}-solution"]
-            plan.cells.insert(after[-1] + 1 if after else len(plan.cells), put_back)
-    return asdict(plan)
+            after = [i for i, cell in enumerate(shown) if cell.name == f"{number}-solution"]
+            shown.insert(after[-1] + 1 if after else len(shown), Cell(check.source, True, number))
+    return shown, notes
+
+
+def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
+    """Return the Plan of a submission as JSON has it; `master` is the student version."""
+    checks = checks_of(master)
+    place, notes = _placed(cells, checks)
+    for check in checks:
+        if check.number not in place:
+            notes.append(f"check {check.number} was missing: put back")
+        elif cells[place[check.number]].source.strip() != check.source:
+            notes.append(f"check {check.number} was edited: put back")
+    own = {cell.source.strip() for cell in cells}
+    missing = [Cell(cell.source, True) for cell in master.cells if cell.cell_type == "code"
+               and "nbgrader" not in cell.metadata and cell.source.strip() not in own]
+    sources = _sources(cells, missing, checks, place)
+    shown, suspect = _shown(cells, master, {check.number: check for check in checks}, place)
+    return asdict(Plan(list(map(asdict, shown)), sources, notes + suspect))
 
 
 def of_file(data: bytes, master: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,94 @@
+"""checks.run.isolate: what a child may take, and what is said of one that gives nothing."""
+
+import contextlib
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+
+from checks.run import check
+from checks.run.isolate import GIGABYTE, Child, Ended, Limits
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing forks")
+
+
+def _fill() -> None:
+    every = []
+    while True:
+        every.append(b"x" * 1_000_000)
+
+
+def _fork() -> None:
+    for _ in range(8):
+        if not os.fork():
+            time.sleep(60)
+            os._exit(0)
+    time.sleep(60)
+
+
+def _leave_one_behind() -> None:
+    if not os.fork():
+        os.setsid()
+        time.sleep(3)
+    os._exit(3)
+
+
+@pytest.mark.parametrize(("function", "limits", "why"), [
+    (_fill, Limits(memory=200_000_000), "memory"),
+    (_fork, Limits(processes=5), "processes"),
+    (lambda: time.sleep(60), Limits(wall=0.5), "wall"),
+    (lambda: time.sleep(60), Limits(asleep=0.5), "asleep"),
+    (lambda: os._exit(3), Limits(), "code 3"),
+    (lambda: os.kill(os.getpid(), signal.SIGTERM), Limits(), "code -15"),
+    (_leave_one_behind, Limits(), "code 3"),
+    (lambda: 1 / 0, Limits(), "raised ZeroDivisionError: division by zero"),
+    (lambda: "x" * 2000, Limits(given=1000), "strange"),
+    (lambda: os.closerange(3, 4096), Limits(), "code 1"),
+])
+def test_why_nothing_came(function: Callable, limits: Limits, why: str) -> None:
+    before = set(psutil.Process().children(recursive=True))
+    with pytest.raises(Ended, match=why):
+        Child(function, limits=limits, alone=function is _fork).result()
+    time.sleep(0.1)
+    left = [process for process in psutil.Process().children(recursive=True)
+            if process not in before and process.status() != psutil.STATUS_ZOMBIE]
+    assert not left
+
+
+def test_who_looks_can_end_it() -> None:
+    with pytest.raises(Ended) as ended:
+        Child(time.sleep, 60, look=lambda: "seen enough").result()
+    assert (ended.value.why, ended.value.words) == ("look", "seen enough")
+
+
+def test_who_is_alone_has_no_file_of_ours(tmp_path: Path) -> None:
+    def ours() -> list[str]:
+        found = []
+        for number in os.listdir("/proc/self/fd"):
+            with contextlib.suppress(OSError):
+                found.append(os.readlink(f"/proc/self/fd/{number}"))
+        return [name for name in found if name.startswith(str(tmp_path))]
+
+    with (tmp_path / "open").open("w"):
+        assert Child(ours).result() == [str(tmp_path / "open")]
+        assert Child(ours, alone=True).result() == []
+
+
+def test_several_work_at_once() -> None:
+    children = {Child(lambda number=number: number): number for number in range(3)}
+    while children:
+        for child in select.select(list(children), [], [])[0]:
+            assert child.result() == children.pop(child)
+
+
+def test_a_check_that_fills_the_memory_is_told(monkeypatch) -> None:
+    monkeypatch.setattr(check, "Limits", lambda **given: Limits(**given, memory=GIGABYTE // 5))
+    passed, (expected, came, _) = check.isolated(_fill, 20)
+    assert not passed and expected == "an answer in the memory that there is", came
+    assert came == "more than 0.2 GB, or 100 processes"
