@@ -22,7 +22,7 @@ from typing import Any, NoReturn
 import psutil
 
 GIGABYTE = 2**30
-LOOK = 0.25  # seconds between two looks at a child
+LOOK = 0.2  # seconds between two looks at a child
 
 
 @dataclass(frozen=True)
