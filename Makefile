@@ -49,8 +49,7 @@ handouts: $(READY)  ## write what students get to build/handouts/, without solut
 
 # these stand beside the course's packages in the instructor's .venv; students have none of them
 $(GRADER): instructor/requirements.txt $(READY)
-	@echo "Installing what grading needs into $(VENV)/ (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r instructor/requirements.txt || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
 grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", JOBS=1, FRESH=1, CLUSTER=tcp://host:8786, TLS=folder)
 ##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、JOBS=1、FRESH=1、CLUSTER=tcp://host:8786、TLS=文件夹）
@@ -70,8 +69,7 @@ sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
 	@$(PY) -m tools.sync $(FROM)
 
 $(PAGES): requirements-site.txt $(READY)
-	@echo "Installing Sphinx and what else the site needs into $(VENV)/ (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r $< || { echo "It could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
+	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
 
 site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside)

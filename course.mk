@@ -2,8 +2,10 @@
 
 VENV := .venv
 PY := $(VENV)/bin/python
-# by the pins' checksum: files that a handout brings are dated long before what stands here
-READY := $(VENV)/.ready-$(firstword $(shell cksum < requirements.txt))
+# by the pins' checksum: files that a handout brings are dated long before what stands here. GPU=1 has
+# one of its own, so that it puts the CUDA build into an environment that has the CPU build.
+PINNED := $(VENV)/.ready-$(firstword $(shell cksum < requirements.txt))
+READY := $(PINNED)$(if $(GPU),-gpu)
 BENCH := $(VENV)/.ready-bench
 PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
@@ -11,7 +13,6 @@ PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
 NOTEBOOKS ?= work
 NB ?=
 FRESH ?=
-CPU ?=
 ALL ?=
 THIS := $(lastword $(MAKEFILE_LIST))
 export TQDM_DISABLE := 1
@@ -35,21 +36,19 @@ help:  ## list the targets
 	@echo "$(if $(filter zh,$(EDITION)),机器学习编译：一门能跑起来的课。可以输入：,Machine learning compilation, a course that runs. What you can type:)"
 	@sed -n 's/$(if $(filter zh,$(EDITION)),^##zh \([a-z-]*\): ,^\([a-z-]*\):.*## )/  make \1|/p' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST)) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
 
-$(READY): requirements.txt $(if $(CPU),requirements-cpu.txt)
+$(READY): requirements.txt
 	@test -n "$(PYTHON)" || { echo "Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ..."; exit 1; }
 	@$(PYTHON) -c "" 2>/dev/null || { echo "$(PYTHON) is no Python that runs: name another one, make PYTHON=/path/to/python3.12 ..."; exit 1; }
-	@echo "Installing the packages of requirements$(if $(CPU),-cpu).txt into $(VENV)/ (once; some minutes)"
-	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "This Python cannot make a virtual environment. On Debian and Ubuntu: sudo apt install python3-venv"; exit 1; }
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r requirements$(if $(CPU),-cpu).txt || { echo "The packages could not be installed: see the lines above; a network is needed. Then type the command again."; exit 1; }
-	@touch $@
+	@$(PYTHON) -m tools.install $(VENV) $(if $(GPU),--gpu)
+	@touch $(PINNED) $@
 
 data: $(READY)  ## fetch the images and weights into data/, or say that the stand-in is used
 ##zh data: 下载图像和权重到 data/；没有网络时说明改用替代数据
 	@$(PY) -c "" 2>/dev/null || { echo "The Python in $(VENV) does not run (was the one that made it removed?): delete the folder, rm -r $(VENV), and type the command again."; exit 1; }
 	@$(PY) -m data.fetch
 
-lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (NB=03 opens that one, FRESH=03 sets it back; CPU=1: small torch)
-##zh lab: 装好一切，在 JupyterLab 里打开你自己的 notebook，即 work/zh/（NB=03 打开 03；FRESH=03 把 03 恢复原样；CPU=1 安装小得多的 torch）
+lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (NB=03 opens that one, FRESH=03 sets it back; GPU=1: torch with CUDA)
+##zh lab: 装好一切，在 JupyterLab 里打开你自己的 notebook，即 work/zh/（NB=03 打开 03；FRESH=03 把 03 恢复原样；GPU=1 安装带 CUDA 的 torch）
 	@$(PY) -m tools.student $(FRESH)
 	@$(PY) -m tools.lab $(or $(NB),$(FRESH))
 
@@ -64,8 +63,7 @@ doctor:  ## say what is wrong with this machine's set-up, one line a thing, with
 
 # what the benchmark compares with stands beside the course's packages
 $(BENCH): requirements-bench.txt $(READY)
-	@echo "Installing ONNX Runtime and its exporter into $(VENV)/ (once)"
-	@$(PY) -m pip install --quiet --disable-pip-version-check -r $< || { echo "They could not be installed: see the lines above; a network is needed. Without ONNX Runtime: $(PY) -m tools.bench 4"; exit 1; }
+	@$(PY) -m tools.install $(VENV) $< || { echo "Without ONNX Runtime: $(PY) -m tools.bench 4"; exit 1; }
 	@touch $@
 
 bench: $(BENCH) data  ## time notebook 06's model beside ONNX Runtime and PyTorch (ALL=1: batches of 1, 4, 16, 64)

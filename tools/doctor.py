@@ -61,11 +61,14 @@ print("compiles and runs a PrimFunc for", tvm.target.Target("llvm").kind.name, "
       tvm.runtime.num_threads(), "threads")
 """
 TORCH = """
-import torch, versions
+import sys, torch, versions
 versions.allow_torchvision()
 import torchvision
 torchvision.datasets.FashionMNIST
-print(torch.__version__, "and torchvision", torchvision.__version__, "import")
+cuda = torch.version.cuda
+print(torch.__version__, "and torchvision", torchvision.__version__, "import;",
+      f"the build for CUDA {cuda} (to save several GB: delete .venv, `make lab`)" if cuda else
+      "the CPU build" + " (`make lab GPU=1`: the CUDA build)" * (sys.platform == "linux"))
 """
 HTML = """
 import nbformat.v4 as v4

@@ -10,6 +10,7 @@ import subprocess
 import sys
 from importlib import metadata
 
+from tools.install import INDEX
 from versions import pins
 
 ALONG = {"apache-tvm": ["apache-tvm-ffi"], "torch": ["torchvision"], "apache-tvm-ffi": []}
@@ -19,7 +20,7 @@ def command(package: str) -> list[str]:
     """Return the command that installs it."""
     install = [sys.executable, "-m", "pip", "install", "--quiet", "--upgrade"]
     if package == "torch":  # Linux takes the CUDA build else
-        install += ["--extra-index-url", "https://download.pytorch.org/whl/cpu"]
+        install += ["--extra-index-url", INDEX]
     return [*install, package, *ALONG[package]]
 
 

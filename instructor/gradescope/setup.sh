@@ -23,9 +23,7 @@ if [ -z "$python" ]; then
     echo "Python 3.11, 3.12 or 3.13 is needed: choose an image that has one."
     exit 1
 fi
-if [ ! -x .venv/bin/python ]; then "$python" -m venv .venv; fi
-.venv/bin/python -m pip install --quiet --disable-pip-version-check \
-    -r requirements-cpu.txt -r instructor/requirements.txt
+"$python" -m tools.install .venv instructor/requirements.txt
 if ! .venv/bin/python -c "import pyseccomp" 2>/dev/null; then
     apt-get install -y -qq libseccomp2 || echo "libseccomp is missing: one wall less."
 fi

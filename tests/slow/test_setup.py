@@ -1,16 +1,28 @@
-"""The doctor on broken set-ups; a clone that is updated; the symbols of the newest TVM."""
+"""The doctor on broken set-ups; which torch comes; updating a clone; the newest TVM's symbols."""
 
+import contextlib
+import io
+import itertools
 import os
+import pty
+import re
 import shutil
+import socket
 import subprocess
 import sys
+import threading
+import time
 import venv
+import zipfile
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import torch
 
 import versions
-from tools import doctor, symbols
+from tools import doctor, handouts, install, symbols
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,6 +68,8 @@ def test_doctor_here(clone: Path) -> None:
     assert len(wrong) == 1 and wrong[0].startswith("FAIL environment is not the course's own")
     assert any("compiles and runs a PrimFunc for llvm" in line for line in lines)
     assert any("data are the stand-in" in line for line in lines)
+    build = " import; the " + ("build for CUDA" if torch.version.cuda else "CPU build")
+    assert any(line.startswith("OK   torch 2.13.0") and build in line for line in lines)
     assert result.returncode == 1 and result.stdout.endswith("begin with the first FAIL.\n")
 
 
@@ -140,6 +154,247 @@ def test_a_python_that_is_none_is_told(clone: Path) -> None:
     result = _run("make", "data", "PYTHON=/nonexistent", cwd=clone)
     assert result.returncode and "/nonexistent is no Python that runs" in result.stdout
     assert not (clone / ".venv").exists()
+
+
+# ---- the small torch by default ----
+
+PINS = {"torch": "2.13.0", "torchvision": "0.28.0", "numpy": "2.4.6"}
+OFFER = {"cpu": "+cpu", "pypi": ""}  # PyTorch's own index, and pip's; both have all packages
+
+
+def _wheel(name: str, version: str) -> bytes:
+    """Return a wheel with nothing in it but its name, and that it needs NumPy."""
+    made, info = io.BytesIO(), f"{name}-{version}.dist-info"
+    needs = "" if name == "numpy" else "Requires-Dist: numpy\n"
+    with zipfile.ZipFile(made, "w") as archive:
+        archive.writestr(f"{info}/METADATA", f"Metadata-Version: 2.1\nName: {name}\n"
+                                             f"Version: {version}\n{needs}")
+        archive.writestr(f"{info}/WHEEL", "Wheel-Version: 1.0\nGenerator: x\n"
+                                          "Root-Is-Purelib: true\nTag: py3-none-any\n")
+        archive.writestr(f"{info}/RECORD", "")
+    return made.getvalue()
+
+
+class Indexes(BaseHTTPRequestHandler):
+    """Both indexes, at /cpu and /pypi; each path that was asked for is noted."""
+
+    def do_GET(self) -> None:
+        self.server.asked.append(self.path)
+        _, index, name, *file = self.path.split("/")
+        version = PINS.get(name, "0") + OFFER.get(index, "")
+        wheel = f"{name}-{version}-py3-none-any.whl"
+        found = index in OFFER and name in PINS
+        data = _wheel(name, version) if any(file) else f'<a href="{wheel}">{wheel}</a>'.encode()
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", "text/html")
+        self.send_header("Content-Length", str(len(data)))
+        self.end_headers()
+        self.wfile.write(data)
+
+    def log_message(self, *words: object) -> None:
+        pass
+
+
+@pytest.fixture
+def indexes(monkeypatch) -> Iterator[tuple[str, list[str]]]:
+    """The address of a server with both indexes, pip's one set, and what it was asked for."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), Indexes) as server:
+        server.asked = []
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        for name in [name for name in os.environ if name.startswith("PIP_")]:
+            monkeypatch.delenv(name)
+        monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+        monkeypatch.setenv("PIP_INDEX_URL", f"{url}/pypi")
+        monkeypatch.setenv("PIP_NO_CACHE_DIR", "1")
+        monkeypatch.setenv("no_proxy", "127.0.0.1")
+        yield url, server.asked
+        server.shutdown()
+
+
+def _serve(answer: bytes) -> Iterator[str]:
+    """Give the address of a server that accepts and sends these bytes, one each 0.2 s, for ever."""
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        def drip() -> None:
+            with contextlib.suppress(OSError):
+                talk, _ = listening.accept()
+                for byte in itertools.chain(answer, itertools.repeat(10) if answer else ()):
+                    talk.sendall(bytes([byte]))
+                    time.sleep(0.2)
+                time.sleep(60)
+
+        threading.Thread(target=drip, daemon=True).start()
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/cpu"
+
+
+@pytest.fixture(params=["silent", "drips", "refuses", "no name", "404"])
+def no_index(request, indexes, monkeypatch) -> Iterator[str]:
+    """The address of an index that does not answer, each in its way."""
+    match request.param:
+        case "silent":
+            yield from _serve(b"")
+        case "drips":  # each byte comes in time
+            yield from _serve(b"HTTP/1.1 200 OK\r\nX: " + b"x" * 99)
+        case "refuses":
+            with socket.create_server(("127.0.0.1", 0)) as listening:
+                port = listening.getsockname()[1]
+            yield f"http://127.0.0.1:{port}/cpu"
+        case "no name":
+            monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: time.sleep(60))
+            yield "http://index.invalid/cpu"
+        case "404":
+            yield f"{indexes[0]}/gone"
+
+
+def test_an_index_is_given_up_in_time(no_index: str) -> None:
+    began = time.monotonic()
+    assert not install.answers(no_index)
+    assert time.monotonic() - began < install.PATIENCE + 0.8 and install.PATIENCE == 3
+
+
+@pytest.fixture(scope="module")
+def unpacked(tmp_path_factory) -> Path:
+    """A handout, with three pins and a target that only installs."""
+    place = tmp_path_factory.mktemp("handout")
+    for name, data in handouts.contents([]).items():
+        (place / name).parent.mkdir(parents=True, exist_ok=True)
+        (place / name).write_bytes(data)
+    (place / "requirements.txt").write_text(
+        "".join(f"{name}=={version}  # why\n" for name, version in PINS.items()))
+    with (place / "Makefile").open("a") as makefile:
+        makefile.write("\nready: $(READY)\n")
+    return place
+
+
+@pytest.fixture
+def handout(unpacked: Path) -> Iterator[Path]:
+    """It, with nothing installed."""
+    yield unpacked
+    if (unpacked / ".venv").is_symlink():
+        (unpacked / ".venv").unlink()
+    shutil.rmtree(unpacked / ".venv", ignore_errors=True)
+
+
+def _set_up(handout: Path, *words: str, **environment: str) -> subprocess.CompletedProcess:
+    """Type make's target that only installs, with a Python outside of any environment."""
+    python = getattr(sys, "_base_executable", sys.executable)
+    return _run("make", "ready", f"PYTHON={python}", *words, cwd=handout, **environment)
+
+
+def _installed(handout: Path) -> set[str]:
+    return {path.name.removesuffix(".dist-info") for path in handout.glob(
+        ".venv/lib/python*/site-packages/*.dist-info") if path.name.split("-")[0] in PINS}
+
+
+CPU = {"torch-2.13.0+cpu", "torchvision-0.28.0+cpu", "numpy-2.4.6"}
+CUDA = {"torch-2.13.0", "torchvision-0.28.0", "numpy-2.4.6"}
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the index is not asked")
+def test_the_small_torch_is_the_default_and_gpu_asks_for_the_other(handout, indexes) -> None:
+    url, asked = indexes
+    result = _set_up(handout, TORCH_INDEX=f"{url}/cpu")
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert f"torch 2.13.0: the CPU build, about 0.2 GB to download, from {url}/cpu" in result.stdout
+    assert _installed(handout) == CPU
+    # nothing but torch is looked for at PyTorch's index, and torch nowhere else
+    assert {path.split("/")[2] for path in asked if path.startswith("/cpu")} \
+        == {"torch", "torchvision"}
+    assert {path.split("/")[2] for path in asked if path.startswith("/pypi")} == {"numpy"}
+
+    asked.clear()
+    again = _set_up(handout, TORCH_INDEX=f"{url}/cpu")
+    assert again.returncode == 0 and "Installing" not in again.stdout and not asked
+
+    for mark in handout.glob(".venv/.ready-*"):  # GPU=1 makes both
+        mark.unlink()
+    result = _set_up(handout, "GPU=1", TORCH_INDEX=f"{url}/cpu")
+    assert "as GPU=1 asks; on Linux that is the CUDA build, several GB" in result.stdout
+    assert _installed(handout) == CUDA and not any(path.startswith("/cpu") for path in asked)
+    for words in ((), ("GPU=1",)):  # the next command, without GPU=1, leaves it
+        again = _set_up(handout, *words, TORCH_INDEX=f"{url}/cpu")
+        assert again.returncode == 0 and "Installing" not in again.stdout
+
+    pins = handout / "requirements.txt"
+    before = pins.read_text()
+    pins.write_text(before + "# another pin\n")
+    try:  # what is there already is not asked for anew
+        result = _set_up(handout, TORCH_INDEX=f"{url}/cpu")
+    finally:
+        pins.write_text(before)
+    assert result.stdout.startswith("Installing") and "torch 2" not in result.stdout
+    assert _installed(handout) == CUDA
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the index is not asked")
+def test_where_pytorchs_index_is_silent_torch_comes_from_pips(handout, indexes) -> None:
+    _, asked = indexes
+    for silent in _serve(b""):
+        result = _set_up(handout, TORCH_INDEX=silent)
+        assert result.returncode == 0, result.stdout + result.stderr
+        assert f"torch 2.13.0: from pip's own index, since {silent} does not answer within 3 " \
+            "seconds; on Linux that is mostly the CUDA build, several GB" in result.stdout
+    assert _installed(handout) == CUDA and asked
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the index is not asked")
+def test_an_index_without_that_torch_is_told_and_gpu_is_named(handout, indexes) -> None:
+    url, _ = indexes
+    pins = handout / "requirements.txt"
+    before = pins.read_text()
+    pins.write_text(before.replace("2.13.0", "2.14.0"))
+    try:
+        result = _set_up(handout, TORCH_INDEX=f"{url}/cpu")
+    finally:
+        pins.write_text(before)
+    assert result.returncode and "Traceback" not in result.stderr
+    assert "torch could not be installed: see the lines above. Type the command again, or add " \
+        "GPU=1" in result.stderr
+    assert not list(handout.glob(".venv/.ready-*"))
+
+
+@pytest.mark.parametrize("kind", ["link", "folder", "nothing"])
+def test_a_failed_set_up_removes_only_what_it_made(tmp_path, handout, kind: str) -> None:
+    (tmp_path / "theirs").mkdir()
+    (tmp_path / "theirs" / "kept").touch()
+    (tmp_path / "broken").mkdir()  # a Python whose module venv begins, and fails as Debian's does
+    (tmp_path / "broken" / "venv.py").write_text(
+        "import os, sys\nos.makedirs(sys.argv[1] + '/bin', exist_ok=True)\n"
+        "print('ensurepip is not available')\nsys.exit(1)\n")
+    venv_of_mine = handout / ".venv"
+    if kind == "link":
+        venv_of_mine.symlink_to(tmp_path / "theirs")
+    elif kind == "folder":
+        shutil.copytree(tmp_path / "theirs", venv_of_mine)
+    result = _set_up(handout, PYTHONPATH=str(tmp_path / "broken"))
+    assert result.returncode and "Traceback" not in result.stderr
+    assert "This Python cannot make a virtual environment (ensurepip is not available). " \
+        in result.stderr and "sudo apt install python3-venv" in result.stderr
+    assert ("What was in .venv is still there" in result.stderr) == (kind != "nothing")
+    assert venv_of_mine.is_symlink() == (kind == "link")
+    assert (venv_of_mine / "kept").exists() == (kind != "nothing") == os.path.lexists(venv_of_mine)
+
+
+def test_while_pip_works_one_sees_it(tmp_path) -> None:
+    assert install.TICK == 10
+    slow = tmp_path / "python"
+    slow.write_text("#!/bin/sh\necho \"$@\"\nsleep 1.3\n")
+    slow.chmod(0o755)
+    command = [sys.executable, "-c", "import sys; from tools import install; install.TICK = 0.5; "
+                                     f"sys.exit(not install.pip({str(slow)!r}, 'x'))"]
+    piped = _run(*command)
+    assert piped.returncode == 0 and " --quiet x\n" in piped.stdout
+    assert len(re.findall(r"pip works: \d s\n", piped.stdout)) == 2
+
+    ours, theirs = pty.openpty()
+    subprocess.run(command, cwd=ROOT, stdout=theirs, check=True)
+    seen = os.read(ours, 1000).decode()
+    os.close(ours)
+    os.close(theirs)
+    assert "install" in seen and "--quiet" not in seen and "pip works" not in seen  # its own bars
+
+    slow.write_text("#!/bin/sh\nexit 1\n")
+    assert _run(*command).returncode == 1
 
 
 # ---- updating a clone ----

@@ -1,0 +1,146 @@
+"""Put the pinned packages into an environment, with the small torch: `make lab` begins with it.
+
+    python -m tools.install .venv                requirements.txt; .venv is made where it is missing
+    python -m tools.install .venv FILE --gpu     FILE's packages too; torch's CUDA build
+    python -m tools.install                      into the environment of this Python (Binder)
+
+It imports the standard library only: it runs where nothing is installed. On Linux the torch of
+PyPI is the CUDA build; PyTorch's own index has one for the CPU. Where that index answers in time,
+torch and torchvision come from there, and only they; all else, and they too where it does not
+answer, come from where pip gets packages on this machine. The environment variable TORCH_INDEX
+names another index than PyTorch's: a mirror, or what the tests put in its place.
+"""
+
+import argparse
+import contextlib
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from pathlib import Path
+
+from versions import ROOT, pins
+
+INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
+PATIENCE = 3.0  # seconds for the index to answer
+TICK = 10.0  # seconds between two lines that say that pip works
+
+
+def answers(index: str) -> bool:
+    """Return whether an index hands out its page on torch within PATIENCE."""
+    came: list[bool] = []
+
+    def ask() -> None:
+        # some servers refuse the name that Python gives itself; whatever goes wrong is no answer
+        page = urllib.request.Request(f"{index}/torch/", headers={"User-Agent": "pip"})
+        with contextlib.suppress(Exception), urllib.request.urlopen(page, timeout=PATIENCE):
+            came.append(True)
+
+    # in a thread: urlopen limits neither the look-up of the name nor the whole
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(PATIENCE)
+    return bool(came)
+
+
+def choose(place: Path, gpu: bool) -> tuple[list[str], str]:
+    """Return what pip needs to get the right torch first, or [], and the line that says which.
+
+    Both are empty where the environment has the pinned torch already.
+    """
+    pin, vision = pins()["torch"], pins()["torchvision"]
+    # the CPU build of PyTorch's index is 2.13.0+cpu: that is no CUDA build, and fits all else
+    if any(place.glob(f"lib/python*/site-packages/torch-{pin}{'' if gpu else '*'}.dist-info")):
+        return [], ""
+    if gpu:  # === takes no +cpu for it, neither one that is installed nor one of a mirror
+        return (["--no-deps", f"torch==={pin}", f"torchvision==={vision}"],
+                f"torch {pin}: from pip's own index, as GPU=1 asks; on Linux that is the CUDA "
+                "build, several GB to download.")
+    if sys.platform != "linux":
+        return [], f"torch {pin}: from pip's own index, which has no CUDA build for this system."
+    if answers(INDEX):
+        return (["--no-deps", "--index-url", INDEX, f"torch=={pin}", f"torchvision=={vision}"],
+                f"torch {pin}: the CPU build, about 0.2 GB to download, from {INDEX} "
+                "(GPU=1: the CUDA build).")
+    return [], (f"torch {pin}: from pip's own index, since {INDEX} does not answer within "
+                f"{PATIENCE:.0f} seconds; on Linux that is mostly the CUDA build, several GB to "
+                "download.")
+
+
+def environment(place: Path) -> Path:
+    """Return the Python of the environment in `place`, which is made where none with pip runs.
+
+    Raises:
+        SystemExit: it cannot be made. What was in `place` before, or a link, is not removed.
+    """
+    python = place / "bin" / "python"
+    with contextlib.suppress(OSError):
+        if not subprocess.run([python, "-m", "pip", "--version"], capture_output=True,
+                              check=False).returncode:
+            return python
+    before, made = os.path.lexists(place), False
+    try:
+        done = subprocess.run([sys.executable, "-m", "venv", place], capture_output=True,
+                              text=True, check=False)
+        made = done.returncode == 0
+    finally:  # Ctrl-C too
+        if not made and not before:
+            shutil.rmtree(place, ignore_errors=True)
+    if not made:
+        reason = (done.stderr + done.stdout).strip().splitlines()[-1:]
+        sys.exit(f"This Python cannot make a virtual environment ({' '.join(reason)}). "
+                 + (f"What was in {place} is still there: if you do not need it, delete it and "
+                    "type the command again. " if before else "")
+                 + "On Debian and Ubuntu: sudo apt install python3-venv")
+    return python
+
+
+def pip(python: Path, *words: str) -> bool:
+    """Let pip install something, seen to work: by its bars, or by a line each TICK elsewhere."""
+    bars = sys.stdout.isatty()
+    command = [str(python), "-m", "pip", "install", "--disable-pip-version-check",
+               *([] if bars else ["--quiet"]), *words]
+    began = time.monotonic()
+    with subprocess.Popen(command) as process:
+        while True:
+            try:
+                return process.wait(None if bars else TICK) == 0
+            except subprocess.TimeoutExpired:
+                print(f"pip works: {time.monotonic() - began:.0f} s", flush=True)
+
+
+def main(words: list[str]) -> None:
+    """Install what the command line asks for.
+
+    Raises:
+        SystemExit: something did not work; its text says what to do.
+    """
+    parser = argparse.ArgumentParser(prog="python -m tools.install")
+    parser.add_argument("place", nargs="?", type=Path, default=Path(sys.prefix))
+    parser.add_argument("files", nargs="*")
+    parser.add_argument("--gpu", action="store_true")
+    asked = parser.parse_args(words)
+    files = [str(ROOT / "requirements.txt"), *asked.files]
+    print(f"Installing the packages of {' and '.join(['requirements.txt', *asked.files])} into "
+          f"{asked.place}/ (once; some minutes)", flush=True)
+    python = environment(asked.place)
+    first, line = choose(asked.place, asked.gpu)
+    if line:
+        print(line, flush=True)
+    if first and not pip(python, *first):
+        sys.exit("torch could not be installed: see the lines above. Type the command again"
+                 + ("." if asked.gpu else ", or add GPU=1 to take it from pip's own index "
+                    "(on Linux several GB)."))
+    if not pip(python, *(word for file in files for word in ("-r", file))):
+        sys.exit("The packages could not be installed: see the lines above; a network is needed. "
+                 "Then type the command again.")
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv[1:])
+    except KeyboardInterrupt:
+        sys.exit("Stopped. The same command goes on from here.")
