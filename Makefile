@@ -26,7 +26,7 @@ ifneq ($(NB),)
 else
 	@$(VENV)/bin/ruff check .
 	@$(PY) -m tools.sync check
-	@$(PY) -m tools.edition check
+	@$(PY) -m tools.translation check
 	@$(PYTEST) --ignore=tests/slow
 endif
 

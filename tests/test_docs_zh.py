@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from tools.edition import EXERCISES, MARK, digest
-from tools.parity import differences
+from tools.translation import EXERCISES, MARK, digest
+from tools.translation_lint import differences
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = ("tvm_errors", "rosetta", "old_course")

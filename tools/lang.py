@@ -1,8 +1,8 @@
 """The course's editions: English, and Chinese where make was called with LANG=zh.
 
 `lang` is "en" or "zh"; without it the chosen one. The Chinese edition has folders of its own below
-the English ones: work/zh/, build/html/zh/. Its notebooks are made of paired_md/zh/ (tools.edition);
-a Chinese handout has them in notebooks/zh/.
+the English ones: work/zh/, build/html/zh/. Its notebooks are made from paired_md/zh/, by
+tools.translation; a Chinese handout has them in notebooks/zh/.
 """
 
 import os
@@ -36,8 +36,8 @@ def read(master: Path, lang: str = "") -> nbformat.NotebookNode:
     """Return one of `masters`, in its edition; with its outputs, if it has any."""
     if (lang or CHOSEN) == "en" or master.parent.name == "zh":
         return nbformat.read(master, as_version=4)
-    from tools import edition  # in no handout
+    from tools import translation  # in no handout
     try:
-        return edition.notebook(master)
-    except edition.EditionError as error:
+        return translation.notebook(master)
+    except translation.TranslationError as error:
         sys.exit(str(error))

@@ -1,4 +1,4 @@
-"""Keep notebooks/ and paired_md/ the same, and paired_md/zh/ on their code (tools.edition).
+"""Keep notebooks/ and paired_md/ the same, and paired_md/zh/ on their code (tools.translation).
 
     python -m tools.sync           write paired_md/ from notebooks/
     python -m tools.sync md        write the cells of notebooks/ from paired_md/; outputs of
@@ -15,15 +15,11 @@ from pathlib import Path
 import jupytext
 import nbformat
 from jupytext.combine import combine_inputs_with_outputs
-from jupytext.config import load_jupytext_config
+
+from tools import messages, translation
+from tools.translation import as_markdown
 
 ROOT = Path(__file__).resolve().parent.parent
-
-
-def as_markdown(notebook: nbformat.NotebookNode) -> str:
-    """Return the Markdown that belongs to a notebook, by the repository's jupytext settings."""
-    config = load_jupytext_config(str(ROOT / "notebooks" / "x.ipynb"))
-    return jupytext.writes(notebook, "md:markdown", config=config)
 
 
 def _pair(stem: str) -> tuple[Path, Path]:
@@ -76,15 +72,13 @@ def write_notebooks() -> None:
     write_markdown()
 
 
-def edition(change: bool = True) -> list[str]:
+def sync_chinese(change: bool = True) -> list[str]:
     """Bring paired_md/zh/, zh.po and the READMEs up to date; return what is wrong, in lines."""
-    from tools import edition, messages  # the first needs this module
-
-    written, wrong = edition.write(change)
+    written, wrong = translation.write(change)
     behind = [f"paired_md/zh/{stem}.md" for stem in written]
     behind += ["checks/say/zh.po"] * messages.write(change)
     if not wrong:
-        behind += edition.readmes(change)
+        behind += translation.readmes(change)
     if change:
         behind = []
     return [*(f"{name} is not up to date: run `make sync`." for name in behind), *wrong,
@@ -99,15 +93,15 @@ def main(*task: str) -> None:
             if names := differing():
                 sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
                          "(or `make sync FROM=md` if you edited the Markdown).")
-            wrong = edition(change=False)
+            wrong = sync_chinese(change=False)
         case ["md"]:
             refuse_to_overwrite_edits(to_markdown=False)
             write_notebooks()
-            wrong = edition()
+            wrong = sync_chinese()
         case []:
             refuse_to_overwrite_edits(to_markdown=True)
             write_markdown()
-            wrong = edition()
+            wrong = sync_chinese()
         case other:
             sys.exit(f"Nothing is written: there is no {' '.join(other)!r}. `make sync` writes "
                      "paired_md/ from notebooks/, `make sync FROM=md` the other way.")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 
-from tools import edition
+from tools import translation
 from tools.pages import Described
 from tools.site import terms
 from tools.site.project import ROOT, repository
@@ -36,9 +36,9 @@ def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, 
     if language == "en":
         notebook = nbformat.read(master, as_version=4)
         return notebook, {}
-    notebook, blocks = edition.current(master)
+    notebook, blocks = translation.current(master)
     translated = {}
-    for cell, block in zip(edition.english(notebook), blocks, strict=True):
+    for cell, block in zip(translation.english(notebook), blocks, strict=True):
         cell.source, translated[cell.id] = block.text, block.translated
     return notebook, translated
 
@@ -172,7 +172,7 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
     cells = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            file = edition.translation(master) if translated.get(cell.id) else master
+            file = translation.file_of(master) if translated.get(cell.id) else master
             cell.source = terms.indexed(linked(cell.source, file, language), names)
             if any(translated.values()) and not translated[cell.id]:
                 cell.source = _labelled(cell.source, words.english_part)

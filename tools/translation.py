@@ -1,8 +1,8 @@
 """The Chinese edition: paired_md/zh/ holds the Chinese of each Markdown cell on the master's code.
 
-    python -m tools.edition check          does each Chinese cell hold what its English has?
-    python -m tools.edition check 02 03    the same for some notebooks; tools.parity says how
-    python -m tools.edition status         how many cells of each notebook are translated
+    python -m tools.translation check          does each Chinese cell hold what its English has?
+    python -m tools.translation check 02 03    the same for some notebooks
+    python -m tools.translation status         how many cells of each notebook are translated
 
 In front of each Markdown cell of paired_md/zh/NN_name.md stands a comment with a hash of the
 English cell whose Chinese follows, `<!-- en: 3f9c1a2b7d -->`. `make sync` writes the code cells
@@ -23,8 +23,9 @@ from pathlib import Path
 
 import jupytext
 import nbformat
+from jupytext.config import load_jupytext_config
 
-from tools import parity, sync
+from tools import translation_lint
 
 ROOT = Path(__file__).resolve().parent.parent
 FOLDER = ROOT / "paired_md" / "zh"
@@ -35,7 +36,7 @@ EXERCISES = "<!-- counted by make sync: exercises -->"  # the same
 ALMOST = re.compile(r"^.*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # a mark that somebody mistyped
 
 
-class EditionError(Exception):
+class TranslationError(Exception):
     """A file of the Chinese edition cannot be read; the message says where and what to do."""
 
 
@@ -80,14 +81,15 @@ def masters() -> list[Path]:
 
 
 def chosen(numbers: list[str]) -> list[Path]:
-    """Return the English notebooks with these numbers, or all. Raises EditionError."""
+    """Return the English notebooks with these numbers, or all. Raises TranslationError."""
     found = [path for path in masters() if not numbers or path.name[:2] in numbers]
     if unknown := set(numbers) - {path.name[:2] for path in found}:
-        raise EditionError(f"There is no notebook {min(unknown)}: take the two digits of its name.")
+        raise TranslationError(f"There is no notebook {min(unknown)}: take the two digits of its "
+                               "name.")
     return found
 
 
-def translation(master: Path) -> Path:
+def file_of(master: Path) -> Path:
     """Return the path of a notebook's Chinese."""
     return FOLDER / f"{master.stem}.md"
 
@@ -122,19 +124,20 @@ def _take_old(text: str) -> tuple[str, list[Old]]:
 
 
 def blocks(text: str, name: str) -> list[Block]:
-    """Return the blocks of a file of paired_md/zh/, in its order. Raises EditionError."""
+    """Return the blocks of a file of paired_md/zh/, in its order. Raises TranslationError."""
     found = []
     for run in _runs(text):
         first, *pieces = MARK.split(run)
         if first.strip():
-            raise EditionError(f"{name}: no line <!-- en: ... --> stands in front of the text "
-                               f"{first.strip().splitlines()[0][:60]!r}. Put back the one it had "
-                               "(git diff shows it).")
+            raise TranslationError(f"{name}: no line <!-- en: ... --> stands in front of the text "
+                                   f"{first.strip().splitlines()[0][:60]!r}. Put back the one it "
+                                   "had (git diff shows it).")
         for known, untranslated, body in zip(*[iter(pieces)] * 3, strict=True):
             content, old = _take_old(body)
             if wrong := ALMOST.search(content):
-                raise EditionError(f"{name}: the line {wrong[0][:60]!r} is no mark as it should "
-                                   "be. <!-- en: HASH -->, with the ten digits it had, is one.")
+                raise TranslationError(f"{name}: the line {wrong[0][:60]!r} is no mark as it "
+                                       "should be. <!-- en: HASH -->, with the ten digits it had, "
+                                       "is one.")
             found.append(Block(known, content, not untranslated, old))
     return found
 
@@ -186,24 +189,34 @@ def merged(notebook: nbformat.NotebookNode, have: list[Block]) -> list[Block]:
 
 
 def current(master: Path) -> tuple[nbformat.NotebookNode, list[Block]]:
-    """Return an English notebook and the blocks of its Chinese, up to date. Raises EditionError."""
+    """Return an English notebook and the blocks of its Chinese, up to date.
+
+    Raises TranslationError.
+    """
     notebook = nbformat.read(master, as_version=4)
-    path = translation(master)
+    path = file_of(master)
     text = path.read_text(encoding="utf-8") if path.exists() else ""
     return notebook, merged(notebook, blocks(text, path.relative_to(ROOT).as_posix()))
 
 
-def as_markdown(notebook: nbformat.NotebookNode, up_to_date: list[Block]) -> str:
-    """Return the text of a file of paired_md/zh/; the notebook's Markdown cells are replaced."""
-    for cell, block in zip(english(notebook), up_to_date, strict=True):
+def as_markdown(notebook: nbformat.NotebookNode) -> str:
+    """Return the Markdown that belongs to a notebook, by the repository's jupytext settings."""
+    config = load_jupytext_config(str(ROOT / "notebooks" / "x.ipynb"))
+    return jupytext.writes(notebook, "md:markdown", config=config)
+
+
+def up_to_date(master: Path) -> str:
+    """Return what a notebook's file of paired_md/zh/ should hold. Raises TranslationError."""
+    made, have = current(master)
+    for cell, block in zip(english(made), have, strict=True):
         cell.source = str(block)
-    return sync.as_markdown(notebook)
+    return as_markdown(made)
 
 
 def notebook(master: Path) -> nbformat.NotebookNode:
     """Return the Chinese notebook: the master's code cells, outputs, ids and metadata.
 
-    A cell that waits for its translation is in English. Raises EditionError.
+    A cell that waits for its translation is in English. Raises TranslationError.
     """
     made, have = current(master)
     for cell, block in zip(english(made), have, strict=True):
@@ -220,10 +233,10 @@ def write(change: bool = True) -> tuple[list[str], list[str]]:
     """
     written, wrong = [], []
     for master in masters():
-        path = translation(master)
+        path = file_of(master)
         try:
-            text = as_markdown(*current(master))
-        except EditionError as error:
+            text = up_to_date(master)
+        except TranslationError as error:
             wrong.append(str(error))
             continue
         if not path.exists() or path.read_text(encoding="utf-8") != text:
@@ -255,14 +268,14 @@ def check(numbers: list[str]) -> tuple[list[str], dict[str, tuple[int, int]]]:
     """
     found, counts = [], {}
     for master in chosen(numbers):
-        path = translation(master)
+        path = file_of(master)
         notebook, have = current(master)
         text = path.read_text(encoding="utf-8")
         counts[master.name[:2]] = _count(have)
         for cell, block in zip(english(notebook), have, strict=True):
             line = text[:max(0, text.find(f"<!-- en: {block.digest}"))].count("\n") + 1
             found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
-                      for wrong in (parity.differences(cell.source, block.text)
+                      for wrong in (translation_lint.differences(cell.source, block.text)
                                     if block.translated else [])]
     return found, counts
 
@@ -327,7 +340,7 @@ def main(task: str = "", *numbers: str) -> None:
         else:
             found, counts = check(list(numbers))
             print(f"Chinese edition: {summary(counts)}.")
-    except EditionError as error:
+    except TranslationError as error:
         sys.exit(str(error))
     if found:
         sys.exit("\n".join([*found, f"{len(found)} things in the Chinese edition are to be mended; "

@@ -12,7 +12,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
 import checks
 from checks.say import i18n
-from tools import edition, handouts, lang, messages, parity, student
+from tools import handouts, lang, messages, student, translation, translation_lint
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
@@ -44,8 +44,8 @@ class Course:
 
     def sync(self) -> str:
         """Bring the Chinese up to date, twice, for the second time must change nothing."""
-        assert edition.write()[1] == []
-        assert edition.write() == ([], [])
+        assert translation.write()[1] == []
+        assert translation.write() == ([], [])
         return self.text
 
     @property
@@ -57,7 +57,7 @@ class Course:
         self.file.write_text(self.text.replace(old, new, 1), encoding="utf-8")
 
     def translate(self, english: str, chinese: str) -> None:
-        known = edition.digest(english)
+        known = translation.digest(english)
         self.replace(f"<!-- en: {known} untranslated -->\n{english}",
                      f"<!-- en: {known} -->\n{chinese}")
 
@@ -65,8 +65,8 @@ class Course:
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch) -> Course:
     """A course in a folder of its own: two cells translated, a third one twice, and not."""
-    monkeypatch.setattr(edition, "ROOT", tmp_path)
-    monkeypatch.setattr(edition, "FOLDER", tmp_path / "paired_md" / "zh")
+    monkeypatch.setattr(translation, "ROOT", tmp_path)
+    monkeypatch.setattr(translation, "FOLDER", tmp_path / "paired_md" / "zh")
     made = Course(tmp_path, "# One", "Two.", "Three.", "Three.")
     made.translate("# One", "# 一")
     made.translate("Two.", "二。")
@@ -75,20 +75,20 @@ def course(tmp_path: Path, monkeypatch) -> Course:
 
 
 def test_a_changed_sentence_falls_back_to_english_and_is_counted(course) -> None:
-    assert edition.counted()["00"][0] == 2
+    assert translation.counted()["00"][0] == 2
     course.english("# One", "Two, mended.", "Three.", "Three.")
-    assert edition.counted()["00"][0] == 3
-    assert edition.summary(edition.counted()) \
+    assert translation.counted()["00"][0] == 3
+    assert translation.summary(translation.counted()) \
         == "1 of 4 cells are in Chinese; 3 wait for a translation, or for a newer one (00: 3)"
     readme = course.master.parents[1] / "README.zh.md"
     readme.write_text("<!-- counted by make sync -->x<!-- -->。", encoding="utf-8")
-    assert edition.readmes(change=False) == edition.readmes() == ["README.zh.md"]
+    assert translation.readmes(change=False) == translation.readmes() == ["README.zh.md"]
     assert readme.read_text(encoding="utf-8").endswith(
         " -->4 个单元格中译好 1 个，3 个待译或待更新（00：3）<!-- -->。")
-    known = edition.digest("Two, mended.")
+    known = translation.digest("Two, mended.")
     assert f"<!-- en: {known} untranslated -->\nTwo, mended.\n" in course.text
-    assert f"<!-- old zh: {edition.digest('Two.')}\n二。\n-->" in course.text, "kept beside"
-    shown = [cell.source for cell in edition.notebook(course.master).cells][::2]
+    assert f"<!-- old zh: {translation.digest('Two.')}\n二。\n-->" in course.text, "kept beside"
+    shown = [cell.source for cell in translation.notebook(course.master).cells][::2]
     assert shown == ["# 一", "Two, mended.", "Three.", "Three."], "no comment, no half of it"
     course.english("# One", "Two.", "Three.", "Three.")
     assert "old zh" in course.text, "nobody has said yet that it is no longer needed"
@@ -112,41 +112,41 @@ def test_exercises_and_notebooks_are_counted(course) -> None:
 
 def test_a_translation_follows_its_cell(course) -> None:
     course.english("New.", "Two.", "Three.", "# One")
-    assert [cell.source for cell in edition.notebook(course.master).cells][::2] \
+    assert [cell.source for cell in translation.notebook(course.master).cells][::2] \
         == ["New.", "二。", "Three.", "# 一"]
 
 
 def test_the_same_english_twice(course) -> None:
     course.translate("Three.", "三。")
     course.sync()
-    assert course.text.count("三。") == 2 and edition.counted()["00"][0] == 0
+    assert course.text.count("三。") == 2 and translation.counted()["00"][0] == 0
     course.replace("三。", "第三。")
     course.sync()
-    assert [cell.source for cell in edition.notebook(course.master).cells][::2] \
+    assert [cell.source for cell in translation.notebook(course.master).cells][::2] \
         == ["# 一", "二。", "第三。", "三。"], "each may have its own"
 
 
 def test_nothing_of_a_translators_work_is_lost(course) -> None:
-    known = edition.digest("Three.")
+    known = translation.digest("Three.")
     course.replace(f"<!-- en: {known} untranslated -->\nThree.",
                    f"<!-- en: {known} untranslated -->\n三，还没写完 --> 。\n\n\n第二段")
     assert "三，还没写完 --> 。\n\n第二段" in course.sync(), "begun, and not yet done"
-    assert edition.notebook(course.master).cells[4].source == "Three.", "a draft is not shown"
+    assert translation.notebook(course.master).cells[4].source == "Three.", "a draft is not shown"
     course.english("# Other")
     for kept in ("# 一", "二。", "三，还没写完 --&gt; 。\n\n第二段"):
         assert kept in course.text
     assert course.text.count("old zh") == 3
     course.english("# One", "Two.", "Three.")
-    assert course.text.count("old zh") == 3 and edition.counted()["00"][0] == 3
+    assert course.text.count("old zh") == 3 and translation.counted()["00"][0] == 3
 
 
 def test_a_changed_code_cell_is_put_back(course) -> None:
     before = course.text
     course.replace("print(x)", "print(x + 1)")
     course.replace("x = 2\n", "y = 2\n")
-    assert edition.write(change=False) == (["00_x"], []), "make test would say so"
+    assert translation.write(change=False) == (["00_x"], []), "make test would say so"
     assert course.sync() == before
-    made = edition.notebook(course.master)
+    made = translation.notebook(course.master)
     master = nbformat.read(course.master, as_version=4)
     assert made.cells[1::2] == master.cells[1::2], "outputs, ids, metadata and all"
     assert [cell.id for cell in made.cells] == [cell.id for cell in master.cells]
@@ -159,17 +159,17 @@ def test_a_changed_code_cell_is_put_back(course) -> None:
     ("\n二。", "\n二。\n<!-- en: 12345 -->", "'<!-- en: 12345 -->' is no mark"),
 ])
 def test_a_damaged_mark_is_told_in_a_line(course, old, new, message) -> None:
-    two = edition.digest("Two.")
+    two = translation.digest("Two.")
     course.replace(old.format(two=two), new.format(two=two))
     before = course.text
-    written, (wrong,) = edition.write()
+    written, (wrong,) = translation.write()
     assert written == [] and message in wrong and "\n" not in wrong
     assert course.text == before, "nobody's work is overwritten by what could not be read"
 
 
 # ---- the gate ------------------------------------------------------------------------------------
 
-GLOSSARY = parity.glossary("""
+GLOSSARY = translation_lint.glossary("""
 ## Terms
 
 | English | 中文 | 也可用 | gate | Meaning |
@@ -226,7 +226,7 @@ LINK = "[x](../docs/tvm_errors.md)"
     ("One, two.", "一, 二。", "half-width punctuation"),
 ])
 def test_what_the_gate_finds(english: str, chinese: str, message: str) -> None:
-    found = parity.differences(english, chinese, GLOSSARY)
+    found = translation_lint.differences(english, chinese, GLOSSARY)
     assert any(message in line for line in found), found
 
 
@@ -241,18 +241,19 @@ def test_what_the_gate_finds(english: str, chinese: str, message: str) -> None:
      "### 练习 2.3：它 ★★\n\n**先猜一猜。** 是什么？"), ("$$x$$", "$$x$$"),
 ])
 def test_what_the_gate_lets_pass(english: str, chinese: str) -> None:
-    assert parity.differences(english, chinese, GLOSSARY) == []
+    assert translation_lint.differences(english, chinese, GLOSSARY) == []
 
 
 def test_a_finding_has_its_line(course, capsys) -> None:
     course.english("# One", "Two: `x`.")
     course.translate("Two: `x`.", "二。")
     with pytest.raises(SystemExit) as stopped:
-        edition.main("check", "00")
-    line = course.text[:course.text.index(f"<!-- en: {edition.digest('Two: `x`.')}")].count("\n")
+        translation.main("check", "00")
+    mark = f"<!-- en: {translation.digest('Two: `x`.')}"
+    line = course.text[:course.text.index(mark)].count("\n")
     assert f"paired_md/zh/00_x.md:{line + 1}: the code span `x` is missing" in str(stopped.value)
     course.replace("二。", "二：`x`。")
-    edition.main("check")
+    translation.main("check")
     assert "all 2 cells are in Chinese" in capsys.readouterr().out
 
 
