@@ -30,39 +30,37 @@ HEADER = """# What the checks of the exercises say, in Chinese. The English is i
 #"""
 
 
-def template(node: ast.AST) -> str | None:
-    """Return a string of the code with a place, {}, for each part that varies; None: no string."""
+def template(node: ast.AST) -> tuple[str | None, list[ast.AST]]:
+    """Return a string of the code with a place, {}, for each part that varies; and those parts.
+
+    Of code that is no string: None, and all its parts.
+    """
     match node:
         case ast.Constant(value=str(text)):
-            return text.replace("{", "{{").replace("}", "}}")
-        case ast.JoinedStr(values=values):
-            return "".join(template(value) or "{}" for value in values)
+            return text.replace("{", "{{").replace("}", "}}"), []
+        case ast.FormattedValue(value=value):
+            return None, [value]  # and not its format
+        case ast.JoinedStr(values=pieces):
+            found = [template(piece) for piece in pieces]
         case ast.BinOp(left=left, op=ast.Add(), right=right):
-            sides = template(left), template(right)
-            return None if sides == (None, None) else "".join(side or "{}" for side in sides)
-    return None
+            found = [template(left), template(right)]
+        case _:
+            return None, list(ast.iter_child_nodes(node))
+    rest = [part for _, parts in found for part in parts]
+    if isinstance(node, ast.BinOp) and all(text is None for text, _ in found):
+        return None, rest
+    return "".join(text or "{}" for text, _ in found), rest
 
 
-def _strings(tree: ast.Module) -> Iterator[str]:
-    """Yield the templates of a module, but for docstrings."""
-    quiet = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
-
-    def visit(node: ast.AST) -> Iterator[str]:
-        if id(node) in quiet and isinstance(node, ast.Constant):
-            return
-        text = template(node)
-        if text is not None:
-            yield text
-        for part in ast.walk(node) if text is not None else ():
-            if isinstance(part, ast.FormattedValue):
-                yield from visit(part.value)
-            elif isinstance(part, ast.BinOp):
-                yield from (found for side in (part.left, part.right)
-                            if template(side) is None for found in visit(side))
-        for child in ast.iter_child_nodes(node) if text is None else ():
-            yield from visit(child)
-
-    yield from visit(tree)
+def _strings(node: ast.AST) -> Iterator[str]:
+    """Yield the templates of the strings in some code, but for docstrings."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        return
+    text, parts = template(node)
+    if text is not None:
+        yield text
+    for part in parts:
+        yield from _strings(part)
 
 
 def _is_message(text: str) -> bool:

@@ -77,35 +77,24 @@ def sync_chinese(change: bool = True) -> list[str]:
     written, wrong = translation.write(change)
     behind = [f"paired_md/zh/{stem}.md" for stem in written]
     behind += ["checks/say/zh.po"] * messages.write(change)
-    if not wrong:
-        behind += translation.readmes(change)
-    if change:
-        behind = []
-    return [*(f"{name} is not up to date: run `make sync`." for name in behind), *wrong,
-            *messages.wrong()]
+    behind += [] if wrong else translation.readmes(change)
+    told = [] if change else [f"{name} is not up to date: run `make sync`." for name in behind]
+    return [*told, *wrong, *messages.wrong()]
 
 
 def main(*task: str) -> None:
     """Do what the module's text says; exit with a line where something differs."""
-    wrong = []
-    match task:
-        case ["check"]:
-            if names := differing():
-                sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
-                         "(or `make sync FROM=md` if you edited the Markdown).")
-            wrong = sync_chinese(change=False)
-        case ["md"]:
-            refuse_to_overwrite_edits(to_markdown=False)
-            write_notebooks()
-            wrong = sync_chinese()
-        case []:
-            refuse_to_overwrite_edits(to_markdown=True)
-            write_markdown()
-            wrong = sync_chinese()
-        case other:
-            sys.exit(f"Nothing is written: there is no {' '.join(other)!r}. `make sync` writes "
-                     "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
-    if wrong:
+    if task == ("check",):
+        if names := differing():
+            sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
+                     "(or `make sync FROM=md` if you edited the Markdown).")
+    elif task in ((), ("md",)):
+        refuse_to_overwrite_edits(to_markdown=not task)
+        write_notebooks() if task else write_markdown()
+    else:
+        sys.exit(f"Nothing is written: there is no {' '.join(task)!r}. `make sync` writes "
+                 "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
+    if wrong := sync_chinese(change=task != ("check",)):
         sys.exit("\n".join(wrong))
 
 

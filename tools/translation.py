@@ -1,7 +1,7 @@
 """The Chinese edition: paired_md/zh/ holds the Chinese of each Markdown cell on the master's code.
 
     python -m tools.translation check          does each Chinese cell hold what its English has?
-    python -m tools.translation check 02 03    the same for some notebooks
+    python -m tools.translation check 02 03    some notebooks; tools.translation_lint says how
     python -m tools.translation status         how many cells of each notebook are translated
 
 In front of each Markdown cell of paired_md/zh/NN_name.md stands a comment with a hash of the
@@ -19,6 +19,7 @@ import re
 import sys
 from collections import defaultdict
 from dataclasses import dataclass, field
+from itertools import groupby
 from pathlib import Path
 
 import jupytext
@@ -40,15 +41,9 @@ class TranslationError(Exception):
     """A file of the Chinese edition cannot be read; the message says where and what to do."""
 
 
-@dataclass
-class Old:
-    """Chinese whose English, known by its hash, has changed or is gone."""
-
-    digest: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"<!-- old zh: {self.digest}\n{self.text.replace('-->', '--&gt;')}\n-->"
+def kept(known: str, chinese: str) -> str:
+    """Return the comment that keeps Chinese whose English, of this hash, has changed or is gone."""
+    return f"<!-- old zh: {known}\n{chinese.replace('-->', '--&gt;')}\n-->"
 
 
 @dataclass
@@ -58,11 +53,11 @@ class Block:
     digest: str
     text: str
     translated: bool = True
-    old: list[Old] = field(default_factory=list)
+    old: list[str] = field(default_factory=list)  # by `kept`
 
     def __str__(self) -> str:
         mark = f"<!-- en: {self.digest}{'' if self.translated else ' untranslated'} -->"
-        return "\n\n".join([f"{mark}\n{self.text}", *map(str, self.old)])
+        return "\n\n".join([f"{mark}\n{self.text}", *self.old])
 
     @property
     def pristine(self) -> bool:
@@ -104,23 +99,9 @@ def english(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
 
 def _runs(text: str) -> list[str]:
     """Return the Markdown between code cells: two blank lines by hand do not make two cells."""
-    runs: list[str] = []
-    before = ""
-    for cell in jupytext.reads(text, "md:markdown").cells:
-        if cell.cell_type != "markdown":
-            before = cell.cell_type
-        elif before == "markdown":
-            runs[-1] += f"\n\n{cell.source}"
-        else:
-            runs.append(cell.source)
-            before = "markdown"
-    return runs
-
-
-def _take_old(text: str) -> tuple[str, list[Old]]:
-    """Return a block's text without the Chinese that is kept behind it, and that."""
-    old = [Old(known, kept.replace("--&gt;", "-->")) for known, kept in OLD.findall(text)]
-    return OLD.sub("", text).strip(), old
+    cells = jupytext.reads(text, "md:markdown").cells
+    return ["\n\n".join(cell.source for cell in run)
+            for kind, run in groupby(cells, lambda cell: cell.cell_type) if kind == "markdown"]
 
 
 def blocks(text: str, name: str) -> list[Block]:
@@ -133,7 +114,7 @@ def blocks(text: str, name: str) -> list[Block]:
                                    f"{first.strip().splitlines()[0][:60]!r}. Put back the one it "
                                    "had (git diff shows it).")
         for known, untranslated, body in zip(*[iter(pieces)] * 3, strict=True):
-            content, old = _take_old(body)
+            content, old = OLD.sub("", body).strip(), [kept(*found) for found in OLD.findall(body)]
             if wrong := ALMOST.search(content):
                 raise TranslationError(f"{name}: the line {wrong[0][:60]!r} is no mark as it "
                                        "should be. <!-- en: HASH -->, with the ten digits it had, "
@@ -183,7 +164,7 @@ def merged(notebook: nbformat.NotebookNode, have: list[Block]) -> list[Block]:
             result.append(Block(known, block.text, block.translated))
     for given, place in zip(have, _places([given.digest for given in have], wanted), strict=True):
         if not given.pristine and given.text and given.text not in used:
-            result[place].old.append(Old(given.digest, given.text))
+            result[place].old.append(kept(given.digest, given.text))
         result[place].old += given.old
     return result
 

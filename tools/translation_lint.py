@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 
 from markdown_it import MarkdownIt
@@ -59,56 +60,51 @@ def _fence(token: Token) -> str:
                      re.sub(r"(^|\s)#.*$", "", token.content, flags=re.MULTILINE).splitlines())
 
 
-def _html(text: str, found: Parts) -> str:
-    """Note the tags of a piece of HTML, and return the text in it."""
-    found.tags += re.findall(r"</?\w+", text)
-    outside = re.sub(r"<summary>.*?</summary>|<[^>]*>|<!--.*?-->", "", text, flags=re.DOTALL)
-    found.swallowed += [outside.strip()] if outside.strip() else []
-    return re.sub(r"<[^>]*>", " ", text)
+def _note(token: Token, found: Parts) -> str:
+    """Note what a token of Markdown is, and return the prose in it."""
+    match token.type:
+        case "inline":
+            return "".join(_note(child, found) for child in token.children or [])
+        case "heading_open":
+            found.headings.append(token.markup)
+        case "fence" | "code_block":
+            found.fences.append(_fence(token))
+            return ""
+        case "html_block" | "html_inline":
+            found.tags += re.findall(r"</?\w+", token.content)
+            if token.type == "html_inline":
+                return ""
+            outside = re.sub(r"<summary>.*?</summary>|<[^>]*>|<!--.*?-->", "", token.content,
+                             flags=re.DOTALL)
+            found.swallowed += [outside.strip()] if outside.strip() else []
+            return re.sub(r"<[^>]*>", " ", token.content)
+        case "math_block" | "math_inline" | "math_inline_double":
+            found.formulas.add(_unspaced(token.content))
+            return "" if token.block else "\0"
+        case "code_inline":
+            found.code.add(token.content)
+            return "\0"
+        case "table_open":
+            found.tables.append(0)
+        case "td_open" | "th_open":
+            found.tables[-1] += 1
+        case "link_open":
+            found.links[str(token.attrs["href"])] += 1
+        case "image":
+            found.pictures[str(token.attrs["src"])] += 1
+        case "softbreak" | "hardbreak":
+            return "\n"
+    return token.content
 
 
 def parts(text: str) -> Parts:
     """Return the parts of a Markdown cell."""
-    found, prose = Parts(), []
-    tokens = _reader().parse(text)
-    for token, follows in zip(tokens, [*tokens[1:], None], strict=True):
-        match token.type:
-            case "heading_open":
-                found.headings.append(token.markup)
-                first = (follows.children or [])[:1] if follows else []
-                for inline in first:  # "split: two loops out of one" has a primitive's name
-                    inline.content = re.sub(r"^[a-z_]+(?=: )", "\0", inline.content)
-            case "fence" | "code_block":
-                found.fences.append(_fence(token))
-            case "html_block":
-                prose.append(_html(token.content, found))
-            case "math_block":
-                found.formulas.add(_unspaced(token.content))
-            case "table_open":
-                found.tables.append(0)
-            case "td_open" | "th_open":
-                found.tables[-1] += 1
-        for inline in token.children or []:
-            match inline.type:
-                case "code_inline":
-                    found.code.add(inline.content)
-                    prose.append("\0")
-                case "math_inline" | "math_inline_double":
-                    found.formulas.add(_unspaced(inline.content))
-                    prose.append("\0")
-                case "link_open":
-                    found.links[str(inline.attrs["href"])] += 1
-                case "image":
-                    found.pictures[str(inline.attrs["src"])] += 1
-                    prose.append(inline.content)
-                case "html_inline":
-                    found.tags += re.findall(r"</?\w+", inline.content)
-                case "softbreak" | "hardbreak":
-                    prose.append("\n")
-                case _:
-                    prose.append(inline.content)
-        prose.append("\n")
-    found.prose = "".join(prose)
+    found, tokens = Parts(), _reader().parse(text)
+    for opening, inline in pairwise(tokens):
+        if opening.type == "heading_open":
+            for first in (inline.children or [])[:1]:  # in "split: two loops out of one" a name
+                first.content = re.sub(r"^[a-z_]+(?=: )", "\0", first.content)
+    found.prose = "".join(_note(token, found) + "\n" for token in tokens)
     return found
 
 
@@ -149,39 +145,20 @@ def _links(kind: str, english: Counter[str], chinese: Counter[str]) -> list[str]
 # ---- the glossary --------------------------------------------------------------------------------
 
 
-def _longest(words: Iterable[str]) -> list[str]:
-    return sorted(words, key=lambda word: (-len(word), word))
-
-
 @dataclass
 class Glossary:
     """The tables of docs/glossary.md, as far as they are asked for.
 
-    `terms`: English forms, in lower case, with the Chinese ones that are admitted; those of two
-    rows with the same English are joined; empty where nothing is asked for. `names` stay English.
-    `phrases`: a pattern of the English, with a template of the Chinese.
+    `terms`: English forms, in lower case, words apart by one space, with the Chinese ones that are
+    admitted; those of two rows with the same English are joined; empty where nothing is asked for.
+    `any_term` finds any of them, the longest first, also in the plural; `any_name` finds names that
+    stay English. `phrases`: a pattern of the English, with a template of the Chinese.
     """
 
-    terms: dict[str, set[str]] = field(default_factory=dict)
-    names: list[str] = field(default_factory=list)
-    phrases: list[tuple[re.Pattern[str], str]] = field(default_factory=list)
-
-    @functools.cached_property
-    def any_term(self) -> re.Pattern[str]:
-        """A pattern that finds any term, the longest first, also in the plural."""
-        words = "|".join(re.escape(term).replace(r"\ ", r"[\s-]+") for term in _longest(self.terms))
-        return re.compile(rf"(?<![\w-])({words or '(?!)'})(?:s|es)?(?![\w-])", re.IGNORECASE)
-
-    @functools.cached_property
-    def admitted(self) -> dict[str, set[str]]:
-        """The Chinese of each term, by its words apart by one space."""
-        return {_spaced(term): forms for term, forms in self.terms.items()}
-
-    @functools.cached_property
-    def any_name(self) -> re.Pattern[str]:
-        """A pattern that finds any name that stays English."""
-        names = "|".join(map(re.escape, _longest(self.names)))
-        return re.compile(rf"(?<!\w)({names or '(?!)'})(?!\w)")
+    terms: dict[str, set[str]]
+    any_term: re.Pattern[str]
+    any_name: re.Pattern[str]
+    phrases: list[tuple[re.Pattern[str], str]]
 
 
 def _spaced(term: str) -> str:
@@ -189,30 +166,41 @@ def _spaced(term: str) -> str:
     return re.sub(r"[\s-]+", " ", term.lower())
 
 
-def _rows(text: str, heading: str) -> list[list[str]]:
-    """Return the rows of the table below a heading of the glossary."""
+def _any(words: Iterable[str]) -> str:
+    """Return the pattern of any of these words, the longest first; nothing fits where none are."""
+    return "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word)))) or "(?!)"
+
+
+def rows(text: str, heading: str) -> list[dict[str, str]]:
+    """Return the rows of the table below a heading of the glossary, by the heads of its columns."""
     _, _, section = text.partition(f"\n## {heading}")
     lines = re.findall(r"^\|(.*)\|[ \t]*$", section.partition("\n## ")[0], re.MULTILINE)
-    return [[cell.strip() for cell in line.split("|")] for line in lines[2:]]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines]
+    return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
 def glossary(text: str) -> Glossary:
     """Read the tables of docs/glossary.md."""
-    found = Glossary()
-    for english, chinese, others, gate, *_ in _rows(text, "Terms"):
-        admitted = {form.strip() for form in [chinese, *others.split("/")] if form.strip()}
-        for term in english.lower().split(","):
-            asked = found.terms.setdefault(term.strip(), set())
-            asked |= admitted if gate == "yes" else set()
-    for row in _rows(text, "Terms"):  # two senses, one of which nobody can look for
-        for term in row[0].lower().split(",") if row[3] != "yes" else []:
-            found.terms[term.strip()] = set()
-    for english, chinese in _rows(text, "Fixed phrases"):
+    terms: dict[str, set[str]] = {}
+    free = set()  # of two senses, one that nobody can look for
+    for row in rows(text, "Terms"):
+        forms = {form.strip() for form in [row["中文"], *row["也可用"].split("/")] if form.strip()}
+        for term in map(str.strip, row["English"].lower().split(",")):
+            terms[term] = terms.get(term, set()) | forms
+            free |= {term} if row["gate"] != "yes" else set()
+    phrases = []
+    for row in rows(text, "Fixed phrases"):
+        english = row["English"]
         pattern = re.sub(r"\bN\b", r"(\\d[\\d.]*\\d|\\d)", re.escape(english)).replace("…", ".*")
         start = "^" if english.startswith((">", "#")) else ""
-        found.phrases.append((re.compile(start + pattern, re.MULTILINE), chinese))
-    found.names = [row[0] for row in _rows(text, "Not translated") if row[0] != row[0].lower()]
-    return found
+        phrases.append((re.compile(start + pattern, re.MULTILINE), row["中文"]))
+    any_term = _any(terms).replace(r"\ ", r"[\s-]+")
+    names = [row["Term"] for row in rows(text, "Not translated")]
+    any_name = _any(name for name in names if name != name.lower())
+    return Glossary(
+        {_spaced(term): set() if term in free else forms for term, forms in terms.items()},
+        re.compile(rf"(?<![\w-])({any_term})(?:s|es)?(?![\w-])", re.IGNORECASE),
+        re.compile(rf"(?<!\w)({any_name})(?!\w)"), phrases)
 
 
 @functools.cache
@@ -226,10 +214,10 @@ def _words(english: Parts, chinese: Parts, text: str, translated: str, words: Gl
            ) -> list[str]:
     """Compare terms, names and fixed phrases."""
     lines = []
-    prose, names = english.prose, set(words.any_name.findall(english.prose))
-    prose = words.any_name.sub("\0", prose)  # ONNX Runtime is no runtime
+    names = set(words.any_name.findall(english.prose))
+    prose = words.any_name.sub("\0", english.prose)  # ONNX Runtime is no runtime
     for term in sorted({_spaced(found[1]) for found in words.any_term.finditer(prose)}):
-        forms = words.admitted[term]
+        forms = words.terms[term]
         if forms and not any(form in chinese.prose for form in forms):
             lines.append(f"'{term}' is {' or '.join(sorted(forms))} in the glossary, and does not "
                          "occur")
@@ -246,10 +234,6 @@ def _words(english: Parts, chinese: Parts, text: str, translated: str, words: Gl
 # ---- all of it ---------------------------------------------------------------------------------
 
 
-def _missing(what: str, wanted: set[str], have: set[str]) -> list[str]:
-    return [f"the {what} {one} is missing" for one in sorted(wanted - have)]
-
-
 def _numbers(prose: str) -> set[str]:
     return set(re.findall(r"\d[\d,.]*\d", prose))
 
@@ -263,10 +247,10 @@ def differences(english: str, chinese: str, words: Glossary | None = None) -> li
                                 ("numbers of cells in the tables are", wanted.tables, have.tables)):
         if before != after:
             lines.append(f"the {what} {after}, in English {before}")
-    lines += _missing("code span", {f"`{code}`" for code in wanted.code},
-                      {f"`{code}`" for code in have.code})
-    lines += _missing("formula", wanted.formulas, have.formulas)
-    lines += _missing("number", _numbers(wanted.prose), _numbers(have.prose))
+    for what, lacking in (("code span", {f"`{code}`" for code in wanted.code - have.code}),
+                          ("formula", wanted.formulas - have.formulas),
+                          ("number", _numbers(wanted.prose) - _numbers(have.prose))):
+        lines += [f"the {what} {one} is missing" for one in sorted(lacking)]
     lines += _links("link", wanted.links, have.links)
     lines += _links("picture", wanted.pictures, have.pictures)
     if wanted.fences != have.fences:

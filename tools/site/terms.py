@@ -3,7 +3,9 @@
 import re
 
 import nbformat
+from mdit_py_plugins.anchors.index import slugify
 
+from tools import translation_lint
 from tools.site.project import ROOT
 from tools.site.words import Words
 
@@ -12,17 +14,7 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 
 def rows() -> list[dict[str, str]]:
     """Return the glossary's rows by the heads of their columns."""
-    found: list[dict[str, str]] = []
-    heads: list[str] = []
-    for line in GLOSSARY.read_text(encoding="utf-8").splitlines():
-        fields = [field.strip() for field in re.split(r"(?<!\\)\|", line)[1:-1]]
-        if not fields:
-            heads = []
-        elif not heads:
-            heads = fields
-        elif len(fields) == len(heads) and not set(line) <= set("|-: "):
-            found.append(dict(zip(heads, fields, strict=True)))
-    return [row for row in found if {"English", "中文", "Meaning", "释义"} <= row.keys()]
+    return translation_lint.rows(GLOSSARY.read_text(encoding="utf-8"), "Terms")
 
 
 def headings(notebook: nbformat.NotebookNode) -> list[str]:
@@ -58,11 +50,6 @@ def indexed(text: str, names: dict[str, list[str]]) -> str:
     return re.sub(r"^#{1,4} +(.+?)[ \t]*$", mark, text, flags=re.MULTILINE)
 
 
-def slug(heading: str) -> str:
-    """Return the anchor of a heading as GitHub and MyST make it."""
-    return re.sub(r"[^\w\u4e00-\u9fff\- ]", "", heading.strip().lower()).replace(" ", "-")
-
-
 def _place(where: str, pages: dict) -> str:
     """Return a link to the section "00: Heading" in the page's language; "" for none."""
     number, _, heading = where.partition(": ")
@@ -73,7 +60,7 @@ def _place(where: str, pages: dict) -> str:
     if heading not in known:
         return f"[{number}]({name})"
     said = headings(own)[known.index(heading)]
-    return f"[{number} · {said}]({name}#{slug(said)})"
+    return f"[{number} · {said}]({name}#{slugify(said)})"
 
 
 def page(words: Words, language: str, pages: dict) -> str:
