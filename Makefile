@@ -38,9 +38,9 @@ mutants: data  ## change the solutions mechanically and say which changes the ch
 ##zh mutants: 机械地改动答案，看检查漏掉哪些（NB="03 5.1" 只试这些）
 	@$(PY) -m tools.mutants $(NB)
 
-outputs: data  ## execute the notebooks and store their outputs (TIMES=1: measured times as well)
-##zh outputs: 执行 notebook 并保存输出（TIMES=1 连同测得的时间）；只用于英文版
-	@$(PY) -m tools.execute outputs
+outputs: data  ## execute the notebooks and store their outputs (NB="02 03": some; TIMES=1: measured times as well)
+##zh outputs: 执行 notebook 并保存输出（NB="02 03" 只执行这几个；TIMES=1 连同测得的时间）；只用于英文版
+	@$(PY) -m tools.execute outputs $(NB)
 	@$(PY) -m tools.sync
 
 handouts: $(READY)  ## write what students get to build/handouts/, without solutions (NB="02 03": some notebooks)

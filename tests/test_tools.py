@@ -1,6 +1,8 @@
 """The tools: nbval's settings, the comparison of pairs, the command that opens JupyterLab."""
 
+import ast
 import base64
+import graphlib
 import io
 import os
 import signal
@@ -15,7 +17,7 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from tools import execute, lab, pages, sync
+from tools import execute, lab, lang, pages, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -191,6 +193,18 @@ def test_times_are_kept_and_other_outputs_are_not() -> None:
     assert [cell.outputs[0].text for cell in fresh.cells] == ["new", "old"]
 
 
+def test_outputs_of_some_notebooks(monkeypatch, capsys) -> None:
+    stored = []
+    monkeypatch.setattr(execute, "is_real", lambda: True)
+    monkeypatch.setattr(execute, "store", stored.append)
+    execute.main("outputs", "03", "00")
+    assert [path.name[:2] for path in stored] == ["00", "03"]
+    stored.clear()
+    execute.main("outputs")
+    assert stored == lang.masters("en")
+    assert "[1/2] 00_end_to_end_execution ... 0 s" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(("environment", "user", "present", "absent"), [
     ({"DISPLAY": ":0"}, 1000, [], ["--no-browser", "--allow-root"]),
     ({"DISPLAY": ":0", "SSH_CONNECTION": "x"}, 1000, ["--no-browser"], ["--allow-root"]),
@@ -229,7 +243,8 @@ def test_ctrl_c_ends_the_lab_and_waits_for_it(tmp_path) -> None:
 
 
 def test_there_is_no_such_notebook() -> None:
-    for command in (["tools.lab", "77"], ["tools.execute", "run", "notebooks", "77"]):
+    for command in (["tools.lab", "77"], ["tools.execute", "run", "notebooks", "77"],
+                    ["tools.execute", "outputs", "77"]):
         ended = subprocess.run([sys.executable, "-m", *command], cwd=ROOT, text=True,
                                capture_output=True, check=False)
         assert ended.returncode == 1
@@ -245,3 +260,56 @@ def test_a_page_has_the_texts_of_its_pictures() -> None:
     assert [image["alt"] for image in soup.find_all("img")] == ['a "text" <with> signs']
     assert soup.find("meta", attrs={"name": "viewport"}) and soup.html["lang"] == "en"
     assert "image/png" in cell.outputs[0].data, "the notebook stays as it was"
+
+
+# ---- imports ----
+
+FLOORS = (("versions",), ("data", "tir"), ("",), ("plots",), ("checks",), ("tools",))
+ROOMS = ("say", "run", "compare", "observe", "diagnose", "exercises")  # of checks/
+
+
+def _modules() -> dict[str, Path]:
+    """Return the course's modules by their dotted names; packages too, without conftest."""
+    paths = [*ROOT.glob("*.py"), *(path for floor in FLOORS for package in floor if package
+                                   for path in (ROOT / package).rglob("*.py"))]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
+            for path in paths if path.name != "conftest.py"}
+
+
+def _imports(path: Path, known: dict[str, Path]) -> set[str]:
+    """Return the course's modules that a module imports, inside functions too."""
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        names = []
+        if isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{path}: an import with dots"
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        elif isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        for name in names:
+            while name and name not in known:  # from a.b import f: a.b
+                name = name.rpartition(".")[0]
+            found |= {name} - {""}
+    return {name for name in found if known[name] != path}
+
+
+def _floor(name: str) -> int:
+    """Return how high a module stands; modules of the root are one floor, "", but for versions."""
+    top = name.partition(".")[0]
+    return next((number for number, floor in enumerate(FLOORS) if top in floor), 2)
+
+
+def test_imports_go_one_way() -> None:
+    known = _modules()
+    graph = {name: _imports(path, known) for name, path in known.items()}
+    assert len(graph) > 80 and graph["tools.sync"] >= {"tools.translation", "tools.messages"}
+    try:
+        graphlib.TopologicalSorter(graph).prepare()
+    except graphlib.CycleError as error:
+        pytest.fail(" -> ".join(reversed(error.args[1])))
+    assert not {f"{name} -> {used}" for name, uses in graph.items() for used in uses
+                if _floor(used) > _floor(name)}
+    inside = {name: uses for name, uses in graph.items() if name.startswith("checks.")}
+    assert not {f"{name} -> {used}" for name, uses in inside.items() for used in uses
+                if used == "checks" or used.startswith("checks.") and ROOMS.index(
+                    used.split(".")[1]) > ROOMS.index(name.split(".")[1])}

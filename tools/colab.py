@@ -50,10 +50,7 @@ def main(*numbers: str) -> None:
     if not address:
         sys.exit("Where is the repository? Colab clones it, so its address must be known: push it "
                  "to a git remote `origin`, or write it into CITATION.cff, repository-code.")
-    masters = [path for path in lang.masters() if not numbers or path.name[:2] in numbers]
-    if unknown := set(numbers) - {path.name[:2] for path in masters}:
-        sys.exit(f"There is no notebook {min(unknown)}: take the two digits of its name, "
-                 'NB="02 03".')
+    masters = lang.chosen(lang.masters(), numbers)
     folder = ROOT / lang.place("build/colab")
     folder.mkdir(parents=True, exist_ok=True)
     for master in masters:

@@ -5,6 +5,7 @@
     python -m tools.execute run work 02 03    some of them
     python -m tools.execute outputs    and store their outputs in notebooks/; the times in cells
                                        tagged `timing` are kept, unless TIMES=1 is set
+    python -m tools.execute outputs 02 03     the same for some of them
 """
 
 import base64
@@ -87,16 +88,12 @@ def store(path: Path) -> None:
     """Execute a notebook and store its outputs in it, and its pictures as SVG for the site."""
     with TemporaryDirectory() as folder:
         os.environ["MLC_SVG"] = folder  # plots.show
-        _store(path)
+        stored, fresh = nbformat.read(path, as_version=4), execute(path)
+        if os.environ.get("TIMES") != "1":
+            keep_times(fresh, stored)
+        fresh.metadata.pop("language_info", None)  # it would differ with the Python version
+        nbformat.write(fresh, path)
         keep_svgs(Path(folder))
-
-
-def _store(path: Path) -> None:
-    stored, fresh = nbformat.read(path, as_version=4), execute(path)
-    if os.environ.get("TIMES") != "1":
-        keep_times(fresh, stored)
-    fresh.metadata.pop("language_info", None)  # it would differ with the Python version
-    nbformat.write(fresh, path)
 
 
 def to_html(path: Path, folder: Path, own: bool) -> str:
@@ -110,47 +107,55 @@ def to_html(path: Path, folder: Path, own: bool) -> str:
     return notebook.cells[0].source.splitlines()[0].lstrip("# ")
 
 
-def main(task: str = "", folder: str = "notebooks", *numbers: str) -> None:
-    if (task, folder) not in (("run", "notebooks"), ("run", "work"), ("outputs", "notebooks")):
+def write_index(pages: Path, titles: dict[str, str]) -> None:
+    """Write an index of the pages in a folder: the titles of the notebooks, by their stems."""
+    course = {"en": "Machine learning compilation", "zh": "机器学习编译"}[lang.CHOSEN]
+    rows = "\n".join(f'<li><a href="{stem}.html">{stem[:2]} &ndash; {title}</a></li>'
+                     for stem, title in titles.items())
+    (pages / "index.html").write_text(
+        f'<!doctype html><html lang="{HTML_LANG[lang.CHOSEN]}"><meta charset="utf-8"><meta '
+        'name="viewport" content="width=device-width, initial-scale=1">'
+        f"<title>{course}</title><body style='font-family:sans-serif;max-width:40em;margin:3em "
+        f"auto;padding:0 1em'><h1>{course}</h1><ul>{rows}</ul><p>{data_line()}</p>",
+        encoding="utf-8")
+    print(f"Open {(pages / 'index.html').relative_to(ROOT)} in a browser.")
+
+
+def _require_storable() -> None:
+    """Exit where outputs of this run may not be stored."""
+    if not is_real():
+        sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
+                 "with `make data` on a machine with a network.")
+    if lang.CHOSEN != "en":
+        sys.exit("Outputs are stored in the English notebooks; the Chinese ones show the same: "
+                 "`make outputs`, without LANG.")
+
+
+def main(task: str = "", *words: str) -> None:
+    """Do what the module's text says."""
+    folder, *numbers = words if task == "run" and words else ("notebooks", *words)
+    if task not in ("run", "outputs") or folder not in ("notebooks", "work"):
         sys.exit(__doc__)
     print(data_line(), flush=True)
     os.environ["MLC_DATA"] = str(data_folder())  # or each kernel tries to download again
-    if task == "outputs" and not is_real():
-        sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
-                 "with `make data` on a machine with a network.")
-    if task == "outputs" and lang.CHOSEN != "en":
-        sys.exit("Outputs are stored in the English notebooks; the Chinese ones show the same: "
-                 "`make outputs`, without LANG.")
+    paths = lang.masters() if folder == "notebooks" else sorted(
+        path for path in (ROOT / lang.place(folder)).glob("[0-9]*.ipynb")
+        if ".old" not in path.name)
+    paths, titles = lang.chosen(paths, numbers), {}
+    if task == "outputs":
+        _require_storable()
     pages = ROOT / lang.place("build/html")
     pages.mkdir(parents=True, exist_ok=True)
-    rows, paths = [], lang.masters()
-    if folder == "work":
-        paths = sorted(path for path in (ROOT / lang.place(folder)).glob("[0-9]*.ipynb")
-                       if ".old" not in path.name)
-    if unknown := set(numbers) - {path.name[:2] for path in paths}:
-        sys.exit(f"There is no notebook {min(unknown)}: take the two digits of its name, "
-                 'NB="02 03".')
-    paths = [path for path in paths if not numbers or path.name[:2] in numbers]
     for number, path in enumerate(paths, start=1):
         print(f"[{number}/{len(paths)}] {path.stem} ... ", end="", flush=True)
         start = time.perf_counter()
         if task == "outputs":
             store(path)
         else:
-            title = to_html(path, pages, folder == "work")
-            rows.append(f'<li><a href="{path.stem}.html">{path.stem[:2]} &ndash; '
-                        f"{title}</a></li>")
+            titles[path.stem] = to_html(path, pages, folder == "work")
         print(f"{time.perf_counter() - start:.0f} s", flush=True)
-    if rows:
-        index = pages / "index.html"
-        course = {"en": "Machine learning compilation", "zh": "机器学习编译"}[lang.CHOSEN]
-        index.write_text(f'<!doctype html><html lang="{HTML_LANG[lang.CHOSEN]}"><meta charset='
-                         '"utf-8"><meta name="viewport" content="width=device-width, '
-                         f'initial-scale=1"><title>{course}</title><body style=\'font-family:'
-                         "sans-serif;max-width:40em;margin:3em auto;padding:0 1em'>"
-                         f"<h1>{course}</h1><ul>" + "\n".join(rows)
-                         + f"</ul><p>{data_line()}</p>", encoding="utf-8")
-        print(f"Open {index.relative_to(ROOT)} in a browser.")
+    if titles:
+        write_index(pages, titles)
 
 
 if __name__ == "__main__":

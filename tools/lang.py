@@ -7,6 +7,7 @@ tools.translation; a Chinese handout has them in notebooks/zh/.
 
 import os
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import nbformat
@@ -30,6 +31,13 @@ def masters(lang: str = "") -> list[Path]:
         here = {"zh": "en", "en": "zh"}[lang]
         sys.exit(f"This edition is not in the handout that was unpacked here: LANG={here} is.")
     return found
+
+
+def chosen(paths: list[Path], numbers: Collection[str], typed: str = 'NB="02 03"') -> list[Path]:
+    """Return the notebooks with these numbers, or all; exit where there is none, and say so."""
+    if unknown := set(numbers) - {path.name[:2] for path in paths}:
+        sys.exit(f"There is no notebook {min(unknown)}: take the two digits of its name, {typed}.")
+    return [path for path in paths if not numbers or path.name[:2] in numbers]
 
 
 def read(master: Path, lang: str = "") -> nbformat.NotebookNode:

@@ -81,8 +81,7 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
 
 def main(number: str = "") -> None:
     """Make the missing copies, and set back that of one notebook."""
-    if number and not [path for path in lang.masters() if path.name.startswith(f"{number}_")]:
-        sys.exit(f"There is no notebook {number}: take the two digits of its name, FRESH=03.")
+    lang.chosen(lang.masters(), [number] if number else [], "FRESH=03")
     work = lang.place("work")
     try:
         done = fill(ROOT / work, number)

@@ -7,7 +7,7 @@ the notebooks' cells, looks each up, prints those that are gone, and exits 1 if 
 """
 
 import ast
-import importlib
+import pkgutil
 import sys
 from importlib import metadata
 from pathlib import Path
@@ -19,18 +19,13 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def sources() -> dict[str, str]:
     """Return the code of each module and notebook, by its name."""
-    rooms = ("data", "plots", "checks", "tools")
-    modules = sorted([*ROOT.glob("*.py"), *(path for room in rooms
-                                            for path in (ROOT / room).rglob("*.py"))])
+    modules = sorted(path for room in ("", "data/**/", "plots/**/", "checks/**/", "tools/**/")
+                     for path in ROOT.glob(f"{room}*.py"))
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in modules}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
         cells = nbformat.read(path, as_version=4).cells
         found[path.name] = "\n\n".join(c.source for c in cells if c.cell_type == "code")
     return found
-
-
-def _is_tvm(module: str | None) -> bool:
-    return (module or "").split(".")[0] in ("tvm", "tvm_ffi")
 
 
 def names(source: str) -> set[str]:
@@ -42,16 +37,15 @@ def names(source: str) -> set[str]:
     tree = ast.parse(source)
     found, stands_for = set(), {}
     for node in ast.walk(tree):
-        if isinstance(node, ast.ImportFrom) and _is_tvm(node.module):
-            for alias in node.names:
-                stands_for[alias.asname or alias.name] = f"{node.module}.{alias.name}"
-            found |= {f"{node.module}.{alias.name}" for alias in node.names}
-        elif isinstance(node, ast.Import):
-            for alias in node.names:
-                if _is_tvm(alias.name):
-                    top = alias.name.split(".")[0]
-                    stands_for[alias.asname or top] = alias.name if alias.asname else top
-                    found.add(alias.name)
+        if not isinstance(node, ast.ImportFrom | ast.Import):
+            continue
+        inside = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+        for alias in node.names:
+            name = inside + alias.name
+            if name.split(".")[0] in ("tvm", "tvm_ffi"):
+                found.add(name)
+                meant = name if inside or alias.asname else name.split(".")[0]
+                stands_for[alias.asname or (alias.name if inside else meant)] = meant
     for node in ast.walk(tree):
         parts: list[str] = []
         while isinstance(node, ast.Attribute):
@@ -64,16 +58,9 @@ def names(source: str) -> set[str]:
 
 def resolves(name: str) -> bool:
     """Whether a dotted name can be imported or looked up, as far as it is made of modules."""
-    module, value = name.split(".")[0], None
     try:
-        value = importlib.import_module(module)
-        for part in name.split(".")[1:]:
-            module = f"{module}.{part}"
-            if not hasattr(value, part):
-                value = importlib.import_module(module)
-            else:
-                value = getattr(value, part)
-    except ImportError:
+        pkgutil.resolve_name(name)
+    except (ImportError, AttributeError):
         return False
     return True
 
