@@ -159,7 +159,7 @@ CONTENDERS = {TVM: tvm_tensors, TVM + NUMPY: tvm_numpy, ORT + BOUND: ort_binding
 
 
 def difference(out: np.ndarray, reference: np.ndarray) -> str | None:
-    """Say how an output is not PyTorch's probabilities, or return None where it is."""
+    """Return how an output differs from PyTorch's probabilities, or None where it is equal."""
     if out.shape != reference.shape or out.dtype != reference.dtype:
         return f"gives {out.dtype} {out.shape}, not {reference.dtype} {reference.shape}"
     if np.allclose(out, reference, RTOL, ATOL_PROBABILITIES):
@@ -168,7 +168,7 @@ def difference(out: np.ndarray, reference: np.ndarray) -> str | None:
 
 
 def repeat(call: Call, seconds: float) -> list[float]:
-    """Call again and again for so long; return microseconds a call, each a mean over 2 ms."""
+    """Call for so many seconds; return microseconds a call, each a mean over 2 ms."""
     count, means, end = 1, [], time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
         for _ in range(count):
@@ -191,7 +191,7 @@ def cores() -> list[int]:
 
 
 def place(call: Call, threads: int, cpus: list[int]) -> bool:
-    """Pin the main thread and those that work most to a CPU each, if that is faster than not to.
+    """Pin the main thread and those that work most to a CPU each, where that is faster.
 
     Some pools gain by it, others lose: each contender gets what is better for it.
     """
@@ -265,7 +265,7 @@ def serve(pipe: Connection, make: Callable[..., Made]) -> None:
 
 
 def measure_floor(pipe: Connection) -> None:
-    """Measure this CPU: GFLOP/s of multiply-adds, GB/s of reading as much as the weights."""
+    """Measure GFLOP/s of multiply-adds, and GB/s of reading as much as the weights."""
     target = tvm.target.Target.from_device("cpu")
     while threads := pipe.recv():
         answer = (kernels.measure_peak(target, threads),
@@ -275,7 +275,7 @@ def measure_floor(pipe: Connection) -> None:
 
 
 def work(pipe: Connection, name: str) -> None:
-    """Be a contender's process, or the floor's; what libraries print goes to the log."""
+    """Run in the process of a contender, or of the floor; what libraries print goes to the log."""
     log = os.open(BUILD / "bench.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -298,7 +298,7 @@ class Worker:
         theirs.close()
 
     def answer(self) -> Any:
-        """Return what the process sends; exits where it died."""
+        """Return what the process sends; exit where it has ended."""
         try:
             return self.pipe.recv()
         except (EOFError, ConnectionError):
@@ -307,6 +307,7 @@ class Worker:
                      "Its last words are in build/bench.log.")
 
     def ask(self, message: Any) -> Any:
+        """Send a message, and return the answer."""
         self.pipe.send(message)
         return self.answer()
 
@@ -314,16 +315,16 @@ class Worker:
 def timed(team: list[Worker]) -> dict[str, list[list[float]]]:
     """Let the contenders take turns, another first each time; return each one's blocks."""
     blocks: dict[str, list[list[float]]] = {worker.name: [] for worker in team}
-    for turn in range(ROUNDS):
-        first = turn % max(1, len(team))
-        for worker in team[first:] + team[:first]:
+    for _ in range(ROUNDS):
+        for worker in team:
             blocks[worker.name].append(worker.ask("block"))
+        team = team[1:] + team[:1]
         print(".", end="", flush=True)
     return blocks
 
 
 def summary(blocks: list[list[float]]) -> dict[str, float]:
-    """Microseconds a call: median and quartiles of the blocks' medians, and the least mean."""
+    """Return microseconds a call: quartiles of the blocks' medians, and the least mean."""
     low, median, high = np.percentile([np.median(block) for block in blocks], [25, 50, 75])
     least = min(map(min, blocks))
     return {"median": float(median), "low": float(low), "high": float(high), "least": float(least)}
@@ -370,12 +371,10 @@ def plural(threads: int) -> str:
 
 
 def ratios(times: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """How many times as fast as each peer: NumPy against NumPy, all else against IOBinding."""
-    def peers(name: str) -> dict[str, str]:
-        return {ORT: ORT + (NUMPY if name.endswith(NUMPY) else BOUND), EAGER: EAGER,
-                COMPILED: COMPILED}
-    return {name: {peer: times[column]["median"] / time["median"]
-                   for peer, column in peers(name).items() if column in times}
+    """Return how many times as fast as its peers each is: NumPy as NumPy, all else as IOBinding."""
+    return {name: {peer: times[column]["median"] / time["median"] for peer, column in (
+                (ORT, ORT + (NUMPY if name.endswith(NUMPY) else BOUND)), (EAGER, EAGER),
+                (COMPILED, COMPILED)) if column in times}
             for name, time in times.items()}
 
 

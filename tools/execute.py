@@ -73,7 +73,7 @@ def pictures(path: Path) -> dict[str, bool]:
 
 
 def keep_svgs(fresh: Path) -> None:
-    """Put the fresh SVGs of stored pictures into docs/pictures/, and take out those of none."""
+    """Put the fresh SVGs of stored pictures into docs/pictures/, and remove the others there."""
     used = {f"{name}.svg" for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")
             for name in pictures(path)}
     PICTURES.mkdir(exist_ok=True)

@@ -22,7 +22,7 @@ def place(folder: str, lang: str = "") -> str:
 
 
 def masters(lang: str = "") -> list[Path]:
-    """Return the notebooks that an edition is made of; exit where it is not here."""
+    """Return the notebooks that an edition is made from; exit where it is not here."""
     lang = lang or CHOSEN
     found = sorted((ROOT / place("notebooks", lang)).glob("[0-9]*.ipynb"))
     if lang == "zh" and not found and (ROOT / "paired_md" / "zh").is_dir():

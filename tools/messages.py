@@ -4,10 +4,10 @@
 
 `make sync` adds what is new and sets aside what is gone; `python -m tools.sync check` compares.
 
-A message is a string in checks/, or of the grader around them; of an f-string, what varies is a
-place, {}. Its Chinese may take the places in another order, {1} {0}; {1:code} is one with code in
-it. Where a message changes in the code its Chinese no longer fits: it is set aside at the end of
-the file (#~), and the new message is shown in English.
+A message is a string in checks/ or in the part of the grader that runs them; what varies in an
+f-string is a place, {}. Its Chinese may take the places in another order, {1} {0}; {1:code} is
+one with code in it. Where a message changes in the code its Chinese no longer fits: it is set
+aside at the end of the file (#~), and the new message is shown in English.
 """
 
 import ast
@@ -70,7 +70,7 @@ def _is_message(text: str) -> bool:
 
 
 def messages() -> dict[str, list[str]]:
-    """Return every string of the checks, and the modules in which it stands."""
+    """Return every string of the checks, and the modules that have it."""
     found: dict[str, list[str]] = {}
     for path in sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)):
         name = path.relative_to(ROOT).as_posix()

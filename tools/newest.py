@@ -3,7 +3,7 @@
     python -m tools.newest torch
 
 The packages that go with it follow: torchvision with torch, and with apache-tvm the bindings that
-it asks for. It says what was installed in the place of which pin.
+it asks for. It prints the version of each, and the course's pin.
 """
 
 import subprocess

@@ -26,12 +26,12 @@ STYLE = """<style>
 
 
 def embedded(png: bytes) -> str:
-    """Return the address of a picture that stands in the page itself."""
+    """Return the address of a picture that is part of the page."""
     return f"data:image/png;base64,{base64.b64encode(png).decode()}"
 
 
 class Described(Preprocessor):
-    """Give pictures the text that their outputs' metadata has: nbconvert and MyST-NB drop it.
+    """Give pictures the text that is in their outputs' metadata: nbconvert and MyST-NB drop it.
 
     `source`: a function that gives the address of a picture's bytes.
     """

@@ -24,7 +24,7 @@ class StudentVersion(Preprocessor):
     """Replace every solution by a stub and clear the outputs, which would give answers away.
 
     The markers are nbgrader's (### BEGIN SOLUTION, ### END SOLUTION); nbgrader is not needed.
-    `keep_given`: outputs above the first exercise stay, which show nothing but given cells.
+    `keep_given`: outputs above the first exercise stay, for they come from given cells only.
     """
 
     keep_given = Bool(False)
@@ -49,7 +49,7 @@ class StudentVersion(Preprocessor):
 
 def student_version(master: Path, edition: str = "en", keep_given: bool = False
                     ) -> nbformat.NotebookNode:
-    """Return the student's version of a solved notebook; a handout's notebooks are that already."""
+    """Return the student's version of a solved notebook; one of a handout is returned as it is."""
     notebook = lang.read(master, edition)
     if not any(SOLUTION.search(cell.source) for cell in notebook.cells):
         return notebook

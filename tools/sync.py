@@ -27,7 +27,7 @@ def _pair(stem: str) -> tuple[Path, Path]:
 
 
 def differing() -> list[str]:
-    """Return the names of the pairs of which one half is missing or other than its twin."""
+    """Return the names of the pairs one half of which is missing or differs from the other."""
     stems = {path.stem for folder in ("notebooks", "paired_md")
              for path in (ROOT / folder).glob("[0-9]*")}
     wrong = []

@@ -4,13 +4,13 @@
     python -m tools.translation check 02 03    some notebooks; tools.translation_lint says how
     python -m tools.translation status         how many cells of each notebook are translated
 
-In front of each Markdown cell of paired_md/zh/NN_name.md stands a comment with a hash of the
+In front of each Markdown cell of paired_md/zh/NN_name.md is a comment with a hash of the
 English cell whose Chinese follows, `<!-- en: 3f9c1a2b7d -->`. `make sync` writes the code cells
 anew from the master. It keeps a translation as long as its hash is that of a cell of the master,
 wherever that has moved to; where none fits it puts the English, marked as
 `<!-- en: 3f9c1a2b7d untranslated -->`. Chinese whose English has changed or gone is kept in a
-comment, `<!-- old zh: ... -->`, behind the cell that stands in its place, until somebody deletes
-it. Nothing is guessed.
+comment, `<!-- old zh: ... -->`, behind the cell that took its place, until somebody deletes it.
+Nothing is guessed.
 """
 
 import difflib
@@ -18,6 +18,7 @@ import hashlib
 import re
 import sys
 from collections import defaultdict
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
@@ -48,7 +49,7 @@ def kept(known: str, chinese: str) -> str:
 
 @dataclass
 class Block:
-    """What stands for one English Markdown cell: its hash, the text, what is kept from before."""
+    """The Chinese of one English Markdown cell: its hash, the text, what is kept from before."""
 
     digest: str
     text: str
@@ -75,7 +76,7 @@ def masters() -> list[Path]:
     return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
 
-def chosen(numbers: list[str]) -> list[Path]:
+def chosen(numbers: Collection[str]) -> list[Path]:
     """Return the English notebooks with these numbers, or all. Raises TranslationError."""
     found = [path for path in masters() if not numbers or path.name[:2] in numbers]
     if unknown := set(numbers) - {path.name[:2] for path in found}:
@@ -127,9 +128,10 @@ def blocks(text: str, name: str) -> list[Block]:
 
 
 def _places(before: list[str], after: list[str]) -> list[int]:
-    """For each hash of the file, return the number of the master's cell that stands in its place.
+    """Return, for each hash of the file, the number of the master's cell that it belongs to.
 
-    That of the same hash; else, of a stretch that changed, the cell as far into it.
+    That is the cell of the same hash; else, in a stretch that changed, the cell as far from its
+    beginning.
     """
     first = {known: number for number, known in reversed(list(enumerate(after)))}
     places = []
@@ -231,7 +233,7 @@ def write(change: bool = True) -> tuple[list[str], list[str]]:
     return written, wrong
 
 
-def status(numbers: list[str]) -> list[str]:
+def status(numbers: Collection[str]) -> list[str]:
     """Return a line for each notebook: what is translated, what is not, what is kept beside it."""
     lines = []
     for master in chosen(numbers):
@@ -241,33 +243,28 @@ def status(numbers: list[str]) -> list[str]:
     return lines
 
 
-def check(numbers: list[str]) -> tuple[list[str], dict[str, tuple[int, int]]]:
+def check(numbers: Collection[str]) -> list[str]:
     """Compare the cells of some notebooks, or of all, with their English.
 
-    Returns what is missing or wrong in the Chinese, a line each, with file and line; and for each
-    notebook's number how many cells wait for their Chinese, and how many there are.
+    Returns what is missing or wrong in the Chinese, a line each, with file and line.
     """
-    found, counts = [], {}
+    found = []
     for master in chosen(numbers):
         path = file_of(master)
         notebook, have = current(master)
         text = path.read_text(encoding="utf-8")
-        counts[master.name[:2]] = _count(have)
         for cell, block in zip(english(notebook), have, strict=True):
             line = text[:max(0, text.find(f"<!-- en: {block.digest}"))].count("\n") + 1
-            found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
-                      for wrong in (translation_lint.differences(cell.source, block.text)
-                                    if block.translated else [])]
-    return found, counts
+            if block.translated:
+                found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
+                          for wrong in translation_lint.differences(cell.source, block.text)]
+    return found
 
 
-def _count(have: list[Block]) -> tuple[int, int]:
-    return sum(not block.translated for block in have), len(have)
-
-
-def counted() -> dict[str, tuple[int, int]]:
-    """Return for each notebook's number how many cells wait for their Chinese, and how many are."""
-    return {master.name[:2]: _count(current(master)[1]) for master in masters()}
+def counted(numbers: Collection[str] = ()) -> dict[str, tuple[int, int]]:
+    """Return for each notebook's number how many cells wait for their Chinese, and of how many."""
+    return {master.name[:2]: (sum(not block.translated for block in have), len(have))
+            for master in chosen(numbers) for _, have in [current(master)]}
 
 
 def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
@@ -311,16 +308,16 @@ def readmes(change: bool = True) -> list[str]:
 
 
 def main(task: str = "", *numbers: str) -> None:
-    """Do what the module's text says; exit with the lines of what is wrong."""
+    """Do what the module's text says; exit with what is wrong, a line each."""
     if task not in ("check", "status"):
         sys.exit(__doc__)
     found: list[str] = []
     try:
         if task == "status":
-            print("\n".join(status(list(numbers))))
+            print("\n".join(status(numbers)))
         else:
-            found, counts = check(list(numbers))
-            print(f"Chinese edition: {summary(counts)}.")
+            found = check(numbers)
+            print(f"Chinese edition: {summary(counted(numbers))}.")
     except TranslationError as error:
         sys.exit(str(error))
     if found:

@@ -2,7 +2,7 @@
 
 What the course's glossary, docs/glossary.md, says in its tables is asked for too: the Chinese of
 its terms and of its fixed phrases, and the names that stay English. `differences` gives a line for
-each thing that is missing or in the way.
+each thing that is missing or wrong.
 """
 
 import functools
@@ -40,7 +40,7 @@ class Parts:
     tags: list[str] = field(default_factory=list)
     tables: list[int] = field(default_factory=list)  # cells in each
     swallowed: list[str] = field(default_factory=list)  # text that HTML keeps from being rendered
-    prose: str = ""  # what is left; "\0" where a code span or formula stands
+    prose: str = ""  # what is left; "\0" in the place of a code span or formula
 
 
 @functools.cache
@@ -53,7 +53,7 @@ def _unspaced(text: str) -> str:
 
 
 def _fence(token: Token) -> str:
-    """Return what must stay of a fenced block: all but comments, or, of `text`, all but words."""
+    """Return what a translation keeps of a fence: all but comments; in one of `text`, but words."""
     if token.info.strip() == "text":
         return _unspaced(re.sub(f"{HAN}+|[A-Za-z]{{2,}}|[，。；：]|,", "", token.content))
     return "\n".join(line.rstrip() for line in

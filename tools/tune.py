@@ -83,9 +83,9 @@ def tune(mod: tvm.IRModule, folder: Path, measured_on: devices.Devices | None = 
 
 @contextlib.contextmanager
 def watched(there: devices.Devices) -> Iterator[None]:
-    """End the work below, by CourseError, when no server is left: TVM would wait for one for ever.
+    """End the block below by a CourseError when no server is left: TVM would wait for one for ever.
 
-    One that is ended costs the candidate in its hand; the search goes on with the others.
+    A server that ends costs the candidate that it had; the search goes on with the others.
     """
     over, why, main_thread = threading.Event(), "", threading.get_ident()
 
@@ -115,6 +115,28 @@ def watched(there: devices.Devices) -> Iterator[None]:
         over.set()
 
 
+@contextlib.contextmanager
+def _devices(options: argparse.Namespace) -> Iterator[devices.Devices | None]:
+    """Give the devices that the command line names, watched over; None for this machine alone."""
+    if bool(options.tracker) != bool(options.key):
+        raise CourseError("TRACKER=host:port and KEY=name go together.")
+    with contextlib.ExitStack() as stack:
+        there = None
+        if options.servers:
+            threads = max(1, (os.cpu_count() or 1) // options.servers)
+            there = stack.enter_context(devices.local(options.servers, threads))
+        elif options.tracker:
+            there = devices.ask(options.tracker, options.key)
+            if there.host not in ("127.0.0.1", "localhost"):
+                print("Whoever reaches the tracker or its servers can run programs there: no "
+                      "password is asked. Use ssh tunnels, see instructor/README.md.")
+        if there:
+            print(f"{there.count} server{'s' * (there.count > 1)} under {there.key}: "
+                  f"{there.cpu}, {there.threads} thread(s) each", flush=True)
+            stack.enter_context(watched(there))
+        yield there
+
+
 def main(arguments: list[str]) -> int:
     """Tune as the command line says; return the exit status."""
     parser = argparse.ArgumentParser(description="Tune the fused CNN of notebook 07.")
@@ -133,25 +155,9 @@ def main(arguments: list[str]) -> int:
 
     before = signal.signal(signal.SIGINT, interrupt)
     try:
-        if bool(options.tracker) != bool(options.key):
-            raise CourseError("TRACKER=host:port and KEY=name go together.")
-        cnn = helpers.pytorch_model(helpers.load_weights("cnn"))
-        mod = fuse(helpers.import_model(cnn, SHAPE))
-        with contextlib.ExitStack() as stack:
-            there = None
-            if options.servers:
-                threads = max(1, (os.cpu_count() or 1) // options.servers)
-                there = stack.enter_context(devices.local(options.servers, threads))
-            elif options.tracker:
-                there = devices.ask(options.tracker, options.key)
-                if there.host not in ("127.0.0.1", "localhost"):
-                    print("Whoever reaches the tracker or its servers can run programs there: no "
-                          "password is asked. Use ssh tunnels, see instructor/README.md.")
-            if there:
-                print(f"{there.count} server{'s' * (there.count > 1)} under {there.key}: "
-                      f"{there.cpu}, {there.threads} thread(s) each", flush=True)
-                stack.enter_context(watched(there))
-            tune(mod, options.to, there, options.trials)
+        with _devices(options) as there:
+            cnn = helpers.pytorch_model(helpers.load_weights("cnn"))
+            tune(fuse(helpers.import_model(cnn, SHAPE)), options.to, there, options.trials)
     except CourseError as error:
         print(error, file=sys.stderr)
         return 1

@@ -1,7 +1,7 @@
 """Build the site into build/site/: English at the root, Chinese below zh/.
 
-No notebook is executed: their stored outputs are shown. TVM computes the page that moves, which
-is there as one file too, loops.html.
+No notebook is executed: their stored outputs are shown. TVM computes the interactive page, which
+is also written as one file, loops.html.
 
     python -m tools.site            build it, and check every link inside it
     python -m tools.site outside    and those that lead outside: a network is needed
@@ -28,7 +28,7 @@ SITE = BUILD / "site"
 
 
 def lay(folder: Path, files: dict[str, str]) -> None:
-    """Make a folder hold these files; what is as it was keeps its date, so Sphinx skips it."""
+    """Make a folder hold these files; one that did not change keeps its date: Sphinx skips it."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.suffix in (".md", ".ipynb") and path.name not in files:
@@ -69,7 +69,7 @@ def start(language: str, tree: dict) -> subprocess.Popen:
 def mend(site: Path) -> None:
     """Give screen readers what the theme and MyST-NB don't.
 
-    Buttons are called what they show, not something else, and in the page's language; the banner
+    Buttons get the names that they show, in the page's language; the banner
     is the side bar with the title and the search, not the theme's empty one.
     """
     for path in site.rglob("*.html"):

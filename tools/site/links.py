@@ -1,4 +1,4 @@
-"""The links of a built site: each leads somewhere."""
+"""Find the links of a built site that lead nowhere."""
 
 import urllib.request
 from concurrent.futures import ThreadPoolExecutor
@@ -14,10 +14,11 @@ WAIT = 20  # seconds for an answer
 class _Page(HTMLParser):
     """Collect what a page links to and the anchors that it has."""
 
-    def __init__(self) -> None:
+    def __init__(self, path: Path) -> None:
         super().__init__()
         self.links: set[str] = set()
         self.anchors: set[str] = set()
+        self.feed(path.read_text(encoding="utf-8"))
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         for name, value in attrs:
@@ -27,14 +28,8 @@ class _Page(HTMLParser):
                 self.links.add(value)
 
 
-def _read(path: Path) -> _Page:
-    page = _Page()
-    page.feed(path.read_text(encoding="utf-8"))
-    return page
-
-
 def _refused(address: str) -> str:
-    """Return why an address does not answer, "" where it does."""
+    """Return why an address does not answer, or "" where it does."""
     try:
         request = urllib.request.Request(address, headers={"User-Agent": "link check of a course"})
         with urllib.request.urlopen(request, timeout=WAIT):
@@ -48,9 +43,10 @@ def _refused(address: str) -> str:
 def broken(site: Path, outside: bool = False) -> list[str]:
     """Return "page: link" for each link to a file or an anchor that is not there.
 
-    Links that lead outside are asked, each once, where `outside` is set, and it says why not.
+    Where `outside` is set, links that lead outside are tried too, each once; the line then says
+    why it failed.
     """
-    pages = {path: _read(path) for path in sorted(site.rglob("*.html"))
+    pages = {path: _Page(path) for path in sorted(site.rglob("*.html"))
              if "_static" not in path.parts}  # the theme's own
     wrong, away = [], dict[str, str]()
     for path, page in pages.items():

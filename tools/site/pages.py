@@ -14,6 +14,7 @@ from tools.site import terms
 from tools.site.project import ROOT, repository
 from tools.site.words import WORDS, Words
 from tools.student import SOLUTION, STUB
+from tools.translation import masters
 
 LONG = 35  # lines: a listing of more is folded
 PICTURES = ROOT / "docs" / "pictures"
@@ -26,16 +27,10 @@ DOCUMENTS = {"docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
 LOOK_UP = ("live", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
 
 
-def masters() -> list[Path]:
-    """Return the notebooks, in the order of reading."""
-    return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-
-
 def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, bool]]:
-    """Return a notebook in a language, and whether each Markdown cell (by id) is in it."""
+    """Return a notebook in a language, and whether each Markdown cell, by id, is translated."""
     if language == "en":
-        notebook = nbformat.read(master, as_version=4)
-        return notebook, {}
+        return nbformat.read(master, as_version=4), {}
     notebook, blocks = translation.current(master)
     translated = {}
     for cell, block in zip(translation.english(notebook), blocks, strict=True):
@@ -44,7 +39,7 @@ def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, 
 
 
 def file_in(language: str, name: str) -> tuple[Path, bool]:
-    """Return the file of a document in a language, and whether it is in it.
+    """Return the file of a document in a language, and whether it is in that language.
 
     The Chinese of x.md is x.zh.md beside it or zh/x.md below it.
     """
@@ -68,13 +63,10 @@ def edition_of(name: str, file: Path, language: str) -> str:
 
     The reader's own, except where the Chinese leads to the English of a document, or back.
     """
-    def chinese(path: str) -> bool:
-        return "/zh/" in path or ".zh." in path
-
-    if chinese(name):
-        return "zh"
-    translated = file_in("zh", name)[1] and name.endswith(".md") and "paired_md" not in name
-    return "en" if translated and chinese(file.as_posix()) else language
+    to_chinese, from_chinese = ("/zh/" in path or ".zh." in path
+                                for path in (name, file.as_posix()))
+    has_both = name.endswith(".md") and "paired_md" not in name and file_in("zh", name)[1]
+    return "zh" if to_chinese else "en" if from_chinese and has_both else language
 
 
 def linked(text: str, file: Path, language: str) -> str:
@@ -108,10 +100,10 @@ def linked(text: str, file: Path, language: str) -> str:
 
 
 def picture(folder: Path, up: str) -> Callable[[bytes], str]:
-    """Return what writes a picture into `folder` and gives its address from a page.
+    """Return a function that writes a picture into `folder` and returns its address from a page.
 
-    The SVG that `make outputs` kept in docs/pictures/, where there is one: pictures of times have
-    none until they are measured anew.
+    It writes the SVG that `make outputs` kept in docs/pictures/, where there is one: pictures of
+    times have none until they are measured anew.
     """
     def source(png: bytes) -> str:
         name = hashlib.sha256(png).hexdigest()[:16]
@@ -129,11 +121,6 @@ def _tagged(cell: nbformat.NotebookNode, tag: str, label: str) -> None:
     cell.metadata["mystnb"] = {"code_prompt_show": label, "code_prompt_hide": label}
 
 
-def _lines(cell: nbformat.NotebookNode) -> int:
-    return max([len(output.get("data", {}).get("text/plain", "").splitlines())
-                for output in cell.outputs], default=0)
-
-
 def _only_imports(cell: nbformat.NotebookNode) -> bool:
     """Whether a cell imports, and at most sets the path and the environment for it."""
     return all(isinstance(line, ast.Import | ast.ImportFrom)
@@ -144,7 +131,7 @@ def _only_imports(cell: nbformat.NotebookNode) -> bool:
 def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookNode]:
     """Return the cells that a code cell becomes: solutions and what is long open with a click.
 
-    An answer becomes two: what students find, and the whole with the solution, folded.
+    An answer cell becomes two: what students get, and the whole with the solution, folded.
     """
     cell.metadata.pop("nbgrader", None)
     if SOLUTION.search(cell.source):
@@ -155,10 +142,12 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
         return [stub, cell]
     if cell.source == "plots.live()":  # here it is a page
         cell.outputs[0].data["text/html"] = f'<p><a href="live.html">{words.live}</a></p>'
+    lines = [len(output.get("data", {}).get("text/plain", "").splitlines())
+             for output in cell.outputs]
     if _only_imports(cell):
         _tagged(cell, "hide-input", words.setup)
-    elif (lines := _lines(cell)) > LONG:
-        _tagged(cell, "hide-output", words.prints.format(lines))
+    elif max(lines, default=0) > LONG:
+        _tagged(cell, "hide-output", words.prints.format(max(lines)))
     return [cell]
 
 
@@ -200,35 +189,30 @@ def document_page(name: str, language: str) -> str:
 
 
 def notebook_title(source: str) -> str:
-    """Return the first heading of a notebook's source."""
+    """Return the first heading of a notebook's source, the text of an .ipynb."""
     return nbformat.reads(source, as_version=4).cells[0].source.splitlines()[0].lstrip("# ")
-
-
-def _contents(caption: str, names: list[str]) -> str:
-    entries = "\n".join(names)
-    return f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
 
 
 def sources(language: str, build: Path, live: str) -> dict[str, str]:
     """Return the files that Sphinx builds the site in a language of, by their names.
 
-    `live`: the HTML of the page that moves (plots.moving); pictures go to build/pictures/.
+    `live`: the HTML of the interactive page (plots.moving); pictures go to build/pictures/.
     """
     words = WORDS[language]
     pages = {master.name: notebook_page(master, language, build) for master in masters()}
-    pages |= {f"{page}.md": document_page(name, language) for name, page in DOCUMENTS.items()
-              if (ROOT / name).exists()}
+    pages |= {f"{page}.md": document_page(name, language) for name, page in DOCUMENTS.items()}
     pages["live.inc"] = live
     pages["live.md"] = f"# {words.live}\n\n```{{raw}} html\n:file: live.inc\n```\n"
-    if terms.GLOSSARY.exists():
-        headings = {master.name[:2]: (master.name, read(master, "en")[0], read(master, language)[0])
-                    for master in masters()}
-        pages["terms.md"] = terms.page(words, language, headings)
-    titles = {name: notebook_title(text) for name, text in pages.items() if ".ipynb" in name}
+    headings = {master.name[:2]: (master.name, read(master, "en")[0], read(master, language)[0])
+                for master in masters()}
+    pages["terms.md"] = terms.page(words, language, headings)
+    notebooks = [f"{name[:2]} {notebook_title(text)} <{name}>" for name, text in pages.items()
+                 if ".ipynb" in name]
     documents = [Path(name).stem for name in pages if name.endswith(".md")]
-    pages["index.md"] = document_page("README.md", language) + "".join(
-        _contents(caption, names) for caption, names in (
-            (words.parts, [f"{name[:2]} {title} <{name}>" for name, title in titles.items()]),
-            (words.look_up, [name for name in LOOK_UP if name in documents]),
-            (words.teach, [name for name in documents if name not in LOOK_UP])) if names)
+    pages["index.md"] = document_page("README.md", language)
+    for caption, names in ((words.parts, notebooks),
+                           (words.look_up, LOOK_UP),
+                           (words.teach, [name for name in documents if name not in LOOK_UP])):
+        entries = "\n".join(names)
+        pages["index.md"] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
     return pages
