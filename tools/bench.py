@@ -74,6 +74,11 @@ def flops(batch: int) -> int:
 Made = tuple[Call, Callable[[Any], np.ndarray]]
 
 
+def network() -> torch.nn.Module:
+    """Return the CNN in PyTorch."""
+    return helpers.pytorch_model(helpers.load_weights("cnn"))
+
+
 def one_kernel(images: np.ndarray) -> Callable[[Any], Any]:
     """Build notebook 06's kernel for this CPU; return the VM's function that runs it."""
     target = tvm.target.Target.from_device("cpu")
@@ -98,8 +103,7 @@ def tvm_numpy(images: np.ndarray, threads: int) -> Made:
 
 def tvm_imported(images: np.ndarray, threads: int) -> Made:
     """The starting point: what TVM makes of the model when nobody schedules anything."""
-    network = helpers.pytorch_model(helpers.load_weights("cnn"))
-    run = helpers.build(helpers.import_model(network, images.shape))["main"]
+    run = helpers.build(helpers.import_model(network(), images.shape))["main"]
     data = tvm.runtime.tensor(images)
     return (lambda: run(data)), to_numpy
 
@@ -108,9 +112,8 @@ def ort_session(images: np.ndarray, threads: int) -> Any:
     """Export the model, and open it with ONNX Runtime's own settings."""
     if onnxruntime is None:
         raise LeftOutError("onnxruntime is not installed; `make bench` installs it")
-    network = helpers.pytorch_model(helpers.load_weights("cnn"))
     with torch.inference_mode(False):
-        program = torch.onnx.export(network, (torch.zeros(images.shape),), dynamo=True)
+        program = torch.onnx.export(network(), (torch.zeros(images.shape),), dynamo=True)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options,
@@ -135,8 +138,8 @@ def ort_numpy(images: np.ndarray, threads: int) -> Made:
 
 def eager(images: np.ndarray, threads: int) -> Made:
     torch.set_num_threads(threads)
-    network, data = helpers.pytorch_model(helpers.load_weights("cnn")), torch.from_numpy(images)
-    return (lambda: network(data)), to_numpy
+    model, data = network(), torch.from_numpy(images)
+    return (lambda: model(data)), to_numpy
 
 
 def compiled(images: np.ndarray, threads: int) -> Made:
@@ -146,9 +149,8 @@ def compiled(images: np.ndarray, threads: int) -> Made:
         raise LeftOutError("it needs a C++ compiler, and there is none") from None
     torch.set_num_threads(threads)
     torch._dynamo.reset()  # or the second batch size gets code for every size
-    network = torch.compile(helpers.pytorch_model(helpers.load_weights("cnn")))
-    data = torch.from_numpy(images)
-    return (lambda: network(data)), to_numpy
+    model, data = torch.compile(network()), torch.from_numpy(images)
+    return (lambda: model(data)), to_numpy
 
 
 CONTENDERS = {TVM: tvm_tensors, TVM + NUMPY: tvm_numpy, ORT + BOUND: ort_binding,
@@ -325,9 +327,9 @@ def timed(team: list[Worker]) -> dict[str, list[list[float]]]:
 
 def summary(blocks: list[list[float]]) -> dict[str, float]:
     """Return microseconds a call: quartiles of the blocks' medians, and the least mean."""
-    low, median, high = np.percentile([np.median(block) for block in blocks], [25, 50, 75])
-    least = min(map(min, blocks))
-    return {"median": float(median), "low": float(low), "high": float(high), "least": float(least)}
+    quartiles = np.percentile([np.median(block) for block in blocks], [50, 25, 75]).tolist()
+    return {**dict(zip(("median", "low", "high"), quartiles, strict=True)),
+            "least": float(min(map(min, blocks)))}
 
 
 def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.ndarray,
@@ -342,14 +344,15 @@ def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.
     for batch in batches:
         for worker in team:
             worker.pipe.send((images[:batch], threads, reference[:batch]))
-        states = {worker: worker.answer() for worker in team}
-        for worker, (state, why) in states.items():
-            if state != "ready" and worker.name not in troubles:
+        ready = []
+        for worker, (state, why) in [(worker, worker.answer()) for worker in team]:
+            if state == "ready":
+                ready.append(worker)
+            elif worker.name not in troubles:
                 troubles[worker.name] = f"{state}: {why}"
                 print(f"  {worker.name} {state}: {why}", flush=True)
         floors.append(floor.ask(threads))
         print(f"  batch {batch}: outputs verified, timing ", end="", flush=True)
-        ready = [worker for worker, (state, _) in states.items() if state == "ready"]
         pinned = [worker.name for worker in ready if worker.ask("place")]
         blocks = timed(ready)
         print(flush=True)
@@ -390,8 +393,7 @@ def table(setting: dict[str, Any]) -> str:
     for name, took in setting["times"].items():
         lines.append(row.format(
             name, f"{took['median']:.1f}", f"{took['low']:.1f} to {took['high']:.1f}",
-            f"{took['least']:.1f}",
-            f"{work_done / took['median'] / 1e3 / gflops:.0%}",
+            f"{took['least']:.1f}", f"{work_done / took['median'] / 1e3 / gflops:.0%}",
             *(f"{times[name][peer]:.2f}" if peer in times[name] else "-" for peer in peers)))
     return (f"Batch {setting['batch']}, {plural(setting['threads'])}\n\n" + "\n".join(lines) +
             f"\n\nFloor: {work_done / 1e6:.2f} MFLOP at the measured {gflops:.0f} GFLOP/s take "
@@ -442,7 +444,7 @@ def main(batches: list[int]) -> None:
         print(f"This machine is busy (load {load:.1f}): the times will be disturbed.", flush=True)
     images = next(iter(helpers.test_loader(max(batches), max(batches))))[0]
     with torch.inference_mode():
-        reference = helpers.pytorch_model(helpers.load_weights("cnn"))(images).numpy()
+        reference = network()(images).numpy()
     settings: list = []
     troubles: dict = {}
     for threads in (1, 2)[:len(cores()) or os.cpu_count()]:
