@@ -238,7 +238,7 @@ def test_what_the_gate_finds(english: str, chinese: str, message: str) -> None:
     ("### loop: the primitive's name", "### loop：原语的名字"),
     ("A\n\n```text\ny = x, the largest\n```", "甲\n\n```text\ny = x，最大的\n```"),
     ("### Exercise 2.3: it ★★\n\n**Predict first.** What?",
-     "### 练习 2.3：它 ★★\n\n**先猜一猜。** 是什么？"), ("$$x$$", "$$x$$"),
+     "### 练习 2.3：它 ★★\n\n**先猜一猜。** 是什么？"), ("$$x$$", "$$x$$"), ("", ""),
 ])
 def test_what_the_gate_lets_pass(english: str, chinese: str) -> None:
     assert translation_lint.differences(english, chinese, GLOSSARY) == []
