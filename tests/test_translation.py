@@ -99,15 +99,15 @@ def test_exercises_and_notebooks_are_counted(course) -> None:
     for grade in (False, True, True):
         notebook.cells.append(nbformat.v4.new_code_cell(metadata={"nbgrader": {"grade": grade}}))
     nbformat.write(notebook, course.master)
-    place = f"{edition.COUNTED}0<!-- -->, {edition.EXERCISES}0<!-- -->."
+    place = f"{translation.COUNTED}0<!-- -->, {translation.EXERCISES}0<!-- -->."
     for name, wanted in (("README.md", "2 exercises in 1 notebooks"),
                          ("README.zh.md", "1 个 notebook，2 道练习")):
         readme = course.master.parents[1] / name
         readme.write_text(place, encoding="utf-8")
-        assert edition.readmes(change=False) == edition.readmes() == [name]
+        assert translation.readmes(change=False) == translation.readmes() == [name]
         said = readme.read_text(encoding="utf-8")
-        assert said.endswith(f"<!-- -->, {edition.EXERCISES}{wanted}<!-- -->."), "and the other one"
-        assert ", 0" not in said and edition.readmes() == []
+        assert said.endswith(f"<!-- -->, {translation.EXERCISES}{wanted}<!-- -->."), "the other too"
+        assert ", 0" not in said and translation.readmes() == []
 
 
 def test_a_translation_follows_its_cell(course) -> None:
