@@ -13,17 +13,7 @@ from tvm import relax
 
 import helpers
 import kernels
-from checks.diagnose.equivalence import (
-    OTHER_MAIN,
-    Batch,
-    batches,
-    beside,
-    build,
-    random_like,
-    require_same,
-    require_same_at_random,
-    require_well_formed,
-)
+from checks.diagnose import equivalence
 from checks.observe.intermediates import is_layer, with_all_values
 from checks.observe.primfuncs import sblocks
 from checks.run.check import prepared
@@ -71,13 +61,13 @@ def random_cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
 
 
 @prepared
-def reference(count: int = helpers.N_IMAGES) -> list[Batch]:
+def reference(count: int = helpers.N_IMAGES) -> list[equivalence.Batch]:
     """Return the first test images in batches of 4, with PyTorch's probabilities for them."""
     with one_thread():  # as in the child, and several would wait for one another
-        return list(batches(cnn()[1], helpers.test_loader(count=count)))
+        return list(equivalence.batches(cnn()[1], helpers.test_loader(count=count)))
 
 
-def reference_200() -> list[Batch]:
+def reference_200() -> list[equivalence.Batch]:
     """Return 50 batches of 4: schedules change no numbers but by a slip in one of the loops."""
     return reference(200)
 
@@ -116,18 +106,18 @@ class Made(NamedTuple):
 
     def require_trained(self) -> str:
         """Return what was verified with the trained weights on the test images."""
-        return require_same(self.mod, cnn()[1], reference(), machine=self.machine)
+        return equivalence.require_same(self.mod, cnn()[1], reference(), machine=self.machine)
 
     @torch.no_grad()
     def require_random(self) -> None:
         """Raise CheckFailed where the module of random weights differs on random images."""
         images, model = reference()[0].images, random_cnn()[1]
         try:
-            require_same_at_random(
+            equivalence.require_same_at_random(
                 self.other, model, self.other_machine, images, main=self.other_main,
                 given="with random weights, on random images")
         except CheckFailed:
-            x = random_like(images)
+            x = equivalence.random_like(images)
             came = self.other_machine[self.other_main](tvm.runtime.tensor(x))
             trained = cnn()[1](torch.from_numpy(x)).numpy()
             if hasattr(came, "numpy") and is_layer(came.numpy(), trained, model[-1]):
@@ -143,10 +133,10 @@ def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
            ) -> tuple[tvm.IRModule, tvm.IRModule]:
     """Run an answer on the trained and on random weights; see require_prim_funcs."""
     mod = answer(own_weights())
-    require_well_formed(mod)
+    equivalence.require_well_formed(mod)
     require_prim_funcs(mod, library, lowered)  # first: others may be registered anew by the second
     other = answer({name: array.copy() for name, array in random_cnn()[0].items()})
-    require_well_formed(other)
+    equivalence.require_well_formed(other)
     return mod, other
 
 
@@ -157,10 +147,10 @@ def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:
     `values` the machine has all that main binds: see checks.observe.intermediates.
     """
     watched = with_all_values(mod) if values else mod
-    if both := beside(watched, other):
-        machine = build(both)
-        return Made(mod, other, machine, machine, OTHER_MAIN)
-    return Made(mod, other, build(watched), build(other), "main")
+    if both := equivalence.beside(watched, other):
+        machine = equivalence.build(both)
+        return Made(mod, other, machine, machine, equivalence.OTHER_MAIN)
+    return Made(mod, other, equivalence.build(watched), equivalence.build(other), "main")
 
 
 def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: bool = True

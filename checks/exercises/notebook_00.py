@@ -1,10 +1,10 @@
 """The checks of notebook 00: end-to-end execution."""
 
-import collections
+import itertools
 import re
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,20 +18,8 @@ from checks.compare.inputs import grids, rows
 from checks.compare.mistakes import layer_mistakes
 from checks.compare.trials import Mistakes, Trials, random, require_equal
 from checks.diagnose.equivalence import build
+from checks.observe import primfuncs
 from checks.observe.libraries import registered, registry, run_library
-from checks.observe.primfuncs import (
-    QUICK,
-    filled,
-    loads,
-    name_of,
-    require_first_values,
-    require_inside_buffers,
-    require_order,
-    require_tvmscript,
-    sblocks,
-    stores,
-    with_buffers,
-)
 from checks.observe.spies import elementwise, watched
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason, where
@@ -113,30 +101,11 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
     whole: list[str] = []
     step_by_step = elementwise(lnumpy_softmax, whole, _LEAST)
     trials, cases = _softmax_trials()
-    notes = []
+    notes: list[tuple[int, dict, dict, Any]] = []
     for words, x in cases:
-        given, out = watched(x.copy()), watched(np.full(x.shape, np.nan, "float32"))
         logits = torch.from_numpy(x)
-
-        def run(x: np.ndarray = x, given: Any = given, out: Any = out) -> np.ndarray:
-            try:
-                with np.errstate(all="ignore"):
-                    returned = step_by_step(given, out)
-            except OverflowError as error:
-                raise CheckFailed("a softmax of scores such as 1000", reason(error), "the "
-                                  "exponentials overflow: subtract the largest number of the row "
-                                  "first, in whichever column it stands") from None
-            if not np.array_equal(np.asarray(given), x):
-                raise CheckFailed("that X stays as it was", "other numbers in X",
-                                  "what is assigned: only elements of Y")
-            if np.isnan(np.asarray(out)).all() and not out.notes["writes"]:
-                says = "out holds what it held before" + ", and a value was returned" * (
-                    returned is not None)
-                raise CheckFailed("that Y is written", says, "Y[i, j] = ...; `Y = ...` would only "
-                                  "rebind the name, and nobody takes a returned value")
-            notes.append((x.size, given.notes, out.notes, returned))
-            return np.asarray(out)
-        trials.add(run, _SOFTMAX(logits).numpy(), _SOFTMAX, logits, words=words)
+        trials.add(partial(_run_watched, step_by_step, x, notes), _SOFTMAX(logits).numpy(),
+                   _SOFTMAX, logits, words=words)
         if len(notes) == 1:  # the first is the largest: an array function is told before its result
             _require_loops(*notes[0][:3], whole)
     trials.require_right()
@@ -145,6 +114,29 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
                           "the return statement: Y is the caller's, who has it already")
     return (f"equal to NumPy for {len(cases)} arrays, scores of 1000 and of -500,000 among them; "
             "element by element")
+
+
+def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
+    """Return what a softmax writes; add x's size, what X, Y noted, and what it returned to `notes`.
+    """
+    given, out = watched(x.copy()), watched(np.full(x.shape, np.nan, "float32"))
+    try:
+        with np.errstate(all="ignore"):
+            returned = softmax(given, out)
+    except OverflowError as error:
+        raise CheckFailed("a softmax of scores such as 1000", reason(error), "the "
+                          "exponentials overflow: subtract the largest number of the row "
+                          "first, in whichever column it stands") from None
+    if not np.array_equal(np.asarray(given), x):
+        raise CheckFailed("that X stays as it was", "other numbers in X",
+                          "what is assigned: only elements of Y")
+    if np.isnan(np.asarray(out)).all() and not out.notes["writes"]:
+        says = "out holds what it held before" + ", and a value was returned" * (
+            returned is not None)
+        raise CheckFailed("that Y is written", says, "Y[i, j] = ...; `Y = ...` would only "
+                          "rebind the name, and nobody takes a returned value")
+    notes.append((x.size, given.notes, out.notes, returned))
+    return np.asarray(out)
 
 
 def _require_loops(size: int, given: dict, out: dict, whole: list[str]) -> None:
@@ -192,8 +184,9 @@ def _other_constants(trials: Trials) -> Mistakes:
 def _require_reading(func: tvm.tirx.PrimFunc, what: str) -> None:
     """Raise CheckFailed where a PrimFunc never reads its first argument."""
     x, y = func.params[0].name, func.params[-1].name
-    read = set().union(*(loads(store.value) for store, _ in stores(func)),
-                       *(loads(block.init) for block in sblocks(func) if block.init is not None))
+    values = [store.value for store, _ in primfuncs.stores(func)]
+    values += [block.init for block in primfuncs.sblocks(func) if block.init is not None]
+    read = set().union(*map(primfuncs.loads, values))
     if x not in read:
         raise CheckFailed(f"that {x} is read", f"{x} is read nowhere" + f", {y} is" * (y in read),
                           what)
@@ -201,7 +194,7 @@ def _require_reading(func: tvm.tirx.PrimFunc, what: str) -> None:
 
 def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed where something is assigned outside of all sblocks, or without axes."""
-    for store, block in stores(func):
+    for store, block in primfuncs.stores(func):
         if block is None:
             raise CheckFailed("every assignment in an sblock", f"one to {store.buffer.name} in "
                               'none', 'with T.sblock("Y"): around it, and the axes by T.axis.remap')
@@ -213,13 +206,14 @@ def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
 @exercise("0.2", seconds=10)
 def exercise_0_2(make_relu6: Callable) -> str:
     """ReLU6 as a PrimFunc: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html."""
-    func = with_buffers(make_relu6(), (4, 10), (4, 10))
-    require_tvmscript(func)
-    require_order(func)
-    require_inside_buffers(tvm.IRModule({name_of(func): func}))
+    func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
+    primfuncs.require_tvmscript(func)
+    primfuncs.require_order(func)
+    primfuncs.require_inside_buffers(tvm.IRModule({primfuncs.name_of(func): func}))
     _require_reading(func, "the formula: min(max(x, 0), 6), and x is an element of X")
-    require_first_values(func, name_of(func), "which buffer is read: X, or what is written already")
-    run = filled(func)
+    primfuncs.require_first_values(func, primfuncs.name_of(func),
+                                   "which buffer is read: X, or what is written already")
+    run = primfuncs.filled(func)
     trials = Trials("the formula: min(max(x, 0), 6), and which element of X it takes", _RELU6,
                     axes=("row", "column"))
     edges = np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)
@@ -234,7 +228,7 @@ def exercise_0_2(make_relu6: Callable) -> str:
         trials.mistakes = _other_constants(trials)
     trials.require_right()
     _require_sblocks(func)
-    if any(is_reduction(axis) for block in sblocks(func) for axis in block.iter_vars):
+    if any(is_reduction(axis) for block in primfuncs.sblocks(func) for axis in block.iter_vars):
         raise CheckFailed("spatial axes only", "a reduction axis",
                           'remap("SS", ...): each pair of vi and vj writes another element')
     return ("TVMScript, in sblocks with spatial axes; min(max(x, 0), 6) for all 40 elements,\n"
@@ -298,15 +292,15 @@ def _starts_from(trials: Trials) -> Mistakes:
 @exercise("0.3", seconds=10)
 def exercise_0_3(make_row_max: Callable) -> str:
     """The largest of each row as a PrimFunc."""
-    func = with_buffers(make_row_max(), (5, 12), (5,))
-    require_tvmscript(func)
-    require_order(func)
-    require_inside_buffers(tvm.IRModule({name_of(func): func}))
+    func = primfuncs.with_buffers(make_row_max(), (5, 12), (5,))
+    primfuncs.require_tvmscript(func)
+    primfuncs.require_order(func)
+    primfuncs.require_inside_buffers(tvm.IRModule({primfuncs.name_of(func): func}))
     _require_reading(func, "the update: the larger of what is there and what comes from X")
-    require_first_values(func, name_of(func))
-    run = filled(func)
+    primfuncs.require_first_values(func, primfuncs.name_of(func))
+    run = primfuncs.filled(func)
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
-                  for block in sblocks(func) for axis in block.iter_vars)
+                  for block in primfuncs.sblocks(func) for axis in block.iter_vars)
     trials = Trials("the update, T.max of what is there and what comes, and its axes", {},
                     axes=("row",))
     for words, x in _row_max_inputs():
@@ -321,7 +315,8 @@ def exercise_0_3(make_row_max: Callable) -> str:
         raise CheckFailed("an sblock with a reduction axis", "spatial axes only, or no sblock",
                           'T.axis.remap("SR", [i, k])')
     _require_sblocks(func)
-    reductions = [block for block in sblocks(func) if any(map(is_reduction, block.iter_vars))]
+    reductions = [block for block in primfuncs.sblocks(func)
+                  if any(map(is_reduction, block.iter_vars))]
     for block in reductions:
         if block.init is None:
             raise CheckFailed("the first value in T.init", f"sblock {block.name_hint} has a "
@@ -360,160 +355,129 @@ def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
 # ---- pure or not ---------------------------------------------------------------------------
 
 
-def _functions() -> Iterator[tuple[str, bool, str, Callable, tuple[int, ...] | np.ndarray,
-                                   tuple[int, ...]]]:
-    """Yield title, whether it is pure, a hint, the function, x or its shape, the shape of out."""
-    rng = np.random.default_rng(0)
-    calls: collections.Counter[str] = collections.Counter()
+class _Function(NamedTuple):
+    """A function f(x, out): what it writes into out, of x, of what out held, of the call's number.
 
-    def through_a_temporary(x: np.ndarray, out: np.ndarray) -> None:
-        temporary = np.empty(x.shape, "float32")
-        temporary[...] = 2 * x
-        temporary += 1
-        out[...] = temporary
+    `leaves`: what is in x after a call, of x and the call's number. `x`: the array, or its shape.
+    """
 
-    def with_nan(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = np.where(x < 0, np.float32(np.nan), x)
+    title: str
+    writes: Callable[[np.ndarray, np.ndarray, int], Any]
+    hint: str = ""
+    pure: bool = False
+    leaves: Callable[[np.ndarray, int], Any] = lambda x, _: x
+    x: tuple[int, ...] | np.ndarray = (3, 4)
+    shape: tuple[int, ...] = (3, 4)
 
-    def in_place(x: np.ndarray, out: np.ndarray) -> None:
-        np.maximum(x, 0, out=x)
-        out[...] = x
 
-    def nudges(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = x
-        x *= np.float32(1 + 1e-6)
+def _where(x: np.ndarray, held: np.ndarray, chosen: Callable[[np.ndarray], Any]) -> np.ndarray:
+    """Return x at the chosen places, counted from 0 on, and what out held at the others."""
+    return np.where(chosen(np.arange(x.size).reshape(x.shape)), x, held)
 
-    def last_of_x(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = x
-        x.flat[-1] += 1
 
-    def at_first(x: np.ndarray, out: np.ndarray) -> None:
-        calls["at_first"] += 1
-        out[...] = x
-        if calls["at_first"] == 1:
-            x += 1
+_SHAPE = "the shape of out: it is `shape`"
+_GIVEN = "the input after the call: compare it with numbers that the function could not change"
+_EVERY = "the input after each of the calls: compare every copy with x"
+_FILLS = "two fillings of out that differ"
+_BOTH = f"{_FILLS}, one of them above all numbers, one below"
+_AGAIN = "a second call with the same input"
+_PURE = partial(_Function, pure=True)
 
-    def from_the_second(x: np.ndarray, out: np.ndarray) -> None:
-        calls["from_the_second"] += 1
-        out[...] = x
-        if calls["from_the_second"] > 1:
-            x += 1
+_FUNCTIONS = [
+    _PURE("doubles x", lambda x, *_: 2 * x),
+    _PURE("transposes x, so out is (4, 3)", lambda x, *_: x.T, _SHAPE, shape=(4, 3)),
+    _PURE("sums the rows of x, so out is (5,)", lambda x, *_: x.sum(-1), _SHAPE, x=(5, 7),
+          shape=(5,)),
+    _PURE("doubles a row of x", lambda x, *_: 2 * x, x=(1,), shape=(1,)),
+    _PURE("works in a temporary of its own", lambda x, *_: 2 * x + 1, "what is compared",
+          x=(2, 3, 4), shape=(2, 3, 4)),
+    _PURE("writes NaN where x < 0", lambda x, *_: np.where(x < 0, np.float32(np.nan), x),
+          "NaN is not equal to NaN: equal_nan=True"),
+    _Function("changes x in place, and to the same the second time",
+              lambda x, *_: np.maximum(x, 0), _GIVEN, leaves=lambda x, _: np.maximum(x, 0)),
+    _Function("adds x to what out held", lambda x, held, _: held + x, _FILLS),
+    _Function("does not write column 0",
+              lambda x, held, _: _where(x, held, lambda place: place % 4 > 0), _FILLS),
+    _Function("does not write the last element",
+              lambda x, held, _: _where(x, held, lambda place: place < 6), _FILLS, x=(7, 1),
+              shape=(7, 1)),
+    _Function("writes the larger of x and what out held", lambda x, held, _: np.maximum(x, held),
+              _BOTH),
+    _Function("writes the smaller of x and what out held", lambda x, held, _: np.minimum(x, held),
+              _BOTH),
+    _Function("changes x by a millionth", lambda x, *_: x,
+              "np.array_equal: a tolerance hides small changes",
+              leaves=lambda x, _: x * np.float32(1 + 1e-6)),
+    _Function("changes the last element of x", lambda x, *_: x, _GIVEN,
+              leaves=lambda x, _: _where(x, x + 1, lambda place: place < 11)),
+    _Function("changes x in its first call only", lambda x, *_: x, _EVERY,
+              leaves=lambda x, call: x + (call == 1)),
+    _Function("changes x from the second call on", lambda x, *_: x, _EVERY,
+              leaves=lambda x, call: x + (call > 1)),
+    _Function("writes every other element, and the rest in its next call",
+              lambda x, held, call: _where(x, held, lambda place: place % 2 == call % 2),
+              "the output after each single call"),
+    _Function("changes the sign of x, and changes it back in its next call",
+              lambda x, *_: np.abs(x), _EVERY, leaves=lambda x, _: -x),
+    _Function("adds noise", lambda x, _, call: x + random(*x.shape, seed=call), _AGAIN),
+    _Function("multiplies by the number of its calls", lambda x, _, call: x * call, _AGAIN),
+    _PURE("doubles an x with NaN in it", lambda x, *_: 2 * x,
+          "NaN is not equal to NaN, in x neither: equal_nan=True",
+          x=np.where(random(3, 4) < 0, np.float32(np.nan), random(3, 4)))]
 
-    def to_and_fro(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = np.abs(x)
-        np.negative(x, out=x)
 
-    def in_turns(x: np.ndarray, out: np.ndarray) -> None:
-        calls["in_turns"] += 1
-        start = calls["in_turns"] % 2
-        out.flat[start::2] = x.flat[start::2]
+def _spied(function: _Function, x: np.ndarray, other: list[tuple[str, str, str]]) -> Callable:
+    """Return f(x, out), which adds to `other` what it is handed and should not be, in three lines.
+    """
+    calls = itertools.count(1)
 
-    def adds(x: np.ndarray, out: np.ndarray) -> None:
-        out += x
-
-    def partly(x: np.ndarray, out: np.ndarray) -> None:
-        out[:, 1:] = x[:, 1:]
-
-    def not_the_last(x: np.ndarray, out: np.ndarray) -> None:
-        out.flat[:-1] = x.flat[:-1]
-
-    def noisy(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = x + rng.standard_normal(x.shape, dtype="float32")
-
-    def counts(x: np.ndarray, out: np.ndarray) -> None:
-        calls["counts"] += 1
-        out[...] = x * calls["counts"]
-
-    def transposes(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = x.T
-
-    def sums(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = x.sum(-1)
-
-    def holds_back(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = np.maximum(out, x)
-
-    def holds_down(x: np.ndarray, out: np.ndarray) -> None:
-        out[...] = np.minimum(out, x)
-
-    given, fills = "the input after the call: compare it with numbers that the function could " \
-        "not change", "two fillings of out that differ"
-    every = "the input after each of the calls: compare every copy with x"
-    both = f"{fills}, one of them above all numbers, one below"
-    holes = np.where(random(3, 4) < 0, np.float32(np.nan), random(3, 4))
-    again, shape = "a second call with the same input", "the shape of out: it is `shape`"
-    yield "doubles x", True, "", lambda x, out: np.multiply(x, 2, out=out), (3, 4), (3, 4)
-    yield "transposes x, so out is (4, 3)", True, shape, transposes, (3, 4), (4, 3)
-    yield "sums the rows of x, so out is (5,)", True, shape, sums, (5, 7), (5,)
-    yield "doubles a row of x", True, "", lambda x, out: np.multiply(x, 2, out=out), (1,), (1,)
-    yield ("works in a temporary of its own", True, "what is compared", through_a_temporary,
-           (2, 3, 4), (2, 3, 4))
-    yield ("writes NaN where x < 0", True, "NaN is not equal to NaN: equal_nan=True", with_nan,
-           (3, 4), (3, 4))
-    yield ("changes x in place, and to the same the second time", False, given, in_place, (3, 4),
-           (3, 4))
-    yield "adds x to what out held", False, fills, adds, (3, 4), (3, 4)
-    yield "does not write column 0", False, fills, partly, (3, 4), (3, 4)
-    yield "does not write the last element", False, fills, not_the_last, (7, 1), (7, 1)
-    yield "writes the larger of x and what out held", False, both, holds_back, (3, 4), (3, 4)
-    yield "writes the smaller of x and what out held", False, both, holds_down, (3, 4), (3, 4)
-    yield ("changes x by a millionth", False, "np.array_equal: a tolerance hides small changes",
-           nudges, (3, 4), (3, 4))
-    yield "changes the last element of x", False, given, last_of_x, (3, 4), (3, 4)
-    yield "changes x in its first call only", False, every, at_first, (3, 4), (3, 4)
-    yield "changes x from the second call on", False, every, from_the_second, (3, 4), (3, 4)
-    yield ("writes every other element, and the rest in its next call", False,
-           "the output after each single call", in_turns, (3, 4), (3, 4))
-    yield ("changes the sign of x, and changes it back in its next call", False, every, to_and_fro,
-           (3, 4), (3, 4))
-    yield "adds noise", False, again, noisy, (3, 4), (3, 4)
-    yield "multiplies by the number of its calls", False, again, counts, (3, 4), (3, 4)
-    yield ("doubles an x with NaN in it", True, "NaN is not equal to NaN, in x neither: "
-           "equal_nan=True", lambda x, out: np.multiply(x, 2, out=out), holes, (3, 4))
+    def spied(given: Any, out: Any) -> None:
+        for name, array, wanted, text in (
+                ("x", given, x.shape, "x.copy()"),
+                ("out", out, function.shape, 'np.full(shape, number, dtype="float32")')):
+            dtype = getattr(array, "dtype", None)
+            if not isinstance(array, np.ndarray) or dtype != np.float32:
+                other.append((f"{name} as a float32 array, handed to the function",
+                              f"{dtype or type(array).__name__}", f"{name}: {text}"))
+            elif array.shape != wanted:
+                other.append((f"{name} of shape {wanted}, handed to the function",
+                              f"{array.shape}", function.hint or f"{name}: {text}"))
+        call = next(calls)
+        written, left = function.writes(given, out, call), function.leaves(given, call)
+        out[...] = written
+        if left is not given:
+            given[...] = left
+    return spied
 
 
 @exercise("0.4", seconds=10)
 def exercise_0_4(looks_pure: Callable) -> str:
     """Finding impure functions."""
-    tried, purely = 0, 0
-    for title, pure, hint, function, given, shape in _functions():
-        x = random(*given) if isinstance(given, tuple) else given
+    for function in _FUNCTIONS:
+        x = random(*function.x) if isinstance(function.x, tuple) else function.x.copy()
         before = x.copy()
         other: list[tuple[str, str, str]] = []
-
-        def spied(x: Any, out: Any, function: Callable = function, before: np.ndarray = before,
-                  shape: tuple = shape, other: list = other,
-                  hint: str = hint) -> Any:
-            for name, array, wanted, text in (
-                    ("x", x, before.shape, "x.copy()"),
-                    ("out", out, shape, 'np.full(shape, number, dtype="float32")')):
-                dtype = getattr(array, "dtype", None)
-                if not isinstance(array, np.ndarray) or dtype != np.float32:
-                    other.append((f"{name} as a float32 array, handed to the function",
-                                  f"{dtype or type(array).__name__}", f"{name}: {text}"))
-                elif array.shape != wanted:
-                    other.append((f"{name} of shape {wanted}, handed to the function",
-                                  f"{array.shape}", hint or f"{name}: {text}"))
-            return function(x, out)
         try:
-            came = looks_pure(spied, x, shape)
+            came = looks_pure(_spied(function, before, other), x, function.shape)
         except Exception:
             if not other:
                 raise
             came = None  # the function could not work with what it was handed
         if other:
             expected, says, look_at = other[0]
-            raise CheckFailed(f"{expected} that {title}", says, look_at)
+            raise CheckFailed(f"{expected} that {function.title}", says, look_at)
         if not isinstance(came, bool | np.bool_):
             raise CheckFailed("True or False", f"{type(came).__name__}", "the return statement")
-        if bool(came) != pure:
-            raise CheckFailed(f"{pure} for a function that {title}", f"{came}", hint or
-                              "what is compared: it gives the same each time and leaves x alone")
+        if bool(came) != function.pure:
+            raise CheckFailed(f"{function.pure} for a function that {function.title}", f"{came}",
+                              function.hint or "what is compared: it gives the same each time and "
+                              "leaves x alone")
         if not np.array_equal(x, before, equal_nan=True):
             raise CheckFailed("that the caller's x stays as it was", "other numbers in it, after "
-                              f"a function that {title}", "x.copy(): hand copies to the function")
-        tried, purely = tried + 1, purely + pure
-    return f"right about {tried} functions, {purely} of them pure"
+                              f"a function that {function.title}",
+                              "x.copy(): hand copies to the function")
+    pure = sum(function.pure for function in _FUNCTIONS)
+    return f"right about {len(_FUNCTIONS)} functions, {pure} of them pure"
 
 
 # ---- a module ------------------------------------------------------------------------------
@@ -617,7 +581,7 @@ def _require_calls(mod: tvm.IRModule) -> None:
             if "while " in helpers.script(func):
                 raise CheckFailed("loops by T.grid or range", f"a while loop in "
                                   f"{variable.name_hint}", "the loop of this PrimFunc")
-            for block in sblocks(func):
+            for block in primfuncs.sblocks(func):
                 for written in (region.source for region in block.writes):
                     if any(written.same_as(param) for param in func.params[:-1]):
                         raise CheckFailed(
@@ -625,7 +589,7 @@ def _require_calls(mod: tvm.IRModule) -> None:
                             f"{variable.name_hint} writes into {written.name}",
                             f"{variable.name_hint}: it may write its last argument, and buffers "
                             "that it allocates")
-            require_first_values(func, f"PrimFunc {variable.name_hint}")
+            primfuncs.require_first_values(func, f"PrimFunc {variable.name_hint}")
 
 
 @exercise("0.5", seconds=20)
@@ -639,7 +603,7 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
     _require_signature(mod)
     _require_calls(mod)
     with registry():
-        machine = build(mod, QUICK)
+        machine = build(mod, primfuncs.QUICK)
     weights = {name: random(*shape) / 4 for name, shape in _DEEP.items() if name != "x"}
     for n in (1, 5, 3):
         arrays: dict[str, Any] = {"x": random(n, 784), **weights}

@@ -17,15 +17,8 @@ from checks.compare.mistakes import layer_mistakes, with_parameters
 from checks.compare.trials import ATOL, RTOL, Mistakes, Tried, random, require_all_equal, to_numpy
 from checks.diagnose.equivalence import build
 from checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
+from checks.observe import libraries
 from checks.observe.intermediates import is_layer
-from checks.observe.libraries import (
-    recording,
-    registered,
-    registry,
-    require_call,
-    require_values,
-    run_library,
-)
 from checks.observe.primfuncs import QUICK
 from checks.observe.spies import require_no_tvm, require_numpy_only, require_torch
 from checks.run.answer import line_of_answer
@@ -61,11 +54,11 @@ def exercise_3_1(register_relu: Callable) -> str:
             if not number:  # extremes in the first, a middle and the last place
                 x[0, [0, 60, -1]] = -1e30, 1e30, 1e38
             with require_numpy_only("NumPy in env.relu", "np.from_dlpack and np.maximum"):
-                came = run_library(function, "env.relu", shape, x=x)
+                came = libraries.run_library(function, "env.relu", shape, x=x)
             yield Tried(came, np.maximum(x, 0), (layer, torch.from_numpy(x)),
                         "the formula: max(x, 0), element by element")
-    with registry():
-        function = registered(register_relu, "env.relu")
+    with libraries.registry():
+        function = libraries.registered(register_relu, "env.relu")
         require_all_equal(cases(function), layer_mistakes(layer) | _RELU)
     return ("env.relu is registered, can be registered again, writes max(x, 0) into out and "
             f"returns nothing;\ntried with shapes {', '.join(map(str, shapes))}")
@@ -121,7 +114,7 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
         raise CheckFailed("env.linear with x, w, b and out", "with x, w, b: nobody brought out",
                           "relax.op.call_dps_packed, which allocates out and hands it over")
     if calls or not problem:
-        require_call(calls, "env.linear", x=(1, k), w=(out[1], k), b=(out[1],), out=out)
+        libraries.require_call(calls, "env.linear", x=(1, k), w=(out[1], k), b=(out[1],), out=out)
     if problem:
         raise CheckFailed(f"main to run on x {(1, k)}", reason(problem),
                           "the shapes and types of main's calls")
@@ -141,9 +134,9 @@ def exercise_3_2(create_linear_module: Callable) -> str:
             calls: list[list[np.ndarray]] = []
             mod = create_linear_module(weight.copy(), bias.copy())
             _require_x(mod, m, k)
-            with registry(linear=recording(_linear, calls)):
+            with libraries.registry(linear=libraries.recording(_linear, calls)):
                 came = _run_linear(build(mod, QUICK), mod, x, calls, (1, m))
-            require_values("env.linear", calls[0], x=x, w=weight, b=bias)
+            libraries.require_values("env.linear", calls[0], x=x, w=weight, b=bias)
             yield Tried(came, _linear(x, weight, bias), (x, weight, bias),
                         "which variable main returns, and what stands between it and the call")
     require_all_equal(cases(), _BIAS_OF_LINEAR)
@@ -164,11 +157,11 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
             layer = with_parameters(nn.Conv2d(w_shape[1], w_shape[0], w_shape[2:]), w, b)
             expected = _conv2d(x, w, b)
             with watch():
-                came = run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
+                came = libraries.run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
             yield Tried(came, expected, (layer, torch.from_numpy(x)),
                         "the sum: over input channels, kernel rows, kernel columns")
-    with registry():
-        function = registered(register, "env.conv2d")
+    with libraries.registry():
+        function = libraries.registered(register, "env.conv2d")
         require_all_equal(cases(function), layer_mistakes(layer))
     return "env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with " \
         + ",\n".join(f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)
@@ -210,10 +203,10 @@ def _require_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np
                           f"{names[0]} convolves", "bb.emit(relax.op.call_dps_packed(...)) in "
                           "place of bb.emit_te for the convolution")
     if calls:
-        require_call(calls, "env.conv2d", x=INPUT, w=(32, 1, 3, 3), b=(1, 32, 1, 1),
-                     out=(4, 32, 26, 26))
-        require_values("env.conv2d", calls[0], x=images, w=weights["conv2d_weight"],
-                       b=weights["conv2d_bias"].reshape(1, 32, 1, 1))
+        libraries.require_call(calls, "env.conv2d", x=INPUT, w=(32, 1, 3, 3), b=(1, 32, 1, 1),
+                               out=(4, 32, 26, 26))
+        libraries.require_values("env.conv2d", calls[0], x=images, w=weights["conv2d_weight"],
+                                 b=weights["conv2d_bias"].reshape(1, 32, 1, 1))
     twice = helpers.pytorch_model({**weights, "conv2d_bias": 2 * weights["conv2d_bias"]})
     with torch.no_grad():
         if is_layer(came, twice(torch.from_numpy(images)).numpy(), twice[-1]):
@@ -237,10 +230,10 @@ def exercise_3_5(create_model_with_library_conv2d: Callable) -> str:
                           f" it failed at {line_of_answer(error)}") from None
     calls: list[list[np.ndarray]] = []
     factor = 1.0
-    functions = {"conv2d": recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
-                 "linear": recording(_linear, []),
-                 "relu": recording(lambda x: np.maximum(x, 0), [])}
-    with registry(keep=True, **functions):
+    functions = {"conv2d": libraries.recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
+                 "linear": libraries.recording(_linear, []),
+                 "relu": libraries.recording(lambda x: np.maximum(x, 0), [])}
+    with libraries.registry(keep=True, **functions):
         made = make(mod, other)
         machine = made.machine
         _require_library_conv2d(mod, machine, calls, weights, images)

@@ -8,27 +8,11 @@ from tvm import relax, te, topi
 
 import helpers
 from checks.diagnose.equivalence import batches, require_same
+from checks.exercises import schedules
 from checks.exercises.models import INPUT, cnn, imported_cnn, reference_200
-from checks.exercises.schedules import (
-    indices,
-    moves,
-    or_as_it_was,
-    require_decomposed,
-    require_lanes,
-    require_only,
-    require_same_results,
-    require_scheduled,
-    require_threads,
-    returned,
-    scheduled,
-    scheduled_too,
-    stored,
-    summing,
-    written,
-)
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
-from loops import Nest, nests
+from loops import nests
 
 
 def _three_steps(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
@@ -56,34 +40,33 @@ def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
     for shape in [(16, 16), (5, 33)]:
         before = _three_steps(shape)
-        after = scheduled(inline_all, before, "one sblock")
+        after = schedules.scheduled(inline_all, before, "one sblock")
         blocks = [nest.block for nest in nests(after)]
         if len(blocks) != 1:
             raise CheckFailed("one sblock", f"{len(blocks)}: {', '.join(blocks)}",
                               f"compute_inline for {' and '.join(blocks[:-1])}")
-        require_same_results(before, after)
+        schedules.require_same_results(before, after)
     return "one sblock, no buffer between, the same results for two shapes"
 
 
 @exercise("4.2", seconds=10)
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
-    for apply, shape in [(scheduled, (64, 128)), (scheduled, (16, 24)),
-                         (scheduled_too, (136, 264))]:
+    for apply, shape in [(schedules.scheduled, (64, 128)), (schedules.scheduled, (16, 24)),
+                         (schedules.scheduled_too, (136, 264))]:
         before = _addition(shape)
         after = apply(schedule_add, before, "threads and lanes")
         found = nests(after)
-        for nest in found:
-            require_threads(nest, 4)
+        schedules.require_threads(4, *found)
         # the sum may have been inlined into a copy of it, which then is the last block
         nest = next((nest for nest in found if nest.block == "C"), found[-1])
-        lanes = require_lanes(nest, f"block {nest.block}")
+        lanes = schedules.require_lanes(nest, f"block {nest.block}")
         if lanes.extent != 8:
             raise CheckFailed("8 lanes", f"{lanes}", "the factor of the split")
-        if (steps := moves(nest, lanes, stored(nest))) != [(0, 1)]:
+        if (steps := schedules.moves(nest, lanes, schedules.stored(nest))) != [(0, 1)]:
             raise CheckFailed("lanes along a row, each one column on", "steps in (i, j) of "
                               f"{steps}", "which loop is split into lanes: i or j?")
-        require_same_results(before, after)
+        schedules.require_same_results(before, after)
     return "a parallel outermost loop, 8 lanes along a row, the same results for three shapes"
 
 
@@ -91,40 +74,35 @@ def exercise_4_2(schedule_add: Callable) -> str:
 def exercise_4_3(schedule_matmul: Callable) -> str:
     """a matrix product with lanes and a decomposed reduction."""
     # with eight columns a fixed number of vectors has too few lanes, and threads may lack work
-    for apply, sizes, least in [(scheduled, (32, 32, 32), 2), (scheduled, (16, 8, 24), 1),
-                                (scheduled_too, (72, 136, 80), 2)]:
+    for apply, sizes, least in [
+            (schedules.scheduled, (32, 32, 32), 2), (schedules.scheduled, (16, 8, 24), 1),
+            (schedules.scheduled_too, (72, 136, 80), 2)]:
         before = _product(*sizes)
         after = apply(schedule_matmul, before, "threads and lanes")
-        require_decomposed(after)
-        update = summing(after)[0]
-        for nest in nests(after):
-            require_threads(nest, least)
-        lanes = require_lanes(update, "the update")
+        schedules.require_decomposed(after)
+        update = schedules.summing(after)[0]
+        schedules.require_threads(least, *nests(after))
+        lanes = schedules.require_lanes(update, "the update")
         # along j, only the matrix B moves, by a column: also where rfactor has added an axis
-        steps = sorted(moves(update, lanes, indices(read)) for read in update.realize.block.reads
-                       if not read.source.same_as(written(update)))
+        steps = sorted(schedules.moves(update, lanes, schedules.indices(read))
+                       for read in update.realize.block.reads
+                       if not read.source.same_as(schedules.written(update)))
         if steps != [[(0, 0)], [(0, 1)]]:
             raise CheckFailed("lanes along j", f"{lanes}, with steps in the matrices of "
                               f"{', '.join(str(way) for step in steps for way in step)}",
                               "which loop is innermost and vectorised")
-        require_same_results(before, after)
+        schedules.require_same_results(before, after)
     return ("a parallel outermost loop, lanes along j, T.init apart, the same results for three "
             "shapes")
-
-
-def _require_conv2d(mod: tvm.IRModule, original: tvm.IRModule) -> list[Nest]:
-    """Raise CheckFailed with the first step that the schedule of conv2d lacks."""
-    func = require_only(mod, original, "conv2d")
-    with or_as_it_was(mod, original, "conv2d"):
-        return require_scheduled(func)
 
 
 @exercise("4.4", seconds=10, prepare=[imported_cnn, reference_200])
 def exercise_4_4(schedule_conv2d: Callable) -> str:
     """the conv2d inside the model, scheduled."""
     original = imported_cnn()
-    mod = returned(schedule_conv2d, original)
-    _require_conv2d(mod, original)
+    mod = schedules.returned(schedule_conv2d, original)
+    with schedules.changed(mod, original, "conv2d") as func:
+        schedules.require_scheduled(func)
     verified = require_same(mod, cnn()[1], reference_200())
     return f"padding inlined, parallel, unrolled, vectorised, decomposed. {verified}"
 
@@ -144,9 +122,10 @@ def exercise_4_5(schedule_conv2d_with_bias: Callable) -> str:
                 primfunc_name_hint="conv2d"))
         bb.emit_func_output(gv)
     original = bb.get()
-    mod = returned(schedule_conv2d_with_bias, original)
-    last = _require_conv2d(mod, original)[-1]
-    require_lanes(last, f"block {last.block}")
+    mod = schedules.returned(schedule_conv2d_with_bias, original)
+    with schedules.changed(mod, original, "conv2d") as func:
+        last = schedules.require_scheduled(func)[-1]
+    schedules.require_lanes(last, f"block {last.block}")
     convolution = nn.Sequential(model[0])
     require_same(mod, convolution, batches(convolution, helpers.test_loader(count=40)))
     return "convolution and bias block scheduled, values equal to PyTorch's on 40 images"

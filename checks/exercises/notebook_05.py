@@ -5,7 +5,8 @@ import copy
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
+from unittest import mock
 
 import numpy as np
 import torch
@@ -18,15 +19,7 @@ from checks.compare.inputs import rows
 from checks.compare.mistakes import layer_mistakes, pair
 from checks.compare.trials import Mistakes, Tried, random, require_all_equal, to_numpy
 from checks.diagnose.equivalence import build, require_same
-from checks.exercises.importers import (
-    add_function,
-    import_by_rules,
-    linear_rule,
-    minus_rule,
-    relu_rule,
-    require_inputs,
-    require_no_library,
-)
+from checks.exercises import importers
 from checks.exercises.models import INPUT, cnn, reference
 from checks.observe.primfuncs import QUICK, run_te
 from checks.run.check import exercise, prepared
@@ -73,15 +66,13 @@ def exercise_5_1(softmax: Callable) -> str:
             "row in any\nplace; rows of 1 to 33 numbers")
 
 
-def _steps(steps: Callable[[tuple[int, int]], Any], layer: nn.AvgPool2d, x: Tensor) -> Tensor:
-    return F.avg_pool2d(x, layer.kernel_size, steps(pair(layer.stride)))
-
-
 _AVG_POOL: Mistakes = {
     hint: mistake for hint, mistake in layer_mistakes(nn.AvgPool2d(1)).items()
     if "padding" not in hint} | {
-    "the stride: the step across is used for both": functools.partial(_steps, lambda s: s[1]),
-    "the stride: the step down is used for both": functools.partial(_steps, lambda s: s[0])}
+    "the stride: the step across is used for both":
+        lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[1]),
+    "the stride: the step down is used for both":
+        lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[0])}
 
 
 @exercise("5.2")
@@ -107,19 +98,18 @@ def exercise_5_2(avg_pool: Callable) -> str:
 # ---- rules ---------------------------------------------------------------------------------
 
 
-class _Gelu(nn.Module):
-    """GELU alone, or behind other nodes, so that a rule that takes main's input is found out."""
+_FUNCTIONS = {torch.relu: importers.relu_rule, operator.sub: importers.minus_rule}
 
-    def __init__(self, behind: bool) -> None:
-        super().__init__()
-        self.behind = behind
 
-    def forward(self, x: Tensor) -> Tensor:
-        if not self.behind:
-            return F.gelu(x)
-        before = torch.relu(x) - 4
-        torch.relu(x)  # a later value, which gelu does not take
-        return F.gelu(before)
+def _gelu(x: Tensor) -> Tensor:
+    return F.gelu(x)
+
+
+def _gelu_behind(x: Tensor) -> Tensor:
+    """GELU behind other nodes, so that a rule that takes main's input is found out."""
+    before = torch.relu(x) - 4
+    torch.relu(x)  # a later value, which gelu does not take
+    return F.gelu(before)
 
 
 # Functions of gelu's argument, and of main's input.
@@ -144,18 +134,17 @@ def exercise_5_3(map_gelu: Callable) -> str:
     The forms: https://docs.pytorch.org/docs/stable/generated/torch.nn.GELU.html; 1.702 is from
     Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415.
     """
-    rules = {F.gelu: map_gelu, torch.relu: relu_rule, operator.sub: minus_rule}
-    shapes = [((16, 25), False), ((2, 3, 4), False), ((11,), False), ((9, 7), True),
-              ((2, 1, 3, 2, 5), True)]
+    models = [((16, 25), _gelu), ((2, 3, 4), _gelu), ((11,), _gelu), ((9, 7), _gelu_behind),
+              ((2, 1, 3, 2, 5), _gelu_behind)]
 
     def cases() -> Iterator[Tried]:
-        for shape, behind in shapes:
-            mod = import_by_rules(_Gelu(behind), shape, rules, {}, "map_gelu")
-            machine = build(mod, QUICK)
+        for shape, model in models:
+            machine = build(importers.import_by_rules(
+                model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu"), QUICK)
             for scale in (6, 300):
                 x = scale * random(*shape)
                 given = torch.from_numpy(x)
-                argument = torch.relu(given) - 4 if behind else given
+                argument = given if model is _gelu else torch.relu(given) - 4
                 yield Tried(to_numpy(machine["main"](tvm.runtime.tensor(x))),
                             F.gelu(argument).numpy(), (argument, given),
                             "the formula, and which variable it is applied to")
@@ -214,30 +203,30 @@ def exercise_5_4(cnn_rules: Callable) -> str:
         raise CheckFailed("rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax",
                           f"no rule for {', '.join(lacking)}; keys: {keys or 'none'}",
                           "the keys of the dictionary: the classes themselves")
-    rules = {nn.Linear: linear_rule, nn.ReLU: relu_rule} | {kind: rules[kind] for kind in wanted}
+    rules = {nn.Linear: importers.linear_rule, nn.ReLU: importers.relu_rule} \
+        | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
         require_all_equal(_run_layers(_build_layers(some, rules), some), _mistakes(some), atol=1e-5)
     _, model = cnn()
-    verified = require_same(import_by_rules(model, INPUT, {}, rules, "your rules"), model,
-                            reference())
-    single = sum(not isinstance(one.model, _Behind) for one in _models())
+    mod = importers.import_by_rules(model, INPUT, {}, rules, "your rules")
+    verified = require_same(mod, model, reference())
+    single = sum(not one.behind for one in _models())
     return (f"{single} single layers equal PyTorch's, and so do layers behind a branch, and "
             f"the CNN.\n{verified}")
 
 
 class _One(NamedTuple):
-    """A layer in a model that is imported, and the shape of its input."""
+    """A layer in a model that is imported, alone or behind others, and the shape of its input."""
 
-    name: str
     layer: nn.Module
-    model: nn.Module
+    behind: bool
     traced: fx.GraphModule
     shape: tuple[int, ...]
 
     @property
     def text(self) -> str:
-        return f"{self.name} on {self.shape}"
+        return f"{self.layer}{' behind other layers' * self.behind} on {self.shape}"
 
 
 @prepared
@@ -250,14 +239,10 @@ def _models() -> list[_One]:
         torch.manual_seed(0)
         tried = [(layer.eval(), shape) for layer, shape in _layers()]
     first = {type(layer): (layer, shape) for layer, shape in reversed(tried)}
-    models = [(str(layer), layer, nn.Sequential(layer), shape) for layer, shape in tried] + [
-        (f"{layer} behind other layers", layer, _Behind(layer), shape)
-        for layer, shape in first.values()]
-    return [_One(name, layer, model, fx.symbolic_trace(model), shape)
-            for name, layer, model, shape in models]
-
-
-_FUNCTIONS = {torch.relu: relu_rule, operator.sub: minus_rule}
+    return [_One(layer, behind, fx.symbolic_trace(model(layer)), shape)
+            for behind, model, some in [(False, nn.Sequential, tried),
+                                        (True, _Behind, first.values())]
+            for layer, shape in some]
 
 
 @torch.no_grad()
@@ -269,18 +254,19 @@ def _build_layers(models: Sequence[_One], rules: Mapping) -> relax.VirtualMachin
     bb = relax.BlockBuilder()
     for i, one in enumerate(models):
         with _naming(one):
-            add_function(bb, f"f{i}" if i else "main", one.traced, one.shape, _FUNCTIONS, rules,
-                         f"the rule for {one.layer}")
+            importers.add_function(bb, f"f{i}" if i else "main", one.traced, one.shape,
+                                   _FUNCTIONS, rules, f"the rule for {one.layer}")
     mod = bb.get()
     for i, one in enumerate(models):
         with _naming(one):
-            require_no_library(mod, f"the rule for {one.layer}", f"f{i}" if i else "main")
+            importers.require_no_library(mod, f"the rule for {one.layer}", f"f{i}" if i else "main")
     try:
         return build(mod, QUICK)
     except CheckFailed:
         for one in models:
             with _naming(one):
-                build(import_by_rules(one.model, one.shape, _FUNCTIONS, rules, one.name), QUICK)
+                build(importers.import_by_rules(one.traced, one.shape, _FUNCTIONS, rules, one.text),
+                      QUICK)
         raise
 
 
@@ -308,70 +294,57 @@ def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One]) -> Iterat
             if scale == -1e37:  # padding must not win: all below zero, and far
                 x = np.abs(x) + np.float32(0.1)
             given = torch.from_numpy(x * np.float32(scale))
+            argument = given - 0.5 if one.behind else given
+            latest = torch.relu(argument) if one.behind else argument
             with torch.no_grad():
-                expected = one.model(given).numpy()
+                expected = one.layer(argument).numpy()
             came = to_numpy(machine[f"f{i}" if i else "main"](tvm.runtime.tensor(given.numpy())))
-            yield Tried(came, expected, (one, given), f"the rule for {one.text}", f"; {one.text}")
+            yield Tried(came, expected, (one.layer, argument, given, latest),
+                        f"the rule for {one.text}", f"; {one.text}")
 
 
-def _mistaken(hint: str, one: _One, given: Tensor) -> Tensor:
-    """What a usual mistake makes of one model; where a layer does not know it, what is right."""
-    mistake = layer_mistakes(one.layer).get(hint)
-    if mistake is None:
-        return one.model(given)
-    return mistake(one.layer, _argument(one, given))
+def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
+    """Return what a usual mistake makes of a layer; where it does not know it, what is right."""
+    mistake = layer_mistakes(layer).get(hint)
+    return mistake(layer, x) if mistake else layer(x)
 
 
-def _of_another(value: Callable[[Tensor], Tensor], one: _One, given: Tensor) -> Tensor:
-    return one.layer(value(given)) if isinstance(one.model, _Behind) else one.model(given)
+def _always_2x2(layer: nn.MaxPool2d, x: Tensor, *_: Tensor) -> Tensor:
+    down, across = pair(layer.padding)  # which PyTorch wants smaller than the window
+    return F.max_pool2d(F.pad(x, (across, across, down, down),
+                              value=torch.finfo(torch.float32).min), 2, 2)
 
 
-def _over(axis: Callable[[nn.Softmax], int], one: _One, given: Tensor) -> Tensor:
-    return _argument(one, given).softmax(axis(one.layer))
-
-
-def _argument(one: _One, given: Tensor) -> Tensor:
-    return given - 0.5 if isinstance(one.model, _Behind) else given
-
-
-def _always_2x2(one: _One, given: Tensor) -> Tensor:
-    down, across = pair(one.layer.padding)  # which PyTorch wants smaller than the window
-    x = F.pad(_argument(one, given), (across, across, down, down),
-              value=torch.finfo(torch.float32).min)
-    return F.max_pool2d(x, 2, 2)
-
-
-def _nhwc(one: _One, given: Tensor) -> Tensor:
-    x = _argument(one, given)
-    return (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).flatten(1)
+# Functions of the layer, its argument, main's input and the latest value before it.
+_RULES: Mistakes = {
+    "the argument: this is the layer of main's input, not of node.args[0]":
+        lambda layer, x, given, latest: layer(given),
+    "the argument: this is the layer of the latest value, not of node.args[0]":
+        lambda layer, x, given, latest: layer(latest)}
+_RULE: dict[type, Mistakes] = {
+    nn.MaxPool2d: {"the window and the stride: it is always 2x2 with stride 2": _always_2x2},
+    nn.Flatten: {
+        "flattened as NHWC instead of NCHW: the channels are not moved to the end":
+            lambda _, x, *more: (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).flatten(1)},
+    nn.Softmax: {
+        "softmax always runs over the last axis; layer.dim says which":
+            lambda layer, x, *_: x.softmax(-1),
+        "softmax always runs over axis 1; layer.dim says which":
+            lambda layer, x, *_: x.softmax(1),
+        "softmax always runs over axis 0 (down the batch); layer.dim says which":
+            lambda layer, x, *_: x.softmax(0),
+        "a negative layer.dim is taken for the last axis":
+            lambda layer, x, *_: x.softmax(max(layer.dim, -1))}}
 
 
 def _mistakes(models: Sequence[_One]) -> Mistakes:
-    """The usual mistakes of rules for one class of layers, as functions of a model and its input.
+    """Return the usual mistakes of rules for one class of layers, that of all these models.
 
     Each is what the rule does to all layers of its class.
     """
     hints = dict.fromkeys(hint for one in models for hint in layer_mistakes(one.layer))
-    found: Mistakes = {hint: functools.partial(_mistaken, hint) for hint in hints}
-    found |= {
-        "the argument: this is the layer of main's input, not of node.args[0]":
-            functools.partial(_of_another, lambda x: x),
-        "the argument: this is the layer of the latest value, not of node.args[0]":
-            functools.partial(_of_another, lambda x: torch.relu(x - 0.5))}
-    if isinstance(models[0].layer, nn.MaxPool2d):
-        found["the window and the stride: it is always 2x2 with stride 2"] = _always_2x2
-    if isinstance(models[0].layer, nn.Flatten):
-        found["flattened as NHWC instead of NCHW: the channels are not moved to the end"] = _nhwc
-    if isinstance(models[0].layer, nn.Softmax):
-        found |= {"softmax always runs over the last axis; layer.dim says which":
-                      functools.partial(_over, lambda layer: -1),
-                  "softmax always runs over axis 1; layer.dim says which":
-                      functools.partial(_over, lambda layer: 1),
-                  "softmax always runs over axis 0 (down the batch); layer.dim says which":
-                      functools.partial(_over, lambda layer: 0),
-                  "a negative layer.dim is taken for the last axis":
-                      functools.partial(_over, lambda layer: max(layer.dim, -1))}
-    return found
+    return {hint: functools.partial(_mistaken, hint) for hint in hints} | _RULES \
+        | _RULE.get(type(models[0].layer), {})
 
 
 # ---- symbolic shapes -----------------------------------------------------------------------
@@ -383,13 +356,10 @@ class _TwoInputs(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.left, self.right = nn.Linear(6, 5), nn.Linear(4, 5, bias=False)
-        self.relu, self.last = nn.ReLU(), nn.Linear(5, 3)
-
-    def compute(self, add: Callable, x: Tensor, y: Tensor) -> Tensor:
-        return self.last(self.relu(add(self.left(x), self.right(y))))
+        self.relu, self.last, self.add = nn.ReLU(), nn.Linear(5, 3), operator.add
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.compute(operator.add, x, y)
+        return self.last(self.relu(self.add(self.left(x), self.right(y))))
 
 
 class _ThreeInputs(nn.Module):
@@ -401,17 +371,16 @@ class _ThreeInputs(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 2)
-
-    def compute(self, add: Callable, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        deep = self.block(self.block(y))
-        return self.last(add(add(x, deep), add(x, add(z, z))))
+        self.add = operator.add
 
     def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        return self.compute(operator.add, x, y, z)
+        deep = self.block(self.block(y))
+        return self.last(self.add(self.add(x, deep), self.add(x, self.add(z, z))))
 
 
 def _with_add(add: Callable, model: nn.Module, *inputs: Tensor) -> Tensor:
-    return model(*inputs) if isinstance(model, nn.Sequential) else model.compute(add, *inputs)
+    with mock.patch.object(model, "add", add, create=True):
+        return model(*inputs)
 
 
 def _without_biases(model: nn.Module, *inputs: Tensor) -> Tensor:
@@ -470,9 +439,10 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
             mod = import_for_any_batch(model, list(features))
             if isinstance(mod, tvm.IRModule) and any(
                     variable.name_hint == "main" for variable in mod.get_global_vars()):
-                require_inputs(mod, features)  # what build says of a wrong shape is harder to read
+                # what build says of a wrong shape is harder to read
+                importers.require_inputs(mod, features)
             machine = build(mod, QUICK)
-            require_no_library(mod, "the module")
+            importers.require_no_library(mod, "the module")
             for size in (1, 3, 7):
                 arrays = [random(size, width, seed=10 * size + i)
                           for i, width in enumerate(features)]

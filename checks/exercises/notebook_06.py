@@ -11,31 +11,8 @@ import tvm_ffi
 
 from checks.compare.trials import RTOL
 from checks.diagnose.equivalence import require_same
+from checks.exercises import schedules
 from checks.exercises.models import cnn, fused_cnn, imported_cnn, reference_200
-from checks.exercises.schedules import (
-    adds_up,
-    base_name,
-    indices,
-    kept_in,
-    moves,
-    or_as_it_was,
-    reducing_loops,
-    require_complete,
-    require_decomposed,
-    require_lanes,
-    require_lanes_along_x,
-    require_local,
-    require_no_blocks,
-    require_only,
-    require_threads,
-    require_unrolled_window,
-    returned,
-    stored,
-    summing,
-    tile,
-    touches,
-    written,
-)
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
 from loops import Nest, nests
@@ -172,24 +149,22 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
     16 lanes that AVX-512 has, so that four channels of a row pass, and three rows of a channel.
     """
     original = imported_cnn()
-    mod = returned(fast_conv2d, original)
-    func = require_only(mod, original, "conv2d")
-    with or_as_it_was(mod, original, "conv2d"):
-        require_no_blocks(func, ["pad_temp"])
-    conv = adds_up(func)
-    require_threads(conv, 2)
-    require_lanes_along_x(conv, "the convolution")
-    require_unrolled_window(conv)
-    require_local(conv, "the convolution")
-    require_complete(func, conv, "the sums")
-    outer, cause = kept_in(func, conv)
-    sums = tile(conv, outer, stored(conv))
+    mod = schedules.returned(fast_conv2d, original)
+    with schedules.changed(mod, original, "conv2d") as func:
+        schedules.require_no_blocks(func, ["pad_temp"])
+    conv = schedules.adds_up(func)
+    schedules.require_threads(2, conv)
+    schedules.require_lanes_along_x(conv, "the convolution")
+    schedules.require_unrolled_window(conv)
+    schedules.require_local(conv, "the convolution")
+    schedules.require_complete(func, conv, "the sums")
+    outer, cause = schedules.kept_in(func, conv)
+    sums = schedules.tile(conv, outer, schedules.stored(conv))
     if sums > _MOST_SUMS:
         raise CheckFailed(f"no more than {_MOST_SUMS} sums at a time", f"{sums:,} in {conv.buffer}",
                           cause)
-    for nest in nests(func):
-        require_threads(nest, 2)
-    require_decomposed(func)
+    schedules.require_threads(2, *nests(func))
+    schedules.require_decomposed(func)
     verified = require_same(mod, cnn()[1], reference_200())
     return (f"padding inlined, parallel, lanes along x, the window unrolled, {sums} sums at a "
             f"time, decomposed.\n{verified}")
@@ -209,9 +184,8 @@ def exercise_6_3(fast_dense: Callable) -> str:
     CGO 2017. How many of them is the exercise's own.
     """
     original, names = fused_cnn()
-    mod = returned(fast_dense, original, names["dense"])
-    func = require_only(mod, original, names["dense"], "the dense layer")
-    with or_as_it_was(mod, original, names["dense"]):
+    mod = schedules.returned(fast_dense, original, names["dense"])
+    with schedules.changed(mod, original, names["dense"], "the dense layer") as func:
         sums, lanes = _require_dense(func)
     verified = require_same(mod, cnn()[1], reference_200())
     return (f"the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
@@ -220,14 +194,14 @@ def exercise_6_3(fast_dense: Callable) -> str:
 
 def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     """Raise CheckFailed with what a dense layer lacks; return results at a time, and lanes."""
-    require_no_blocks(func, ["T_transpose"])
-    partial = adds_up(func)
-    block = base_name(partial)
-    if len(summing(func)) < 2:
+    schedules.require_no_blocks(func, ["T_transpose"])
+    partial = schedules.adds_up(func)
+    block = schedules.base_name(partial)
+    if len(schedules.summing(func)) < 2:
         raise CheckFailed("a block for the partial sums and one that adds them up",
                           f"one block, {block}, adds everything up",
                           "rfactor, for a loop that k is split into")
-    reads = {tuple(map(int, region.source.shape)): indices(region)
+    reads = {tuple(map(int, region.source.shape)): schedules.indices(region)
              for region in partial.realize.block.reads}
     images, weights = reads.get((IMAGES, INPUTS)), reads.get((OUTPUTS, INPUTS))
     if images is None or weights is None:
@@ -235,26 +209,26 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
                           "stored", f"{block} reads buffers of shapes {sorted(reads)}",
                           "no other layout is needed")
     lanes = _require_partial_lanes(partial, weights)
-    require_local(partial, "the dense layer")
-    require_complete(func, partial, "the partial sums")
+    schedules.require_local(partial, "the dense layer")
+    schedules.require_complete(func, partial, "the partial sums")
     results = [images[0], weights[0]]
-    outer, cause = kept_in(func, partial)
-    kept = tile(partial, outer, results)
+    outer, cause = schedules.kept_in(func, partial)
+    kept = schedules.tile(partial, outer, results)
     if kept > 40:
         raise CheckFailed("8 to 40 results at a time", f"{kept} of them, in {partial.buffer}",
                           cause)
-    serial = [loop for loop in reducing_loops(partial) if loop.kind != "unrolled"]
-    inside = partial.loops.index((serial or reducing_loops(partial))[-1]) + 1
-    if (served := tile(partial, inside, images[:1])) < IMAGES:
+    serial = [loop for loop in schedules.reducing_loops(partial) if loop.kind != "unrolled"]
+    inside = partial.loops.index((serial or schedules.reducing_loops(partial))[-1]) + 1
+    if (served := schedules.tile(partial, inside, images[:1])) < IMAGES:
         raise CheckFailed("all four images inside the loop over the inputs",
                           f"{served} inside {partial.loops[inside - 1]}",
                           "reorder: the loop over the images goes inside, so that each weight that "
                           "was loaded serves all four")
-    if (least := min(kept, tile(partial, inside, results))) < 8:
+    if (least := min(kept, schedules.tile(partial, inside, results))) < 8:
         raise CheckFailed("8 to 40 results at a time", f"{least} of them",
                           "split the loop over the outputs, and put the inner one inside the loop "
                           "over the inputs too")
-    require_threads(partial, 10)
+    schedules.require_threads(10, partial)
     if partial.has_init:
         raise CheckFailed("a decomposed reduction", f"block {block} still has its T.init",
                           f"schedule.decompose_reduction for {block}, as the last step")
@@ -263,8 +237,8 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
 
 def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
     """Return how many lanes there are, neighbours among the weights and the partial sums."""
-    lanes = require_lanes(partial, f"block {base_name(partial)}")
-    steps = moves(partial, lanes, weights)
+    lanes = schedules.require_lanes(partial, f"block {schedules.base_name(partial)}")
+    steps = schedules.moves(partial, lanes, weights)
     expected = "lanes that are neighbours among the weights"
     match steps:
         case [(0, 1)]:
@@ -281,10 +255,10 @@ def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
         case _:
             raise CheckFailed(expected, f"{lanes}: steps in (output, input) of {steps}",
                               "which loop is innermost and vectorised: the one that was rfactored")
-    steps = moves(partial, lanes, stored(partial))
+    steps = schedules.moves(partial, lanes, schedules.stored(partial))
     if steps != [(*[0] * (len(steps[0]) - 1), 1)]:
         raise CheckFailed("lanes that are neighbours among the partial sums", f"steps of {steps} "
-                          f"in {partial.buffer}{_shape(written(partial))}",
+                          f"in {partial.buffer}{_shape(schedules.written(partial))}",
                           "rfactor's second argument: with 2 the partial sums are the last axis")
     if lanes.extent not in (8, 16):
         raise CheckFailed("8 or 16 lanes", f"{lanes}", "the factor by which k is split")
@@ -302,7 +276,7 @@ def _shape(buffer: Any) -> list[int]:
 def exercise_6_4(fast_model: Callable) -> str:
     """the model with both kernels."""
     original, names = fused_cnn()
-    mod = returned(fast_model, original, dict(names))
+    mod = schedules.returned(fast_model, original, dict(names))
     funcs = {variable.name_hint: func for variable, func in mod.functions_items()}
     for what in ("conv_pool", "dense"):
         if names[what] not in funcs:
@@ -313,12 +287,12 @@ def exercise_6_4(fast_model: Callable) -> str:
                 "dense": 'begin with fast_dense(mod, names["dense"]), and schedule what it returns',
                 "conv_pool": "the return value: the mod of which schedule?"}[what])
     sums = _require_conv_pool(funcs[names["conv_pool"]])
-    dense = adds_up(funcs[names["dense"]])
-    require_threads(dense, 2)
-    lanes = require_lanes(dense, f"block {base_name(dense)} of dense")
+    dense = schedules.adds_up(funcs[names["dense"]])
+    schedules.require_threads(2, dense)
+    lanes = schedules.require_lanes(dense, f"block {schedules.base_name(dense)} of dense")
     weights = [read for read in dense.realize.block.reads
                if np.prod([int(extent) for extent in read.source.shape]) == OUTPUTS * INPUTS]
-    steps = moves(dense, lanes, indices(weights[0])) if weights else [(1,)]
+    steps = schedules.moves(dense, lanes, schedules.indices(weights[0])) if weights else [(1,)]
     if not all(map(any, steps)):
         many = "all of the same weight" if not any(map(any, steps)) else "several of one weight"
         raise CheckFailed("lanes of partial sums or of outputs in dense",
@@ -331,29 +305,28 @@ def exercise_6_4(fast_model: Callable) -> str:
 
 def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
     """Raise CheckFailed with what conv_pool lacks; return how many sums exist at a time."""
-    require_no_blocks(func, ["pad_temp", "T_add", "compute"])
-    conv, every = adds_up(func), nests(func)
+    schedules.require_no_blocks(func, ["pad_temp", "T_add", "compute"])
+    conv, every = schedules.adds_up(func), nests(func)
     output = func.params[-1].name
     stage, largest = conv, 0
     while stage.buffer != output:  # from the convolution over copies of it to the pooling
-        require_complete(func, stage, "the sums")
-        outer, cause = kept_in(func, stage)
-        exist = tile(stage, outer, stored(stage))
+        schedules.require_complete(func, stage, "the sums")
+        outer, cause = schedules.kept_in(func, stage)
+        exist = schedules.tile(stage, outer, schedules.stored(stage))
         if exist > 2 * 26:
             raise CheckFailed("no more than two rows of the convolution at a time, 52 numbers",
                               f"{exist:,} in {stage.buffer}",
                               cause)
         largest = max(largest, exist)
         following = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
-                     and touches(nest, written(stage))]
+                     and schedules.touches(nest, schedules.written(stage))]
         stage = following[-1]
         if stage.reduces:
             break
     pool = stage
-    require_lanes_along_x(conv, "the convolution")
-    require_lanes_along_x(pool, "the pooling")
-    require_unrolled_window(conv)
-    for nest in every:
-        require_threads(nest, 2)
-    require_decomposed(func)
+    schedules.require_lanes_along_x(conv, "the convolution")
+    schedules.require_lanes_along_x(pool, "the pooling")
+    schedules.require_unrolled_window(conv)
+    schedules.require_threads(2, *every)
+    schedules.require_decomposed(func)
     return largest

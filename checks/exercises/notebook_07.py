@@ -9,18 +9,8 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from checks.exercises import schedules
 from checks.exercises.models import imported_cnn
-from checks.exercises.schedules import (
-    adds_up,
-    require_decomposed,
-    require_lanes,
-    require_lanes_along_x,
-    require_no_blocks,
-    require_same_results,
-    require_threads,
-    require_unrolled_window,
-    warn_of_copies,
-)
 from checks.run.answer import line_of_answer
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason
@@ -37,9 +27,9 @@ _EXTENTS = {"channels": 32, "rows": 26, "columns": 26}
 def exercise_7_1(random_conv2d: Callable) -> str:
     """a schedule with tiles drawn by chance."""
     func = imported_cnn()["conv2d"]
-    schedules = [_schedule(random_conv2d(func, seed)) for seed in _SEEDS]
-    programs = [schedule.mod["main"] for schedule in schedules]
-    for schedule in schedules:
+    drawn = [_schedule(random_conv2d(func, seed)) for seed in _SEEDS]
+    programs = [schedule.mod["main"] for schedule in drawn]
+    for schedule in drawn:
         _require_drawn(schedule)
     for seed, program in zip(_SEEDS, programs, strict=True):
         again = _schedule(random_conv2d(func, seed)).mod["main"]
@@ -50,7 +40,7 @@ def exercise_7_1(random_conv2d: Callable) -> str:
     different = _different(programs)
     if different < 3:
         draws = {str([schedule.trace.decisions[inst] for inst in _samples(schedule)])
-                 for schedule in schedules}
+                 for schedule in drawn}
         cause = "split: it gets what sample_perfect_tile returned"
         if len(draws) == 1:
             cause = "tvm.s_tir.Schedule(func, seed=seed): the seed that is given"
@@ -58,7 +48,7 @@ def exercise_7_1(random_conv2d: Callable) -> str:
     for program in programs:
         _require_structure(program)
     for program in programs[:3]:
-        require_same_results(func, program)
+        schedules.require_same_results(func, program)
     return (f"{different} different programs from {len(_SEEDS)} seeds, the same one for the same "
             "seed;\neach parallel, with a vector along x, the window unrolled, decomposed, and the "
             "results as before")
@@ -69,7 +59,7 @@ def _schedule(came: Any) -> tvm.s_tir.Schedule:
     if not isinstance(came, tvm.s_tir.Schedule):
         raise CheckFailed("a Schedule, which knows its trace", type(came).__name__,
                           "the return value: schedule itself")
-    warn_of_copies(came.mod["main"])
+    schedules.warn_of_copies(came.mod["main"])
     return came
 
 
@@ -104,15 +94,14 @@ def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
 
 def _require_structure(program: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed with what a drawn program lacks; its vector may have one lane."""
-    require_no_blocks(program, ["pad_temp"])
-    conv = adds_up(program)
-    for nest in nests(program):
-        require_threads(nest, 2)
+    schedules.require_no_blocks(program, ["pad_temp"])
+    conv = schedules.adds_up(program)
+    schedules.require_threads(2, *nests(program))
     if not conv.loops or conv.loops[-1].kind != "vectorized":
-        require_lanes(conv, "the convolution")  # says what it found
+        schedules.require_lanes(conv, "the convolution")  # says what it found
     if conv.loops[-1].extent != 1:
-        require_lanes_along_x(conv, "the convolution")
-    require_unrolled_window(conv)
+        schedules.require_lanes_along_x(conv, "the convolution")
+    schedules.require_unrolled_window(conv)
     window = [place for place, loop in enumerate(conv.loops)
               if loop.kind == "unrolled" and loop.extent == 3]  # no factor of 32 or 26 is 3
     if window and window[-1] - window[0] > len(window) - 1:
@@ -120,7 +109,7 @@ def _require_structure(program: tvm.tirx.PrimFunc) -> None:
         raise CheckFailed("the inner pieces inside the whole window", f"{between.name} in "
                           f"{between.extent} between the window's loops",
                           "reorder: ..., ry, rx, and then the inner pieces")
-    require_decomposed(program)
+    schedules.require_decomposed(program)
 
 
 # ---- a tuner -------------------------------------------------------------------------------

@@ -254,12 +254,25 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
 
 
 @contextlib.contextmanager
-def or_as_it_was(mod: tvm.IRModule, original: tvm.IRModule, name: str) -> Iterator[None]:
-    """Add to what a function lacks, where it has not changed at all, how that may have come."""
+def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = ""
+            ) -> Iterator[tvm.tirx.PrimFunc]:
+    """Let function `name` of a module be looked at, the only one that may differ from `original`.
+
+    Raises CheckFailed where another one does. Where this one has not changed at all, what it is
+    found to lack gets how that may have come beside it. `called`: the function's name in messages.
+    """
+    before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
+                     for m in (original, mod))
+    if set(before) != set(after):
+        raise CheckFailed(f"functions {sorted(before)}", f"{sorted(after)}", "what you return")
+    for other in before:
+        if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
+            raise CheckFailed(f"no change besides {called or name}", f"{other} has changed",
+                              "func_name of the blocks that you schedule")
     try:
-        yield
+        yield after[name]
     except CheckFailed as failed:
-        if not tvm_ffi.structural_equal(mod[name], original[name]):
+        if not tvm_ffi.structural_equal(after[name], before[name]):
             raise
         expected, came, look_at = failed.parts
         raise CheckFailed(expected, f"{came}; {name} is as it was",
@@ -275,37 +288,28 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
                   "the results: a schedule must not change them", {})
 
 
-def require_only(mod: tvm.IRModule, original: tvm.IRModule, name: str,
-                 called: str = "") -> tvm.tirx.PrimFunc:
-    """Return function `name` of a module; raise CheckFailed where any other one has changed."""
-    called = called or name
-    before = {variable.name_hint: func for variable, func in original.functions_items()}
-    after = {variable.name_hint: func for variable, func in mod.functions_items()}
-    if set(before) != set(after):
-        raise CheckFailed(f"functions {sorted(before)}", f"{sorted(after)}", "what you return")
-    for other in before:
-        if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
-            raise CheckFailed(f"no change besides {called}", f"{other} has changed",
-                              "func_name of the blocks that you schedule")
-    return after[name]
+def require_threads(least: int, *nests: Nest) -> None:
+    """Raise CheckFailed unless each nest's outermost loop is parallel, and can be.
 
-
-def require_threads(nest: Nest, least: int) -> None:
-    if not nest.loops:
-        raise CheckFailed("a parallel outermost loop", f"no loop around block {nest.block}",
-                          "the loops of this block")
-    outer = nest.loops[0]
-    if outer.kind != "parallel":
-        raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
-                          "schedule.parallel: which loop does it get?")
-    reductions = [is_reduction(axis) for axis in nest.realize.block.iter_vars]
-    if any(step and reduces for move in moves(nest, outer)
-           for step, reduces in zip(move, reductions, strict=True)):
-        raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
-                          f"moves a reduction axis of {nest.block}", "which loop is made parallel")
-    if _most(outer) < least:
-        raise CheckFailed(f"at least {least} iterations to share", f"{outer}",
-                          "the factors of the split, or fuse before parallel")
+    It has to have at least `least` iterations, which write different elements.
+    """
+    for nest in nests:
+        if not nest.loops:
+            raise CheckFailed("a parallel outermost loop", f"no loop around block {nest.block}",
+                              "the loops of this block")
+        outer = nest.loops[0]
+        if outer.kind != "parallel":
+            raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
+                              "schedule.parallel: which loop does it get?")
+        reductions = [is_reduction(axis) for axis in nest.realize.block.iter_vars]
+        if any(step and reduces for move in moves(nest, outer)
+               for step, reduces in zip(move, reductions, strict=True)):
+            raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
+                              f"moves a reduction axis of {nest.block}",
+                              "which loop is made parallel")
+        if _most(outer) < least:
+            raise CheckFailed(f"at least {least} iterations to share", f"{outer}",
+                              "the factors of the split, or fuse before parallel")
 
 
 def require_lanes(nest: Nest, what: str) -> Loop:
@@ -391,9 +395,8 @@ def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
         if nest.block == "pad_temp":
             raise CheckFailed("no padding block", f"block {nest.block} still writes {nest.buffer}",
                               "step 2: compute_inline")
-    require_threads(update, 2)
-    for nest in found:
-        require_threads(nest, 2)
+    require_threads(2, update)
+    require_threads(2, *found)
     require_lanes(update, "the convolution")
     if not any(loop.kind == "unrolled" and _most(loop) > 1 for loop in update.loops):
         raise CheckFailed("an unrolled loop, of two iterations or more, around the lanes",
