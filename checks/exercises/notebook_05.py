@@ -226,7 +226,8 @@ class _One(NamedTuple):
 
     @property
     def text(self) -> str:
-        return f"{self.layer}{' behind other layers' * self.behind} on {self.shape}"
+        layer = f"{self.layer} behind other layers" if self.behind else str(self.layer)
+        return f"{layer} on {self.shape}"
 
 
 @prepared
