@@ -98,34 +98,18 @@ def exercise_1_1(per_class_recall: Callable) -> str:
             "predicted")
 
 
-def _log_softmax(scores: np.ndarray, axis: int = 1) -> np.ndarray:
-    return torch.from_numpy(scores).log_softmax(axis).numpy()
-
-
 def _of_labels(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Return the value of each row's label."""
     return values[np.arange(len(labels)), labels]
 
 
-def _apart(shift: Callable[[np.ndarray, np.ndarray], Any], scores: np.ndarray, labels: np.ndarray,
-           _: float) -> float:
-    """The loss with the logarithm taken apart, of scores less `shift(scores, labels)`."""
-    z = scores - shift(scores, labels)
-    return (np.log(np.exp(z).sum(1)) - _of_labels(z, labels)).mean()
+def _log_of_labels(scores: np.ndarray, labels: np.ndarray, axis: int = 1) -> np.ndarray:
+    """Return the logarithm of the softmax, over an axis, of each row's label."""
+    return _of_labels(torch.from_numpy(scores).log_softmax(axis).numpy(), labels)
 
 
-def _by_softmax(shift: Callable[[np.ndarray, np.ndarray], Any], scores: np.ndarray,
-                labels: np.ndarray, _: float,
-                kept: Callable[[np.ndarray], np.ndarray] = lambda p: p) -> float:
-    """The loss by a softmax, as written, of scores less `shift(scores, labels)`.
-
-    `kept` is what is done to the labels' probabilities before the logarithm.
-    """
-    e = np.exp(scores - shift(scores, labels))
-    return -np.log(kept(_of_labels(e / e.sum(1, keepdims=True), labels))).mean()
-
-
-def _own(scores: np.ndarray, _: np.ndarray) -> np.ndarray:
+def _largest(scores: np.ndarray, _: Any = None) -> np.ndarray:
+    """Return each row's largest logit, (n, 1)."""
     return scores.max(1, keepdims=True)
 
 
@@ -135,99 +119,105 @@ def _forms(form: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
     An overflow comes as inf in one way of writing and as NaN in another.
     """
     def in_dtype(dtype: Any) -> Callable[..., Any]:
-        def wrong(scores: np.ndarray, labels: np.ndarray, loss: float) -> Any:
-            came = np.asarray(form(scores.astype(dtype), labels, loss), np.float64)
+        def wrong(scores: np.ndarray, labels: np.ndarray, _: np.ndarray) -> Any:
+            came = np.asarray(form(scores.astype(dtype), labels), np.float64)
             return np.where(np.isfinite(came), came, np.inf)
         return wrong
     return in_dtype(np.float32), in_dtype(np.float64)
 
 
-def _softmaxes(shift: Callable[[np.ndarray, np.ndarray], Any], **options: Any) -> tuple:
-    return _forms(functools.partial(_by_softmax, shift, **options))
+def _taken_apart(shift: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[Callable[..., Any], ...]:
+    """The loss with the logarithm taken apart, of scores less `shift(scores, labels)`."""
+    def form(scores: np.ndarray, labels: np.ndarray) -> float:
+        z = scores - shift(scores, labels)
+        return (np.log(np.exp(z).sum(1)) - _of_labels(z, labels)).mean()
+    return _forms(form)
 
 
-def _epsilon_forms(epsilon: float) -> tuple[Callable[..., Any], ...]:
-    return tuple(form for kept in (lambda p: p + epsilon, lambda p: np.maximum(p, epsilon))
-                 for form in _softmaxes(_own, kept=kept))
+def _by_softmax(shift: Callable[[np.ndarray, np.ndarray], Any],
+                kept: Callable[[np.ndarray], np.ndarray] = lambda p: p) -> tuple:
+    """The loss by a softmax, as written, of scores less `shift(scores, labels)`.
+
+    `kept` is what is done to the labels' probabilities before the logarithm.
+    """
+    def form(scores: np.ndarray, labels: np.ndarray) -> float:
+        e = np.exp(scores - shift(scores, labels))
+        return -np.log(kept(_of_labels(e / e.sum(1, keepdims=True), labels))).mean()
+    return _forms(form)
 
 
-def _rounded(digits: int, _scores: np.ndarray, _labels: np.ndarray, loss: float) -> float:
-    return round(loss, digits)
+def _with_epsilon(epsilon: float) -> tuple[Callable[..., Any], ...]:
+    return _by_softmax(_largest, lambda p: p + epsilon) \
+        + _by_softmax(_largest, lambda p: np.maximum(p, epsilon))
 
 
-def _logs_taken_apart(shift: Callable[[np.ndarray, np.ndarray], Any]) -> tuple:
-    return _forms(functools.partial(_apart, shift))
+def _rounded(digits: int, *given: np.ndarray) -> float:
+    return round(given[-1].mean(), digits)
 
 
-# Functions of the logits as float64, the labels and the right loss.
+# Functions of the logits as float64, the labels and each image's right loss.
 _LOSS: Mistakes = {
     f"log(probability + {e:g}): the {e:g} caps the loss; take the logarithm apart instead":
-        _epsilon_forms(e)
+        _with_epsilon(e)
     for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
     f"the result is rounded to {k} digits": functools.partial(_rounded, k) for k in range(7)} | {
     "exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row":
-        _logs_taken_apart(lambda *_: 0) + _softmaxes(lambda *_: 0),
+        _taken_apart(lambda *_: 0) + _by_softmax(lambda *_: 0),
     "the probability has become 0, its logarithm -inf: simplify log(softmax) first":
-        _softmaxes(_own),
+        _by_softmax(_largest),
     "the largest logit has to be each row's own, not that of the whole batch":
-        _logs_taken_apart(lambda scores, _: scores.max())
-        + _softmaxes(lambda scores, _: scores.max()),
+        _taken_apart(lambda scores, _: scores.max()) + _by_softmax(lambda scores, _: scores.max()),
     "the label's own logit is subtracted, and exp overflows where another class is far ahead; "
     "subtract the row's largest":
-        _logs_taken_apart(lambda scores, labels: _of_labels(scores, labels)[:, None]),
+        _taken_apart(lambda scores, labels: _of_labels(scores, labels)[:, None]),
     "the row's mean is subtracted, and exp overflows where a class is far above it; subtract the "
-    "row's largest": _logs_taken_apart(lambda scores, _: scores.mean(1, keepdims=True)),
+    "row's largest": _taken_apart(lambda scores, _: scores.mean(1, keepdims=True)),
     "the row's smallest logit is subtracted, and exp overflows where a class is far above it; "
-    "subtract the largest": _logs_taken_apart(lambda scores, _: scores.min(1, keepdims=True)),
+    "subtract the largest": _taken_apart(lambda scores, _: scores.min(1, keepdims=True)),
     "the row's first logit is subtracted, and exp overflows where a class is far above it; "
-    "subtract the largest": _logs_taken_apart(lambda scores, _: scores[:, :1]),
+    "subtract the largest": _taken_apart(lambda scores, _: scores[:, :1]),
     "each column's largest logit is subtracted; it has to be each row's own":
-        _logs_taken_apart(lambda scores, _: scores.max(0)),
+        _taken_apart(lambda scores, _: scores.max(0)),
     "the sign: the largest logit is subtracted, not added":
-        _logs_taken_apart(lambda scores, _: -_own(scores, _)),
+        _taken_apart(lambda scores, _: -_largest(scores)),
     "the largest is subtracted in the sum of exponentials, and not from the label's logit":
-        _forms(lambda scores, labels, _: (np.log(np.exp(scores - _own(scores, labels)).sum(1))
-                                          - _of_labels(scores, labels)).mean()),
+        _forms(lambda scores, labels: (np.log(np.exp(scores - _largest(scores)).sum(1))
+                                       - _of_labels(scores, labels)).mean()),
     "the largest is subtracted from the label's logit, and not in the sum of exponentials":
-        _forms(lambda scores, labels, _: (np.log(np.exp(scores).sum(1)) - _of_labels(
-            scores - _own(scores, labels), labels)).mean()),
-    "the mean over the images, not their sum": lambda scores, labels, loss: len(labels) * loss,
+        _forms(lambda scores, labels: (np.log(np.exp(scores).sum(1)) - _of_labels(
+            scores - _largest(scores), labels)).mean()),
+    "the mean over the images, not their sum": lambda scores, labels, losses: losses.sum(),
     "the mean is over the n images, not over all n * c logits":
-        lambda scores, labels, loss: loss / scores.shape[1],
-    "the mean over the images is left out":
-        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels),
-    "the mean: this is the largest loss of the batch":
-        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels).min(),
-    "the mean: this is the median": lambda scores, labels, loss: np.median(
-        -_of_labels(_log_softmax(scores), labels)),
-    "the mean: this is the loss of the first image alone":
-        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels)[0],
-    "the mean: it divides by n - 1": lambda scores, labels, loss: np.float64(
-        loss * len(labels)) / (len(labels) - 1),
-    "the sign: the loss is minus the logarithm": lambda scores, labels, loss: -loss,
+        lambda scores, labels, losses: losses.mean() / scores.shape[1],
+    "the mean over the images is left out": lambda scores, labels, losses: losses,
+    "the mean: this is the largest loss of the batch": lambda _, __, losses: losses.max(),
+    "the mean: this is the median": lambda _, __, losses: np.median(losses),
+    "the mean: this is the loss of the first image alone": lambda _, __, losses: losses[0],
+    "the mean: it divides by n - 1":
+        lambda scores, labels, losses: losses.sum() / np.float64(len(losses) - 1),
+    "the sign: the loss is minus the logarithm": lambda _, __, losses: -losses.mean(),
     "the logarithm is left out (this is what F.nll_loss made of probabilities)":
-        lambda scores, labels, loss: -np.exp(_of_labels(_log_softmax(scores), labels)).mean(),
+        lambda _, __, losses: -np.exp(-losses).mean(),
     "the softmax runs over the classes, axis 1":
-        lambda scores, labels, loss: -_of_labels(_log_softmax(scores, 0), labels).mean(),
+        lambda scores, labels, _: -_log_of_labels(scores, labels, 0).mean(),
     "[:, labels] takes every label in every row; wanted is one logit of each row":
-        lambda scores, labels, loss: -_log_softmax(scores)[:, labels].mean(),
+        lambda scores, labels, _: -torch.from_numpy(scores).log_softmax(1)[:, labels].mean(),
     "labels - 1: the labels begin at 0":
-        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels - 1).mean(),
+        lambda scores, labels, _: -_log_of_labels(scores, labels - 1).mean(),
     "labels + 1: the labels begin at 0":
-        lambda scores, labels, loss: -_of_labels(_log_softmax(scores), labels + 1).mean(),
+        lambda scores, labels, _: -_log_of_labels(scores, labels + 1).mean(),
     "the labels are not used: this is the logit of the likeliest class":
-        lambda scores, labels, loss: -_log_softmax(scores).max(1).mean(),
+        lambda scores, *_: -_log_of_labels(scores, scores.argmax(1)).mean(),
     "the label's logit is left out: this is the logarithm of the sum alone":
-        lambda scores, labels, loss: (_of_labels(scores, labels)
-                                      - _of_labels(_log_softmax(scores), labels)).mean(),
+        lambda scores, labels, losses: (_of_labels(scores, labels) + losses).mean(),
     "the logarithm of the sum of exponentials is left out":
-        lambda scores, labels, loss: -_of_labels(scores, labels).mean(),
-    "the sum of exponentials leaves out the label's own": lambda scores, labels, loss: (np.log(
-        np.maximum(np.expm1(-_of_labels(_log_softmax(scores), labels)), 0))).mean(),
-    "the logarithm to base e (np.log), not to base 2": lambda scores, labels, loss: loss / np.log(
-        2),
-    "the logarithm to base e (np.log), not to base 10": lambda scores, labels, loss: loss / np.log(
-        10)}
+        lambda scores, labels, _: -_of_labels(scores, labels).mean(),
+    "the sum of exponentials leaves out the label's own":
+        lambda _, __, losses: np.log(np.maximum(np.expm1(losses), 0)).mean(),
+    "the logarithm to base e (np.log), not to base 2":
+        lambda _, __, losses: losses.mean() / np.log(2),
+    "the logarithm to base e (np.log), not to base 10":
+        lambda _, __, losses: losses.mean() / np.log(10)}
 
 
 def _one_number(answer: Any) -> Any:
@@ -266,13 +256,14 @@ def exercise_1_2(cross_entropy: Callable) -> str:
         labels = np.array([2, 1, 0, 2, 1, 2])[:n] % c
         if (n, c) == (2, 17):
             labels = np.array([16, 0])  # the last class and the first
-        loss = F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels)).item()
+        losses = F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels),
+                                 reduction="none").numpy()
 
         def run(logits: np.ndarray = logits, labels: np.ndarray = labels) -> Any:
             with np.errstate(all="ignore"), \
                     require_numpy_only("NumPy alone", "np.exp, np.log and sums along axis 1"):
                 return _one_number(cross_entropy(logits.copy(), labels.copy()))
-        trials.add(run, np.asarray(loss), logits.astype(np.float64), labels, loss,
+        trials.add(run, np.asarray(losses.mean()), logits.astype(np.float64), labels, losses,
                    words=f" for logits of shape {(n, c)}{words}", look_at=large if words else "",
                    atol=1e-3 if words else 1e-5)
     trials.require_right()
@@ -302,48 +293,62 @@ _SIDES: dict[str, Callable[[int, int, int, int], int]] = {
     "the output is as large as the input only with a fitting padding": lambda s, k, t, p: s}
 
 
+def _parameters_mistakes(b: int, i: int, o: int, k: int) -> dict[str, int]:
+    one = i * k * k
+    return {"the bias is left out: one number for each output channel": o * one,
+            "the bias has one number for each output channel, not a single one": o * one + 1,
+            "the bias has one number for each output channel, not for each input channel":
+                o * one + i,
+            "the bias: it has no numbers of its own for each image": o * one + b * o,
+            "every output channel has a kernel for each input channel": o * (k * k + 1),
+            "the kernel has kernel * kernel numbers": o * (i * k + 1),
+            "the kernels are counted for each image of the batch": b * o * (one + 1)}
+
+
+def _flops_mistakes(b: int, i: int, o: int, k: int, side: int) -> dict[str, int]:
+    one, out = i * k * k, b * o * side**2
+    return {"one multiplication and one addition are two FLOPs, not one": one * out,
+            "the addition of the bias is left out: K multiplications, K - 1 + 1 additions":
+                (2 * one - 1) * out,
+            "K - 1 additions join K products; the bias is one more: 2K": (2 * one + 1) * out,
+            "K counts the numbers of every input channel, not of one": 2 * k * k * out,
+            "the kernel has kernel * kernel numbers": 2 * i * k * out,
+            "every image of the batch is convolved": 2 * one * out // b,
+            "every output channel has its own products": 2 * one * out // o,
+            "the output has size * size places": 2 * one * b * o * side}
+
+
+def _bytes_mistakes(b: int, i: int, o: int, s: int, k: int, p: int, side: int) -> dict[str, int]:
+    parameters, out, taken = o * (i * k * k + 1), b * o * side**2, b * i * s * s
+    return {"a float32 has 4 bytes": taken + parameters + out,
+            "a float32 has 4 bytes, not 8": 8 * (taken + parameters + out),
+            "the padding is not in memory: count the image as it is":
+                4 * (b * i * (s + 2 * p)**2 + parameters + out),
+            "the output is left out: it has to be written": 4 * (taken + parameters),
+            "the input is left out": 4 * (parameters + out),
+            "the parameters are left out": 4 * (taken + out),
+            "the bias is left out: it is read too": 4 * (taken + parameters - o + out),
+            "the images of a batch share one set of parameters": 4 * (taken + b * parameters + out),
+            "the input has a batch of images": 4 * (taken // b + parameters + out),
+            "the input has in_channels channels": 4 * (taken // i + parameters + out),
+            "the output has a batch of images": 4 * (taken + parameters + out // b),
+            "the output has out_channels channels": 4 * (taken + parameters + out // o),
+            "4 bytes for each number: for those of the input, the parameters and the output":
+                4 * taken + parameters + out,
+            "every number counts once: the output is not read before it is written":
+                4 * (taken + parameters + 2 * out)}
+
+
 def _conv2d_mistakes(case: tuple[int, ...], side: int) -> list[dict[str, int]]:
     """What comes of the usual mistakes in a conv2d's parameters, FLOPs and bytes, with hints."""
     b, i, o, s, k, stride, p = case
-    one, parameters, out, taken = i * k * k, o * (i * k * k + 1), b * o * side**2, b * i * s * s
     sides = {hint: wrong(s, k, stride, p) for hint, wrong in _SIDES.items()}
-    return [{"the bias is left out: one number for each output channel": o * one,
-             "the bias has one number for each output channel, not a single one": o * one + 1,
-             "the bias has one number for each output channel, not for each input channel":
-                 o * one + i,
-             "the bias: it has no numbers of its own for each image": o * one + b * o,
-             "every output channel has a kernel for each input channel": o * (k * k + 1),
-             "the kernel has kernel * kernel numbers": o * (i * k + 1),
-             "the kernels are counted for each image of the batch": b * o * (one + 1)},
-            {"one multiplication and one addition are two FLOPs, not one": one * out,
-             "the addition of the bias is left out: K multiplications, K - 1 + 1 additions":
-                 (2 * one - 1) * out,
-             "K - 1 additions join K products; the bias is one more: 2K": (2 * one + 1) * out,
-             "K counts the numbers of every input channel, not of one": 2 * k * k * out,
-             "the kernel has kernel * kernel numbers": 2 * i * k * out,
-             "every image of the batch is convolved": 2 * one * out // b,
-             "every output channel has its own products": 2 * one * out // o,
-             "the output has size * size places": 2 * one * b * o * side}
-            | {hint: 2 * one * b * o * wrong**2 for hint, wrong in sides.items()},
-            {"a float32 has 4 bytes": taken + parameters + out,
-             "a float32 has 4 bytes, not 8": 8 * (taken + parameters + out),
-             "the padding is not in memory: count the image as it is":
-                 4 * (b * i * (s + 2 * p)**2 + parameters + out),
-             "the output is left out: it has to be written": 4 * (taken + parameters),
-             "the input is left out": 4 * (parameters + out),
-             "the parameters are left out": 4 * (taken + out),
-             "the bias is left out: it is read too": 4 * (taken + o * one + out),
-             "the images of a batch share one set of parameters":
-                 4 * (taken + b * parameters + out),
-             "the input has a batch of images": 4 * (taken // b + parameters + out),
-             "the input has in_channels channels": 4 * (taken // i + parameters + out),
-             "the output has a batch of images": 4 * (taken + parameters + out // b),
-             "the output has out_channels channels": 4 * (taken + parameters + out // o),
-             "4 bytes for each number: for those of the input, the parameters and the output":
-                 4 * taken + parameters + out,
-             "every number counts once: the output is not read before it is written":
-                 4 * (taken + parameters + 2 * out)}
-            | {hint: 4 * (taken + parameters + b * o * wrong**2) for hint, wrong in sides.items()}]
+    return [_parameters_mistakes(b, i, o, k),
+            _flops_mistakes(b, i, o, k, side)
+            | {hint: 2 * i * k * k * b * o * wrong**2 for hint, wrong in sides.items()},
+            _bytes_mistakes(b, i, o, s, k, p, side)
+            | {hint: 4 * (b * i * s * s + o * (i * k * k + 1) + b * o * wrong**2)
+               for hint, wrong in sides.items()}]
 
 
 @prepared
