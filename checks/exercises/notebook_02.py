@@ -15,7 +15,7 @@ from checks.compare.mistakes import layer_mistakes, with_parameters
 from checks.compare.trials import Mistakes, Trials, random
 from checks.diagnose.equivalence import build
 from checks.exercises.models import Made, by_topi, cnn, create, make, random_cnn, reference
-from checks.observe.intermediates import is_layer, values_of
+from checks.observe.intermediates import Binding, is_layer, values_of
 from checks.observe.primfuncs import run_te
 from checks.observe.spies import TorchCalls, require_no_topi
 from checks.run.check import exercise
@@ -142,19 +142,23 @@ def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
     return F.conv2d(x, layer.weight.transpose(2, 3))
 
 
+def _kernel_cut(axis: int, at: int) -> Callable[[nn.Conv2d, torch.Tensor], torch.Tensor]:
+    """Convolve with zeros from place `at` of an axis of the kernel on."""
+    def wrong(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
+        kept = torch.arange(layer.weight.shape[axis]) < at % layer.weight.shape[axis]
+        return F.conv2d(x, layer.weight * kept.reshape([-1, 1] if axis == 2 else [-1]))
+    return wrong
+
+
 # Functions of the layer and its input, beside the layer's usual mistakes.
 _CONV2D: Mistakes = {
     "the kernel's height and width are exchanged": _kernel_turned,
     "the input channels: the last is left out": lambda layer, x: F.conv2d(
         x[:, :-1], layer.weight[:, :-1]),
-    "the kernel's rows: the last is left out": lambda layer, x: F.conv2d(
-        x, _cut(layer.weight, 2, -1)),
-    "the kernel's columns: the last is left out": lambda layer, x: F.conv2d(
-        x, _cut(layer.weight, 3, -1)),
-    "the kernel's rows: only the first is summed": lambda layer, x: F.conv2d(
-        x, _cut(layer.weight, 2, 1)),
-    "the kernel's columns: only the first is summed": lambda layer, x: F.conv2d(
-        x, _cut(layer.weight, 3, 1)),
+    "the kernel's rows: the last is left out": _kernel_cut(2, -1),
+    "the kernel's columns: the last is left out": _kernel_cut(3, -1),
+    "the kernel's rows: only the first is summed": _kernel_cut(2, 1),
+    "the kernel's columns: only the first is summed": _kernel_cut(3, 1),
     "w: the first kernel is taken for every output channel":
         lambda layer, x: F.conv2d(x, layer.weight[:1]).expand(-1, len(layer.weight), -1, -1),
     "w: its first input channel is taken for all":
@@ -163,14 +167,6 @@ _CONV2D: Mistakes = {
         x[:, :1], layer.weight.sum(1, keepdim=True)),
     "w is left out: this is the sum of each window": lambda layer, x: F.conv2d(
         x, torch.ones_like(layer.weight))}
-
-
-def _cut(weight: torch.Tensor, axis: int, at: int) -> torch.Tensor:
-    """The weight with zeros from place `at` of an axis on."""
-    weight = weight.detach().clone()
-    weight.narrow(axis, at % weight.shape[axis], weight.shape[axis] - at % weight.shape[axis])[
-        ...] = 0
-    return weight
 
 
 @exercise("2.3")
@@ -260,46 +256,56 @@ def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.nda
 @torch.no_grad()
 def _require_own_layers(made: Made) -> None:
     """Check that each convolution or linear layer is one call that takes x, weight and bias."""
-    weights, model = cnn()
-    images = reference()[0].images
-    bindings = values_of(made.mod, made.machine, [images])
-    prepared: dict[str, np.ndarray] = {}  # what main computes of constants alone
-    for binding in bindings:
-        if all(not isinstance(taken, str) or taken in prepared for taken in binding.takes):
-            prepared[binding.name] = binding.value
-    layers = [torch.from_numpy(images)]
+    model, values = cnn()[1], [reference()[0].images]
+    bindings = values_of(made.mod, made.machine, values)
     for layer in model:
-        layers.append(layer(layers[-1]))
-    inputs = {binding.name: binding.value for binding in bindings}
-    inputs[made.mod["main"].params[0].name] = images
+        values.append(layer(torch.from_numpy(values[-1])).numpy())
+    made_of_constants: dict[str, np.ndarray] = {}
+    for binding in bindings:
+        if all(not isinstance(taken, str) or taken in made_of_constants for taken in binding.takes):
+            made_of_constants[binding.name] = binding.value
+    inputs = {binding.name: binding.value for binding in bindings} | {
+        made.mod["main"].params[0].name: values[0]}
+    calls = [binding for binding in bindings if binding.name not in made_of_constants]
     for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
-        says = f"the {_SAYS[type(model[index])]} as one PrimFunc that takes its bias"
-        hint = "the tensor expression of this layer: x, w and b go in"
-        calls = [binding for binding in bindings if binding.name not in prepared and any(
-            _holds(taken, prepared, weights[f"{name}_weight"]) for taken in binding.takes)]
-        if not calls:
-            raise CheckFailed(says, f"no call in main takes {name}_weight", hint)
-        call, others = calls[0], sum(
-            any(_holds(taken, prepared, weights[f"{other}_weight"]) for taken in calls[0].takes)
-            for other in ("conv2d", "linear0", "linear1"))
-        if others > 1:
-            raise CheckFailed(says, f"{call.kernel} takes the weights of {others} layers", hint)
-        if not any(_holds(taken, prepared, weights[f"{name}_bias"]) for taken in call.takes):
-            raise CheckFailed(says, f"{call.kernel} computes {call.name}, without the bias", hint)
-        before, layer = layers[index].numpy(), nn.Identity()
-        if not any(is_layer(inputs[taken], before, layer) for taken in call.takes
-                   if isinstance(taken, str) and taken in inputs):
-            raise CheckFailed(says, f"{call.kernel} does not take the layer's input "
-                              f"{before.shape}, but what another PrimFunc makes of it", hint)
-        if not any(is_layer(call.value, after.numpy(), model[position])
-                   for position, after in enumerate(layers[index + 1:], index)):
-            raise CheckFailed(says, f"{call.kernel} gives {call.name} {call.value.shape}, of which "
-                              "another PrimFunc makes the layer's output", hint)
+        if came := _in_place_of(index, name, calls, made_of_constants, inputs, values):
+            raise CheckFailed(f"the {_SAYS[type(model[index])]} as one PrimFunc that takes its "
+                              "bias", came, "the tensor expression of this layer: x, w and b go in")
     for variable, func in made.mod.functions_items():
         if operator := by_topi(func):
             raise CheckFailed("tensor expressions of your own for convolution and linear layers",
                               f"PrimFunc {variable.name_hint} has TOPI's {operator} in it",
                               "te.compute with te.sum, as in exercises 2.2 and 2.3")
+
+
+def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[str, np.ndarray],
+                 inputs: dict[str, np.ndarray], values: list[np.ndarray]) -> str:
+    """Say what main has where one call that takes x, weight and bias is a layer; "": it has one.
+
+    `calls`: main's; `constants`: what it computes of constants alone; `inputs`: all that calls may
+    take, by name; `values`: the model's input, and what each of its layers gives.
+    """
+    def takes(call: Binding, parameter: str) -> bool:
+        return any(_holds(taken, constants, weights[parameter]) for taken in call.takes)
+
+    weights, model = cnn()
+    call = next((call for call in calls if takes(call, f"{name}_weight")), None)
+    if call is None:
+        return f"no call in main takes {name}_weight"
+    others = sum(takes(call, f"{other}_weight") for other in ("conv2d", "linear0", "linear1"))
+    if others > 1:
+        return f"{call.kernel} takes the weights of {others} layers"
+    if not takes(call, f"{name}_bias"):
+        return f"{call.kernel} computes {call.name}, without the bias"
+    if not any(is_layer(inputs[taken], values[index], nn.Identity()) for taken in call.takes
+               if isinstance(taken, str) and taken in inputs):
+        return (f"{call.kernel} does not take the layer's input {values[index].shape}, but what "
+                "another PrimFunc makes of it")
+    if not any(is_layer(call.value, after, model[position])
+               for position, after in enumerate(values[index + 1:], index)):
+        return (f"{call.kernel} gives {call.name} {call.value.shape}, of which another PrimFunc "
+                "makes the layer's output")
+    return ""
 
 
 @exercise("2.6", seconds=30, prepare=[reference, random_cnn])
