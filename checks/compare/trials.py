@@ -230,13 +230,6 @@ def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
                       "that make no array", "the return statement")
 
 
-def cause(came: np.ndarray, mistakes: Mapping[str, Any], *inputs: Any, atol: float = ATOL) -> str:
-    """Return the hint of the one mistake that gives what came, computed of the inputs, or ""."""
-    trials = Trials("", dict(mistakes), atol)
-    trials.all.append(Tried(came, came, inputs))
-    return trials.cause()
-
-
 def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mapping[str, Any],
                   *inputs: Any, atol: float = ATOL) -> None:
     """Raise CheckFailed unless `came` equals `expected` in shape, dtype and value.

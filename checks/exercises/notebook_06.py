@@ -84,9 +84,9 @@ _TIMES: dict[str, Callable[[_Layer], float]] = {
         lambda layer: layer.time(images=layer.outputs),
     "the bias: it is left out of the count": lambda layer: layer.time(bias=1),
     "arithmetic alone: what of the bytes?":
-        lambda layer: layer.time(combine=lambda arithmetic, transport: arithmetic),
+        lambda layer: layer.time(combine=lambda a, b: a),
     "the bytes alone: what of the arithmetic?":
-        lambda layer: layer.time(combine=lambda arithmetic, transport: transport),
+        lambda layer: layer.time(combine=lambda a, b: b),
     "peak and bandwidth: they are exchanged": lambda layer: _Layer(
         layer.batch, layer.inputs, layer.outputs, layer.bandwidth, layer.peak).time(),
     "the division: // drops what is behind the point": lambda layer: layer.time(
@@ -136,7 +136,6 @@ def exercise_6_1(least_time: Callable) -> str:
 
 # ---- the convolution -----------------------------------------------------------------------
 
-
 _MOST_SUMS = 256
 
 
@@ -171,7 +170,6 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
 
 
 # ---- the dense layer -----------------------------------------------------------------------
-
 
 IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
 
@@ -211,23 +209,7 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     lanes = _require_partial_lanes(partial, weights)
     schedules.require_local(partial, "the dense layer")
     schedules.require_complete(func, partial, "the partial sums")
-    results = [images[0], weights[0]]
-    outer, cause = schedules.kept_in(func, partial)
-    kept = schedules.tile(partial, outer, results)
-    if kept > 40:
-        raise CheckFailed("8 to 40 results at a time", f"{kept} of them, in {partial.buffer}",
-                          cause)
-    serial = [loop for loop in schedules.reducing_loops(partial) if loop.kind != "unrolled"]
-    inside = partial.loops.index((serial or schedules.reducing_loops(partial))[-1]) + 1
-    if (served := schedules.tile(partial, inside, images[:1])) < IMAGES:
-        raise CheckFailed("all four images inside the loop over the inputs",
-                          f"{served} inside {partial.loops[inside - 1]}",
-                          "reorder: the loop over the images goes inside, so that each weight that "
-                          "was loaded serves all four")
-    if (least := min(kept, schedules.tile(partial, inside, results))) < 8:
-        raise CheckFailed("8 to 40 results at a time", f"{least} of them",
-                          "split the loop over the outputs, and put the inner one inside the loop "
-                          "over the inputs too")
+    kept = _require_results(func, partial, images[0], weights[0])
     schedules.require_threads(10, partial)
     if partial.has_init:
         raise CheckFailed("a decomposed reduction", f"block {block} still has its T.init",
@@ -235,38 +217,58 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     return kept, lanes
 
 
+def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output: Any) -> int:
+    """Return how many results the partial sums are of at a time; raise CheckFailed unless 8 to 40.
+
+    `image` and `output` are the indices that say which result an iteration adds to.
+    """
+    outer, cause = schedules.kept_in(func, partial)
+    kept = schedules.tile(partial, outer, [image, output])
+    if kept > 40:
+        raise CheckFailed("8 to 40 results at a time", f"{kept} of them, in {partial.buffer}",
+                          cause)
+    reducing = schedules.reducing_loops(partial)
+    serial = [loop for loop in reducing if loop.kind != "unrolled"]
+    inside = partial.loops.index((serial or reducing)[-1]) + 1
+    if (served := schedules.tile(partial, inside, [image])) < IMAGES:
+        raise CheckFailed("all four images inside the loop over the inputs",
+                          f"{served} inside {partial.loops[inside - 1]}",
+                          "reorder: the loop over the images goes inside, so that each weight that "
+                          "was loaded serves all four")
+    if (least := min(kept, schedules.tile(partial, inside, [image, output]))) < 8:
+        raise CheckFailed("8 to 40 results at a time", f"{least} of them",
+                          "split the loop over the outputs, and put the inner one inside the loop "
+                          "over the inputs too")
+    return kept
+
+
 def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
     """Return how many lanes there are, neighbours among the weights and the partial sums."""
     lanes = schedules.require_lanes(partial, f"block {schedules.base_name(partial)}")
-    steps = schedules.moves(partial, lanes, weights)
-    expected = "lanes that are neighbours among the weights"
-    match steps:
+    look_at = "which loop is innermost and vectorised: the one that was rfactored"
+    match steps := schedules.moves(partial, lanes, weights):
         case [(0, 1)]:
-            pass
+            came = ""
         case [(0, distance)] if distance > 1:
-            raise CheckFailed(expected, f"{lanes}, each {distance} weights from the next",
-                              "rfactor: it gets the inner one of the loops that k is split into")
+            came = f"{lanes}, each {distance} weights from the next"
+            look_at = "rfactor: it gets the inner one of the loops that k is split into"
         case [(1, 0)]:
-            raise CheckFailed(expected, f"{lanes}, each of another output",
-                              "which loop is innermost and vectorised: the one that was rfactored")
+            came = f"{lanes}, each of another output"
         case [(0, 0)]:
-            raise CheckFailed(expected, f"{lanes}, all of the same weight",
-                              "which loop is innermost and vectorised: the one that was rfactored")
+            came = f"{lanes}, all of the same weight"
         case _:
-            raise CheckFailed(expected, f"{lanes}: steps in (output, input) of {steps}",
-                              "which loop is innermost and vectorised: the one that was rfactored")
+            came = f"{lanes}: steps in (output, input) of {steps}"
+    if came:
+        raise CheckFailed("lanes that are neighbours among the weights", came, look_at)
     steps = schedules.moves(partial, lanes, schedules.stored(partial))
     if steps != [(*[0] * (len(steps[0]) - 1), 1)]:
+        shape = [int(extent) for extent in schedules.written(partial).shape]
         raise CheckFailed("lanes that are neighbours among the partial sums", f"steps of {steps} "
-                          f"in {partial.buffer}{_shape(schedules.written(partial))}",
+                          f"in {partial.buffer}{shape}",
                           "rfactor's second argument: with 2 the partial sums are the last axis")
     if lanes.extent not in (8, 16):
         raise CheckFailed("8 or 16 lanes", f"{lanes}", "the factor by which k is split")
     return int(lanes.extent)
-
-
-def _shape(buffer: Any) -> list[int]:
-    return [int(extent) for extent in buffer.shape]
 
 
 # ---- the model -----------------------------------------------------------------------------
@@ -315,17 +317,14 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
         exist = schedules.tile(stage, outer, schedules.stored(stage))
         if exist > 2 * 26:
             raise CheckFailed("no more than two rows of the convolution at a time, 52 numbers",
-                              f"{exist:,} in {stage.buffer}",
-                              cause)
+                              f"{exist:,} in {stage.buffer}", cause)
         largest = max(largest, exist)
-        following = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
-                     and schedules.touches(nest, schedules.written(stage))]
-        stage = following[-1]
+        stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
+                 and schedules.touches(nest, schedules.written(stage))][-1]
         if stage.reduces:
             break
-    pool = stage
     schedules.require_lanes_along_x(conv, "the convolution")
-    schedules.require_lanes_along_x(pool, "the pooling")
+    schedules.require_lanes_along_x(stage, "the pooling")
     schedules.require_unrolled_window(conv)
     schedules.require_threads(2, *every)
     schedules.require_decomposed(func)

@@ -37,7 +37,8 @@ def exercise_7_1(random_conv2d: Callable) -> str:
             raise CheckFailed("the same program for the same seed",
                               f"two different ones for seed {seed:,}",
                               "tvm.s_tir.Schedule(func, seed=seed)")
-    different = _different(programs)
+    different = sum(not any(tvm_ffi.structural_equal(program, other) for other in programs[:i])
+                    for i, program in enumerate(programs))
     if different < 3:
         draws = {str([schedule.trace.decisions[inst] for inst in _samples(schedule)])
                  for schedule in drawn}
@@ -61,14 +62,6 @@ def _schedule(came: Any) -> tvm.s_tir.Schedule:
                           "the return value: schedule itself")
     schedules.warn_of_copies(came.mod["main"])
     return came
-
-
-def _different(programs: Sequence[tvm.tirx.PrimFunc]) -> int:
-    kept: list[tvm.tirx.PrimFunc] = []
-    for program in programs:
-        if not any(tvm_ffi.structural_equal(program, other) for other in kept):
-            kept.append(program)
-    return len(kept)
 
 
 def _samples(schedule: tvm.s_tir.Schedule) -> list[Any]:
@@ -97,9 +90,7 @@ def _require_structure(program: tvm.tirx.PrimFunc) -> None:
     schedules.require_no_blocks(program, ["pad_temp"])
     conv = schedules.adds_up(program)
     schedules.require_threads(2, *nests(program))
-    if not conv.loops or conv.loops[-1].kind != "vectorized":
-        schedules.require_lanes(conv, "the convolution")  # says what it found
-    if conv.loops[-1].extent != 1:
+    if not conv.loops or conv.loops[-1].kind != "vectorized" or conv.loops[-1].extent != 1:
         schedules.require_lanes_along_x(conv, "the convolution")
     schedules.require_unrolled_window(conv)
     window = [place for place, loop in enumerate(conv.loops)
@@ -194,38 +185,32 @@ def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[
     rounds = repeats or 5
     given = {} if repeats is None else {"repeats": repeats}
     candidates = {fake.name: fake for fake in fakes}
-    handed = dict(candidates)
+    handed, raised = dict(candidates), None
     try:
         came = tune(handed, log.is_correct, log.time_of, **given)
     except Exception as error:  # whatever the tuner lets through
-        if log.strange is not None:
-            _require_known(log.strange, candidates)
-        raised = [fake.name for fake in fakes if error is fake.right]
-        if raised:
-            raise CheckFailed("that a candidate for which is_correct raises is left out",
-                              f"{reason(error)}, from {raised[0]!r}",
-                              "try around is_correct, and except Exception") from None
-        if not right and isinstance(error, ValueError | IndexError | TypeError):
-            raise CheckFailed(f"None; {title}", reason(error), "the last step, where nothing was "
-                              f"measured; {line_of_answer(error)}") from None
-        raise
+        raised = error
     if log.strange is not None:
-        _require_known(log.strange, candidates)
+        is_name = isinstance(log.strange, str) and log.strange in candidates
+        raise CheckFailed("that is_correct and time_of get a candidate",
+                          f"the name {log.strange!r}" if is_name else type(log.strange).__name__,
+                          "candidates.items(): names and candidates" if is_name else
+                          "what is handed to is_correct and to time_of")
+    if raised is not None:
+        if names := [fake.name for fake in fakes if raised is fake.right]:
+            raise CheckFailed("that a candidate for which is_correct raises is left out",
+                              f"{reason(raised)}, from {names[0]!r}",
+                              "try around is_correct, and except Exception")
+        if not right and isinstance(raised, ValueError | IndexError | TypeError):
+            raise CheckFailed(f"None; {title}", reason(raised), "the last step, where nothing was "
+                              f"measured; {line_of_answer(raised)}")
+        raise raised
     _require_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
     if list(handed.items()) != list(candidates.items()):
         raise CheckFailed(f"that `candidates` stays as it was; {title}",
                           f"a dict of {sorted(handed)}", "del, pop or an assignment: take a dict "
                           "of your own for what is correct")
     return came
-
-
-def _require_known(strange: Any, candidates: dict[str, _Fake]) -> None:
-    """Raise CheckFailed with what is_correct or time_of got in place of a candidate."""
-    is_name = isinstance(strange, str) and strange in candidates
-    raise CheckFailed("that is_correct and time_of get a candidate",
-                      f"the name {strange!r}" if is_name else f"{type(strange).__name__}",
-                      "candidates.items(): names and candidates" if is_name else
-                      "what is handed to is_correct and to time_of")
 
 
 def _best(case: tuple[str, int | None, list[_Fake]],

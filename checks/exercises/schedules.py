@@ -21,14 +21,14 @@ from loops import Loop, Nest, index_value, is_reduction, nests
 # ---- how blocks move -----------------------------------------------------------------------
 
 
-def places(nest: Nest, expressions: Sequence[Any],
-           loops: Sequence[Loop]) -> np.ndarray:
-    """Values of expressions of a block's axes, (iterations, expressions), as some loops run.
+def places(nest: Nest, expressions: Sequence[Any], loops: Sequence[Loop]) -> np.ndarray:
+    """Return values of expressions of a block's axes, (iterations, expressions), as loops run.
 
-    The other loops stand at 0. Loops are known by their variables: names may occur twice.
+    The variables of all other loops are 0.
     """
     extents = [_most(loop) for loop in loops]
     grid = np.indices(extents).reshape(len(loops), int(np.prod(extents)))
+    # loops are known by their variables: names may occur twice
     at: dict[Any, Any] = {loop.node.loop_var: np.int64(0) for loop in nest.loops}
     at |= {loop.node.loop_var: grid[i] for i, loop in enumerate(loops)}
     axes = [axis.var for axis in nest.realize.block.iter_vars]
@@ -45,9 +45,9 @@ def _most(loop: Loop) -> int:
     return int(tvm.sym.Analyzer().const_int_bound(loop.node.extent).max_value)
 
 
-def moves(nest: Nest, loop: Loop,
-          expressions: Sequence[Any] | None = None) -> list[tuple[int, ...]]:
-    """How a block's axes move from one iteration of a loop to the next, each way once.
+def moves(nest: Nest, loop: Loop, expressions: Sequence[Any] | None = None
+          ) -> list[tuple[int, ...]]:
+    """Return how a block's axes move from one iteration of a loop to the next, each way once.
 
     With `expressions`: how these move, as the indices at which the block reads or writes.
     """
@@ -58,7 +58,7 @@ def moves(nest: Nest, loop: Loop,
 
 
 def reducing_loops(nest: Nest) -> list[Loop]:
-    """The loops of a nest that move a reduction axis."""
+    """Return the loops of a nest that move a reduction axis."""
     axes = [axis.var for axis in nest.realize.block.iter_vars if is_reduction(axis)]
     return [loop for loop in nest.loops if axes and any(map(any, moves(nest, loop, axes)))]
 
@@ -82,24 +82,27 @@ def adds_up(func: tvm.tirx.PrimFunc) -> Nest:
 
 
 def base_name(nest: Nest) -> str:
-    """The block's name before decompose_reduction."""
+    """Return the block's name before decompose_reduction."""
     return nest.block.removesuffix("_update")
 
 
 def written(nest: Nest) -> Any:
+    """Return the buffer that a block writes."""
     return nest.realize.block.writes[0].source
 
 
 def indices(region: Any) -> list[Any]:
+    """Return the index expressions at which a block reads or writes a region of a buffer."""
     return [part.min for part in region.region]
 
 
 def stored(nest: Nest) -> list[Any]:
-    """The indices at which a block writes."""
+    """Return the index expressions at which a block writes."""
     return indices(nest.realize.block.writes[0])
 
 
 def touches(nest: Nest, buffer: Any) -> bool:
+    """Whether a block reads or writes a buffer."""
     block = nest.realize.block
     return any(region.source.same_as(buffer) for region in [*block.reads, *block.writes])
 
@@ -130,12 +133,11 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
     users = [other for other in nests(func) if touches(other, buffer)]
     outer = _common(users)
     readers = [other for other in users if not written(other).same_as(buffer)]
-    together = _common([nest, *readers])
     reducing = reducing_loops(nest)
     first = nest.loops.index(reducing[0]) if reducing else len(nest.loops)
     between = [loop for loop in nest.loops[outer:first]
                if any(map(any, moves(nest, loop, stored(nest))))]
-    if together > outer:
+    if _common([nest, *readers]) > outer:
         return outer, ("decompose_reduction: the loop that it gets is outside the tile, and so the "
                        "first values of all tiles are written before that loop")
     if not readers or reducing and not between:  # no loop is left to put the reader under
@@ -153,10 +155,10 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
 
 @contextlib.contextmanager
 def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
-    """Where TVM refuses a step of an answer, say so if an earlier decompose_reduction is why.
+    """Where TVM refuses a step of an answer, say so if an earlier decompose_reduction is the cause.
 
     That is tried: `again` runs the answer anew, with decompose_reduction left out. Raises
-    CheckFailed if it then comes to its end, else what TVM said.
+    CheckFailed if it then runs to its end, else what TVM raised.
     """
     try:
         yield
@@ -177,7 +179,10 @@ def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
 
 
 def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
-    """Let an answer change a schedule of a PrimFunc, and return the PrimFunc it makes."""
+    """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
+
+    Raises CheckFailed where the answer changes nothing; `wanted` says what it should make.
+    """
     schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
     before = schedule.mod["main"]
     with _or_decomposed_too_early(
@@ -193,7 +198,10 @@ def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx
 
 
 def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
-    """Schedule a program of another shape, after an answer has been right for one."""
+    """Do as `scheduled` with a program of another shape, after an answer was right for one.
+
+    Raises CheckFailed where TVM refuses a step that it accepted before.
+    """
     try:
         return scheduled(apply, func, wanted)
     except tvm.s_tir.ScheduleError as error:
@@ -208,9 +216,9 @@ _TOO_MANY = 5000  # many times what a check has
 
 
 def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
-    """Say, should compiling a PrimFunc come to no end, that its unrolled loops are why.
+    """Note that unrolled loops are the cause, should the time run out while a PrimFunc compiles.
 
-    Raises CheckFailed where that is certain.
+    Raises CheckFailed where they make so many copies that this is certain.
     """
     for nest in nests(func):
         unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
@@ -313,7 +321,8 @@ def require_threads(least: int, *nests: Nest) -> None:
 
 
 def require_lanes(nest: Nest, what: str) -> Loop:
-    """Return the innermost loop of a nest, which is to be a vector of two lanes or more."""
+    """Return the innermost loop of a nest; raise CheckFailed unless it is a vector of two or more.
+    """
     if not nest.loops:
         raise CheckFailed(f"a vectorised innermost loop around {what}", "no loop at all",
                           "the loops of this block")
@@ -348,6 +357,7 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
 
 
 def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where T.init is still in a block."""
     for nest in nests(func):
         if nest.has_init:
             raise CheckFailed("a decomposed reduction", f"block {nest.block} still has its T.init",
@@ -355,6 +365,7 @@ def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
 
 
 def require_lanes_along_x(nest: Nest, what: str) -> None:
+    """Raise CheckFailed unless lanes of two or more write neighbours of a row: of (n, c, y, x)."""
     lanes = require_lanes(nest, what)
     steps = moves(nest, lanes, stored(nest))
     if steps != [(0, 0, 0, 1)]:
@@ -364,6 +375,7 @@ def require_lanes_along_x(nest: Nest, what: str) -> None:
 
 
 def require_unrolled_window(conv: Nest) -> None:
+    """Raise CheckFailed unless all loops over a convolution's window are unrolled."""
     for loop in reducing_loops(conv):
         if loop.kind != "unrolled":
             raise CheckFailed("an unrolled window of 3 by 3",
@@ -372,6 +384,7 @@ def require_unrolled_window(conv: Nest) -> None:
 
 
 def require_no_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
+    """Raise CheckFailed where a block has one of these names: it was not inlined."""
     for nest in nests(func):
         if nest.block in names:
             raise CheckFailed(f"no block {nest.block}",
@@ -379,6 +392,7 @@ def require_no_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
 
 
 def require_local(nest: Nest, what: str) -> None:
+    """Raise CheckFailed unless the buffer that a block writes has the scope "local"."""
     if (scope := written(nest).scope()) != "local":
         raise CheckFailed(f'sums of {what} in a buffer of scope "local"',
                           f'{nest.buffer}, of scope "{scope}"',

@@ -56,86 +56,101 @@ def _plain(called: Any) -> Any:
     return inspect.getattr_static(type(called), "__call__", called)
 
 
-def through(function: Callable, see: Callable[..., Any]) -> Callable:
-    """Return the function with each call f(a) in it replaced by see(f, a).
+def _rewritten(called: Any) -> types.CodeType | None:
+    """Return a function's code with __see__(f, a) for each call f(a), or None: it has no source.
 
-    So are functions, methods and callable objects that it calls or hands on, if they stand in the
-    same cell or in another one. Lines and globals stay. Raises CheckFailed where the function has
-    no source to read.
+    What it takes from functions around it, and __see__, are the code's free variables.
     """
-    answer = _plain(function)
-    changed: dict[Any, Callable] = {}
-    done: set[types.CodeType] = set()  # with functions inside functions
+    with contextlib.suppress(AttributeError, OSError, TypeError, SyntaxError, ValueError):
+        free = (*called.__code__.co_freevars, _SEE)
+        source = textwrap.dedent(inspect.getsource(called))
+        tree = ast.parse(f"def __outer__({', '.join(free)}):\n" + textwrap.indent(source, " "))
+        line = called.__code__.co_firstlineno
+        ast.increment_lineno(tree, line - 2)
+        outer = tree.body[0]
+        assert isinstance(outer, ast.FunctionDef)
+        definition = outer.body[0]
+        if isinstance(definition, ast.FunctionDef):
+            definition.decorator_list = []
+            line = definition.lineno
+        code = compile(ast.fix_missing_locations(_Through().visit(tree)),
+                       called.__code__.co_filename, "exec")
+        return next((part for part in _inside(code) if part.co_name == called.__name__
+                     and part.co_firstlineno == line), None)
+    return None
 
-    def seen(called: Callable, *arguments: Any, **options: Any) -> Any:
-        return see(instead(called), *map(handed_on, arguments),
-                   **{name: handed_on(value) for name, value in options.items()})
 
-    def instead(called: Any) -> Any:
-        """What is called in the place of a callable: the changed one, where it is the reader's."""
+class _Changed:
+    """Functions of the reader's, changed so that their calls go through `see`."""
+
+    def __init__(self, answer: Any, see: Callable[..., Any]) -> None:
+        self.answer, self.see = answer, see
+        self.known: dict[Any, Callable] = {}
+        self.done: set[types.CodeType] = set()  # with functions inside functions
+
+    def of_the_reader(self, called: Any) -> bool:
+        """Whether a function is in the answer's file, or in another cell."""
+        name = called.__code__.co_filename
+        return "ipykernel" in name \
+            or name == getattr(getattr(self.answer, "__code__", None), "co_filename", None)
+
+    def seen(self, called: Callable, *arguments: Any, **options: Any) -> Any:
+        """Call `see`, as __see__ in a changed function does."""
+        return self.see(self.instead(called), *map(self.handed_on, arguments),
+                        **{name: self.handed_on(value) for name, value in options.items()})
+
+    def instead(self, called: Any) -> Any:
+        """Return what is called in place of a callable: the changed one, where it is the reader's.
+        """
         match called:
             case functools.partial():
-                return functools.partial(instead(called.func), *called.args, **called.keywords)
+                return functools.partial(self.instead(called.func), *called.args, **called.keywords)
             case types.MethodType():
-                return types.MethodType(instead(called.__func__), called.__self__)
-            case types.FunctionType() if _of_the_reader(called, answer):
-                if called not in changed and called.__code__ not in done:
-                    changed[called] = change(called)
-                return changed.get(called, called)
+                return types.MethodType(self.instead(called.__func__), called.__self__)
+            case types.FunctionType() if self.of_the_reader(called):
+                if called not in self.known and called.__code__ not in self.done:
+                    self.known[called] = self.change(called)
+                return self.known.get(called, called)
         own = inspect.getattr_static(type(called), "__call__", None)
-        return types.MethodType(instead(own), called) \
-            if isinstance(own, types.FunctionType) and _of_the_reader(own, answer) else called
+        return types.MethodType(self.instead(own), called) \
+            if isinstance(own, types.FunctionType) and self.of_the_reader(own) else called
 
-    def handed_on(value: Any) -> Any:
-        """What stands for an argument that is called elsewhere, as in map(np.exp, rows)."""
+    def handed_on(self, value: Any) -> Any:
+        """Return what takes the place of an argument that others call, as in map(np.exp, rows)."""
         if not callable(value) or isinstance(value, type):
             return value
         module = getattr(value, "__module__", None) or ""
         of_library = isinstance(value, np.ufunc) or module.split(".")[0] in ("numpy", "torch")
-        return functools.partial(see, value) if of_library else instead(value)
+        return functools.partial(self.see, value) if of_library else self.instead(value)
 
-    def change(called: Any) -> Callable:
-        found = None
-        with contextlib.suppress(AttributeError, OSError, TypeError, SyntaxError, ValueError):
-            free = (*called.__code__.co_freevars, _SEE)
-            source = textwrap.dedent(inspect.getsource(called))
-            tree = ast.parse(f"def __outer__({', '.join(free)}):\n" + textwrap.indent(source, " "))
-            line = called.__code__.co_firstlineno
-            ast.increment_lineno(tree, line - 2)
-            outer = tree.body[0]
-            assert isinstance(outer, ast.FunctionDef)
-            definition = outer.body[0]
-            if isinstance(definition, ast.FunctionDef):
-                definition.decorator_list = []
-                line = definition.lineno
-            code = compile(ast.fix_missing_locations(_Through().visit(tree)),
-                           called.__code__.co_filename, "exec")
-            found = next((part for part in _inside(code) if part.co_name == called.__name__
-                          and part.co_firstlineno == line), None)
-        if found is None and called is answer:
+    def change(self, called: Any) -> Callable:
+        """Return a function changed; where it has no source, itself, but for the answer's own."""
+        found = _rewritten(called)
+        if found is None and called is self.answer:
             raise CheckFailed("an answer that this check can read", f"{called.__name__} has no "
                               "source", "where it comes from: write it out in the cell above")
         if found is None:
             return called
-        done.update(_inside(found))
+        self.done.update(_inside(found))
         cells = dict(zip(called.__code__.co_freevars, called.__closure__ or (), strict=True))
-        cells[_SEE] = types.CellType(seen)
+        cells[_SEE] = types.CellType(self.seen)
         new = types.FunctionType(found, called.__globals__, called.__name__, called.__defaults__,
                                  tuple(cells[name] for name in found.co_freevars))
         new.__kwdefaults__ = called.__kwdefaults__
         return new
 
-    return instead(function)
+
+def through(function: Callable, see: Callable[..., Any]) -> Callable:
+    """Return the function with each call f(a) in it replaced by see(f, a).
+
+    So are functions, methods and callable objects that it calls or hands on, if they are in the
+    same cell or in another one. Lines and globals stay. Raises CheckFailed where the function has
+    no source to read.
+    """
+    return _Changed(_plain(function), see).instead(function)
 
 
-def _of_the_reader(called: Any, answer: Any) -> bool:
-    """Whether a function stands in the answer's file, or in another cell."""
-    name = called.__code__.co_filename
-    return "ipykernel" in name \
-        or name == getattr(getattr(answer, "__code__", None), "co_filename", None)
-
-
-# ---- TOPI ----------------------------------------------------------------------------------
+# ---- TVM: TOPI, compiling ------------------------------------------------------------------
 
 _TVM = os.path.dirname(os.path.abspath(tvm.__file__)) + os.sep
 _TOPI = os.path.join(_TVM, "topi") + os.sep
@@ -143,10 +158,21 @@ _OPERATORS = os.path.join(_TOPI, "_te_tensor_overload.py")
 
 
 @contextlib.contextmanager
+def _events(note: Callable[[types.FrameType, str, Any], None]) -> Iterator[None]:
+    """Hand the interpreter's events, calls and returns, to a function for a while."""
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        yield
+    finally:
+        sys.setprofile(before)
+
+
+@contextlib.contextmanager
 def require_no_topi() -> Iterator[None]:
     """Raise CheckFailed after the `with` if a function of TOPI made a te.Tensor inside.
 
-    Seen by where the function that returns one stands, so that no import and no tag matters. An
+    Seen by the file of the function that returns one, so that no import and no tag matters. An
     operator between whole te.Tensors is TOPI's too.
     """
     by: list[tuple[str, bool]] = []
@@ -164,12 +190,8 @@ def require_no_topi() -> Iterator[None]:
             above = above.f_back
         by.append((frame.f_code.co_name, path == _OPERATORS))
 
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
+    with _events(note):
         yield
-    finally:
-        sys.setprofile(before)
     if by:
         name, operator = by[0]
         if operator:
@@ -180,134 +202,31 @@ def require_no_topi() -> Iterator[None]:
                           "the words of the exercise: with te, without topi")
 
 
-# ---- arrays --------------------------------------------------------------------------------
+@contextlib.contextmanager
+def require_no_tvm(expected: str, look_at: str) -> Iterator[None]:
+    """Raise CheckFailed after the `with` if TVM compiled a kernel inside.
 
-
-def _noting(name: str) -> Any:
-    """Return a method of arrays that notes its call in a Watched one."""
-    def method(self: "Watched", *arguments: Any, **options: Any) -> Any:
-        self.notes["whole"].append(f"the method {name}")
-        return getattr(np.asarray(self), name)(*arguments, **options)
-    return method
-
-
-class Watched(np.ndarray):
-    """An array that notes what is done to it as a whole, and which elements are assigned."""
-
-    notes: dict[str, Any]
-
-    def __array_finalize__(self, source: Any) -> None:
-        self.notes = getattr(source, "notes", {"whole": [], "writes": 0, "reads": 0})
-
-    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        self.notes["whole"].append(f"np.{ufunc.__name__}" + f".{method}" * (method != "__call__"))
-        inputs = tuple(np.asarray(item) if isinstance(item, Watched) else item for item in inputs)
-        if "out" in kwargs:
-            kwargs["out"] = tuple(np.asarray(item) for item in kwargs["out"])
-        return getattr(ufunc, method)(*inputs, **kwargs)
-
-    def __array_function__(self, function: Callable, types: Any, args: Any, kwargs: Any) -> Any:
-        if function.__name__ in ("shape", "size", "ndim", "empty_like", "zeros_like", "full_like"):
-            return function(*(np.asarray(arg) if isinstance(arg, Watched) else arg
-                              for arg in args), **kwargs)
-        self.notes["whole"].append(f"np.{function.__name__}")
-        return super().__array_function__(function, types, args, kwargs)
-
-    def __getitem__(self, index: Any) -> Any:
-        came = super().__getitem__(index)
-        if not isinstance(came, np.ndarray):
-            self.notes["reads"] += 1
-        return came
-
-    def item(self, *index: Any) -> Any:
-        self.notes["reads"] += 1
-        return super().item(*index)
-
-    def tolist(self) -> list[Any]:
-        self.notes["reads"] += self.size
-        return super().tolist()
-
-    @property
-    def flat(self) -> Any:
-        return np.asarray(self).reshape(-1).view(Watched)._with(self.notes) \
-            if self.flags.c_contiguous else np.asarray(self).flat
-
-    @flat.setter
-    def flat(self, value: Any) -> None:
-        self.reshape(-1)[...] = value
-
-    def _with(self, notes: dict[str, Any]) -> "Watched":
-        self.notes = notes
-        return self
-
-    argmax, argmin, argsort, sort, dot, cumsum, fill, put, partition, argpartition, searchsorted \
-        = map(_noting, ("argmax", "argmin", "argsort", "sort", "dot", "cumsum", "fill", "put",
-                        "partition", "argpartition", "searchsorted"))
-
-    def __setitem__(self, index: Any, value: Any) -> None:
-        size = np.asarray(self)[index].size
-        if size > 1 and not self.notes.get("own"):
-            self.notes["whole"].append(f"an assignment to {size} elements at once")
-        self.notes["writes"] += size == 1
-        super().__setitem__(index, value)
-
-
-def watched(array: np.ndarray) -> Watched:
-    """Return a view of an array that notes from now on what is done to it."""
-    view = array.view(Watched)
-    view.notes = {"whole": [], "writes": 0, "reads": 0}
-    return view
-
-
-# They allocate, copy or convert: what comes is watched in its turn.
-_MOVES = {"empty", "zeros", "ones", "full", "empty_like", "zeros_like", "ones_like", "full_like",
-          "array", "asarray", "asanyarray", "ascontiguousarray", "copy", "astype", "reshape",
-          "ravel", "flatten", "view", "transpose", "squeeze", "float32", "float64", "item",
-          "tolist", "shape", "size", "ndim", "ndindex", "ndenumerate", "nditer"}
-
-
-def _size(value: Any) -> float:
-    """How many numbers a value holds; of an iterator nobody knows."""
-    if isinstance(value, np.ndarray | torch.Tensor):
-        return value.numel() if isinstance(value, torch.Tensor) else value.size
-    if isinstance(value, list | tuple):
-        return sum(map(_size, value))
-    return float("inf") if isinstance(value, Iterator) else 1
-
-
-def elementwise(function: Callable, whole: list[str], least: int) -> Callable:
-    """Return a function that notes in `whole` where it gives NumPy or PyTorch `least` numbers.
-
-    They may stand in an array, a list, a tuple or an iterator. Its arrays are watched too.
+    Seen by the file of the function that does it, whatever its name is in the answer.
     """
-    own = {"whole": whole, "writes": 0, "reads": 0, "own": True}
+    compiled: list[str] = []
 
-    def see(called: Callable, *arguments: Any, **options: Any) -> Any:
-        owner = getattr(called, "__self__", None)
-        module = (getattr(called, "__module__", None) or getattr(owner, "__module__", None)
-                  or type(called).__module__)
-        name, kind = getattr(called, "__name__", type(called).__name__), ""
-        given = (*arguments, *options.values())
-        if isinstance(owner, np.ndarray | torch.Tensor):
-            given, kind = (owner, *given), "the method "
-        elif isinstance(owner, np.ufunc):
-            kind, module = f"np.{owner.__name__}.", "numpy"
-        elif module.split(".")[0] == "numpy":
-            kind = "np."
-        elif module.split(".")[0] in ("torch", "scipy"):
-            kind = f"{module.split('.')[0]}."
-        moves = name in _MOVES and (not kind or "torch" not in kind)
-        watches = [item for item in given if isinstance(item, Watched)]
-        if called is np.ndenumerate and watches:
-            watches[0].notes["reads"] += watches[0].size
-        size = max(map(_size, given), default=0)
-        if kind and not moves and size >= least:
-            whole.append(f"{kind}{name} on {'many' if size == float('inf') else size} numbers")
-        came = called(*arguments, **options)
-        if kind and type(came) is np.ndarray:
-            return came.view(Watched)._with(watches[0].notes if watches else own)
-        return came
-    return through(function, see)
+    def note(frame: types.FrameType, event: str, _: object) -> None:
+        if event == "call" and frame.f_code.co_name in ("compile", "build") \
+                and frame.f_code.co_filename.startswith(_TVM):
+            compiled.append(frame.f_code.co_name)
+
+    with _events(note):
+        yield
+    if compiled:
+        raise CheckFailed(expected, f"TVM compiled a kernel: tvm.{compiled[0]}", look_at)
+
+
+# ---- PyTorch -------------------------------------------------------------------------------
+
+# In the names of PyTorch's functions: whatever convolves multiplies, by one of these. (Below them,
+# TorchDispatchMode would see the same, and imports for more than a second first.)
+_MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kron", "inner",
+               "outer")
 
 
 class TorchCalls(torch.overrides.TorchFunctionMode):
@@ -345,38 +264,145 @@ def require_numpy_only(expected: str, look_at: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def require_no_tvm(expected: str, look_at: str) -> Iterator[None]:
-    """Raise CheckFailed after the `with` if TVM compiled a kernel inside.
-
-    Seen by where the function that does it stands, whatever its name is in the answer.
-    """
-    compiled: list[str] = []
-
-    def note(frame: types.FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name in ("compile", "build") \
-                and frame.f_code.co_filename.startswith(_TVM):
-            compiled.append(frame.f_code.co_name)
-
-    before = sys.getprofile()
-    sys.setprofile(note)
-    try:
-        yield
-    finally:
-        sys.setprofile(before)
-    if compiled:
-        raise CheckFailed(expected, f"TVM compiled a kernel: tvm.{compiled[0]}", look_at)
-
-
-# In the names of PyTorch's functions: whatever convolves multiplies, by one of these. (Below them,
-# TorchDispatchMode would see the same, and imports for more than a second first.)
-_MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kron", "inner",
-               "outer")
-
-
-@contextlib.contextmanager
 def require_torch(expected: str, look_at: str) -> Iterator[None]:
     """Raise CheckFailed after the `with` if PyTorch multiplied nothing inside."""
     with TorchCalls() as calls:
         yield
     if not any(word in name for name in calls.names for word in _MULTIPLIES):
         raise CheckFailed(expected, "PyTorch multiplied nothing", look_at)
+
+
+# ---- arrays: what is done to them ----------------------------------------------------------
+
+
+def _noting(name: str) -> Any:
+    """Return a method of arrays that notes its call in a Watched one."""
+    def method(self: "Watched", *arguments: Any, **options: Any) -> Any:
+        self.notes["whole"].append(f"the method {name}")
+        return getattr(np.asarray(self), name)(*arguments, **options)
+    return method
+
+
+class Watched(np.ndarray):
+    """An array that notes what is done to it as a whole, and which elements are assigned.
+
+    `notes`: "whole", what was done; "reads" and "writes", how many single elements.
+    """
+
+    notes: dict[str, Any]
+
+    def __array_finalize__(self, source: Any) -> None:
+        self.notes = getattr(source, "notes", None) or _notes()
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        self.notes["whole"].append(f"np.{ufunc.__name__}" + f".{method}" * (method != "__call__"))
+        inputs = tuple(np.asarray(item) if isinstance(item, Watched) else item for item in inputs)
+        if "out" in kwargs:
+            kwargs["out"] = tuple(np.asarray(item) for item in kwargs["out"])
+        return getattr(ufunc, method)(*inputs, **kwargs)
+
+    def __array_function__(self, function: Callable, types: Any, args: Any, kwargs: Any) -> Any:
+        if function.__name__ in ("shape", "size", "ndim", "empty_like", "zeros_like", "full_like"):
+            return function(*(np.asarray(arg) if isinstance(arg, Watched) else arg
+                              for arg in args), **kwargs)
+        self.notes["whole"].append(f"np.{function.__name__}")
+        return super().__array_function__(function, types, args, kwargs)
+
+    def __getitem__(self, index: Any) -> Any:
+        came = super().__getitem__(index)
+        if not isinstance(came, np.ndarray):
+            self.notes["reads"] += 1
+        return came
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        size = np.asarray(self)[index].size
+        if size > 1 and not self.notes.get("own"):
+            self.notes["whole"].append(f"an assignment to {size} elements at once")
+        self.notes["writes"] += size == 1
+        super().__setitem__(index, value)
+
+    def item(self, *index: Any) -> Any:
+        """Return an element as a Python number: one that is read."""
+        self.notes["reads"] += 1
+        return super().item(*index)
+
+    def tolist(self) -> list[Any]:
+        """Return all elements as Python numbers: each is read."""
+        self.notes["reads"] += self.size
+        return super().tolist()
+
+    @property
+    def flat(self) -> Any:
+        """The elements in a row, watched too, where they lie in a row in memory."""
+        return watched(np.asarray(self).reshape(-1), self.notes) \
+            if self.flags.c_contiguous else np.asarray(self).flat
+
+    @flat.setter
+    def flat(self, value: Any) -> None:
+        self.reshape(-1)[...] = value
+
+    argmax, argmin, argsort, sort, dot, cumsum, fill, put, partition, argpartition, searchsorted \
+        = map(_noting, ("argmax", "argmin", "argsort", "sort", "dot", "cumsum", "fill", "put",
+                        "partition", "argpartition", "searchsorted"))
+
+
+def _notes() -> dict[str, Any]:
+    return {"whole": [], "writes": 0, "reads": 0}
+
+
+def watched(array: np.ndarray, notes: dict[str, Any] | None = None) -> Watched:
+    """Return a view of an array that notes from now on what is done to it, in `notes` or anew."""
+    view = array.view(Watched)
+    view.notes = notes or _notes()
+    return view
+
+
+# They allocate, copy or convert: what comes is watched in its turn.
+_MOVES = {"empty", "zeros", "ones", "full", "empty_like", "zeros_like", "ones_like", "full_like",
+          "array", "asarray", "asanyarray", "ascontiguousarray", "copy", "astype", "reshape",
+          "ravel", "flatten", "view", "transpose", "squeeze", "float32", "float64", "item",
+          "tolist", "shape", "size", "ndim", "ndindex", "ndenumerate", "nditer"}
+
+
+def _size(value: Any) -> float:
+    """Return how many numbers a value holds; of an iterator, inf: nobody knows."""
+    if isinstance(value, np.ndarray | torch.Tensor):
+        return value.numel() if isinstance(value, torch.Tensor) else value.size
+    if isinstance(value, list | tuple):
+        return sum(map(_size, value))
+    return float("inf") if isinstance(value, Iterator) else 1
+
+
+def elementwise(function: Callable, whole: list[str], least: int) -> Callable:
+    """Return a function that notes in `whole` where it gives NumPy or PyTorch `least` numbers.
+
+    They may be in an array, a list, a tuple or an iterator. Its arrays are watched too.
+    """
+    own = {"whole": whole, "writes": 0, "reads": 0, "own": True}
+
+    def see(called: Callable, *arguments: Any, **options: Any) -> Any:
+        owner = getattr(called, "__self__", None)
+        module = (getattr(called, "__module__", None) or getattr(owner, "__module__", None)
+                  or type(called).__module__)
+        name, kind = getattr(called, "__name__", type(called).__name__), ""
+        given = (*arguments, *options.values())
+        if isinstance(owner, np.ndarray | torch.Tensor):
+            given, kind = (owner, *given), "the method "
+        elif isinstance(owner, np.ufunc):
+            kind, module = f"np.{owner.__name__}.", "numpy"
+        elif module.split(".")[0] == "numpy":
+            kind = "np."
+        elif module.split(".")[0] in ("torch", "scipy"):
+            kind = f"{module.split('.')[0]}."
+        moves = name in _MOVES and (not kind or "torch" not in kind)
+        watches = [item for item in given if isinstance(item, Watched)]
+        if called is np.ndenumerate and watches:
+            watches[0].notes["reads"] += watches[0].size
+        size = max(map(_size, given), default=0)
+        if kind and not moves and size >= least:
+            whole.append(f"{kind}{name} on {'many' if size == float('inf') else size} numbers")
+        came = called(*arguments, **options)
+        if kind and type(came) is np.ndarray:
+            return watched(came, watches[0].notes if watches else own)
+        return came
+    return through(function, see)
