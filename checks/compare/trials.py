@@ -5,8 +5,7 @@ no other known mistake does; else the message says what differs and where.
 """
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -152,7 +151,7 @@ class Tried(NamedTuple):
 
 
 class Trials:
-    """What an answer gave on several inputs, judged together.
+    """What an answer gave on several inputs, judged together: by require_right, or after a `with`.
 
     `look_at` is for wrong values of which nothing else is known; `axes` names the result's axes.
     """
@@ -167,9 +166,24 @@ class Trials:
         """The first that went wrong."""
         return next((tried for tried in self.all if tried.wrong(self.atol) is not None), None)
 
-    def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
-            look_at: str = "", atol: float | None = None) -> None:
-        """Run an answer on an input. What the mistakes are functions of stands in `inputs`.
+    def __enter__(self) -> "Trials":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
+        """Require what was noted to be right, also where the answer has raised an error since."""
+        if kind is None or issubclass(kind, Exception):
+            self.require_right()
+
+    def note(self, came: Any, expected: np.ndarray, *inputs: Any, **says: Any) -> None:
+        """Note what an answer gave for an input, and what is right.
+
+        The mistakes are functions of `inputs`. `says`: words, look_at and atol, as in Tried. Raises
+        CheckFailed for what makes no array.
+        """
+        self.all.append(Tried(_as_array(came, expected), expected, inputs, **says))
+
+    def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, **says: Any) -> None:
+        """Run an answer on an input and note what it gives; the arguments are those of `note`.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
         """
@@ -178,10 +192,9 @@ class Trials:
         except Exception as error:
             if self.failed is None:
                 raise
-            came = error
+            self.all.append(Tried(error, expected, inputs, **says))
         else:
-            came = _as_array(came, expected)
-        self.all.append(Tried(came, expected, inputs, look_at, words, atol))
+            self.note(came, expected, *inputs, **says)
 
     def cause(self) -> str:
         """Return the hint of the one mistake that gives what came on all inputs, or ""."""
@@ -230,33 +243,15 @@ def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
                       "that make no array", "the return statement")
 
 
-def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mapping[str, Any],
-                  *inputs: Any, atol: float = ATOL) -> None:
+def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mistakes, *inputs: Any,
+                  atol: float = ATOL) -> None:
     """Raise CheckFailed unless `came` equals `expected` in shape, dtype and value.
 
     For a single input; Trials is for several, where a cause has to hold for all of them. `look_at`
-    is the hint where no mistake gives what came. `inputs` are what the mistakes are functions of.
+    is the hint where no mistake gives what came; the mistakes are functions of `inputs`.
     """
-    trials = Trials(look_at, dict(mistakes), atol)
-    trials.add(lambda: came, expected, *inputs)
-    trials.require_right()
-
-
-def require_all_equal(cases: Iterable[Tried], mistakes: Mapping[str, Any], atol: float = ATOL
-                      ) -> None:
-    """Raise CheckFailed unless every case is right, as Trials does.
-
-    `cases` may be a generator that runs the answer: where it raises, the cases before count first.
-    """
-    trials = Trials("", dict(mistakes), atol)
-    try:
-        for case in cases:
-            trials.add(partial(getattr, case, "came"), case.expected, *case.inputs,
-                       look_at=case.look_at, words=case.words, atol=case.atol)
-    except Exception:
-        trials.require_right()
-        raise
-    trials.require_right()
+    with Trials(look_at, mistakes, atol) as trials:
+        trials.note(came, expected, *inputs)
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:

@@ -181,9 +181,11 @@ def _since(facts: _Facts) -> str:
     return f"{binding.name} from {binding.kernel}, which is right ({facts.says(facts.good - 1)})"
 
 
-def _unexplained(facts: _Facts) -> CheckFailed:
-    """Say which layer differs and between which two values, where no cause is known."""
-    place = _in_its_place(facts)
+def _unexplained(facts: _Facts, place: tuple[int, int] | None) -> CheckFailed:
+    """Say which layer differs and between which two values, where no cause is known.
+
+    `place`: the wrong binding in the place of a layer, and this layer; see _in_its_place.
+    """
     good, after = facts.good, facts.after
     if place is None:
         rest = facts.bindings[after + 1:] or [facts.final]
@@ -204,16 +206,15 @@ def _unexplained(facts: _Facts) -> CheckFailed:
             visible or f"{_kernels(between)}: its arguments and its output shape, or whether it is "
             "wanted at all")
     kernel, look_at = _innocent_bias(facts, position, layer)
-    one = len(between) == 1
     came = f"{binding.name} {binding.value.shape} from {binding.kernel}"
     if kernel:
         came = f"{came} is in its place"
-    elif one and layer > good:
+    elif len(between) == 1 and layer > good:
         came = f"{binding.kernel} computes {facts.says(good, layer)}, in one: {binding.name} " \
                f"{binding.value.shape}"
     else:
         came = f"nearest is {came}"
-    if one:
+    if len(between) == 1:
         look_at = f"{binding.kernel}: its arguments and its output shape; it is given " \
                   f"{_since(facts)}"
     return CheckFailed(
@@ -252,9 +253,7 @@ def _explained(facts: _Facts, guess: Hypothesis, end: int) -> CheckFailed:
         came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
     if binding.value.shape == right[0].shape:
         came += _difference(binding.values, right, facts.layers[last])[0]
-    missing = ""
-    if end < len(facts.layers) - 1:
-        missing = f"; and {_ends(facts, end)}"
+    missing = f"; and {_ends(facts, end)}" if end < len(facts.layers) - 1 else ""
     return CheckFailed(f"{facts.says(index)}, {facts.shape(index)}, as in PyTorch", came,
                        guess.cause + missing)
 
@@ -290,6 +289,26 @@ def _half_built(facts: _Facts) -> CheckFailed | None:
     return None
 
 
+def _returns_another(facts: _Facts) -> CheckFailed:
+    """Say what main returns, where each of PyTorch's layers has its value in the module."""
+    final, last = facts.final, len(facts.layers) - 1
+    kind = type(facts.layers[-1]).__name__
+    if all(is_layer(a, b.numpy(), facts.layers[-1])
+           for a, b in zip(final.values, facts.right(last), strict=True)):
+        return CheckFailed("PyTorch's values within the tolerance", "values close to them",
+                           "the order of the axes that main returns, and the precision")
+    found = facts.bindings[facts.after]
+    if final.is_given(found):
+        explained = explain(facts.layers, facts.references, facts.bindings, last, facts.good)
+        return _explained(facts, *explained) if explained else CheckFailed(
+            f"that main returns {found.name}, which is layer {last}, {kind}",
+            f"{final.name} {final.value.shape}, which {final.kernel} makes of it",
+            f"{final.kernel}, and whether it is wanted at all")
+    return CheckFailed(f"that main returns layer {last}, {kind}",
+                       "this layer is computed, but main returns another value",
+                       "bb.emit_output and bb.emit_func_output: which variable do they get?")
+
+
 @torch.no_grad()
 def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarray],
              target: Any = "llvm") -> CheckFailed:
@@ -315,30 +334,18 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
                     f"{binding.kernel}: is every element of its output written?")
     good, after = _matched(layers, references, found)
     facts = _Facts(layers, references, found, good, after)
-    final, last = facts.final, len(layers) - 1
-    if good == len(layers) and all(is_layer(a, b.numpy(), layers[-1]) for a, b in
-                                   zip(final.values, facts.right(last), strict=True)):
-        return CheckFailed("PyTorch's values within the tolerance", "values close to them",
-                           "the order of the axes that main returns, and the precision")
-    if good == len(layers):  # every layer is there, so main returns something else
-        if final.is_given(found[after]):
-            explained = explain(layers, references, found, last, good)
-            return _explained(facts, *explained) if explained else CheckFailed(
-                f"that main returns {found[after].name}, which is layer {last}, "
-                f"{type(layers[-1]).__name__}", f"{final.name} {final.value.shape}, which "
-                f"{final.kernel} makes of it", f"{final.kernel}, and whether it is wanted at all")
-        return CheckFailed(f"that main returns layer {good - 1}, {type(layers[-1]).__name__}",
-                           "this layer is computed, but main returns another value",
-                           "bb.emit_output and bb.emit_func_output: which variable do they get?")
+    last = len(layers) - 1
+    if good == len(layers):
+        return _returns_another(facts)
     if last and (half := _half_built(facts)):
         return half
     # a right layer may be spoilt afterwards: a bias that is added twice
     explained = explain(layers, references, found, max(0, good - 2), good)
-    if explained:
-        place = _in_its_place(facts)
-        if place is None or explained[0].layer <= place[1]:  # else another layer is wrong before it
-            return _explained(facts, *explained)
-    if not good and final.value.shape != facts.shape(last) and _in_its_place(facts) is None:
-        return CheckFailed(f"an output of shape {facts.shape(last)}", f"{final.value.shape}",
+    place = _in_its_place(facts)
+    # unless another layer is wrong before the one that is explained
+    if explained and (place is None or explained[0].layer <= place[1]):
+        return _explained(facts, *explained)
+    if not good and facts.final.value.shape != facts.shape(last) and place is None:
+        return CheckFailed(f"an output of shape {facts.shape(last)}", f"{facts.final.value.shape}",
                            "which variable is emitted as the output, and the last layers")
-    return _unexplained(facts)
+    return _unexplained(facts, place)

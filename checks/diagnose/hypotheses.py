@@ -46,11 +46,9 @@ def found_at(bindings: Sequence[Binding], values: Sequence[Tensor], layer: nn.Mo
     """Return the position of the first binding that holds a layer's values for every input, or -1.
     """
     arrays = [value.numpy() for value in values]
-    for position, binding in enumerate(bindings):
-        if all(is_layer(came, right, layer)
-               for came, right in zip(binding.values, arrays, strict=True)):
-            return position
-    return -1
+    return next((position for position, binding in enumerate(bindings)
+                 if all(is_layer(came, right, layer)
+                        for came, right in zip(binding.values, arrays, strict=True))), -1)
 
 
 def equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
@@ -88,8 +86,10 @@ _LINEAR: dict[str, Callable[[nn.Linear, Tensor], Tensor]] = {
 
 
 def _own(layers: Layers, index: int) -> Iterator[tuple[str, Forward]]:
-    """Yield the mistakes of one layer for which a model has to be there."""
+    """Yield the mistakes of one layer: the usual ones, and those that only a model can have."""
     layer = layers[index]
+    for text, usual in layer_mistakes(layer).items():
+        yield text, functools.partial(usual, layer)
     follows = layers[index + 1] if index + 1 < len(layers) else None
     match layer:
         case nn.Conv2d() | nn.Linear():
@@ -177,13 +177,9 @@ def hypotheses(layers: Layers, index: int, before: list[Tensor]) -> Iterator[Hyp
 
     A mistake that changes nothing, as padding 0 where the layer has none, is left out.
     """
-    single: list[tuple[str, Forward]] = [(text, functools.partial(mistake, layers[index]))
-              for text, mistake in layer_mistakes(layers[index]).items()]
-    changes: list[tuple[str, dict[int, Forward], str]] = [
-        (text, {index: mistake}, "") for text, mistake in [*single, *_own(layers, index)]]
     for text, changed, family in itertools.chain(
-            changes, _mixed_up(layers, index), _bias_later(layers, index),
-            _exchanged(layers, index)):
+            ((text, {index: mistake}, "") for text, mistake in _own(layers, index)),
+            _mixed_up(layers, index), _bias_later(layers, index), _exchanged(layers, index)):
         values = [_chain(layers, index, x, changed) for x in before]
         if not all(values):
             continue

@@ -1,8 +1,8 @@
 """The course's CNN in the forms that exercises start from, and what an answer makes of weights."""
 
-import contextlib
+import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -22,27 +22,11 @@ from checks.say.messages import CheckFailed
 INPUT = (4, 1, 28, 28)
 
 
-@contextlib.contextmanager
-def one_thread() -> Iterator[None]:
-    """Let PyTorch compute with one thread for a while."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
-
-
 @prepared
 def cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
     """Return the trained weights, float32 by name, and PyTorch's model with them."""
     weights = helpers.load_weights("cnn")
     return weights, helpers.pytorch_model(weights)
-
-
-def own_weights() -> dict[str, np.ndarray]:
-    """Return a copy of the weights, for an answer that might write into it."""
-    return {name: array.copy() for name, array in cnn()[0].items()}
 
 
 @prepared
@@ -63,13 +47,16 @@ def random_cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
 @prepared
 def reference(count: int = helpers.N_IMAGES) -> list[equivalence.Batch]:
     """Return the first test images in batches of 4, with PyTorch's probabilities for them."""
-    with one_thread():  # as in the child, and several would wait for one another
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)  # as in the child, and several would wait for one another
+    try:
         return list(equivalence.batches(cnn()[1], helpers.test_loader(count=count)))
+    finally:
+        torch.set_num_threads(threads)
 
 
-def reference_200() -> list[equivalence.Batch]:
-    """Return 50 batches of 4: schedules change no numbers but by a slip in one of the loops."""
-    return reference(200)
+# 50 batches of 4: schedules change no numbers but by a slip in one of the loops
+reference_200 = functools.partial(reference, 200)
 
 
 @prepared
@@ -131,13 +118,16 @@ class Made(NamedTuple):
 
 def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
            ) -> tuple[tvm.IRModule, tvm.IRModule]:
-    """Run an answer on the trained and on random weights; see require_prim_funcs."""
-    mod = answer(own_weights())
-    equivalence.require_well_formed(mod)
-    require_prim_funcs(mod, library, lowered)  # first: others may be registered anew by the second
-    other = answer({name: array.copy() for name, array in random_cnn()[0].items()})
-    equivalence.require_well_formed(other)
-    return mod, other
+    """Return what an answer makes of the trained weights, and of random ones.
+
+    Raises CheckFailed where that is no module that can be built; see require_prim_funcs.
+    """
+    def made(weights: dict[str, np.ndarray]) -> tvm.IRModule:
+        mod = answer({name: array.copy() for name, array in weights.items()})
+        equivalence.require_well_formed(mod)
+        require_prim_funcs(mod, library, lowered)  # at once: the second may register others anew
+        return mod
+    return made(cnn()[0]), made(random_cnn()[0])
 
 
 def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:

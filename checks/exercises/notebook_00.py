@@ -181,15 +181,23 @@ def _other_constants(trials: Trials) -> Mistakes:
     return {says: lambda x, *_: np.clip(x, np.float32(least), np.float32(most))}
 
 
-def _require_reading(func: tvm.tirx.PrimFunc, what: str) -> None:
-    """Raise CheckFailed where a PrimFunc never reads its first argument."""
+def _require_usable(func: tvm.tirx.PrimFunc, reads: str, **start: str) -> None:
+    """Raise CheckFailed unless a PrimFunc in TVMScript can be run, and reads its first argument.
+
+    `reads`: what to look at where it does not. `start`: where a first value is missing.
+    """
+    primfuncs.require_tvmscript(func)
+    primfuncs.require_order(func)
+    name = primfuncs.name_of(func)
+    primfuncs.require_inside_buffers(tvm.IRModule({name: func}))
     x, y = func.params[0].name, func.params[-1].name
     values = [store.value for store, _ in primfuncs.stores(func)]
     values += [block.init for block in primfuncs.sblocks(func) if block.init is not None]
     read = set().union(*map(primfuncs.loads, values))
     if x not in read:
         raise CheckFailed(f"that {x} is read", f"{x} is read nowhere" + f", {y} is" * (y in read),
-                          what)
+                          reads)
+    primfuncs.require_first_values(func, name, **start)
 
 
 def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
@@ -207,12 +215,8 @@ def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
 def exercise_0_2(make_relu6: Callable) -> str:
     """ReLU6 as a PrimFunc: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html."""
     func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
-    primfuncs.require_tvmscript(func)
-    primfuncs.require_order(func)
-    primfuncs.require_inside_buffers(tvm.IRModule({primfuncs.name_of(func): func}))
-    _require_reading(func, "the formula: min(max(x, 0), 6), and x is an element of X")
-    primfuncs.require_first_values(func, primfuncs.name_of(func),
-                                   "which buffer is read: X, or what is written already")
+    _require_usable(func, "the formula: min(max(x, 0), 6), and x is an element of X",
+                    look_at="which buffer is read: X, or what is written already")
     run = primfuncs.filled(func)
     trials = Trials("the formula: min(max(x, 0), 6), and which element of X it takes", _RELU6,
                     axes=("row", "column"))
@@ -293,11 +297,7 @@ def _starts_from(trials: Trials) -> Mistakes:
 def exercise_0_3(make_row_max: Callable) -> str:
     """The largest of each row as a PrimFunc."""
     func = primfuncs.with_buffers(make_row_max(), (5, 12), (5,))
-    primfuncs.require_tvmscript(func)
-    primfuncs.require_order(func)
-    primfuncs.require_inside_buffers(tvm.IRModule({primfuncs.name_of(func): func}))
-    _require_reading(func, "the update: the larger of what is there and what comes from X")
-    primfuncs.require_first_values(func, primfuncs.name_of(func))
+    _require_usable(func, "the update: the larger of what is there and what comes from X")
     run = primfuncs.filled(func)
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
                   for block in primfuncs.sblocks(func) for axis in block.iter_vars)

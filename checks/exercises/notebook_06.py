@@ -92,15 +92,8 @@ _TIMES: dict[str, Callable[[_Layer], float]] = {
     "the division: // drops what is behind the point": lambda layer: layer.time(
         micro=1, giga=1, combine=lambda a, b: max(a // 1, b // 1)) / 1e3,
     "the last step: this is the greater of operations and bytes, before either is a time":
-        lambda layer: _greater(layer),
-}
-
-
-def _greater(layer: _Layer) -> float:
-    """The time of whichever is more, operations or bytes: as if the machine's ratio were 1."""
-    b, i, o = layer.batch, layer.inputs, layer.outputs
-    arithmetic = 2 * b * i * o >= 4 * (b * i + o * i + b * o)
-    return layer.time(combine=lambda left, right: left if arithmetic else right)
+        lambda layer: layer.time(
+            combine=lambda a, b: a if a * layer.peak >= b * layer.bandwidth else b)}
 
 
 @exercise("6.1", seconds=10)

@@ -1,6 +1,7 @@
 """The checks of notebook 07: a stochastic schedule, a tuner. None of them measures a time."""
 
 import numbers
+import statistics
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -143,13 +144,9 @@ class _Log:
         return float(fake.times[(self.timed.count(fake.name) - 1) % len(fake.times)])
 
 
-def _middle(times: Sequence[float], upper: int) -> float:
-    return sorted(times)[(len(times) - 1 + upper) // 2]
-
-
 _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
-    "the lower of the two middle times": lambda times: _middle(times, 0),
-    "the upper of the two middle times": lambda times: _middle(times, 1),
+    "the lower of the two middle times": statistics.median_low,
+    "the upper of the two middle times": statistics.median_high,
     "the least single time": min, "the least of the longest times": max,
     "the least mean": lambda times: float(np.mean(times)),
     "the least first time": lambda times: times[0], "the least last time": lambda times: times[-1],

@@ -2,7 +2,7 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 import tvm
@@ -15,6 +15,7 @@ from checks.say.messages import CheckFailed, reason
 
 
 def env_names() -> list[str]:
+    """Return the names of all functions in the registry that begin with env."""
     return [name for name in tvm_ffi.registry.list_global_func_names() if name.startswith("env.")]
 
 
@@ -60,14 +61,15 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
                 **inputs: np.ndarray) -> np.ndarray:
     """Call a library function by hand with an `out` full of NaN; return what is in `out` then.
 
-    All arrays end where memory ends.
+    `out` is the shape of the float32 result. All arrays end where memory ends. Raises CheckFailed
+    where the function raises, changes an input, leaves `out` as it was or returns a value.
     """
     fenced = {key: Fenced.of(array) for key, array in inputs.items()}
     fenced["out"] = Fenced.of(np.full(out, np.nan, "float32"))
-    *tensors, destination = (item.tensor for item in fenced.values())
+    tensors = [item.tensor for item in fenced.values()]
     while_calling(name)
     try:
-        returned = function(*tensors, destination)
+        returned = function(*tensors)
     except Exception as error:  # whatever the reader's function raises
         shapes = ", ".join(f"{key} {array.shape}" for key, array in inputs.items())
         raise CheckFailed(f"{name} to run on {shapes}, out {out}", reason(error),
@@ -75,34 +77,41 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
     while_calling("")
     for key, item in fenced.items():
         item.require_whole(key)
+    result = tensors.pop().numpy()
+    written = not np.isnan(result).all()
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
         if not np.array_equal(tensor.numpy(), array, equal_nan=True):
-            if np.isnan(destination.numpy()).all():
+            if not written:
                 raise CheckFailed(f"that {key} stays as it was, and out is written",
                                   f"{name} wrote into {key}, and not into out, its last argument",
                                   f"the order of the arguments: {', '.join(inputs)}, out")
             raise CheckFailed(f"that {key} stays as it was", f"{name} wrote into {key}",
                               "the destination: only out may be written")
-    result = destination.numpy()
-    if np.isnan(result).all():
-        came = "out still holds only the NaN from before the call"
-        if returned is not None:
-            raise CheckFailed("that out is written", f"{came}, and a value was returned",
-                              "the return statement: nobody takes the value, write it into out")
-        ones = tvm.runtime.tensor(np.ones(out, "float32"))
-        function(*tensors, ones)
-        if not (ones.numpy() == 1).all():
-            raise CheckFailed("a result that does not depend on what out held before", "NaN, for "
-                              "out was full of NaN", "what reads out, as += does, before anything "
-                              "is written there: start with out[...] = 0")
-        raise CheckFailed("that out is written", came, "`out = ...` rebinds the name, out.numpy() "
-                          "is a copy; write through np.from_dlpack(out)[...] or "
-                          "torch.from_dlpack(out)")
+    if not written:
+        _refuse_unwritten(function, tensors, out, returned)
     if returned is not None:
         raise CheckFailed(f"that {name} returns nothing", "out was written, and a "
                           f"{type(returned).__name__} was returned",
                           "the return statement: nobody takes the value")
     return result
+
+
+def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ...],
+                      returned: Any) -> NoReturn:
+    """Raise CheckFailed: a library function left the NaN in `out`, or read it."""
+    came = "out still holds only the NaN from before the call"
+    if returned is not None:
+        raise CheckFailed("that out is written", f"{came}, and a value was returned",
+                          "the return statement: nobody takes the value, write it into out")
+    ones = tvm.runtime.tensor(np.ones(out, "float32"))
+    function(*tensors, ones)
+    if not (ones.numpy() == 1).all():
+        raise CheckFailed("a result that does not depend on what out held before", "NaN, for "
+                          "out was full of NaN", "what reads out, as += does, before anything "
+                          "is written there: start with out[...] = 0")
+    raise CheckFailed("that out is written", came, "`out = ...` rebinds the name, out.numpy() "
+                      "is a copy; write through np.from_dlpack(out)[...] or "
+                      "torch.from_dlpack(out)")
 
 
 def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]]) -> Callable:
