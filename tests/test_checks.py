@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -286,6 +287,25 @@ def test_no_notebooks_checks_need_those_of_another_nor_the_plots() -> None:
                                  *(alias.name for alias in node.names)]}
         assert not [name for name in imported if "plots" in name], path.name
         assert not [name for name in imported if "notebook_" in name], path.name
+
+
+def _undocumented(node: ast.AST) -> Iterator[str]:
+    """Yield the public functions, classes and methods in a module or class without a docstring."""
+    for part in ast.iter_child_nodes(node):
+        if isinstance(part, ast.FunctionDef | ast.ClassDef) and not part.name.startswith("_"):
+            setter = any(isinstance(one, ast.Attribute) and one.attr == "setter"
+                         for one in part.decorator_list)
+            if not setter and not ast.get_docstring(part):
+                yield part.name
+            if isinstance(part, ast.ClassDef):
+                yield from _undocumented(part)
+
+
+@pytest.mark.parametrize("path", sorted(Path(checks.__file__).parent.rglob("*.py")),
+                         ids=lambda path: f"{path.parent.name}/{path.name}")
+def test_what_is_public_in_checks_has_a_docstring(path: Path) -> None:
+    module = ast.parse(path.read_text(encoding="utf-8"))
+    assert ast.get_docstring(module) and not list(_undocumented(module))
 
 
 # Layers for which a mistake shows that hides in another: square windows cannot be turned.

@@ -1,7 +1,7 @@
-"""Numbers and shapes to try answers on: the same ones every time, made for slips to show.
+"""Numbers and shapes to try answers on: the same ones every time, chosen so that mistakes show.
 
-What loops and searches get wrong shows at the first and the last place, in one row, in one column,
-where nothing is above zero, and where numbers are so large that an exponential overflows.
+Those of loops and searches show at the first and the last place, in one row, in one column, where
+nothing is above zero, and where numbers are so large that an exponential overflows.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from checks.compare.trials import random
 def shapes(*notebooks: int, even: bool = False) -> Iterator[tuple[int, ...]]:
     """Yield the notebook's shape and others of its rank, none of which divides the other.
 
-    All 1, one axis 1, smaller and larger ones in each direction; `even`: the last two axes are.
+    All axes are 1, or one is, or each is smaller or larger. `even`: the last two axes are even.
     """
     def fitting(shape: list[int]) -> tuple[int, ...]:
         return (*shape[:-2], *(n + n % 2 for n in shape[-2:])) if even else tuple(shape)
@@ -29,7 +29,7 @@ def shapes(*notebooks: int, even: bool = False) -> Iterator[tuple[int, ...]]:
 
 
 def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield float32 arrays of shape (n, m), and what each is, for what works along a row."""
+    """Yield float32 arrays of shape (n, m) for functions of each row, after a title for each."""
     base = random(n, m)
     yield "numbers from -1 to 1", base
     for scale in (6, 40):
@@ -58,7 +58,7 @@ def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
 
 
 def grids(*notebooks: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield all of `rows` in the notebook's shape, and in every other shape some of them."""
+    """Yield all of `rows` in the notebook's shape, and some of them in each of the other shapes."""
     first, *others = shapes(*notebooks)
     yield from rows(*first)
     for number, shape in enumerate(others):

@@ -1,7 +1,7 @@
 """Comparing what an answer gave with what is right, and with what the usual mistakes give.
 
-A mistake is named as the cause only where it gives what came on all inputs that were tried, and
-no other known mistake does; else the message says what differs and where.
+A mistake is named as the cause only if it gives what came for all inputs that were tried, and no
+other known mistake does; else the message says what differs, and where.
 """
 
 import contextlib
@@ -25,7 +25,7 @@ Mistakes = dict[str, Any]
 
 
 def to_numpy(value: Any) -> np.ndarray:
-    """Return what a VirtualMachine gave, a tvm or torch tensor or a tuple of one, as an array."""
+    """Return what a VirtualMachine gave as an array: it is a tensor, or a tuple of one."""
     if not hasattr(value, "numpy"):
         (value,) = value
     return value.numpy()
@@ -115,7 +115,7 @@ def _digits(right: Any, came: Any) -> tuple[str, str]:
 class Tried(NamedTuple):
     """What an answer gave for one input (an array, or what it raised), and what is right.
 
-    `inputs` are what the mistakes are functions of, `words` say which input it was.
+    The mistakes are functions of `inputs`; `words` say which input it was.
     """
 
     came: Any
@@ -126,7 +126,7 @@ class Tried(NamedTuple):
     atol: float | None = None  # if not that of all
 
     def wrong(self, atol: float) -> np.ndarray | None:
-        """Return where came and expected differ, or None where they don't."""
+        """Return a mask of where came and expected differ, or None if they do not."""
         atol = atol if self.atol is None else self.atol
         if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
                 or self.came.dtype != self.expected.dtype:
@@ -135,7 +135,7 @@ class Tried(NamedTuple):
         return differ if differ.any() else None
 
     def due_to(self, mistake: Callable[..., Any], atol: float) -> bool:
-        """Whether a mistake gives what came; with one, shapes may not fit one another."""
+        """Whether a mistake gives what came: the numbers, or an error as shapes do not fit."""
         atol = atol if self.atol is None else self.atol
         try:
             with torch.no_grad(), np.errstate(all="ignore"):

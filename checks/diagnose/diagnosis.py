@@ -1,8 +1,8 @@
 """Which layer of a module differs from PyTorch's first, between which values, and why.
 
-Every value that `main` binds becomes an output, and each PyTorch layer is looked for among them, on
-several inputs at once. What is said holds for all of them. Where a wrong value stands in the place
-of a layer is known if PyTorch's next layer, given this value, yields another value of the module.
+Every value that `main` binds becomes an output, and each PyTorch layer's value is looked for among
+them, on several inputs at once. What a message says is true of all inputs. A wrong value is in the
+place of a layer if PyTorch's next layer, given this value, yields another value of the module.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ class _Facts(NamedTuple):
     """What is known of a module.
 
     `references`: for each input, itself and what each PyTorch layer gives. The first `good` layers
-    are right, and bindings[after] holds the last right one; -1: only the input is right.
+    are right, and bindings[after] has the value of the last of them; -1: only the input is right.
     """
 
     layers: list[nn.Module]
@@ -37,15 +37,15 @@ class _Facts(NamedTuple):
 
     @property
     def final(self) -> Binding:
-        """What main returns."""
+        """The binding that main returns."""
         return self.bindings[-1]
 
     def right(self, layer: int) -> list[torch.Tensor]:
-        """PyTorch's values of a layer, for each input."""
+        """Return PyTorch's values of a layer, for each input."""
         return [values[layer + 1] for values in self.references]
 
     def says(self, first: int, last: int | None = None) -> str:
-        """Name layers, as "layer 4, Linear" or "layers 0 to 1, Conv2d to ReLU"."""
+        """Return layers in words: "layer 4, Linear" or "layers 0 to 1, Conv2d to ReLU"."""
         last = first if last is None else last
         names = type(self.layers[first]).__name__, type(self.layers[last]).__name__
         if first == last:
@@ -53,7 +53,7 @@ class _Facts(NamedTuple):
         return f"layers {first} to {last}, {names[0]} to {names[1]}"
 
     def shape(self, layer: int) -> tuple[int, ...]:
-        """The shape of a layer's output."""
+        """Return the shape of a layer's output."""
         return tuple(self.right(layer)[0].shape)
 
 
@@ -74,7 +74,7 @@ def _matched(layers: list[nn.Module], references: list[list[torch.Tensor]],
 
 
 def _in_its_place(facts: _Facts) -> tuple[int, int] | None:
-    """Return the first wrong binding that stands in the place of a layer, and this layer.
+    """Return the position of the first wrong binding in the place of a layer, and this layer.
 
     Verified: what PyTorch's next layer gives for it is a later value of the module.
     """
@@ -110,9 +110,9 @@ def _differing(came: np.ndarray, right: np.ndarray, layer: nn.Module) -> np.ndar
 
 
 def _only(masks: list[np.ndarray], axis: int) -> list[int]:
-    """Return the places along an axis outside which nothing differs, if they are not all of them.
+    """Return the places along an axis where something differs, the same for every input.
 
-    The same ones for every input, else []: that would be chance.
+    [] where they are all places, or not the same for every input: then they are chance.
     """
     places = [sorted({int(place) for place in np.argwhere(mask)[:, axis]}) for mask in masks]
     if any(place != places[0] for place in places) or len(places[0]) == masks[0].shape[axis]:
@@ -122,7 +122,7 @@ def _only(masks: list[np.ndarray], axis: int) -> list[int]:
 
 def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
                 layer: nn.Module) -> tuple[str, str]:
-    """Say how values differ from a layer's right ones of their shape, and the cause that shows."""
+    """Return in words how values differ from a layer's right ones, and a cause or ""."""
     difference = np.abs(values[0] - right[0])
     says = f": max |difference| {difference.max():.2g} at {where(difference == difference.max())}"
     masks = [_differing(came, wanted, layer) for came, wanted in zip(values, right, strict=True)]
@@ -140,9 +140,9 @@ def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
 
 
 def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
-    """Say which of a layer's two kernels is wrong, the sum or the addition of its bias: or "".
+    """Return which of a layer's two kernels is wrong, the sum or its bias, and a hint; or "", "".
 
-    Verified: the value before the bias is right, or differs and the bias is added to it rightly.
+    Verified: the value before the bias is right, or it differs and the right bias is added to it.
     """
     before, bias = position - 1, getattr(facts.layers[layer], "bias", None)
     if bias is None or before <= facts.after or layer != facts.good:
@@ -182,10 +182,7 @@ def _since(facts: _Facts) -> str:
 
 
 def _unexplained(facts: _Facts, place: tuple[int, int] | None) -> CheckFailed:
-    """Say which layer differs and between which two values, where no cause is known.
-
-    `place`: the wrong binding in the place of a layer, and this layer; see _in_its_place.
-    """
+    """Say which layer differs, between which values, where no cause is known; `place` as found."""
     good, after = facts.good, facts.after
     if place is None:
         rest = facts.bindings[after + 1:] or [facts.final]
@@ -241,7 +238,7 @@ def _explained(facts: _Facts, guess: Hypothesis, end: int) -> CheckFailed:
     binding, last = _covering(facts, guess)
     right = [value.numpy() for value in facts.right(last)]
     came = "no value like it; " if index >= facts.good else "another value goes on: "
-    # the layer is missing, or its value stands in the module before it
+    # the layer is missing, or its value comes before it in the module
     if (values := guess.at(index)) and all(
             torch.equal(a, reference[index])
             for a, reference in zip(values, facts.references, strict=True)):
@@ -312,10 +309,10 @@ def _returns_another(facts: _Facts) -> CheckFailed:
 @torch.no_grad()
 def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarray],
              target: Any = "llvm") -> CheckFailed:
-    """Find the first layer whose values are nowhere in the module, and why.
+    """Return a CheckFailed with the first layer whose values are nowhere in the module, and why.
 
-    `inputs`: batches of images; for the first one the module gives another result than PyTorch.
-    The module is built for `target`, for which it was checked.
+    `inputs` are float32 batches of images; for the first one the module gives another result than
+    PyTorch. The module is built for `target`, for which it was checked.
     """
     found = intermediate_values(mod, inputs, target)
     if not found:
@@ -339,7 +336,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
         return _returns_another(facts)
     if last and (half := _half_built(facts)):
         return half
-    # a right layer may be spoilt afterwards: a bias that is added twice
+    # a right layer's value may be made wrong afterwards, as by a bias that is added twice
     explained = explain(layers, references, found, max(0, good - 2), good)
     place = _in_its_place(facts)
     # unless another layer is wrong before the one that is explained

@@ -22,7 +22,7 @@ from checks.say.messages import CheckFailed, bound, reason
 
 
 class Batch(NamedTuple):
-    """Images, their labels (n,) and what PyTorch's model gives for them."""
+    """Images, float32 (n, ...), their labels (n,) and what PyTorch's model gives for them."""
 
     images: np.ndarray
     labels: np.ndarray
@@ -30,14 +30,14 @@ class Batch(NamedTuple):
 
 
 def batches(model: nn.Sequential, loader: Iterable) -> Iterator[Batch]:
-    """Run PyTorch's model on what a loader gives, a batch at a time."""
+    """Yield what a loader gives, with the results of PyTorch's model, a batch at a time."""
     for images, labels in loader:
         with torch.no_grad():
             yield Batch(images.numpy(), np.asarray(labels), model(images).numpy())
 
 
 def require_well_formed(mod: Any) -> None:
-    """Raise CheckFailed for what is no IRModule with a main that can be built."""
+    """Raise CheckFailed unless this is an IRModule with a main, well formed, inside its buffers."""
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed("an IRModule", type(mod).__name__, "what your function returns: bb.get()")
     names = [variable.name_hint for variable in mod.get_global_vars()]
@@ -53,7 +53,7 @@ def require_well_formed(mod: Any) -> None:
 
 
 def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
-    """Check an IRModule and build it, with a message in words where that fails."""
+    """Return the VirtualMachine of an IRModule; raise CheckFailed where it cannot be built."""
     require_well_formed(mod)
     try:
         return compiled(mod, target)
@@ -67,7 +67,7 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
 
 
 def _require_model(model: Any) -> None:
-    """Raise CheckFailed for what is no nn.Sequential in evaluation mode."""
+    """Raise CheckFailed unless this is an nn.Sequential in evaluation mode."""
     if not isinstance(model, nn.Sequential):
         raise CheckFailed("a nn.Sequential as the second argument", type(model).__name__,
                           "the order of the arguments: mod, torch_model, test_loader")
@@ -78,10 +78,10 @@ def _require_model(model: Any) -> None:
 
 
 def random_like(images: np.ndarray, seed: int = 0) -> np.ndarray:
-    """Return images of the shape and the range of others, but of random numbers.
+    """Return images of random numbers, with the shape, dtype and range of others.
 
-    On photographs the corners are dark, and what a model computes of them is always 0. Every other
-    image has the two extremes alone: such contrasts wake features that noise leaves at 0.
+    The corners of photographs are dark, and what a model computes of them is always 0. Every other
+    image consists of the two extremes: such contrasts show features that noise leaves at 0.
     """
     rng = np.random.default_rng([seed, *images.shape])
     low, high = images.min(), images.max()
@@ -116,9 +116,8 @@ def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], tar
                  machine: relax.VirtualMachine | None = None) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
 
-    On every batch, and on one of random images. The first batch and this one run on guarded arrays.
-    `machine`: the module, if it was built for the
-    target already.
+    They are compared on every batch, and on one of random images. The first batch and this one run
+    on guarded arrays. `machine` is the module, if it was built for the target already.
     """
     _require_model(model)
     machine = machine or build(mod, target)
@@ -152,7 +151,7 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
                            given: str = "") -> None:
     """Raise CheckFailed where a module differs from PyTorch on random images like `like`.
 
-    `machine` has the module's main as `main`. `given`: what else is random, for the message.
+    `machine` has the module's main as function `main`. `given` says in the message what is random.
     """
     batch = Batch(images := random_like(like), np.zeros(len(like)),
                   model(torch.from_numpy(images)).numpy())
@@ -180,7 +179,7 @@ OTHER_MAIN = "main_of_the_other"
 
 @relax.expr_functor.mutator
 class _Renamed(relax.expr_functor.PyExprMutator):
-    """Puts the global variables of one module in the place of another's of the same names."""
+    """Replaces global variables by those of the same names in another module."""
 
     def __init__(self, names: dict[str, tvm.ir.GlobalVar]) -> None:
         super().__init__()
@@ -191,9 +190,9 @@ class _Renamed(relax.expr_functor.PyExprMutator):
 
 
 def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
-    """Return a module with the main of another one beside its own, or None: their kernels differ.
+    """Return a module with the main of another one beside its own; None where their kernels differ.
 
-    Two modules of the same function with other weights have the same PrimFuncs, and compiling
+    Modules that one function makes of different weights have the same PrimFuncs, and compiling
     these takes most of the time.
     """
     mine, theirs = ({variable.name_hint: function for variable, function in m.functions_items()

@@ -1,7 +1,7 @@
 """Why a module's values differ from PyTorch's: usual mistakes, put into PyTorch's chain of layers.
 
-A cause is what gives, recomputed with it, what the module gave for every input that was tried,
-while no other known cause does.
+A mistake is the cause if PyTorch's layers with it give what the module gave for every input that
+was tried, and no other known mistake does.
 """
 
 import functools
@@ -24,8 +24,8 @@ Layers = list[nn.Module]
 class Hypothesis(NamedTuple):
     """A cause, the layer where it begins, and for each input the values from that layer on.
 
-    `until`: the last layer that is other than PyTorch's. Stories of one `family` are one mistake in
-    several places that may come to the same.
+    `until` is the last layer that differs from PyTorch's. Those of one `family` are one mistake in
+    several places, which may have the same effect.
     """
 
     cause: str
@@ -43,8 +43,7 @@ class Hypothesis(NamedTuple):
 
 
 def found_at(bindings: Sequence[Binding], values: Sequence[Tensor], layer: nn.Module) -> int:
-    """Return the position of the first binding that holds a layer's values for every input, or -1.
-    """
+    """Return the position of the first binding with a layer's values for every input, or -1."""
     arrays = [value.numpy() for value in values]
     return next((position for position, binding in enumerate(bindings)
                  if all(is_layer(came, right, layer)
@@ -197,9 +196,9 @@ def _chain(layers: Sequence[Forward], index: int, value: Tensor,
     for position in range(index, len(layers)):
         layer = changed.get(position, layers[position])
         if isinstance(layer, nn.Linear) and value.shape[-1] != layer.in_features:
-            depth = min(value.shape[-1], layer.in_features)  # a PrimFunc that takes its depth from
-            layer = functools.partial(F.linear, weight=layer.weight[:, :depth],  # one reads no more
-                                      bias=layer.bias)
+            # a PrimFunc whose sum is as long as one of the two reads no more of the other
+            depth = min(value.shape[-1], layer.in_features)
+            layer = functools.partial(F.linear, weight=layer.weight[:, :depth], bias=layer.bias)
             value = value[..., :depth]
         try:
             value = layer(value)
@@ -222,10 +221,10 @@ def _same(one: Hypothesis, other: Hypothesis) -> bool:
 
 def unique(told: list[Hypothesis], layers: Layers, bindings: Sequence[Binding]
            ) -> Hypothesis | None:
-    """Return the hypothesis of which most is found in the module, or None where two have as much.
+    """Return the hypothesis of whose values the module has most; None where several have as many.
 
-    Of these, the one whose first value comes last counts: it goes on, and what stands before it,
-    as a sum before its bias, does so in right modules too.
+    Of those that begin at one layer, the one whose first value comes last counts: what comes before
+    it, as a sum before its bias, is in right modules too.
     """
     def seen(guess: Hypothesis) -> int:
         return sum((values := guess.at(layer)) is not None
@@ -245,7 +244,7 @@ def unique(told: list[Hypothesis], layers: Layers, bindings: Sequence[Binding]
 
 
 def ends_as(guess: Hypothesis, final: Binding, layers: Layers, layer: int) -> bool:
-    """Whether a hypothesis has at a layer what main returns, for every input."""
+    """Whether a hypothesis gives at a layer what main returns, for every input."""
     values = guess.at(layer)
     return values is not None and layer >= guess.until and all(
         came.shape == value.shape and is_layer(came, value.numpy(), layers[layer])
@@ -257,13 +256,13 @@ def explain(layers: Layers, references: list[list[Tensor]], bindings: Sequence[B
     """Return the verified cause and the layer after which main ends, or None.
 
     `references`: for each input, itself and PyTorch's layers; `bindings`: all of the module, what
-    main returns last; `first`: the first layer that may be mistaken; `good`: so many are right.
-    With one mistake, or with two, of which the second comes after the first.
+    main returns last; `first`: the first layer that may be wrong; `good`: how many are right. A
+    cause is one mistake, or two, of which the second is in a later layer.
     """
     final, last = bindings[-1], len(layers) - 1
     told = [guess for index in range(first, len(layers))
             for guess in hypotheses(layers, index, [values[index] for values in references])
-            # what spoils a right layer afterwards has to be there
+            # what makes a right layer wrong afterwards has to be in the module
             if index >= good or ((values := guess.at(index)) is not None
                                  and found_at(bindings, values, layers[index]) >= 0)]
     for end in range(last, first - 1, -1):

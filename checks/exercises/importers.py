@@ -12,6 +12,7 @@ from checks.say.messages import CheckFailed
 
 
 def linear_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, layer: nn.Linear) -> Any:
+    """Emit x @ weight.T + bias and return its variable."""
     weight = relax.const(layer.weight.detach().numpy(), "float32")
     y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], weight)
     bias = relax.const(layer.bias.detach().numpy(), "float32")
@@ -19,6 +20,7 @@ def linear_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, layer:
 
 
 def relu_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, *_: Any) -> Any:
+    """Emit the ReLU of the node's argument and return its variable: for nn.ReLU and torch.relu."""
     return bb.emit_te(topi.nn.relu, node_map[node.args[0]])
 
 
@@ -27,9 +29,11 @@ _COMPUTES = {"conv2d", "max_pool2d", "boolean_dispatch", "softmax"}  # PyTorch, 
 
 def add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Sequence[int],
                  functions: Mapping, modules: Mapping, answer: str) -> None:
-    """Import a model of one input as a function, with rules of the reader's and of ours.
+    """Import a model of one float32 input as a function `name`, by the reader's rules and by ours.
 
-    The model may be recorded already. `answer` names the reader's rules.
+    The model may be recorded by fx already. `functions` and `modules` have the rules for functions
+    and for classes of layers; `answer` names the reader's in messages. Raises CheckFailed where a
+    rule computes in PyTorch, or returns no emitted variable.
     """
     traced = model if isinstance(model, fx.GraphModule) else fx.symbolic_trace(model)
     node_map: dict[fx.Node, Any] = {}
@@ -60,7 +64,7 @@ def add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Seq
 
 def import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, modules: Mapping,
                     answer: str) -> tvm.IRModule:
-    """Import a model of one input as a module's main; see add_function."""
+    """Return a module whose main is a model; see add_function and require_no_library."""
     bb = relax.BlockBuilder()
     add_function(bb, "main", model, shape, functions, modules, answer)
     mod = bb.get()
@@ -69,7 +73,7 @@ def import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, 
 
 
 def _emitted(value: Any, rule: str) -> Any:
-    """Return what a rule gave if it is a variable; say what it is where it is not."""
+    """Return what a rule gave; raise CheckFailed, and say what it is, unless it is a variable."""
     if isinstance(value, relax.Var):
         return value
     if isinstance(value, tvm.ir.GenericConst):
@@ -86,12 +90,13 @@ def _emitted(value: Any, rule: str) -> Any:
 
 
 def minus_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node) -> Any:
+    """Emit the node's argument less a number and return its variable: for operator.sub."""
     less: Any = node.args[1]
     return bb.emit_te(topi.subtract, node_map[node.args[0]], float(less))
 
 
 def require_no_library(mod: tvm.IRModule, answer: str, name: str = "main") -> None:
-    """Raise CheckFailed where a function calls a library: PyTorch could be behind it."""
+    """Raise CheckFailed where function `name` calls a library, which may be PyTorch's."""
     found: list[str] = []
 
     def visit(expression: Any) -> None:
@@ -105,6 +110,7 @@ def require_no_library(mod: tvm.IRModule, answer: str, name: str = "main") -> No
 
 
 def require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
+    """Raise CheckFailed unless main takes an input (n, width) for each width, of one symbolic n."""
     params = list(mod["main"].params)
     if len(params) != len(features):
         raise CheckFailed(f"main with {len(features)} inputs", f"{len(params)} parameters",

@@ -69,7 +69,7 @@ def imported_cnn() -> tvm.IRModule:
 def fused_cnn() -> tuple[tvm.IRModule, dict[str, str]]:
     """Return the CNN as notebook 06 fuses it, and the names of its PrimFuncs.
 
-    One for conv2d to pooling, one for each dense layer: conv_pool, dense, head.
+    The keys are conv_pool, for conv2d to pooling, dense and head, for the two dense layers.
     """
     return kernels.fuse_layers(helpers.import_operators(cnn()[1], INPUT))
 
@@ -83,7 +83,7 @@ def copied(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 class Made(NamedTuple):
-    """What a function made of the trained weights, and of random ones, and the two, built."""
+    """The modules that an answer made of the trained and of random weights, and both, built."""
 
     mod: tvm.IRModule
     other: tvm.IRModule
@@ -131,10 +131,10 @@ def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
 
 
 def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:
-    """Build what an answer gave for trained and for random weights.
+    """Build the modules that an answer gave for trained and for random weights.
 
-    Where both modules have the same PrimFuncs, as they should, these are compiled once. With
-    `values` the machine has all that main binds: see checks.observe.intermediates.
+    Where both have the same PrimFuncs, as they should, these are compiled once. With `values` the
+    machine also has a function that returns all that main binds: see checks.observe.intermediates.
     """
     watched = with_all_values(mod) if values else mod
     if both := equivalence.beside(watched, other):
@@ -145,9 +145,9 @@ def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:
 
 def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: bool = True
                        ) -> None:
-    """Check that all of a module is computed by PrimFuncs, and by the library functions named.
+    """Raise CheckFailed unless all is computed by PrimFuncs and by the functions in `library`.
 
-    Unless `lowered`, high-level operators may stand in it, for relax.build to lower.
+    Unless `lowered`, a module may have high-level operators too, for relax.build to lower.
     """
     allowed = "".join(f", or {name}" for name in library)
     for variable, function in mod.functions_items():
@@ -177,10 +177,11 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
 
 
 def by_topi(func: Any) -> str:
-    """Name the operator of TOPI that a PrimFunc was made of, conv2d or dense, or return "".
+    """Return the operator of TOPI that a PrimFunc was made of, conv2d or dense or matmul, or "".
 
-    Known by what nobody writes who needs no padding, a copy of the whole input, under TOPI's name;
-    and by an attribute that TOPI leaves for a change of layout.
+    TOPI's conv2d copies the whole input even where no padding is needed, which nobody writes who
+    has no need of it, and its blocks have TOPI's names. Its dense leaves an attribute for a change
+    of layout.
     """
     if not isinstance(func, tvm.tirx.PrimFunc):
         return ""

@@ -33,10 +33,10 @@ _LEAST = 4  # numbers at once: np.max([a, b]) of two is fine, and so is a shape
 
 def _softmax_with(subtracted: Callable[[torch.Tensor], Any], powers: Callable = torch.exp,
                   summed: Callable[[torch.Tensor], torch.Tensor] = lambda e: e) -> tuple:
-    """A softmax that subtracts something else, in float32 and in float64: two forms of a mistake.
+    """Return a softmax that subtracts another number, in float32 and in float64: two forms.
 
-    The softmax is the same whatever is subtracted, until an exponential overflows or all of a row
-    are 0; in float64 that is later.
+    The result is right whatever is subtracted, until an exponential overflows or all of a row are
+    0; in float64 that happens at larger numbers.
     """
     def form(dtype: torch.dtype) -> Callable:
         def wrong(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
@@ -117,8 +117,7 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
 
 
 def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
-    """Return what a softmax writes; add x's size, what X, Y noted, and what it returned to `notes`.
-    """
+    """Return what a softmax writes; append x's size, both arrays' notes, its result to `notes`."""
     given, out = watched(x.copy()), watched(np.full(x.shape, np.nan, "float32"))
     try:
         with np.errstate(all="ignore"):
@@ -140,7 +139,7 @@ def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
 
 
 def _require_loops(size: int, given: dict, out: dict, whole: list[str]) -> None:
-    """Raise CheckFailed where a softmax was not computed from elements, in elements."""
+    """Raise CheckFailed where a softmax did not read and write single elements."""
     says = [*given["whole"], *out["whole"], *whole][:1]
     if out["writes"] < size:
         says.append(f"{out['writes']} assignments for {size} elements of Y")
@@ -170,7 +169,7 @@ _RELU6: Mistakes = {
 
 
 def _other_constants(trials: Trials) -> Mistakes:
-    """The mistake of a cut at other constants, if these are what came at most and at least."""
+    """Return the mistake of a cut at other constants: at the least and the most that came."""
     came = [tried.came for tried in trials.all if isinstance(tried.came, np.ndarray)]
     least, most = (float(f(array)) for f in (np.min, np.max) for array in [np.stack(came)])
     if not np.isfinite([least, most]).all() or least >= most or (least, most) == (0, 6):
@@ -276,7 +275,7 @@ _ROW_MAX: Mistakes = {
 
 
 def _starts_from(trials: Trials) -> Mistakes:
-    """The mistake of another first value, if some rows give the same number above all of theirs."""
+    """Return the mistake of another first value, if one number came that is above all of a row."""
     above = {float(came) for tried in trials.all if isinstance(tried.came, np.ndarray)
              for came, right in zip(tried.came, tried.expected, strict=True) if came > right}
     if len(above) != 1 or not np.isfinite(start := above.pop()) \
@@ -356,9 +355,10 @@ def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
 
 
 class _Function(NamedTuple):
-    """A function f(x, out): what it writes into out, of x, of what out held, of the call's number.
+    """A function f(x, out): a title, and what it writes, of x, what out held and the call's number.
 
-    `leaves`: what is in x after a call, of x and the call's number. `x`: the array, or its shape.
+    `leaves` gives what is in x after a call, of x and the call's number. `x` is its argument or the
+    shape of it, `shape` that of out.
     """
 
     title: str
@@ -427,8 +427,7 @@ _FUNCTIONS = [
 
 
 def _spied(function: _Function, x: np.ndarray, other: list[tuple[str, str, str]]) -> Callable:
-    """Return f(x, out), which adds to `other` what it is handed and should not be, in three lines.
-    """
+    """Return f(x, out), which appends to `other` a message for an array that it should not get."""
     calls = itertools.count(1)
 
     def spied(given: Any, out: Any) -> None:
@@ -538,9 +537,9 @@ def _require_signature(mod: tvm.IRModule) -> None:
 
 
 def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
-    """Check that the shapes in a call fit one another where the PrimFunc has one symbol for both.
+    """Raise CheckFailed where two shapes in a call differ for which the PrimFunc has one symbol.
 
-    TVM looks at that only when the model runs, and says which number it found but not where.
+    TVM compares them only when the model runs, and says which number it found but not where.
     """
     func = mod[call.args[0]] if isinstance(call.args[0], tvm.ir.GlobalVar) else None
     if not isinstance(func, tvm.tirx.PrimFunc):
@@ -566,7 +565,7 @@ def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
 
 
 def _require_calls(mod: tvm.IRModule) -> None:
-    """Check that main consists of call_tir, and that no PrimFunc starts from garbage."""
+    """Raise CheckFailed unless main is calls by call_tir of PrimFuncs that can be run safely."""
     for block in mod["main"].body.blocks:
         for binding in block.bindings:
             value = binding.value

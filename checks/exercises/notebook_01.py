@@ -114,9 +114,9 @@ def _largest(scores: np.ndarray, _: Any = None) -> np.ndarray:
 
 
 def _forms(form: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
-    """A mistake in float32 and in float64; what is not finite, be it inf or NaN, is given as inf.
+    """Return a mistake in float32 and in float64, with inf for what is not finite.
 
-    An overflow comes as inf in one way of writing and as NaN in another.
+    An overflow gives inf in one way of writing and NaN in another.
     """
     def in_dtype(dtype: Any) -> Callable[..., Any]:
         def wrong(scores: np.ndarray, labels: np.ndarray, _: np.ndarray) -> Any:
@@ -127,7 +127,7 @@ def _forms(form: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
 
 
 def _taken_apart(shift: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[Callable[..., Any], ...]:
-    """The loss with the logarithm taken apart, of scores less `shift(scores, labels)`."""
+    """Return the loss with the logarithm taken apart, of scores less `shift(scores, labels)`."""
     def form(scores: np.ndarray, labels: np.ndarray) -> float:
         z = scores - shift(scores, labels)
         return (np.log(np.exp(z).sum(1)) - _of_labels(z, labels)).mean()
@@ -136,9 +136,9 @@ def _taken_apart(shift: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[Callab
 
 def _by_softmax(shift: Callable[[np.ndarray, np.ndarray], Any],
                 kept: Callable[[np.ndarray], np.ndarray] = lambda p: p) -> tuple:
-    """The loss by a softmax, as written, of scores less `shift(scores, labels)`.
+    """Return the loss by a softmax, as it is defined, of scores less `shift(scores, labels)`.
 
-    `kept` is what is done to the labels' probabilities before the logarithm.
+    `kept` is applied to the labels' probabilities before the logarithm.
     """
     def form(scores: np.ndarray, labels: np.ndarray) -> float:
         e = np.exp(scores - shift(scores, labels))
@@ -221,7 +221,7 @@ _LOSS: Mistakes = {
 
 
 def _one_number(answer: Any) -> Any:
-    """Return what an answer gave as float64; CheckFailed where it is no number, nor an array."""
+    """Return an answer's result as float64; raise CheckFailed if it is no number and no array."""
     number = isinstance(answer, int | float | np.number) and not isinstance(answer, bool)
     if not number and not (isinstance(answer, np.ndarray) and answer.dtype.kind in "fiu"):
         kind = f"a {type(answer).__name__}" + ("" if answer is None else f", {answer!r}")
@@ -340,7 +340,7 @@ def _bytes_mistakes(b: int, i: int, o: int, s: int, k: int, p: int, side: int) -
 
 
 def _conv2d_mistakes(case: tuple[int, ...], side: int) -> list[dict[str, int]]:
-    """What comes of the usual mistakes in a conv2d's parameters, FLOPs and bytes, with hints."""
+    """Return what the usual mistakes make of a conv2d's parameters, FLOPs and bytes, by hints."""
     b, i, o, s, k, stride, p = case
     sides = {hint: wrong(s, k, stride, p) for hint, wrong in _SIDES.items()}
     return [_parameters_mistakes(b, i, o, k),

@@ -74,7 +74,7 @@ def _bias_by_row(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
 
 
 def _some_of_k(part: slice) -> Callable:
-    """Sum over a part of k; where nothing is left, there is what the memory held."""
+    """Return a sum over a part of k; where no k is left, it is unknown: what the memory held."""
     def wrong(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor | None:
         if x.shape[1] == 1:
             return None
@@ -213,7 +213,7 @@ def exercise_2_4(max_pool: Callable) -> str:
     for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
                          ((3, 2, 8, 2), 0), ((1, 5, 2, 10), 3)]:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
-        for place in range(4):  # the largest of a window stands in each of its four places
+        for place in range(4):  # the largest of a window is in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
         images = torch.from_numpy(x)
         trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
@@ -249,7 +249,7 @@ def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.nda
 
 @torch.no_grad()
 def _require_own_layers(made: Made) -> None:
-    """Check that each convolution or linear layer is one call that takes x, weight and bias."""
+    """Raise CheckFailed unless each layer with weights is one call with x, weight and bias."""
     model, values = cnn()[1], [reference()[0].images]
     bindings = values_of(made.mod, made.machine, values)
     for layer in model:
@@ -274,10 +274,10 @@ def _require_own_layers(made: Made) -> None:
 
 def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[str, np.ndarray],
                  inputs: dict[str, np.ndarray], values: list[np.ndarray]) -> str:
-    """Say what main has where one call that takes x, weight and bias is a layer; "": it has one.
+    """Return "" if one call of main's takes a layer's x, weight and bias and is it; else what is.
 
-    `calls`: main's; `constants`: what it computes of constants alone; `inputs`: all that calls may
-    take, by name; `values`: the model's input, and what each of its layers gives.
+    `constants` has what main computes of constants alone and `inputs` all that calls may take, by
+    name; `values` has the model's input and what each of its layers gives.
     """
     def takes(call: Binding, parameter: str) -> bool:
         return any(_holds(taken, constants, weights[parameter]) for taken in call.takes)
@@ -317,7 +317,7 @@ _LOUD = 200  # exp(200) is beyond float32
 
 
 def _require_shifted(create_model: Callable) -> None:
-    """Check that the softmax bears large logits, all of them, and that of one class still more."""
+    """Raise CheckFailed unless the softmax is right for large logits, and one twice as large."""
     weights, _ = random_cnn()
     added = np.full(10, _LOUD, "float32")
     added[3] *= 2  # by the smallest of a row subtracted, the largest is still beyond float32

@@ -68,7 +68,7 @@ _BIAS_OF_LINEAR: Mistakes = {
 
 
 def _require_x(mod: Any, m: int, k: int) -> None:
-    """Check that main has one parameter, x (1, k), float32; what has no main, `build` refuses."""
+    """Raise CheckFailed where main does not take x float32 (1, k) alone."""
     names = [variable.name_hint for variable in mod.get_global_vars()] \
         if isinstance(mod, tvm.IRModule) else []
     if "main" not in names or not isinstance(mod["main"], relax.Function):
@@ -141,7 +141,7 @@ def exercise_3_2(create_linear_module: Callable) -> str:
 
 
 def _require_conv2d(register: Callable, watch: Callable) -> str:
-    """Run env.conv2d on several shapes, inside the context `watch()`, against PyTorch."""
+    """Compare env.conv2d with PyTorch on several shapes; it runs inside the context `watch()`."""
     shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
               ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1))]
@@ -187,7 +187,7 @@ def _convolving(mod: tvm.IRModule) -> list[str]:
 
 def _require_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np.ndarray]],
                             weights: Mapping[str, np.ndarray], images: np.ndarray) -> None:
-    """Run the CNN on one batch and check how it calls env.conv2d; `calls` is what that noted."""
+    """Run the CNN on one batch and check how it calls env.conv2d, which notes that in `calls`."""
     came = images
     with contextlib.suppress(ValueError, TypeError, RuntimeError):  # require_same will tell
         came = to_numpy(machine["main"](tvm.runtime.tensor(images)))

@@ -28,7 +28,7 @@ from checks.say.messages import CheckFailed, reason
 
 
 def _softmax_inputs() -> dict[str, tuple[np.ndarray, str]]:
-    """Return logits by what they are, each with a hint."""
+    """Return logits by a title, each with a hint."""
     steps, shift = "the four steps, one by one", "is each row's own maximum subtracted?"
     mixed = random(3, 5, seed=4)
     mixed[0] += 1000
@@ -101,7 +101,7 @@ def _gelu(x: Tensor) -> Tensor:
 
 
 def _gelu_behind(x: Tensor) -> Tensor:
-    """GELU behind other nodes, so that a rule that takes main's input is found out."""
+    """GELU behind other nodes: a rule that takes main's input is wrong here."""
     before = torch.relu(x) - 4
     torch.relu(x)  # a later value, which gelu does not take
     return F.gelu(before)
@@ -158,7 +158,7 @@ class _Behind(nn.Module):
 
 
 def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
-    """Layers unlike those of the CNN, each with the shape of an input for it."""
+    """Return layers unlike those of the CNN, each with the shape of an input for it."""
     return [
         (nn.Conv2d(1, 3, 3), (2, 1, 7, 9)),
         (nn.Conv2d(3, 4, (2, 3), bias=False), (2, 3, 8, 7)),
@@ -227,7 +227,7 @@ class _One(NamedTuple):
 def _models() -> list[_One]:
     """Return a model of each layer, and for the first of each class one that has it behind others.
 
-    Recorded already: that takes a fifth of the time, and no rule plays a part in it.
+    They are recorded already, which takes a fifth of the time and needs no rule.
     """
     with torch.random.fork_rng():
         torch.manual_seed(0)
@@ -241,9 +241,9 @@ def _models() -> list[_One]:
 
 @torch.no_grad()
 def _build_layers(models: Sequence[_One], rules: Mapping) -> relax.VirtualMachine:
-    """Import all as functions main, f1, f2 ... of one module, which saves two thirds of the time.
+    """Build all models as functions main, f1, f2 ... of one module: a third of the time of several.
 
-    Raises CheckFailed with the layer where a rule raises or what it gives does not build.
+    Raises CheckFailed, with the layer, where a rule raises or what it emits does not build.
     """
     bb = relax.BlockBuilder()
     for i, one in enumerate(models):
@@ -266,7 +266,7 @@ def _build_layers(models: Sequence[_One], rules: Mapping) -> relax.VirtualMachin
 
 @contextlib.contextmanager
 def _naming(one: _One) -> Iterator[None]:
-    """Name the layer where importing or building it raises."""
+    """Raise CheckFailed with the layer's name where importing or building it raises."""
     try:
         yield
     except NotImplementedError:
@@ -298,7 +298,7 @@ def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], trials: T
 
 
 def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
-    """Return what a usual mistake makes of a layer; where it does not know it, what is right."""
+    """Return what a usual mistake gives for a layer, or the right result: the layer has it not."""
     mistake = layer_mistakes(layer).get(hint)
     return mistake(layer, x) if mistake else layer(x)
 
@@ -332,9 +332,9 @@ _RULE: dict[type, Mistakes] = {
 
 
 def _mistakes(models: Sequence[_One]) -> Mistakes:
-    """Return the usual mistakes of rules for one class of layers, that of all these models.
+    """Return the usual mistakes of a rule for the class of layers that all these models have.
 
-    Each is what the rule does to all layers of its class.
+    A mistake is made for every layer of the class.
     """
     hints = dict.fromkeys(hint for one in models for hint in layer_mistakes(one.layer))
     return {hint: functools.partial(_mistaken, hint) for hint in hints} | _RULES \
@@ -357,10 +357,7 @@ class _TwoInputs(nn.Module):
 
 
 class _ThreeInputs(nn.Module):
-    """Three inputs of one width, a nested layer that is called twice, values used repeatedly.
-
-    One is added to itself.
-    """
+    """Three inputs (n, 4), of which one is added to itself, and a nested layer called twice."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -403,7 +400,7 @@ _ANY_BATCH: Mistakes = {
 
 
 def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:
-    """Check that main refuses inputs whose batches differ."""
+    """Raise CheckFailed unless main refuses inputs whose batches differ."""
     for sizes in ([3] + [2] * (len(features) - 1), [3] + [1] * (len(features) - 1)):
         arrays = [tvm.runtime.tensor(random(size, width))
                   for size, width in zip(sizes, features, strict=True)]

@@ -22,7 +22,7 @@ from loops import Nest, nests
 
 @dataclass(frozen=True)
 class _Layer:
-    """A dense layer and a machine, of 10**9 operations and 10**9 bytes in a second."""
+    """A dense layer, and a machine's peak in GFLOP/s and bandwidth in GB/s, of 10**9 bytes."""
 
     batch: int
     inputs: int
@@ -33,7 +33,7 @@ class _Layer:
     def time(self, per_term: float = 2, size: float = 4, images: float = 1, weights: float = 1,
              results: float = 1, bias: int = 0, giga: float = 1e9, micro: float = 1e6,
              combine: Callable[[float, float], float] = max) -> float:
-        """Return the least time in microseconds; the arguments are for mistakes in it."""
+        """Return the least time in microseconds; arguments other than the defaults are mistakes."""
         b, i, o = self.batch, self.inputs, self.outputs
         moved = size * (images * b * i + weights * o * i + results * b * o + bias * o)
         operations = per_term * b * i * o + bias * b * o
@@ -211,9 +211,9 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
 
 
 def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output: Any) -> int:
-    """Return how many results the partial sums are of at a time; raise CheckFailed unless 8 to 40.
+    """Return to how many results the sums belong that exist at a time: 8 to 40, or CheckFailed.
 
-    `image` and `output` are the indices that say which result an iteration adds to.
+    `image` and `output` are the indices of the result to which an iteration adds.
     """
     outer, cause = schedules.kept_in(func, partial)
     kept = schedules.tile(partial, outer, [image, output])
@@ -236,7 +236,7 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
 
 
 def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
-    """Return how many lanes there are, neighbours among the weights and the partial sums."""
+    """Return the number of lanes; raise CheckFailed unless they are 8 or 16, and neighbours."""
     lanes = schedules.require_lanes(partial, f"block {schedules.base_name(partial)}")
     look_at = "which loop is innermost and vectorised: the one that was rfactored"
     match steps := schedules.moves(partial, lanes, weights):

@@ -57,7 +57,7 @@ def exercise_7_1(random_conv2d: Callable) -> str:
 
 
 def _schedule(came: Any) -> tvm.s_tir.Schedule:
-    """Return what an answer returned; raises CheckFailed unless that is a Schedule."""
+    """Return what an answer gave; raise CheckFailed unless it is a Schedule that compiles soon."""
     if not isinstance(came, tvm.s_tir.Schedule):
         raise CheckFailed("a Schedule, which knows its trace", type(came).__name__,
                           "the return value: schedule itself")
@@ -109,7 +109,7 @@ def _require_structure(program: tvm.tirx.PrimFunc) -> None:
 
 @dataclass
 class _Fake:
-    """A candidate with the times that it will take; `right` may be what is_correct raises."""
+    """A candidate, and the times of its calls; `right`: what is_correct returns or raises."""
 
     name: str
     times: Sequence[float]
@@ -118,7 +118,7 @@ class _Fake:
 
 @dataclass
 class _Log:
-    """What a tuner calls, in its order."""
+    """Notes what a tuner calls, in order."""
 
     checked: list[str] = field(default_factory=list)
     timed: list[str] = field(default_factory=list)
@@ -212,7 +212,7 @@ def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[
 
 def _best(case: tuple[str, int | None, list[_Fake]],
           statistic: Callable[[Sequence[float]], Any] = np.median) -> str | None:
-    """The name of a case's correct candidate with the least statistic of its times."""
+    """Return the name of the correct candidate whose times have the least statistic, or None."""
     _, repeats, fakes = case
     values = {fake.name: float(statistic(fake.times[:repeats or 5])) for fake in fakes
               if fake.right is True}

@@ -39,7 +39,7 @@ def places(nest: Nest, expressions: Sequence[Any], loops: Sequence[Loop]) -> np.
 
 
 def _most(loop: Loop) -> int:
-    """The number of a loop's iterations; where compute_at made it vary, the largest."""
+    """Return the number of a loop's iterations; where compute_at made it vary, the largest."""
     if isinstance(loop.extent, int):
         return loop.extent
     return int(tvm.sym.Analyzer().const_int_bound(loop.node.extent).max_value)
@@ -108,7 +108,7 @@ def touches(nest: Nest, buffer: Any) -> bool:
 
 
 def _common(nests: Sequence[Nest]) -> int:
-    """How many outer loops nests have in common."""
+    """Return how many outer loops nests have in common."""
     count = 0
     for loops in zip(*(nest.loops for nest in nests), strict=False):
         if not all(loop.node.same_as(loops[0].node) for loop in loops):
@@ -125,9 +125,9 @@ def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
 
 
 def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
-    """Count the outer loops inside which a block's buffer lives; and say what keeps it large.
+    """Count the outer loops inside which a block's buffer is allocated; say what keeps it large.
 
-    TVM allocates a buffer inside the loops that all blocks have in common which use it.
+    TVM allocates a buffer inside the loops that all blocks that use it have in common.
     """
     buffer = written(nest)
     users = [other for other in nests(func) if touches(other, buffer)]
@@ -211,8 +211,8 @@ def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.
                           "lets TVM compute them") from None
 
 
-_MANY = 500  # copies of a statement; a few seconds of compiling
-_TOO_MANY = 5000  # many times what a check has
+_MANY = 500  # copies of a statement: they compile in a few seconds
+_TOO_MANY = 5000  # compiling these takes far longer than a check may run
 
 
 def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
@@ -264,10 +264,10 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
 @contextlib.contextmanager
 def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = ""
             ) -> Iterator[tvm.tirx.PrimFunc]:
-    """Let function `name` of a module be looked at, the only one that may differ from `original`.
+    """Yield function `name` of a module, the only one that may differ from `original`.
 
-    Raises CheckFailed where another one does. Where this one has not changed at all, what it is
-    found to lack gets how that may have come beside it. `called`: the function's name in messages.
+    Raises CheckFailed where another one does. Where it has not changed at all, a CheckFailed that
+    is raised inside the `with` also says so. `called` is the function's name in messages.
     """
     before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
                      for m in (original, mod))
@@ -297,7 +297,7 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
 
 
 def require_threads(least: int, *nests: Nest) -> None:
-    """Raise CheckFailed unless each nest's outermost loop is parallel, and can be.
+    """Raise CheckFailed unless the outermost loop of each nest is parallel.
 
     It has to have at least `least` iterations, which write different elements.
     """
@@ -321,8 +321,7 @@ def require_threads(least: int, *nests: Nest) -> None:
 
 
 def require_lanes(nest: Nest, what: str) -> Loop:
-    """Return the innermost loop of a nest; raise CheckFailed unless it is a vector of two or more.
-    """
+    """Return the innermost loop; raise CheckFailed unless it is a vector of two lanes or more."""
     if not nest.loops:
         raise CheckFailed(f"a vectorised innermost loop around {what}", "no loop at all",
                           "the loops of this block")
@@ -339,7 +338,7 @@ def require_lanes(nest: Nest, what: str) -> Loop:
 
 
 def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
-    """Raise CheckFailed where a block's sums are read inside the loops that add them up."""
+    """Raise CheckFailed where a block's sums are read inside the loops that compute them."""
     buffer = written(nest)
     reducing = reducing_loops(nest)
     for reader in nests(func):
@@ -402,7 +401,7 @@ def require_local(nest: Nest, what: str) -> None:
 def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
     """Return the loop nests of a convolution, or raise CheckFailed with the step that it lacks.
 
-    Any conv2d will do: by TOPI or by an own expression, with or without a bias block.
+    The convolution may be TOPI's or an own expression, with or without a block for the bias.
     """
     found, update = nests(func), summing(func)[0]
     for nest in found[:found.index(update)]:

@@ -1,4 +1,4 @@
-"""Running a module so that a kernel that leaves its arrays is noticed, whatever decides where.
+"""Running a module so that a kernel's reads and writes outside its arrays are noticed.
 
 The virtual machine shows each call before it makes it. Kernels that write into a destination get
 copies of their arrays between pages that nobody may touch, and a destination full of one number.
@@ -19,7 +19,7 @@ from checks.say.messages import CheckFailed
 
 
 class _Kernel:
-    """A PrimFunc or a library function that is called with a destination: how many it writes."""
+    """A PrimFunc or a library function that writes into its last arguments: `outputs` of them."""
 
     def __init__(self, name: str, outputs: int, func: tvm.tirx.PrimFunc | None) -> None:
         self.outputs, self.func = outputs, func
@@ -28,9 +28,9 @@ class _Kernel:
 
     def run(self, function: Any, arguments: tuple[Any, ...], filling: float, at_start: bool
             ) -> None:
-        """Call it on fenced copies, and write what it gives where its result belongs.
+        """Call it on fenced copies, and copy its results into the real destinations.
 
-        Raises CheckFailed where it leaves its arrays or changes its inputs.
+        Raises CheckFailed where it writes outside its arrays or changes its inputs.
         """
         inputs = [given.numpy() if isinstance(given, tvm.runtime.Tensor) else given
                   for given in arguments[:-self.outputs]]
@@ -60,7 +60,7 @@ class _Kernel:
 
 
 def _full(tensor: Any, filling: float) -> np.ndarray:
-    """An array of a tensor's shape and dtype, full of a number that nobody takes for a result."""
+    """Return an array of a tensor's shape and dtype, full of a number that is no likely result."""
     array = np.empty(tuple(tensor.shape), str(tensor.dtype))
     if array.dtype.kind == "f":
         array[...] = filling
@@ -70,7 +70,7 @@ def _full(tensor: Any, filling: float) -> np.ndarray:
 
 
 def _kernels(mod: tvm.IRModule) -> dict[str, _Kernel]:
-    """What a module calls with a destination and in no other way, by name."""
+    """Return by their names the kernels that a module calls with destinations only."""
     outputs: dict[str, set[int]] = {}
 
     def see(call: Any) -> None:
@@ -105,8 +105,8 @@ def guarded(machine: relax.VirtualMachine, mod: tvm.IRModule, filling: float = n
             at_start: bool = False) -> Iterator[None]:
     """Let a machine that was built of a module run its kernels on fenced copies for a while.
 
-    `filling`: what stands in their outputs before. `at_start`: see Fenced. Raises CheckFailed at
-    the end where a kernel left its arrays or changed its inputs.
+    Their outputs are full of `filling` before; for `at_start` see Fenced. Raises CheckFailed at the
+    end where a kernel wrote outside its arrays or changed its inputs.
     """
     kernels = _kernels(mod)
     failed: list[CheckFailed] = []

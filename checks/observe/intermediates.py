@@ -37,12 +37,12 @@ class Binding(NamedTuple):
 
     @property
     def value(self) -> np.ndarray:
-        """Its value for the first input."""
+        """The value for the first input."""
         return self.values[0]
 
 
 def kernel_of(value: Any) -> str:
-    """Name what computes a binding: the PrimFunc or library function that is called."""
+    """Return the name of what computes a binding: the PrimFunc or library function it calls."""
     if not isinstance(value, relax.Call):
         return type(value).__name__
     called = [value.args[0]] if len(value.args) else []
@@ -67,7 +67,7 @@ def _taken(value: Any) -> tuple[str | np.ndarray, ...]:
 
 
 def _tensors(main: relax.Function) -> list[Any]:
-    """Return the bindings of main that are tensors and no second names; what it returns is last."""
+    """Return main's bindings that are tensors, but for second names; what it returns comes last."""
     every = [binding for block in main.body.blocks for binding in block.bindings
              if isinstance(binding.var.ty, relax.TensorType)]
     bindings = [binding for binding in every if not isinstance(binding.value, relax.Var)]
@@ -95,10 +95,10 @@ def with_all_values(mod: tvm.IRModule) -> tvm.IRModule:
 
 
 def tensors_fit(mod: tvm.IRModule) -> bool:
-    """Whether it is plain that every PrimFunc gets tensors of its buffers' shapes and dtypes.
+    """Whether it is certain that every PrimFunc gets tensors of its buffers' shapes and dtypes.
 
-    Then nothing is lost where kernels don't look at these themselves, and they compile in half the
-    time. Not plain: other operators than calls of PrimFuncs and of libraries, symbolic shapes.
+    Then kernels need not check these themselves, and compile in half the time. It is not certain
+    where main has other operators than calls of PrimFuncs and libraries, or symbolic shapes.
     """
     for _, function in mod.functions_items():
         if not isinstance(function, relax.Function):
@@ -130,14 +130,14 @@ def tensors_fit(mod: tvm.IRModule) -> bool:
 
 
 def compiled(mod: tvm.IRModule, target: Any) -> relax.VirtualMachine:
-    """Build a module for a target, without assertions about tensors that plainly fit."""
+    """Return a machine for a target; kernels do not check their tensors where these must fit."""
     with tvm.transform.PassContext(config={"tirx.disable_assert": tensors_fit(mod)}):
         return helpers.build(mod, target)
 
 
 def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
               inputs: Sequence[np.ndarray]) -> list[Binding]:
-    """Return what main of `mod` binds, in order; the machine was built of with_all_values(mod)."""
+    """Return the tensors that main of `mod` binds; the machine is built of with_all_values(mod)."""
     bindings = _tensors(relax.transform.ToNonDataflow()(mod)["main"])
     runs = [[value.numpy() for value in machine[ALL_VALUES](tvm.runtime.tensor(x))]
             for x in inputs]
@@ -148,9 +148,9 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
 
 def intermediate_values(mod: tvm.IRModule, inputs: Sequence[np.ndarray], target: Any = "llvm"
                         ) -> list[Binding]:
-    """Build for the target, run `main` on each input, return every tensor that it binds.
+    """Return every tensor that `main` binds, for each input; the module is built for the target.
 
-    What no kernel writes is NaN.
+    Elements that no kernel writes are NaN.
     """
     if not _tensors(mod["main"]):
         return []
@@ -162,8 +162,8 @@ def intermediate_values(mod: tvm.IRModule, inputs: Sequence[np.ndarray], target:
 def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> bool:
     """Whether `a` holds the layer's values `b`, up to a permutation of the axes.
 
-    Probabilities are compared by their logarithms: they are nearly one-hot, so that unequal ones
-    pass an absolute tolerance. A flattened tensor has to have its exact order.
+    Probabilities are compared by their logarithms: they are nearly one-hot, so that wrong ones are
+    within an absolute tolerance. A flattened tensor has to have its exact order.
     """
     if isinstance(layer, nn.Softmax):
         with np.errstate(all="ignore"):

@@ -40,7 +40,10 @@ def registry(keep: bool = False, **functions: Callable) -> Iterator[None]:
 
 
 def registered(register: Callable, name: str) -> Callable:
-    """Run an answer that registers `name`, twice as in a notebook; return what it registered."""
+    """Return what an answer registers as `name`; it runs twice, as cells of a notebook do.
+
+    Raises CheckFailed where that name is not registered, or not a second time.
+    """
     before = set(tvm_ffi.registry.list_global_func_names())
     register()
     found = tvm.get_global_func(name, allow_missing=True)
@@ -126,7 +129,7 @@ def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]])
 
 
 def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int, ...]) -> None:
-    """Check that a recording function was called once, with float32 arguments of these shapes."""
+    """Raise CheckFailed unless `calls` is one call, with float32 arguments of these shapes."""
     if len(calls) != 1:
         raise CheckFailed(f"one call of {name} when main runs", f"{len(calls)} calls",
                           f'bb.emit(relax.op.call_dps_packed("{name}", ...)), once')
@@ -149,7 +152,7 @@ def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int
 
 
 def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) -> None:
-    """Check that a library function was given these numbers, and not others of their shape."""
+    """Raise CheckFailed where a library function was given other numbers than these."""
     for (key, wanted), array in zip(expected.items(), came, strict=False):
         if not np.array_equal(array, wanted):
             raise CheckFailed(f"{name} to be given {key} as it is", "other numbers of its shape",

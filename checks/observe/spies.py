@@ -100,8 +100,7 @@ class _Changed:
                         **{name: self.handed_on(value) for name, value in options.items()})
 
     def instead(self, called: Any) -> Any:
-        """Return what is called in place of a callable: the changed one, where it is the reader's.
-        """
+        """Return what is called in place of a callable: it changed, where it is the reader's."""
         match called:
             case functools.partial():
                 return functools.partial(self.instead(called.func), *called.args, **called.keywords)

@@ -10,9 +10,9 @@ from data.store import ROOT, CourseError
 
 
 class CheckFailed(CourseError):
-    """What an exercise's check has to say: expected, came, look at.
+    """What an exercise's check says: expected, came, look at.
 
-    Where `came` is a message of TVM that docs/tvm_errors.md explains, a line points there. `parts`
+    Where docs/tvm_errors.md explains the message of TVM in `came`, a line names the place. `parts`
     are in English; the error's text is in the notebook's language.
     """
 
@@ -81,9 +81,9 @@ def reason(error: BaseException) -> str:
 
 
 def place_in_script(error: BaseException) -> str:
-    """Where TVM's parser or analysis stopped in TVMScript, as "look at" text with carets; or "".
+    """Return where TVM's parser or analysis stopped in TVMScript, as "look at" text, or "".
 
-    TVM prints `--> file:line:column`, and below it the line behind its number, and carets.
+    TVM prints `--> file:line:column`, below it the line after its number, and carets under that.
     """
     found = re.search(r"^ *--> [^\n]*?:(\d+):(\d+)\n(?: *\|[^\n]*\n)? *\1 \| ?([^\n]*)"
                       r"(?:\n *\|? ?( *\^+))?", str(error), re.MULTILINE)
@@ -99,10 +99,10 @@ def place_in_script(error: BaseException) -> str:
 
 
 def where(mask: np.ndarray) -> str:
-    """Name the first True of a mask, as [0, 3, 1]."""
+    """Return the indices of a mask's first True in words: "[0, 3, 1]"."""
     return str([int(i) for i in np.argwhere(mask)[0]])
 
 
 def bound(difference: float, least: int = -5) -> str:
-    """Say how large a difference is, in powers of ten and with room for other machines."""
+    """Return a power of ten, as "1e-4", below which a difference is on other machines too."""
     return f"1e{max(least, int(np.ceil(np.log10(max(difference, 1e-12) * 2))))}"
