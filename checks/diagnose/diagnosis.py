@@ -15,8 +15,8 @@ from torch import nn
 
 from checks.compare.mistakes import without_bias
 from checks.compare.trials import ATOL, RTOL
-from checks.diagnose.hypotheses import Hypothesis, explain, found_at
-from checks.observe.intermediates import NEARLY_ZERO, Binding, intermediate_values, is_layer
+from checks.diagnose.hypotheses import Hypothesis, explain, found_at, holds
+from checks.observe.intermediates import NEARLY_ZERO, Binding, intermediate_values
 from checks.say.messages import CheckFailed, where
 
 MOST_NAMED = 4  # kernels or channels in one message
@@ -153,8 +153,7 @@ def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
     known = [value for value in plain if value is not None]
     if len(known) < len(plain) or not added.is_given(product):
         return "", ""
-    if all(is_layer(came, value.numpy(), facts.layers[layer])
-           for came, value in zip(product.values, known, strict=True)):
+    if holds(product, known, facts.layers[layer]):
         return added.kernel, (f"{added.kernel}, which is given the right {product.name} from "
                               f"{product.kernel}: its arguments and its output shape")
     offset = bias.numpy().reshape((-1,) + (1,) * (product.value.ndim - 2))
@@ -224,10 +223,7 @@ def _unexplained(facts: _Facts, place: tuple[int, int] | None) -> CheckFailed:
 def _covering(facts: _Facts, guess: Hypothesis) -> tuple[Binding, int]:
     """Return the first binding that holds a value of a hypothesis, and the layer of this value."""
     for layer in range(guess.layer, len(facts.layers)):
-        values = guess.at(layer)
-        if values is None:
-            break
-        if (position := found_at(facts.bindings, values, facts.layers[layer])) >= 0:
+        if (position := found_at(facts.bindings, guess.at(layer), facts.layers[layer])) >= 0:
             return facts.bindings[position], layer
     return facts.final, len(facts.layers) - 1
 
@@ -266,9 +262,7 @@ def _half_built(facts: _Facts) -> CheckFailed | None:
     """Say that main returns a layer's right value that is not the last layer's, or return None."""
     last, final = len(facts.layers) - 1, facts.final
     for layer in range(last - 1, -1, -1):
-        right = [value.numpy() for value in facts.right(layer)]
-        if not all(is_layer(a, b, facts.layers[layer])
-                   for a, b in zip(final.values, right, strict=True)):
+        if not holds(final, facts.right(layer), facts.layers[layer]):
             continue
         if facts.good - 1 > layer:
             return CheckFailed(
@@ -290,8 +284,7 @@ def _returns_another(facts: _Facts) -> CheckFailed:
     """Say what main returns, where each of PyTorch's layers has its value in the module."""
     final, last = facts.final, len(facts.layers) - 1
     kind = type(facts.layers[-1]).__name__
-    if all(is_layer(a, b.numpy(), facts.layers[-1])
-           for a, b in zip(final.values, facts.right(last), strict=True)):
+    if holds(final, facts.right(last), facts.layers[-1]):
         return CheckFailed("PyTorch's values within the tolerance", "values close to them",
                            "the order of the axes that main returns, and the precision")
     found = facts.bindings[facts.after]

@@ -7,18 +7,20 @@ was tried, and no other known mistake does.
 import functools
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from checks.compare.mistakes import layer_mistakes, without_bias
+from checks.compare.mistakes import Mistake, layer_mistakes, without_bias
 from checks.compare.trials import ATOL, RTOL
 from checks.observe.intermediates import Binding, is_layer
 
 Forward = Callable[[Tensor], Tensor]
 Layers = list[nn.Module]
+# A mistake's text, what takes the place of layers by their numbers, and its family.
+Change = tuple[str, dict[int, Forward], str]
 
 
 class Hypothesis(NamedTuple):
@@ -42,12 +44,18 @@ class Hypothesis(NamedTuple):
         return [values[position] for values in self.values]
 
 
-def found_at(bindings: Sequence[Binding], values: Sequence[Tensor], layer: nn.Module) -> int:
+def holds(binding: Binding, values: Sequence[Tensor], layer: nn.Module) -> bool:
+    """Whether a binding has a layer's values for every input."""
+    return all(is_layer(came, right.numpy(), layer)
+               for came, right in zip(binding.values, values, strict=True))
+
+
+def found_at(bindings: Sequence[Binding], values: Sequence[Tensor] | None, layer: nn.Module) -> int:
     """Return the position of the first binding with a layer's values for every input, or -1."""
-    arrays = [value.numpy() for value in values]
+    if values is None:
+        return -1
     return next((position for position, binding in enumerate(bindings)
-                 if all(is_layer(came, right, layer)
-                        for came, right in zip(binding.values, arrays, strict=True))), -1)
+                 if holds(binding, values, layer)), -1)
 
 
 def equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
@@ -70,49 +78,46 @@ def _one_short(layer: nn.Conv2d, x: Tensor, axis: int) -> Tensor:
     return torch.func.functional_call(layer, {"weight": weight}, (x,))
 
 
-_CONV2D: dict[str, Callable[[nn.Conv2d, Tensor], Tensor]] = {
-    "the sum leaves out the last row of the kernel": lambda layer, x: _one_short(layer, x, 2),
-    "the sum leaves out the last column of the kernel": lambda layer, x: _one_short(layer, x, 3),
-    "the output's height and width are one short: see + 1": lambda layer, x: layer(x)[..., :-1, :-1]
-}
-_LINEAR: dict[str, Callable[[nn.Linear, Tensor], Tensor]] = {
-    "the sum leaves out the last k": lambda layer, x:
-        F.linear(x[..., :-1], layer.weight[:, :-1], layer.bias),
-    "the sum leaves out the first k": lambda layer, x:
-        F.linear(x[..., 1:], layer.weight[:, 1:], layer.bias),
-    "the weight has another order than x: its columns run backwards": lambda layer, x:
-        F.linear(x, layer.weight.flip(1), layer.bias)}
+# Those of a module's layers beside the usual ones, by the layer's class.
+_MORE: dict[Any, dict[str, Mistake]] = {
+    nn.Conv2d: {
+        "the sum leaves out the last row of the kernel": lambda layer, x: _one_short(layer, x, 2),
+        "the sum leaves out the last column of the kernel":
+            lambda layer, x: _one_short(layer, x, 3),
+        "the output's height and width are one short: see + 1":
+            lambda layer, x: layer(x)[..., :-1, :-1]},
+    nn.Linear: {
+        "the sum leaves out the last k":
+            lambda layer, x: F.linear(x[..., :-1], layer.weight[:, :-1], layer.bias),
+        "the sum leaves out the first k":
+            lambda layer, x: F.linear(x[..., 1:], layer.weight[:, 1:], layer.bias),
+        "the weight has another order than x: its columns run backwards":
+            lambda layer, x: F.linear(x, layer.weight.flip(1), layer.bias)},
+    nn.Softmax: {
+        "the softmax is applied twice": lambda layer, x: layer(layer(x)),
+        "the softmax is computed of -x": lambda layer, x: layer(-x)},
+    nn.Flatten: {
+        "flattened with height and width exchanged": lambda layer, x: layer(x.transpose(-1, -2)),
+        "the flattened features run backwards": lambda layer, x: layer(x).flip(-1)},
+    nn.ReLU: {
+        "the ReLU is cut off at 6, as a ReLU6": lambda _, x: x.clamp(0, 6),
+        "the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU":
+            lambda _, x: F.leaky_relu(x),
+        "a sigmoid instead of the ReLU": lambda _, x: x.sigmoid(),
+        "tanh instead of the ReLU": lambda _, x: x.tanh()},
+    nn.MaxPool2d | nn.AvgPool2d: {"the pooling is left out": lambda _, x: x}}
 
 
-def _own(layers: Layers, index: int) -> Iterator[tuple[str, Forward]]:
-    """Yield the mistakes of one layer: the usual ones, and those that only a model can have."""
+def _own(layers: Layers, index: int) -> Iterator[Change]:
+    """Yield the mistakes of one layer alone: the usual ones, and those of a module's layers."""
     layer = layers[index]
-    for text, usual in layer_mistakes(layer).items():
-        yield text, functools.partial(usual, layer)
+    more = next((table for kind, table in _MORE.items() if isinstance(layer, kind)), {})
+    for text, mistake in (layer_mistakes(layer) | more).items():
+        yield text, {index: functools.partial(mistake, layer)}, ""
     follows = layers[index + 1] if index + 1 < len(layers) else None
-    match layer:
-        case nn.Conv2d() | nn.Linear():
-            table = _CONV2D if isinstance(layer, nn.Conv2d) else _LINEAR
-            for text, mistake in table.items():
-                yield text, functools.partial(mistake, layer)
-            if not isinstance(follows, nn.ReLU):
-                yield (f"a ReLU follows the {_named(layer)}, which PyTorch's model does not have",
-                       lambda x: layer(x).relu())
-        case nn.Softmax():
-            yield "the softmax is applied twice", lambda x: layer(layer(x))
-            yield "the softmax is computed of -x", lambda x: layer(-x)
-        case nn.Flatten():
-            yield ("flattened with height and width exchanged",
-                   lambda x: layer(x.transpose(-1, -2)))
-            yield "the flattened features run backwards", lambda x: layer(x).flip(-1)
-        case nn.ReLU():
-            yield "the ReLU is cut off at 6, as a ReLU6", lambda x: x.clamp(0, 6)
-            yield "the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU", \
-                lambda x: F.leaky_relu(x)
-            yield "a sigmoid instead of the ReLU", torch.sigmoid
-            yield "tanh instead of the ReLU", torch.tanh
-        case nn.MaxPool2d() | nn.AvgPool2d():
-            yield "the pooling is left out", lambda x: x
+    if isinstance(layer, nn.Conv2d | nn.Linear) and not isinstance(follows, nn.ReLU):
+        yield (f"a ReLU follows the {_named(layer)}, which PyTorch's model does not have",
+               {index: lambda x: layer(x).relu()}, "")
 
 
 def _spread(bias: Tensor, like: Tensor) -> Tensor:
@@ -122,7 +127,7 @@ def _spread(bias: Tensor, like: Tensor) -> Tensor:
     return bias.repeat_interleave(like.shape[-1] // len(bias))
 
 
-def _bias_later(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, Forward], str]]:
+def _bias_later(layers: Layers, index: int) -> Iterator[Change]:
     """Yield what happens where a bias is added only after a later layer."""
     layer = layers[index]
     bias = getattr(layer, "bias", None)
@@ -145,7 +150,7 @@ def _bias_later(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, For
                f"{type(after).__name__}, not before it", {index: plain, later: added}, "later")
 
 
-def _mixed_up(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, Forward], str]]:
+def _mixed_up(layers: Layers, index: int) -> Iterator[Change]:
     """Yield what happens where a layer gets the weight or bias of another one of its shape."""
     def with_parameter(layer: nn.Module, name: str, value: Tensor) -> Forward:
         return lambda x: torch.func.functional_call(layer, {name: value}, (x,))
@@ -163,7 +168,7 @@ def _mixed_up(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, Forwa
             yield f"it has the {name} of layer {other}", {index: mine}, ""
 
 
-def _exchanged(layers: Layers, index: int) -> Iterator[tuple[str, dict[int, Forward], str]]:
+def _exchanged(layers: Layers, index: int) -> Iterator[Change]:
     if index + 1 < len(layers):
         first, second = layers[index], layers[index + 1]
         yield (f"layers {index} and {index + 1}, {type(first).__name__} and "
@@ -177,8 +182,8 @@ def hypotheses(layers: Layers, index: int, before: list[Tensor]) -> Iterator[Hyp
     A mistake that changes nothing, as padding 0 where the layer has none, is left out.
     """
     for text, changed, family in itertools.chain(
-            ((text, {index: mistake}, "") for text, mistake in _own(layers, index)),
-            _mixed_up(layers, index), _bias_later(layers, index), _exchanged(layers, index)):
+            _own(layers, index), _mixed_up(layers, index), _bias_later(layers, index),
+            _exchanged(layers, index)):
         values = [_chain(layers, index, x, changed) for x in before]
         if not all(values):
             continue
@@ -227,16 +232,14 @@ def unique(told: list[Hypothesis], layers: Layers, bindings: Sequence[Binding]
     it, as a sum before its bias, is in right modules too.
     """
     def seen(guess: Hypothesis) -> int:
-        return sum((values := guess.at(layer)) is not None
-                   and found_at(bindings, values, layers[layer]) >= 0
+        return sum(found_at(bindings, guess.at(layer), layers[layer]) >= 0
                    for layer in range(guess.layer, len(layers)))
 
     counted = [(seen(guess), guess) for guess in told]
     most = max((count for count, _ in counted), default=0)
     best = [guess for count, guess in counted if count == most]
     if len({guess.layer for guess in best}) == 1:
-        places = [found_at(bindings, values, layers[guess.layer])
-                  if (values := guess.at(guess.layer)) is not None else -1 for guess in best]
+        places = [found_at(bindings, guess.at(guess.layer), layers[guess.layer]) for guess in best]
         best = [guess for guess, place in zip(best, places, strict=True) if place == max(places)]
     if best and all(_same(best[0], guess) for guess in best[1:]):
         return best[0]
@@ -263,8 +266,7 @@ def explain(layers: Layers, references: list[list[Tensor]], bindings: Sequence[B
     told = [guess for index in range(first, len(layers))
             for guess in hypotheses(layers, index, [values[index] for values in references])
             # what makes a right layer wrong afterwards has to be in the module
-            if index >= good or ((values := guess.at(index)) is not None
-                                 and found_at(bindings, values, layers[index]) >= 0)]
+            if index >= good or found_at(bindings, guess.at(index), layers[index]) >= 0]
     for end in range(last, first - 1, -1):
         whole = [guess for guess in told if ends_as(guess, final, layers, end)]
         if whole:

@@ -564,7 +564,7 @@ class Fenced:
 
     @classmethod
     def of(cls, values: np.ndarray, at_start: bool = False) -> "Fenced":
-        """Return a copy of an array, of its shape and dtype, that ends or begins where memory does."""
+        """Return a copy of an array, at the end or the start of memory between forbidden pages."""
         page = mmap.PAGESIZE
         size = max(1, values.nbytes)
         inside = -(-size // page) * page
