@@ -5,7 +5,7 @@ other known mistake does; else the message says what differs, and where.
 """
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -151,7 +151,7 @@ class Tried(NamedTuple):
 
 
 class Trials:
-    """What an answer gave on several inputs, judged together: by require_right, or after a `with`.
+    """What an answer gave on several inputs, judged together.
 
     `look_at` is for wrong values of which nothing else is known; `axes` names the result's axes.
     """
@@ -166,24 +166,9 @@ class Trials:
         """The first that went wrong."""
         return next((tried for tried in self.all if tried.wrong(self.atol) is not None), None)
 
-    def __enter__(self) -> "Trials":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, *_: Any) -> None:
-        """Require what was noted to be right, also where the answer has raised an error since."""
-        if kind is None or issubclass(kind, Exception):
-            self.require_right()
-
-    def note(self, came: Any, expected: np.ndarray, *inputs: Any, **says: Any) -> None:
-        """Note what an answer gave for an input, and what is right.
-
-        The mistakes are functions of `inputs`. `says`: words, look_at and atol, as in Tried. Raises
-        CheckFailed for what makes no array.
-        """
-        self.all.append(Tried(_as_array(came, expected), expected, inputs, **says))
-
-    def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, **says: Any) -> None:
-        """Run an answer on an input and note what it gives; the arguments are those of `note`.
+    def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
+            look_at: str = "", atol: float | None = None) -> None:
+        """Run an answer on an input. The mistakes are functions of `inputs`.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
         """
@@ -192,9 +177,10 @@ class Trials:
         except Exception as error:
             if self.failed is None:
                 raise
-            self.all.append(Tried(error, expected, inputs, **says))
+            came = error
         else:
-            self.note(came, expected, *inputs, **says)
+            came = _as_array(came, expected)
+        self.all.append(Tried(came, expected, inputs, look_at, words, atol))
 
     def cause(self) -> str:
         """Return the hint of the one mistake that gives what came on all inputs, or ""."""
@@ -250,8 +236,27 @@ def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mista
     For a single input; Trials is for several, where a cause has to hold for all of them. `look_at`
     is the hint where no mistake gives what came; the mistakes are functions of `inputs`.
     """
-    with Trials(look_at, mistakes, atol) as trials:
-        trials.note(came, expected, *inputs)
+    with judged(look_at, mistakes, atol) as note:
+        note(came, expected, *inputs)
+
+
+@contextlib.contextmanager
+def judged(look_at: str, mistakes: Mistakes, atol: float = ATOL) -> Iterator[Callable[..., None]]:
+    """Yield a function that notes what came, what is right and the mistakes' inputs: a trial.
+
+    At the end of the `with`, raises CheckFailed unless every trial is right, as Trials does. What
+    an answer raises inside it is raised, unless an earlier trial went wrong: that is told first.
+    """
+    trials = Trials(look_at, mistakes, atol)
+
+    def note(came: Any, expected: np.ndarray, *inputs: Any, **says: Any) -> None:
+        trials.add(lambda: came, expected, *inputs, **says)
+    try:
+        yield note
+    except Exception:
+        trials.require_right()
+        raise
+    trials.require_right()
 
 
 def random(*shape: int, seed: int = 0) -> np.ndarray:

@@ -14,7 +14,7 @@ from tvm import relax
 
 import helpers
 from checks.compare.mistakes import layer_mistakes, with_parameters
-from checks.compare.trials import ATOL, RTOL, Mistakes, Trials, random, to_numpy
+from checks.compare.trials import ATOL, RTOL, Mistakes, judged, random, to_numpy
 from checks.diagnose.equivalence import build
 from checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
 from checks.observe import libraries
@@ -47,8 +47,8 @@ def exercise_3_1(register_relu: Callable) -> str:
     """env.relu writes max(x, 0) into out."""
     shapes = [(1, 128), (4, 3, 5, 5), (7,), (1,), (2, 300, 1)]
     layer = nn.ReLU()
-    with libraries.registry(), Trials("the formula: max(x, 0), element by element",
-                                      layer_mistakes(layer) | _RELU) as trials:
+    with libraries.registry(), judged("the formula: max(x, 0), element by element",
+                                      layer_mistakes(layer) | _RELU) as note:
         function = libraries.registered(register_relu, "env.relu")
         for number, shape in enumerate(shapes):
             x = (np.float32(10) ** (3 * number) * random(*shape)).astype("float32")
@@ -56,7 +56,7 @@ def exercise_3_1(register_relu: Callable) -> str:
                 x[0, [0, 60, -1]] = -1e30, 1e30, 1e38
             with require_numpy_only("NumPy in env.relu", "np.from_dlpack and np.maximum"):
                 came = libraries.run_library(function, "env.relu", shape, x=x)
-            trials.note(came, np.maximum(x, 0), layer, torch.from_numpy(x))
+            note(came, np.maximum(x, 0), layer, torch.from_numpy(x))
     return ("env.relu is registered, can be registered again, writes max(x, 0) into out and "
             f"returns nothing;\ntried with shapes {', '.join(map(str, shapes))}")
 
@@ -125,8 +125,8 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
 @exercise("3.2")
 def exercise_3_2(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
-    with Trials("which variable main returns, and what stands between it and the call",
-                _BIAS_OF_LINEAR) as trials:
+    with judged("which variable main returns, and what stands between it and the call",
+                _BIAS_OF_LINEAR) as note:
         for m, k in [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]:
             weight, bias, x = random(m, k), random(m), random(1, k)
             calls: list[list[np.ndarray]] = []
@@ -135,7 +135,7 @@ def exercise_3_2(create_linear_module: Callable) -> str:
             with libraries.registry(linear=libraries.recording(_linear, calls)):
                 came = _run_linear(build(mod, QUICK), mod, x, calls, (1, m))
             libraries.require_values("env.linear", calls[0], x=x, w=weight, b=bias)
-            trials.note(came, _linear(x, weight, bias), x, weight, bias)
+            note(came, _linear(x, weight, bias), x, weight, bias)
     return ("main(x) calls env.linear once with x, w, b as given, and returns x @ w.T + b;\n"
             "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
 
@@ -145,9 +145,9 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
     shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
               ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1))]
-    with libraries.registry(), Trials(
+    with libraries.registry(), judged(
             "the sum: over input channels, kernel rows, kernel columns",
-            layer_mistakes(nn.Conv2d(1, 1, 1))) as trials:  # those of a layer with a bias
+            layer_mistakes(nn.Conv2d(1, 1, 1))) as note:  # those of a layer with a bias
         function = libraries.registered(register, "env.conv2d")
         for x_shape, w_shape in shapes:
             x, w, b = random(*x_shape), random(*w_shape), random(1, w_shape[0], 1, 1)
@@ -155,7 +155,7 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
             expected = _conv2d(x, w, b)
             with watch():
                 came = libraries.run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
-            trials.note(came, expected, layer, torch.from_numpy(x))
+            note(came, expected, layer, torch.from_numpy(x))
     return "env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with " \
         + ",\n".join(f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)
 

@@ -16,7 +16,7 @@ from tvm import relax
 
 from checks.compare.inputs import rows
 from checks.compare.mistakes import layer_mistakes, pair
-from checks.compare.trials import Mistakes, Trials, random, to_numpy
+from checks.compare.trials import Mistakes, judged, random, to_numpy
 from checks.diagnose.equivalence import build, require_same
 from checks.exercises import importers
 from checks.exercises.models import INPUT, cnn, reference
@@ -54,11 +54,11 @@ _SOFTMAX: Mistakes = {
 def exercise_5_1(softmax: Callable) -> str:
     """a stable softmax as a tensor expression."""
     layer = nn.Softmax(dim=1)
-    with Trials("", layer_mistakes(layer) | _SOFTMAX, 1e-6) as trials:
+    with judged("", layer_mistakes(layer) | _SOFTMAX, 1e-6) as note:
         for name, (x, hint) in _softmax_inputs().items():
             logits = torch.from_numpy(x)
-            trials.note(run_te(softmax, x), layer(logits).numpy(), layer, logits,
-                        look_at=f"{name}: {hint}")
+            note(run_te(softmax, x), layer(logits).numpy(), layer, logits,
+                 look_at=f"{name}: {hint}")
     return ("equal to NumPy for logits of any size, 1000 and -1000 among them, the largest of a "
             "row in any\nplace; rows of 1 to 33 numbers")
 
@@ -78,14 +78,14 @@ def exercise_5_2(avg_pool: Callable) -> str:
     tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
              ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
              ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7))]
-    with Trials("", _AVG_POOL, 1e-6) as trials:
+    with judged("", _AVG_POOL, 1e-6) as note:
         for shape, kernel, stride in tried:
             x, layer = random(*shape), nn.AvgPool2d(kernel, stride)
             images = torch.from_numpy(x)
             came = run_te(functools.partial(avg_pool, kernel=kernel, stride=stride), x)
-            trials.note(came, layer(images).numpy(), layer, images,
-                        look_at=f"kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
-                        "starts, and how many there are")
+            note(came, layer(images).numpy(), layer, images,
+                 look_at=f"kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
+                 "starts, and how many there are")
     return ("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as large "
             "as the\nimage and of one element, also where they do not fill the image")
 
@@ -131,7 +131,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
     """
     models = [((16, 25), _gelu), ((2, 3, 4), _gelu), ((11,), _gelu), ((9, 7), _gelu_behind),
               ((2, 1, 3, 2, 5), _gelu_behind)]
-    with Trials("the formula, and which variable it is applied to", _GELU, 1e-5) as trials:
+    with judged("the formula, and which variable it is applied to", _GELU, 1e-5) as note:
         for shape, model in models:
             machine = build(importers.import_by_rules(
                 model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu"), QUICK)
@@ -139,8 +139,8 @@ def exercise_5_3(map_gelu: Callable) -> str:
                 x = scale * random(*shape)
                 given = torch.from_numpy(x)
                 argument = given if model is _gelu else torch.relu(given) - 4
-                trials.note(to_numpy(machine["main"](tvm.runtime.tensor(x))),
-                            F.gelu(argument).numpy(), argument, given)
+                note(to_numpy(machine["main"](tvm.runtime.tensor(x))), F.gelu(argument).numpy(),
+                     argument, given)
     return "equal to F.gelu, the exact form, for ranks 1, 2, 3 and 5, and behind other nodes"
 
 
@@ -199,8 +199,8 @@ def exercise_5_4(cnn_rules: Callable) -> str:
         | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
-        with Trials("", _mistakes(some), 1e-5) as trials:
-            _run_layers(_build_layers(some, rules), some, trials)
+        with judged("", _mistakes(some), 1e-5) as note:
+            _run_layers(_build_layers(some, rules), some, note)
     _, model = cnn()
     mod = importers.import_by_rules(model, INPUT, {}, rules, "your rules")
     verified = require_same(mod, model, reference())
@@ -280,7 +280,7 @@ def _naming(one: _One) -> Iterator[None]:
         raise CheckFailed(f"a rule that imports {one.text}", reason(error), hint) from None
 
 
-def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], trials: Trials) -> None:
+def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], note: Callable) -> None:
     for i, one in enumerate(models):
         scales = {nn.Softmax: (1, 150, 500), nn.MaxPool2d: (1, -1e37)}.get(type(one.layer), (1, 1))
         for seed, scale in enumerate(scales):
@@ -293,8 +293,8 @@ def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], trials: T
             with torch.no_grad():
                 expected = one.layer(argument).numpy()
             came = to_numpy(machine[f"f{i}" if i else "main"](tvm.runtime.tensor(given.numpy())))
-            trials.note(came, expected, one.layer, argument, given, latest,
-                        look_at=f"the rule for {one.text}", words=f"; {one.text}")
+            note(came, expected, one.layer, argument, given, latest,
+                 look_at=f"the rule for {one.text}", words=f"; {one.text}")
 
 
 def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
@@ -421,7 +421,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
     models: list[tuple[nn.Module, list[int]]] = [
         (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval(), [6]),
         (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4])]
-    with Trials("", _ANY_BATCH, 1e-5) as trials:
+    with judged("", _ANY_BATCH, 1e-5) as note:
         for model, features in models:
             mod = import_for_any_batch(model, list(features))
             if isinstance(mod, tvm.IRModule) and any(
@@ -438,9 +438,8 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
                     raise CheckFailed("one tensor", f"a tuple of {len(output)}", "what main "
                                       "returns; TVM's importer has unwrap_unit_return_tuple")
                 inputs = list(map(torch.from_numpy, arrays))
-                trials.note(
-                    output.numpy(), model(*inputs).numpy(), model, *inputs, look_at=f"a batch of "
-                    f"{size}: which shape belongs to which input, and the rules")
+                note(output.numpy(), model(*inputs).numpy(), model, *inputs, look_at=f"a batch of "
+                     f"{size}: which shape belongs to which input, and the rules")
             if len(features) > 1:
                 _require_refusals(machine, features)
     return ("one module each for a model of one input, of two and of three, run with batches of 1, "
