@@ -16,7 +16,7 @@ from torch import nn
 from checks.compare.mistakes import without_bias
 from checks.compare.trials import ATOL, RTOL
 from checks.diagnose.hypotheses import Hypothesis, explain, found_at, holds
-from checks.observe.intermediates import NEARLY_ZERO, Binding, intermediate_values
+from checks.observe.intermediates import Binding, differing, intermediate_values
 from checks.say.messages import CheckFailed, where
 
 MOST_NAMED = 4  # kernels or channels in one message
@@ -100,15 +100,6 @@ def _in_its_place(facts: _Facts) -> tuple[int, int] | None:
 # ---- the message ---------------------------------------------------------------------------
 
 
-def _differing(came: np.ndarray, right: np.ndarray, layer: nn.Module) -> np.ndarray:
-    """Return where values differ; probabilities by their logarithms, as in is_layer."""
-    if isinstance(layer, nn.Softmax):
-        with np.errstate(all="ignore"):
-            a, b = (np.log(np.maximum(values, NEARLY_ZERO)) for values in (came, right))
-        return ~np.isclose(a, b, 0, 1e-3)
-    return ~np.isclose(came, right, RTOL, ATOL)
-
-
 def _only(masks: list[np.ndarray], axis: int) -> list[int]:
     """Return the places along an axis where something differs, the same for every input.
 
@@ -125,7 +116,7 @@ def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
     """Return in words how values differ from a layer's right ones, and a cause or ""."""
     difference = np.abs(values[0] - right[0])
     says = f": max |difference| {difference.max():.2g} at {where(difference == difference.max())}"
-    masks = [_differing(came, wanted, layer) for came, wanted in zip(values, right, strict=True)]
+    masks = [differing(came, wanted, layer) for came, wanted in zip(values, right, strict=True)]
     if not masks[0].ndim or not all(mask.any() for mask in masks):
         return says, ""  # where only one input shows it, the places would be chance
     images = _only(masks, 0)

@@ -116,18 +116,17 @@ def require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
         raise CheckFailed(f"main with {len(features)} inputs", f"{len(params)} parameters",
                           "one input for each number in features; weights are constants")
     for param, width in zip(params, features, strict=True):
-        shape = getattr(param.ty, "shape", None)
-        if shape is None or len(list(shape)) != 2:
-            raise CheckFailed(f"{param.name} of shape (n, {width})", f"{param.ty}",
-                              "relax.TensorType((n, width), \"float32\")")
-        first, second = shape
-        text = ", ".join(str(int(e)) if isinstance(e, tvm.tirx.IntImm) else str(e) for e in shape)
-        if isinstance(first, tvm.tirx.IntImm):
-            raise CheckFailed(f"{param.name} of shape (n, {width})", f"({text})",
-                              'the batch: tvm.tirx.Var("n", "int64") in place of a number')
-        if not isinstance(second, tvm.tirx.IntImm) or int(second) != width:
-            raise CheckFailed(f"{param.name} of shape (n, {width})", f"({text})",
-                              "the second extent: a number from features")
+        shape = list(getattr(param.ty, "shape", None) or ())
+        extents = [int(e) if isinstance(e, tvm.tirx.IntImm) else str(e) for e in shape]
+        came, look_at = f"({', '.join(map(str, extents))})", ""
+        if len(shape) != 2:
+            came, look_at = f"{param.ty}", 'relax.TensorType((n, width), "float32")'
+        elif isinstance(extents[0], int):
+            look_at = 'the batch: tvm.tirx.Var("n", "int64") in place of a number'
+        elif extents[1] != width:
+            look_at = "the second extent: a number from features"
+        if look_at:
+            raise CheckFailed(f"{param.name} of shape (n, {width})", came, look_at)
     if any(not param.ty.shape[0].same_as(params[0].ty.shape[0]) for param in params):
         raise CheckFailed("one n in the shapes of all inputs",
                           f"{len(params)} variables, each another unknown",
