@@ -39,7 +39,7 @@ from torch import nn
 from tvm import relax
 
 from listing import Listing, bindings, bytecode, first_sentence, script, show, show_diff
-from loops import nests
+from tir.loops import nests
 
 gc.freeze()  # nor does anybody look there later
 gc.enable()

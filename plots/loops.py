@@ -8,8 +8,9 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tvm
 
-from loops import Loop, nests, visit_steps
 from plots.figure import ARROW, BLUE, EDGE, ORANGE, PALE, box, ink, show, swatches
+from tir.loops import nests, visit_steps
+from tir.walk import Loop
 
 _INK = {"serial": "#d0d7de", "parallel": "#7cc4a4", "vectorized": "#f2b36b", "unrolled": "#a9a4e0"}
 _SAYS = {"serial": "one after another", "parallel": "shared among threads",
@@ -34,21 +35,20 @@ def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
     stands in that of a loop which holds nothing else.
     """
     every = nests(func)
-    held = Counter(loop.node for nest in every for loop in nest.loops)
+    held = Counter(loop for nest in every for loop in nest.loops)
     rows: list[_Row] = []
     opened: list[_Row] = []  # those whose loops are open
     for nest in every:
         groups = [list(loops) for _, loops in itertools.groupby(
-            nest.loops, lambda loop: (loop.kind, held[loop.node]) if share else loop.node)]
+            nest.loops, lambda loop: (loop.kind, held[loop]) if share else loop)]
         common = sum(itertools.takewhile(bool, (
-            row.loops[0].node.same_as(group[0].node)
-            for row, group in zip(opened, groups, strict=False))))
+            row.loops[0] == group[0] for row, group in zip(opened, groups, strict=False))))
         notes = [note for note, holds in [("reduces", nest.reduces), ("T.init", nest.has_init)]
                  if holds]
         block = nest.block + (f"  ({', '.join(notes)})" if notes else "")
         new = [_Row(common + i, group) for i, group in enumerate(groups[common:])]
         opened[common:] = new
-        if share and new and held[nest.loops[-1].node] == 1:
+        if share and new and held[nest.loops[-1]] == 1:
             new[-1].block = block
         else:
             new = [*new, _Row(len(groups), [], f"sblock {block}")]
@@ -99,7 +99,7 @@ def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
 
 def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
                 threads: int | None = None, **funcs: tvm.tirx.PrimFunc) -> None:
-    """Draw the moment at which each element of an output is written; see loops.visit_steps.
+    """Draw the moment at which each element of an output is written; see tir.loops.visit_steps.
 
     The keywords are the titles, as in loop_nests.
     """

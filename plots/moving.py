@@ -14,7 +14,7 @@ from IPython.display import display
 from tvm import te
 
 from listing import show as listing
-from loops import iterations, nests
+from tir.loops import iterations, nests
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SIDE = 8  # elements a row and a column: small enough to see each

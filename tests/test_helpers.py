@@ -19,7 +19,7 @@ from tvm import te
 
 import helpers
 from data import store
-from loops import nests, visit_steps
+from tir.loops import nests, visit_steps
 
 ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = ROOT / "data" / "stand_in"

@@ -31,7 +31,7 @@ from tvm.script import tirx as T
 
 import helpers
 from checks.say.messages import explained, reason
-from loops import nests
+from tir.loops import nests
 
 pytestmark = pytest.mark.usefixtures("quick_script")
 ROOT = Path(__file__).resolve().parent.parent

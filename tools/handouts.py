@@ -24,10 +24,10 @@ from tools.student import SOLUTION, student_version
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
-FILES = ("*.py", "plots/*.py", "checks/**/*.py", "docs/*", "data/README.md", "data/*.py",
-         "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE", "tools/__init__.py",
-         "tools/install.py", "tools/lang.py", "tools/student.py", "tools/lab.py", "tools/doctor.py",
-         "tools/execute.py", "tools/pages.py", "tools/bench.py")
+FILES = ("*.py", "tir/*.py", "plots/*.py", "checks/**/*.py", "docs/*", "data/README.md",
+         "data/*.py", "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE",
+         "tools/__init__.py", "tools/install.py", "tools/lang.py", "tools/student.py",
+         "tools/lab.py", "tools/doctor.py", "tools/execute.py", "tools/pages.py", "tools/bench.py")
 CHINESE = ("docs/zh/*", "checks/say/zh.po")  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 

@@ -15,9 +15,9 @@ import helpers
 import kernels
 from checks.diagnose import equivalence
 from checks.observe.intermediates import is_layer, with_all_values
-from checks.observe.primfuncs import sblocks
 from checks.run.check import prepared
 from checks.say.messages import CheckFailed
+from tir.walk import sblocks
 
 INPUT = (4, 1, 28, 28)
 

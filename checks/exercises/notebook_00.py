@@ -9,11 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import tvm
-import tvm_ffi
 from torch import nn
 from tvm import relax
 
-import helpers
 from checks.compare.inputs import grids, rows
 from checks.compare.mistakes import layer_mistakes
 from checks.compare.trials import Mistakes, Trials, random, require_equal
@@ -23,7 +21,9 @@ from checks.observe.libraries import registered, registry, run_library
 from checks.observe.spies import elementwise, watched
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason, where
-from loops import is_reduction
+from tir.evaluate import variables
+from tir.loops import is_reduction
+from tir.walk import accesses, sblocks, stores, walk
 
 # ---- low-level NumPy -----------------------------------------------------------------------
 
@@ -190,9 +190,8 @@ def _require_usable(func: tvm.tirx.PrimFunc, reads: str, **start: str) -> None:
     name = primfuncs.name_of(func)
     primfuncs.require_inside_buffers(tvm.IRModule({name: func}))
     x, y = func.params[0].name, func.params[-1].name
-    values = [store.value for store, _ in primfuncs.stores(func)]
-    values += [block.init for block in primfuncs.sblocks(func) if block.init is not None]
-    read = set().union(*map(primfuncs.loads, values))
+    read = set().union(*(primfuncs.names_read(store.value)
+                         for store, _ in stores(func, inits=True)))
     if x not in read:
         raise CheckFailed(f"that {x} is read", f"{x} is read nowhere" + f", {y} is" * (y in read),
                           reads)
@@ -201,7 +200,7 @@ def _require_usable(func: tvm.tirx.PrimFunc, reads: str, **start: str) -> None:
 
 def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed where something is assigned outside of all sblocks, or without axes."""
-    for store, block in primfuncs.stores(func):
+    for store, block in stores(func):
         if block is None:
             raise CheckFailed("every assignment in an sblock", f"one to {store.buffer.name} in "
                               'none', 'with T.sblock("Y"): around it, and the axes by T.axis.remap')
@@ -231,7 +230,7 @@ def exercise_0_2(make_relu6: Callable) -> str:
         trials.mistakes = _other_constants(trials)
     trials.require_right()
     _require_sblocks(func)
-    if any(is_reduction(axis) for block in primfuncs.sblocks(func) for axis in block.iter_vars):
+    if any(is_reduction(axis) for block in sblocks(func) for axis in block.iter_vars):
         raise CheckFailed("spatial axes only", "a reduction axis",
                           'remap("SS", ...): each pair of vi and vj writes another element')
     return ("TVMScript, in sblocks with spatial axes; min(max(x, 0), 6) for all 40 elements,\n"
@@ -299,7 +298,7 @@ def exercise_0_3(make_row_max: Callable) -> str:
     _require_usable(func, "the update: the larger of what is there and what comes from X")
     run = primfuncs.filled(func)
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
-                  for block in primfuncs.sblocks(func) for axis in block.iter_vars)
+                  for block in sblocks(func) for axis in block.iter_vars)
     trials = Trials("the update, T.max of what is there and what comes, and its axes", {},
                     axes=("row",))
     for words, x in _row_max_inputs():
@@ -314,7 +313,7 @@ def exercise_0_3(make_row_max: Callable) -> str:
         raise CheckFailed("an sblock with a reduction axis", "spatial axes only, or no sblock",
                           'T.axis.remap("SR", [i, k])')
     _require_sblocks(func)
-    reductions = [block for block in primfuncs.sblocks(func)
+    reductions = [block for block in sblocks(func)
                   if any(map(is_reduction, block.iter_vars))]
     for block in reductions:
         if block.init is None:
@@ -331,16 +330,9 @@ def exercise_0_3(make_row_max: Callable) -> str:
 
 def _reads_along(block: Any) -> bool:
     """Whether an index of what an sblock reads depends on one of its reduction axes."""
-    along = [axis.var for axis in block.iter_vars if is_reduction(axis)]
-    found: list[Any] = []
-
-    def see(node: Any) -> None:
-        if type(node).__name__ == "TensorLoad":
-            for index in node.indices:
-                tvm_ffi.structural_walk(index, found.append)
-    tvm_ffi.structural_walk(block.body, see)
-    return any(node.same_as(var) for node in found if isinstance(node, tvm.tirx.Var)
-               for var in along)
+    along = {axis.var for axis in block.iter_vars if is_reduction(axis)}
+    return any(not access.writes and along & variables(access.indices)
+               for node, place in walk(block.body) for access in accesses(node, place))
 
 
 def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
@@ -577,10 +569,10 @@ def _require_calls(mod: tvm.IRModule) -> None:
                 _require_shapes(mod, binding.var.name, value)
     for variable, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):
-            if "while " in helpers.script(func):
+            if primfuncs.has_while(func):
                 raise CheckFailed("loops by T.grid or range", f"a while loop in "
                                   f"{variable.name_hint}", "the loop of this PrimFunc")
-            for block in primfuncs.sblocks(func):
+            for block in sblocks(func):
                 for written in (region.source for region in block.writes):
                     if any(written.same_as(param) for param in func.params[:-1]):
                         raise CheckFailed(

@@ -24,7 +24,7 @@ from checks.observe.spies import require_no_tvm, require_numpy_only, require_tor
 from checks.run.answer import line_of_answer
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason
-from loops import nests
+from tir.loops import nests
 
 
 def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:

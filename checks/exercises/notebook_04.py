@@ -12,7 +12,7 @@ from checks.exercises import schedules
 from checks.exercises.models import INPUT, cnn, imported_cnn, reference_200
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
-from loops import nests
+from tir.loops import nests
 
 
 def _three_steps(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:

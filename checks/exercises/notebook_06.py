@@ -15,7 +15,7 @@ from checks.exercises import schedules
 from checks.exercises.models import cnn, fused_cnn, imported_cnn, reference_200
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
-from loops import Nest, nests
+from tir.loops import Nest, nests
 
 # ---- the roofline --------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ from checks.exercises.models import imported_cnn
 from checks.run.answer import line_of_answer
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason
-from loops import nests
+from tir.loops import nests
 
 # ---- a stochastic schedule -----------------------------------------------------------------
 

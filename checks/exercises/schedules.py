@@ -1,6 +1,7 @@
 """Schedules: how the blocks of a PrimFunc move, what they keep, and what is required of them."""
 
 import contextlib
+import itertools
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
@@ -16,7 +17,9 @@ from checks.observe.primfuncs import run_prim_func
 from checks.run.answer import line_of_answer
 from checks.run.check import while_running
 from checks.say.messages import CheckFailed, reason
-from loops import Loop, Nest, index_value, is_reduction, nests
+from tir.evaluate import every
+from tir.loops import Nest, is_reduction, nests
+from tir.walk import Loop
 
 # ---- how blocks move -----------------------------------------------------------------------
 
@@ -26,16 +29,11 @@ def places(nest: Nest, expressions: Sequence[Any], loops: Sequence[Loop]) -> np.
 
     The variables of all other loops are 0.
     """
-    extents = [_most(loop) for loop in loops]
-    grid = np.indices(extents).reshape(len(loops), int(np.prod(extents)))
-    # loops are known by their variables: names may occur twice
-    at: dict[Any, Any] = {loop.node.loop_var: np.int64(0) for loop in nest.loops}
-    at |= {loop.node.loop_var: grid[i] for i, loop in enumerate(loops)}
-    axes = [axis.var for axis in nest.realize.block.iter_vars]
-    at |= {axis: index_value(value, at)
-           for axis, value in zip(axes, nest.realize.iter_values, strict=True)}
-    return np.stack([np.broadcast_to(index_value(expression, at), grid.shape[1])
-                     for expression in expressions], axis=1)
+    found = every({loop.variable: np.arange(_most(loop)) for loop in loops})
+    found.at.update((loop.variable, np.int64(0)) for loop in nest.loops if loop not in loops)
+    for axis, given in nest.place.inside(nest.realize).axes:
+        found.at[axis], = found.values(given)
+    return np.stack(found.values(*expressions), axis=1)
 
 
 def _most(loop: Loop) -> int:
@@ -57,10 +55,15 @@ def moves(nest: Nest, loop: Loop, expressions: Sequence[Any] | None = None
     return sorted({tuple(map(int, step)) for step in steps})
 
 
+def moving(nest: Nest, loops: Sequence[Loop], expressions: Sequence[Any]) -> list[Loop]:
+    """Return those of some loops of a nest that move expressions of a block's axes."""
+    return [loop for loop in loops if expressions and any(map(any, moves(nest, loop, expressions)))]
+
+
 def reducing_loops(nest: Nest) -> list[Loop]:
     """Return the loops of a nest that move a reduction axis."""
-    axes = [axis.var for axis in nest.realize.block.iter_vars if is_reduction(axis)]
-    return [loop for loop in nest.loops if axes and any(map(any, moves(nest, loop, axes)))]
+    return moving(nest, nest.loops, [axis.var for axis in nest.realize.block.iter_vars
+                                     if is_reduction(axis)])
 
 
 # ---- what a schedule keeps in a buffer -----------------------------------------------------
@@ -109,18 +112,13 @@ def touches(nest: Nest, buffer: Any) -> bool:
 
 def _common(nests: Sequence[Nest]) -> int:
     """Return how many outer loops nests have in common."""
-    count = 0
-    for loops in zip(*(nest.loops for nest in nests), strict=False):
-        if not all(loop.node.same_as(loops[0].node) for loop in loops):
-            break
-        count += 1
-    return count
+    levels = zip(*(nest.loops for nest in nests), strict=False)
+    return len(list(itertools.takewhile(lambda loops: len(set(loops)) == 1, levels)))
 
 
 def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
     """Count the different values of expressions inside the outer loops of a nest."""
-    inner = [loop for loop in nest.loops[outer:]
-             if any(map(any, moves(nest, loop, expressions)))]
+    inner = moving(nest, nest.loops[outer:], expressions)
     return len(np.unique(places(nest, expressions, inner), axis=0))
 
 
@@ -135,8 +133,7 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
     readers = [other for other in users if not written(other).same_as(buffer)]
     reducing = reducing_loops(nest)
     first = nest.loops.index(reducing[0]) if reducing else len(nest.loops)
-    between = [loop for loop in nest.loops[outer:first]
-               if any(map(any, moves(nest, loop, stored(nest))))]
+    between = moving(nest, nest.loops[outer:first], stored(nest))
     if _common([nest, *readers]) > outer:
         return outer, ("decompose_reduction: the loop that it gets is outside the tile, and so the "
                        "first values of all tiles are written before that loop")
@@ -309,9 +306,7 @@ def require_threads(least: int, *nests: Nest) -> None:
         if outer.kind != "parallel":
             raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
                               "schedule.parallel: which loop does it get?")
-        reductions = [is_reduction(axis) for axis in nest.realize.block.iter_vars]
-        if any(step and reduces for move in moves(nest, outer)
-               for step, reduces in zip(move, reductions, strict=True)):
+        if outer in reducing_loops(nest):
             raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
                               f"moves a reduction axis of {nest.block}",
                               "which loop is made parallel")
@@ -344,9 +339,7 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
     for reader in nests(func):
         if written(reader).same_as(buffer) or not touches(reader, buffer):
             continue
-        inside = [loop for loop in reader.loops if any(loop.node.same_as(other.node)
-                                                       for other in reducing)]
-        if inside:
+        if inside := [loop for loop in reader.loops if loop in reducing]:
             times = int(np.prod([_most(loop) for loop in inside]))
             raise CheckFailed(
                 f"that {what} leave {nest.buffer} once, when they are complete",

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 import tvm
-import tvm_ffi
-from tvm import te
+from tvm import s_tir, te, tirx
 
-import helpers
 from checks.observe.memory import Fenced, require_safe_access
 from checks.observe.spies import require_no_topi
 from checks.run.check import several_threads
 from checks.say.messages import CheckFailed
+from tir.walk import constant, loads, stores, walk
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
 # (notebook 07's drawn schedules: 0.2 to 2.3 s at LLVM's usual level, and 0.1 s without).
@@ -48,13 +47,13 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
         raise CheckFailed(f"{len(shapes)} buffers as arguments", "a scalar among them",
                           'X: T.Buffer(shape, "float32")')
 
-    def text(shape: Any, dtype: str) -> str:
+    def text(shape: Any, dtype: Any) -> str:
         return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
-    came = [text(buffer.shape, str(buffer.dtype).removeprefix("T.")) for buffer in types]
+    came = [text(buffer.shape, buffer.dtype) for buffer in types]
     wanted = [text(shape, "float32") for shape in shapes]
     fits = len(types) == len(shapes) and all(
-        str(buffer.dtype).removeprefix("T.") == "float32" and len(buffer.shape) == len(shape)
-        and all(not isinstance(extent, tvm.tirx.IntImm) or int(extent) == size
+        buffer.dtype == "float32" and len(buffer.shape) == len(shape)
+        and all(constant(extent) in (None, size)
                 for extent, size in zip(buffer.shape, shape, strict=True))
         for buffer, shape in zip(types, shapes, strict=True))
     if not fits:
@@ -62,12 +61,10 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
         raise CheckFailed(f"buffers {', '.join(wanted)}", ", ".join(came) or "none",
                           "the order of the arguments: what is written comes last" if turned
                           else "the shapes and dtypes of the arguments")
-    if "while " in helpers.script(func):
+    if has_while(func):
         raise CheckFailed("loops by T.grid or range", "a while loop",
                           "the loop: a compiled while that never ends cannot be stopped")
-    found: list[str] = []
-    tvm_ffi.structural_walk(func.body, lambda node: found.append(type(node).__name__))
-    if "Return" in found:
+    if any(isinstance(node, tirx.Return) for node, _ in walk(func.body)):
         raise CheckFailed("a PrimFunc without a return statement", "it returns a buffer",
                           "the return inside the PrimFunc: it writes into its last argument, and "
                           "returns nothing")
@@ -79,75 +76,27 @@ def name_of(func: tvm.tirx.PrimFunc) -> str:
     return str(func.attrs["global_symbol"]) if "global_symbol" in func.attrs else "the PrimFunc"
 
 
-# ---- walking -------------------------------------------------------------------------------
+def has_while(func: tvm.tirx.PrimFunc) -> bool:
+    """Whether a PrimFunc has a while loop."""
+    return any(isinstance(node, tirx.While) for node, _ in walk(func.body))
 
 
-def _statements(statement: Any) -> list[Any]:
-    """Return the statements directly inside one, in program order."""
-    children = getattr(statement, "seq", None) or [
-        getattr(statement, name, None) for name in ("body", "then_case", "else_case")]
-    return [child for child in children if child is not None]
-
-
-def sblocks(func: tvm.tirx.PrimFunc) -> list[Any]:
-    """Return the sblocks of a PrimFunc in program order, without the root."""
-    found: list[Any] = []
-
-    def walk(node: Any) -> None:
-        if type(node).__name__ == "SBlockRealize":
-            node = node.block
-            if node.name_hint != "root":
-                found.append(node)
-        for part in _statements(node):
-            walk(part)
-
-    walk(func.body)
-    return found
-
-
-def stores(func: tvm.tirx.PrimFunc) -> list[tuple[Any, Any]]:
-    """Return each store of a PrimFunc in program order, with its sblock (None: in none but root).
-
-    T.init's stores are left out.
-    """
-    found: list[tuple[Any, Any]] = []
-
-    def walk(node: Any, block: Any) -> None:
-        if type(node).__name__ == "SBlockRealize":
-            node = node.block
-            block = node if node.name_hint != "root" or block else None
-        if type(node).__name__ == "BufferStore":
-            found.append((node, block))
-        for part in _statements(node):
-            walk(part, block)
-
-    walk(func.body, None)
-    return found
+# ---- what it reads and writes --------------------------------------------------------------
 
 
 def require_order(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed where the first argument is written and the last one only read."""
-    first, last = func.params[0], func.params[-1]
-    names = {param: buffer.name for param, buffer in func.buffer_map.items()} \
-        if getattr(func, "buffer_map", None) else {}
     written = {store.buffer.name for store, _ in stores(func)}
-    one, other = (names.get(param, param.name) for param in (first, last))
+    one, other = func.params[0].name, func.params[-1].name
     if one in written and other not in written:
         raise CheckFailed("the arguments in the order X, Y", f"the first argument, {one}, is "
                           f"written, and the last, {other}, is only read", "the order of the "
                           "arguments: what is read comes first, what is written last")
 
 
-def loads(expression: Any) -> set[str]:
-    """Names of the buffers that an expression loads from."""
-    names: set[str] = set()
-
-    def see(node: Any) -> None:
-        if type(node).__name__ == "TensorLoad":
-            names.add(node.source.name)
-
-    tvm_ffi.structural_walk(expression, see)
-    return names
+def names_read(expression: Any) -> set[str]:
+    """Return the names of the buffers that an expression loads from."""
+    return {access.buffer.name for access in loads(expression)}
 
 
 def require_first_values(func: tvm.tirx.PrimFunc, name: str,
@@ -157,25 +106,14 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str,
     In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
     """
     written = {param.name for param in func.params[:-1]}
-
-    def walk(node: Any, block: str) -> None:
-        kind = type(node).__name__
-        if kind == "SBlockRealize":
-            node, block = node.block, node.block.name_hint
-            if node.init is not None:
-                walk(node.init, block)
-        if kind == "BufferStore":
-            buffer = node.buffer.name
-            if buffer in loads(node.value) - written:
-                raise CheckFailed("that every element has a first value",
-                                  f"{name} adds to {buffer}, or compares with it, in {block}, and "
-                                  f"nothing was written into {buffer} before",
-                                  look_at)
-            written.add(buffer)
-        for part in _statements(node):
-            walk(part, block)
-
-    walk(func.body, "root")
+    for store, block in stores(func, inits=True):
+        buffer = store.buffer.name
+        if buffer in names_read(store.value) - written:
+            place = block.name_hint if block else "root"
+            raise CheckFailed("that every element has a first value",
+                              f"{name} adds to {buffer}, or compares with it, in {place}, and "
+                              f"nothing was written into {buffer} before", look_at)
+        written.add(buffer)
 
 
 # ---- running -------------------------------------------------------------------------------
@@ -195,7 +133,7 @@ def stated(type_: Any) -> tuple[tuple[int, ...], str] | None:
             or getattr(type_, "strides", None) or not isinstance(start, int | tvm.tirx.IntImm) \
             or int(start):
         return None
-    return tuple(map(int, shape)), str(type_.dtype).removeprefix("T.")
+    return tuple(map(int, shape)), str(type_.dtype)
 
 
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
@@ -213,25 +151,8 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     # what fits needs no assertions, which are most of what is compiled
     with tvm.transform.PassContext(config={"tirx.disable_assert": fits}):
         main = tvm.compile(mod, target=QUICK)["main"]
-    results = []
-    for turn, filling in enumerate((np.nan, 1e30)):
-        given = [Fenced.of(array, at_start=bool(turn)) for array in arrays]
-        output = Fenced.of(np.full(shape, filling, "float32"), at_start=bool(turn))
-        tensors = [fenced.tensor for fenced in (*given, output)]
-        run = functools.partial(main, *tensors)
-        if turn:
-            several_threads(run)
-        else:
-            run()
-        for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
-            fenced.require_whole(f"input {number}")
-            if not np.array_equal(fenced.array, array, equal_nan=True):
-                raise CheckFailed("that the inputs stay as they were",
-                                  f"other numbers in input {number}",
-                                  "what is assigned: only elements of the output")
-        output.require_whole("the output")
-        results.append(output.array.copy())
-    once, again = results
+    once = _run_fenced(main, arrays, np.full(shape, np.nan, "float32"))
+    again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed("the same numbers from every run",
@@ -239,6 +160,31 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                           "what reads an element before it has been written, and which loop is "
                           "parallel")
     return once
+
+
+def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray,
+                threads: bool = False) -> np.ndarray:
+    """Call a compiled PrimFunc on copies of arrays between pages that nobody may touch.
+
+    Return its output, before the call a copy of `filled`. With one thread the arrays end where
+    memory ends, with several `threads` they begin where it begins. Raises CheckFailed as
+    run_prim_func does.
+    """
+    given = [Fenced.of(array, at_start=threads) for array in arrays]
+    output = Fenced.of(filled, at_start=threads)
+    run = functools.partial(main, *(fenced.tensor for fenced in (*given, output)))
+    if threads:
+        several_threads(run)
+    else:
+        run()
+    for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
+        fenced.require_whole(f"input {number}")
+        if not np.array_equal(fenced.array, array, equal_nan=True):
+            raise CheckFailed("that the inputs stay as they were",
+                              f"other numbers in input {number}",
+                              "what is assigned: only elements of the output")
+    output.require_whole("the output")
+    return output.array.copy()
 
 
 def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
@@ -265,14 +211,14 @@ def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
 
 def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
     """The PrimFunc with the buffers that it allocates as further arguments, and these buffers."""
-    if type(func.body).__name__ != "SBlockRealize":
+    if not isinstance(func.body, s_tir.SBlockRealize):
         return func, []
     root, own = func.body.block, list(func.body.block.alloc_buffers)
     if any(not isinstance(extent, tvm.tirx.IntImm) for buffer in own for extent in buffer.ty.shape):
         return func, []
-    block = tvm.s_tir.SBlock(root.iter_vars, root.reads, root.writes, root.name_hint, root.body,
-                             root.init, [], root.match_buffers, root.annotations)
-    body = tvm.s_tir.SBlockRealize(func.body.iter_values, func.body.predicate, block)
+    block = s_tir.SBlock(root.iter_vars, root.reads, root.writes, root.name_hint, root.body,
+                         root.init, [], root.match_buffers, root.annotations)
+    body = s_tir.SBlockRealize(func.body.iter_values, func.body.predicate, block)
     return tvm.tirx.PrimFunc([*func.params, *own], body, func.ret_type, attrs=func.attrs), own
 
 
@@ -289,11 +235,8 @@ def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
     def run(x: np.ndarray, shape: tuple[int, ...], filling: float) -> np.ndarray:
         source = tvm.runtime.tensor(x)
         destination = tvm.runtime.tensor(np.full(shape, filling, "float32"))
-        scratch = []
-        for buffer in own:
-            dtype = str(buffer.ty.dtype).removeprefix("T.")
-            garbage = np.full([int(extent) for extent in buffer.ty.shape], filling).astype(dtype)
-            scratch.append(tvm.runtime.tensor(garbage))
+        scratch = [tvm.runtime.tensor(np.full([int(extent) for extent in buffer.shape], filling)
+                                      .astype(str(buffer.ty.dtype))) for buffer in own]
         executable(source, destination, *scratch)
         if not np.array_equal(source.numpy(), x):
             raise CheckFailed("that X stays as it was", "other numbers in X",

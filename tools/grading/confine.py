@@ -26,7 +26,7 @@ LIMITS = {"AS": 4 * GIGABYTE, "FSIZE": GIGABYTE // 16, "CPU": 3600, "CORE": 0}
 DISK, FILES = GIGABYTE // 2, 20_000  # of the only folder that can be written to, altogether
 # what a submission may read of the course: what its cells import. Not the solved notebooks
 MODULES = tuple(path.name for path in sorted(ROOT.glob("*.py")) if path.name != "conftest.py")
-COURSE = (*MODULES, "plots", "checks", "data", "docs", "requirements.txt")
+COURSE = (*MODULES, "plots", "checks", "tir", "data", "docs", "requirements.txt")
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/dev/null",
           "/dev/zero", "/dev/random", "/dev/urandom", "/nix/store", sys.prefix, sys.base_prefix)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")

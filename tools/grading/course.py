@@ -11,7 +11,7 @@ from data import store
 
 ROOT = Path(__file__).resolve().parents[2]
 # what runs when a notebook is graded; the notebook itself comes with its job
-FILES = ("*.py", "checks/**/*.py", "checks/say/zh.po", "data/*.py", "plots/*.py",
+FILES = ("*.py", "checks/**/*.py", "checks/say/zh.po", "data/*.py", "plots/*.py", "tir/*.py",
          "tools/__init__.py", "tools/student.py", "tools/grading/*.py", "requirements.txt",
          "instructor/requirements.txt")
 
