@@ -5,8 +5,8 @@ data set in the same ten classes and the same file format, but DRAWN by this scr
 no label order of the genuine Fashion-MNIST is in it, and an accuracy measured on it says nothing
 about the genuine data.
 
-    python data/make_stand_in.py                # images and weights (about a minute on one core)
-    python data/make_stand_in.py --images-only  # only the images (seconds, needs no torch)
+    python -m data.make_stand_in                # images and weights (about a minute on one core)
+    python -m data.make_stand_in --images-only  # only the images (seconds, needs no torch)
 
 It writes, beside itself:
 
@@ -22,31 +22,19 @@ lines on a canvas of 4 x 4 subpixels a pixel; the canvas is tilted, shifted, and
 Coordinates are in pixels, x from -14 (left) to 14 (right), y from 0 (top) to 28 (bottom).
 """
 
-from __future__ import annotations
-
 import argparse
 import itertools
 import math
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from typing import Any
 
 import numpy as np
 from PIL import Image, ImageDraw
 
-CLASSES = (
-    "T-shirt/top",
-    "Trouser",
-    "Pullover",
-    "Dress",
-    "Coat",
-    "Sandal",
-    "Shirt",
-    "Sneaker",
-    "Bag",
-    "Ankle boot",
-)
+from data.store import CLASS_NAMES, DATA, WEIGHTS
+
 SIZE = 28  # pixels a side
 SUB = 4  # subpixels a pixel, each way
 TEST_SEED = 20240
@@ -55,7 +43,7 @@ TEST_IMAGES = 1000
 TRAIN_IMAGES = 12000
 FIRST_BOOT = 9  # which of the ankle boots becomes test image 0 (a clear one, chosen by eye)
 
-OUT = Path(__file__).resolve().parent / "stand_in"
+OUT = DATA / "stand_in"
 
 Point = tuple[float, float]
 Points = Sequence[Point]
@@ -79,96 +67,97 @@ class Canvas:
         self.scale_x, self.scale_y = rng.uniform(0.93, 1.02, size=2)
         self.shift_x, self.shift_y = rng.uniform(-1.1, 1.1, size=2)
 
-    def _place(self, points: Points) -> list[tuple[int, int]]:
-        """Move points from the coordinates of the drawing to whole subpixels."""
-        placed = []
-        for x, y in points:
-            u, v = x * self.scale_x, (y - SIZE / 2) * self.scale_y
-            column = (u * self.cos - v * self.sin + self.shift_x + SIZE / 2) * SUB
-            row = (u * self.sin + v * self.cos + self.shift_y + SIZE / 2) * SUB
-            placed.append((round(column), round(row)))
-        return placed
+    def _mask(self, shape: str, points: Points, **style: Any) -> np.ndarray:
+        """Return the subpixels, bool (112, 112), of a shape that Pillow draws through points."""
+        x, y = np.array(points).T
+        u, v = x * self.scale_x, (y - SIZE / 2) * self.scale_y
+        column = (u * self.cos - v * self.sin + self.shift_x + SIZE / 2) * SUB
+        row = (u * self.sin + v * self.cos + self.shift_y + SIZE / 2) * SUB
+        mask = Image.new("1", self.grey.shape[::-1])
+        placed = np.rint([column, row]).astype(int).T.ravel().tolist()
+        getattr(ImageDraw.Draw(mask), shape)(placed, fill=1, **style)
+        return np.asarray(mask)
 
     def area(self, points: Points, smooth: int = 0) -> np.ndarray:
-        """The subpixels inside a polygon, its corners cut `smooth` times."""
-        mask = Image.new("1", self.grey.shape[::-1])
-        ImageDraw.Draw(mask).polygon(self._place(cut_corners(points, smooth)), fill=1)
-        return np.asarray(mask)
+        """Return the subpixels inside a polygon, its corners cut `smooth` times."""
+        return self._mask("polygon", cut_corners(points, smooth))
 
     def band(self, points: Points, width: float) -> np.ndarray:
-        """The subpixels of a line, `width` pixels thick."""
-        mask = Image.new("1", self.grey.shape[::-1])
-        thick = max(1, round(width * SUB))
-        ImageDraw.Draw(mask).line(self._place(points), fill=1, width=thick, joint="curve")
-        return np.asarray(mask)
+        """Return the subpixels of a line, `width` pixels thick."""
+        return self._mask("line", points, width=max(1, round(width * SUB)), joint="curve")
+
+    def bands(self, points: Points, width: float) -> np.ndarray:
+        """Return the subpixels of a line and of its mirror image."""
+        return self.band(points, width) | self.band(mirror(points), width)
 
     def fill(self, area: np.ndarray, cloth: np.ndarray | float) -> None:
         """Paint an area with a cloth (a grey value for each subpixel, or one for all)."""
         self.grey = np.where(area, cloth, self.grey)
 
-    def shade(self, area: np.ndarray, factor: np.ndarray | float) -> None:
+    def shade(self, area: np.ndarray, factor: float) -> None:
         """Make what is painted in an area lighter or darker."""
-        self.grey = np.where(area, self.grey * factor, self.grey)
+        self.fill(area, self.grey * factor)
 
     def finish(self, rng: np.random.Generator) -> np.ndarray:
-        """Average the subpixels, add noise on the garment, and round to uint8."""
+        """Average the subpixels, add noise on the garment, and round to uint8 (28, 28)."""
         image = self.grey.reshape(SIZE, SUB, SIZE, SUB).mean(axis=(1, 3))
         image *= 1.0 + rng.normal(0.0, rng.uniform(0.01, 0.05), size=image.shape)
         return np.clip(np.rint(image), 0, 255).astype(np.uint8)
 
 
-def cut_corners(points: Points, times: int) -> list[Point]:
+def _cut(edges: Iterable[tuple[Point, Point]]) -> list[Point]:
+    """Return the points at a quarter and at three quarters of each edge."""
+    return [(a * x0 + b * x1, a * y0 + b * y1) for (x0, y0), (x1, y1) in edges
+            for a, b in ((0.75, 0.25), (0.25, 0.75))]
+
+
+def cut_corners(points: Points, times: int) -> Points:
     """Chaikin's corner cutting: every corner of a closed polygon becomes two flatter ones."""
-    result = list(points)
     for _ in range(times):
-        cut = []
-        for (x0, y0), (x1, y1) in zip(result, result[1:] + result[:1], strict=True):
-            cut.append((0.75 * x0 + 0.25 * x1, 0.75 * y0 + 0.25 * y1))
-            cut.append((0.25 * x0 + 0.75 * x1, 0.25 * y0 + 0.75 * y1))
-        result = cut
-    return result
+        points = _cut(zip(points, [*points[1:], points[0]], strict=True))
+    return points
 
 
-def bend(points: Points) -> list[Point]:
-    """Chaikin's corner cutting for an open line, which keeps its two ends."""
-    result = list(points)
+def bend(points: Points) -> Points:
+    """Chaikin's corner cutting for an open line, three times; the two ends stay."""
     for _ in range(3):
-        cut = [result[0]]
-        for (x0, y0), (x1, y1) in itertools.pairwise(result):
-            cut.append((0.75 * x0 + 0.25 * x1, 0.75 * y0 + 0.25 * y1))
-            cut.append((0.25 * x0 + 0.75 * x1, 0.25 * y0 + 0.75 * y1))
-        result = [*cut, result[-1]]
-    return result
+        points = [points[0], *_cut(itertools.pairwise(points)), points[-1]]
+    return points
 
 
-def arc(x: float, y: float, rx: float, ry: float, start: float, stop: float) -> list[Point]:
-    """Points of an elliptic arc; degrees, 0 is right and 90 is down."""
+def arc(x: float, y: float, rx: float, ry: float, start: float = 0.0,
+        stop: float = 360.0) -> list[Point]:
+    """Return the points of an elliptic arc; degrees, 0 is right and 90 is down."""
     angles = (math.radians(start + (stop - start) * i / 16) for i in range(17))
     return [(x + rx * math.cos(a), y + ry * math.sin(a)) for a in angles]
 
 
 def mirror(points: Points) -> list[Point]:
-    """The same points on the other side of the garment's middle."""
+    """Return the same points on the other side of the garment's middle."""
     return [(-x, y) for x, y in points]
 
 
 def box(x0: float, y0: float, x1: float, y1: float) -> list[Point]:
-    """The corners of a rectangle."""
+    """Return the corners of a rectangle."""
     return [(x0, y0), (x1, y0), (x1, y1), (x0, y1)]
 
 
 def chance(rng: np.random.Generator, probability: float) -> bool:
-    """True with the given probability."""
+    """Return True with the given probability."""
     return bool(rng.random() < probability)
+
+
+def either(rng: np.random.Generator, *ranges: tuple[float, float]) -> float:
+    """Return a random number from one of several ranges, each as likely."""
+    return float(rng.choice([rng.uniform(*ends) for ends in ranges]))
 
 
 # --- Cloth ---------------------------------------------------------------------------------------
 
 
-def make_cloth(
-    rng: np.random.Generator, patterned: float = 0.3, low: float = 70.0, high: float = 235.0
-) -> np.ndarray:
-    """A grey value for every subpixel: base brightness, folds, and sometimes a pattern."""
+def make_cloth(rng: np.random.Generator, patterned: float = 0.3, low: float = 70.0,
+               high: float = 235.0) -> np.ndarray:
+    """Return a grey value for every subpixel: base brightness, folds, and sometimes a pattern."""
     cloth = np.full(XX.shape, rng.uniform(low, high))
     for _ in range(2):  # soft folds
         fx, fy, phase = rng.uniform(0.05, 0.16), rng.uniform(-0.08, 0.08), rng.uniform(0.0, 6.28)
@@ -176,17 +165,11 @@ def make_cloth(
     if chance(rng, patterned):
         depth = rng.uniform(0.2, 0.65)
         period, phase, share = rng.uniform(2.5, 6.0), rng.uniform(0.0, 6.0), rng.uniform(0.3, 0.6)
-        across = (YY + phase) % period < share * period
-        down = (XX + 28 + phase) % period < share * period
+        across, down = ((along + phase) % period < share * period for along in (YY, XX + 28))
         kind = rng.choice(["across", "down", "check", "dots"], p=[0.45, 0.2, 0.2, 0.15])
-        if kind == "across":
-            cloth *= np.where(across, 1.0 - depth, 1.0)
-        elif kind == "down":
-            cloth *= np.where(down, 1.0 - depth, 1.0)
-        elif kind == "check":
-            cloth *= np.where(across, 1.0 - depth / 2, 1.0) * np.where(down, 1.0 - depth / 2, 1.0)
-        else:
-            cloth *= np.where(across & down, 1.0 - depth, 1.0)
+        cloth *= {"across": 1.0 - across * depth, "down": 1.0 - down * depth,
+                  "check": (1.0 - across * depth / 2) * (1.0 - down * depth / 2),
+                  "dots": 1.0 - (across & down) * depth}[kind]
     return np.clip(cloth, 20.0, 255.0)
 
 
@@ -212,7 +195,7 @@ class Top:
 
 
 def random_top(rng: np.random.Generator) -> Top:
-    """Proportions of a top with long sleeves; the classes change what they need."""
+    """Return proportions of a top with long sleeves; the classes change what they need."""
     chest = rng.uniform(5.6, 7.4)
     return Top(
         shoulder=chest + rng.uniform(-0.3, 0.6),
@@ -226,8 +209,7 @@ def random_top(rng: np.random.Generator) -> Top:
         sleeve=rng.uniform(16.5, 20.5),
         angle=rng.uniform(8.0, 19.0),
         sleeve_width=rng.uniform(3.8, 4.8),
-        cuff_width=rng.uniform(2.4, 3.3),
-    )
+        cuff_width=rng.uniform(2.4, 3.3))
 
 
 def shorten_sleeves(rng: np.random.Generator, top: Top, low: float, high: float) -> None:
@@ -239,7 +221,7 @@ def shorten_sleeves(rng: np.random.Generator, top: Top, low: float, high: float)
 
 
 def paint_top(rng: np.random.Generator, canvas: Canvas, top: Top, cloth: np.ndarray) -> np.ndarray:
-    """Paint sleeves, body and neck opening; return the area of the body."""
+    """Paint sleeves and body; return the area of the body, bool (112, 112)."""
     arm_y = top.top + 1.4 + top.sleeve_width
     shoulder = (top.shoulder, top.top + 1.5)
     armpit = (top.chest - 0.2, arm_y + 0.8)
@@ -252,57 +234,60 @@ def paint_top(rng: np.random.Generator, canvas: Canvas, top: Top, cloth: np.ndar
         half = top.cuff_width / 2
         outer = (wrist[0] + out[0] * half, wrist[1] + out[1] * half)
         inner = (wrist[0] - out[0] * half, wrist[1] - out[1] * half)
-        elbow = (
-            shoulder[0] + 0.35 * out[0] + along[0] * 0.3 * top.sleeve,
-            shoulder[1] + 0.35 * out[1] + along[1] * 0.3 * top.sleeve,
-        )
+        elbow = (shoulder[0] + 0.35 * out[0] + along[0] * 0.3 * top.sleeve,
+                 shoulder[1] + 0.35 * out[1] + along[1] * 0.3 * top.sleeve)
         sleeve = [(1.5, top.top + 0.8), shoulder, elbow, outer, inner, armpit, (1.5, arm_y)]
         tone, inside = rng.uniform(0.8, 1.0), rng.uniform(0.3, 0.8)
         fold = [armpit, (inner[0] - 0.2, inner[1])]
         for points, line in ((sleeve, fold), (mirror(sleeve), mirror(fold))):
-            area = canvas.area(points)
-            canvas.fill(area, cloth)
-            canvas.shade(area, tone)
+            canvas.fill(canvas.area(points), cloth * tone)
             if top.sleeve > 10:  # the side of the arm that lies in the body's shadow
                 canvas.shade(canvas.band(line, 1.6), inside)
-    right = [
-        (top.neck, top.top),
-        shoulder,
-        armpit,
-        (top.waist, 0.45 * arm_y + 0.55 * top.bottom),
-        (top.hem, top.bottom - 0.3),
-        (top.hem * 0.6, top.bottom),
-    ]
+    right = [(top.neck, top.top), shoulder, armpit,
+             (top.waist, 0.45 * arm_y + 0.55 * top.bottom), (top.hem, top.bottom - 0.3),
+             (top.hem * 0.6, top.bottom)]
     body = canvas.area(right + mirror(right[::-1]))
     canvas.fill(body, cloth)
-    seam = [
-        (shoulder[0] - 0.3, shoulder[1]),
-        (top.chest - 0.9, 0.5 * (shoulder[1] + arm_y)),
-        armpit,
-    ]
     if top.sleeve > 0:
-        dark = rng.uniform(0.55, 0.9)
-        canvas.shade(canvas.band(seam, 0.6) | canvas.band(mirror(seam), 0.6), dark)
+        seam = [(shoulder[0] - 0.3, shoulder[1]),
+                (top.chest - 0.9, 0.5 * (shoulder[1] + arm_y)), armpit]
+        canvas.shade(canvas.bands(seam, 0.6), rng.uniform(0.55, 0.9))
     return body
 
 
 def cut_neck(rng: np.random.Generator, canvas: Canvas, top: Top, pointed: bool) -> None:
     """Cut the neck opening out of the body, with the inside of the back showing a little."""
+    line = arc(0.0, top.top - 0.6, top.neck, top.neck_depth + 0.6, 0.0, 180.0)
     if pointed:
-        edge = [
-            (-top.neck, top.top - 0.6),
-            (top.neck, top.top - 0.6),
-            (0.0, top.top + top.neck_depth),
-        ]
-        line = [edge[0], edge[2], edge[1]]
-    else:
-        line = arc(0.0, top.top - 0.6, top.neck, top.neck_depth + 0.6, 0.0, 180.0)
-        edge = line
-    inside = canvas.area(edge)
+        line = [(-top.neck, top.top - 0.6), (0.0, top.top + top.neck_depth),
+                (top.neck, top.top - 0.6)]
+    inside = canvas.area(line)
     canvas.shade(inside, rng.uniform(0.0, 0.5))
-    above = canvas.area(arc(0.0, top.top - 0.8, top.neck, 1.2, 0.0, 180.0))
-    canvas.fill(above, 0.0)
+    canvas.fill(canvas.area(arc(0.0, top.top - 0.8, top.neck, 1.2, 0.0, 180.0)), 0.0)
     canvas.shade(canvas.band(line, 0.7) & ~inside, rng.uniform(0.65, 1.15))
+
+
+def paint_collar(canvas: Canvas, top: Top, cloth: np.ndarray, tone: float, length: float) -> None:
+    """Two collar wings that fall from the neck towards the middle."""
+    wing = [(top.neck - 0.2, top.top - 0.9), (top.neck + 1.0, top.top + 0.6),
+            (0.42 * top.neck + 0.8, top.top + length), (0.2, top.top + 0.55 * length + 0.3)]
+    for points in (wing, mirror(wing)):
+        canvas.fill(canvas.area(points), cloth * tone)
+        canvas.shade(canvas.band(points[1:], 0.45), 0.6)
+
+
+def paint_front(rng: np.random.Generator, canvas: Canvas, top: Top, body: np.ndarray,
+                strength: float) -> None:
+    """The line down the front, with buttons or without."""
+    x = rng.uniform(-0.4, 0.4)
+    line = canvas.band([(x, top.top + 1.5), (x, top.bottom + 1.0)], rng.uniform(0.5, 1.0))
+    canvas.shade(line & body, 1.0 - strength)
+    if chance(rng, 0.6):
+        gap = rng.uniform(2.8, 4.2)
+        y = top.top + 3.5
+        while y < top.bottom - 1.0:
+            canvas.shade(canvas.area(arc(x + 0.9, y, 0.55, 0.55)) & body, 1.0 - 0.8 * strength)
+            y += gap
 
 
 def draw_t_shirt(rng: np.random.Generator, canvas: Canvas) -> None:
@@ -318,7 +303,7 @@ def draw_t_shirt(rng: np.random.Generator, canvas: Canvas) -> None:
     elif chance(rng, 0.14):  # long sleeves
         top.sleeve, top.angle = rng.uniform(15.0, 19.0), rng.uniform(7.0, 15.0)
         top.cuff_width = rng.uniform(2.4, 3.2)
-    cloth = make_cloth(rng, patterned=0.3)
+    cloth = make_cloth(rng)
     body = paint_top(rng, canvas, top, cloth)
     cut_neck(rng, canvas, top, pointed=chance(rng, 0.25))
     if chance(rng, 0.15):  # a polo collar
@@ -326,11 +311,10 @@ def draw_t_shirt(rng: np.random.Generator, canvas: Canvas) -> None:
     if chance(rng, 0.4):  # a print on the chest
         width, height = rng.uniform(1.5, 4.2), rng.uniform(1.0, 3.4)
         middle = rng.uniform(10.5, 14.5)
-        shape = arc(0.0, middle, width, height, 0.0, 360.0)
+        shape = arc(0.0, middle, width, height)
         if chance(rng, 0.5):
             shape = box(-width, middle - height, width, middle + height)
-        tone = rng.choice([rng.uniform(0.3, 0.7), rng.uniform(1.2, 1.6)])
-        canvas.shade(canvas.area(shape) & body, tone)
+        canvas.shade(canvas.area(shape) & body, either(rng, (0.3, 0.7), (1.2, 1.6)))
 
 
 def draw_pullover(rng: np.random.Generator, canvas: Canvas) -> None:
@@ -339,12 +323,11 @@ def draw_pullover(rng: np.random.Generator, canvas: Canvas) -> None:
     top.sleeve_width += 0.4
     top.cuff_width += 0.2
     top.bottom -= rng.uniform(0.0, 1.5)
-    cloth = make_cloth(rng, patterned=0.3)
+    cloth = make_cloth(rng)
     body = paint_top(rng, canvas, top, cloth)
     style = rng.random()
     if style < 0.18:  # a roll neck
-        collar = canvas.area(box(-top.neck, top.top - 2.0, top.neck, top.top + 0.8), 1)
-        canvas.fill(collar, cloth)
+        canvas.fill(canvas.area(box(-top.neck, top.top - 2.0, top.neck, top.top + 0.8), 1), cloth)
         canvas.shade(canvas.band([(-top.neck, top.top + 0.8), (top.neck, top.top + 0.8)], 0.5), 0.7)
     else:
         top.neck_depth = rng.uniform(0.8, 2.0) if style < 0.78 else rng.uniform(3.0, 5.5)
@@ -360,38 +343,7 @@ def draw_pullover(rng: np.random.Generator, canvas: Canvas) -> None:
     if chance(rng, 0.2):  # a pattern knitted across the chest
         y = rng.uniform(8.0, 15.0)
         yoke = canvas.area(box(-14.0, y, 14.0, y + rng.uniform(1.5, 4.0))) & (canvas.grey > 0)
-        canvas.shade(yoke, rng.choice([rng.uniform(0.45, 0.75), rng.uniform(1.2, 1.4)]))
-
-
-def paint_collar(canvas: Canvas, top: Top, cloth: np.ndarray, tone: float, length: float) -> None:
-    """Two collar wings that fall from the neck towards the middle."""
-    wing = [
-        (top.neck - 0.2, top.top - 0.9),
-        (top.neck + 1.0, top.top + 0.6),
-        (0.42 * top.neck + 0.8, top.top + length),
-        (0.2, top.top + 0.55 * length + 0.3),
-    ]
-    for points in (wing, mirror(wing)):
-        area = canvas.area(points)
-        canvas.fill(area, cloth)
-        canvas.shade(area, tone)
-        canvas.shade(canvas.band([points[1], points[2], points[3]], 0.45), 0.6)
-
-
-def paint_front(
-    rng: np.random.Generator, canvas: Canvas, top: Top, body: np.ndarray, strength: float
-) -> None:
-    """The line down the front, with buttons or without."""
-    x = rng.uniform(-0.4, 0.4)
-    line = canvas.band([(x, top.top + 1.5), (x, top.bottom + 1.0)], rng.uniform(0.5, 1.0))
-    canvas.shade(line & body, 1.0 - strength)
-    if chance(rng, 0.6):
-        gap = rng.uniform(2.8, 4.2)
-        y = top.top + 3.5
-        while y < top.bottom - 1.0:
-            button = canvas.area(arc(x + 0.9, y, 0.55, 0.55, 0.0, 360.0))
-            canvas.shade(button & body, 1.0 - 0.8 * strength)
-            y += gap
+        canvas.shade(yoke, either(rng, (0.45, 0.75), (1.2, 1.4)))
 
 
 def draw_coat(rng: np.random.Generator, canvas: Canvas) -> None:
@@ -411,13 +363,11 @@ def draw_coat(rng: np.random.Generator, canvas: Canvas) -> None:
     if chance(rng, 0.6):
         paint_collar(canvas, top, cloth, rng.uniform(0.75, 1.2), rng.uniform(3.0, 7.5))
     elif chance(rng, 0.5):  # a hood, or a collar that stands
-        hood = canvas.area(box(-top.neck - 0.8, top.top - 1.8, top.neck + 0.8, top.top + 1.6), 2)
-        canvas.fill(hood, cloth)
-        canvas.shade(hood, rng.uniform(0.7, 0.95))
+        hood = box(-top.neck - 0.8, top.top - 1.8, top.neck + 0.8, top.top + 1.6)
+        canvas.fill(canvas.area(hood, 2), cloth * rng.uniform(0.7, 0.95))
     if chance(rng, 0.45):
         y = rng.uniform(16.0, 19.0)
-        pocket = [(2.4, y + 0.7), (5.0, y)]
-        canvas.shade(canvas.band(pocket, 0.7) | canvas.band(mirror(pocket), 0.7), 0.6)
+        canvas.shade(canvas.bands([(2.4, y + 0.7), (5.0, y)], 0.7), 0.6)
     if chance(rng, 0.15):  # a belt
         y = rng.uniform(14.5, 17.0)
         canvas.shade(canvas.area(box(-9.0, y, 9.0, y + 1.3)) & body, 0.6)
@@ -458,34 +408,22 @@ def draw_trouser(rng: np.random.Generator, canvas: Canvas) -> None:
         crotch += 4.0
     cloth = make_cloth(rng, patterned=0.12)
     knee = 0.5 * (crotch + bottom)
-    right = [
-        (0.0, top + 0.3),
-        (waist, top),
-        (hip, crotch - 2.5),
-        (gap + leg + 0.4 + 0.5 * spread, knee),
-        (gap + leg + spread, bottom),
-        (gap + spread, bottom),
-        (gap * 0.7 + 0.3 * spread, knee),
-        (0.0, crotch),
-    ]
-    tone = rng.uniform(0.85, 1.0)
-    for points, factor in ((right, 1.0), (mirror(right), tone)):
-        area = canvas.area(points)
-        canvas.fill(area, cloth)
-        canvas.shade(area, factor)
+    right = [(0.0, top + 0.3), (waist, top), (hip, crotch - 2.5),
+             (gap + leg + 0.4 + 0.5 * spread, knee), (gap + leg + spread, bottom),
+             (gap + spread, bottom), (gap * 0.7 + 0.3 * spread, knee), (0.0, crotch)]
+    canvas.fill(canvas.area(right), cloth)
+    canvas.fill(canvas.area(mirror(right)), cloth * rng.uniform(0.85, 1.0))
     painted = canvas.grey > 0
-    canvas.shade(
-        canvas.area(box(-8.0, top - 2.0, 8.0, top + 1.8)) & painted, rng.uniform(0.65, 1.1)
-    )
+    waistband = canvas.area(box(-8.0, top - 2.0, 8.0, top + 1.8)) & painted
+    canvas.shade(waistband, rng.uniform(0.65, 1.1))
     canvas.shade(canvas.band([(0.0, top), (0.0, crotch + 1.0)], 0.5), rng.uniform(0.5, 0.85))
     if chance(rng, 0.5):  # creases, or light knees
         x = gap + 0.5 * leg
         crease = [(x, crotch), (x + 0.7 * spread, bottom - 1.0)]
-        area = canvas.band(crease, 1.2) | canvas.band(mirror(crease), 1.2)
-        canvas.shade(area & painted, rng.uniform(0.85, 1.2))
+        canvas.shade(canvas.bands(crease, 1.2) & painted, rng.uniform(0.85, 1.2))
     if chance(rng, 0.5):
         pocket = [(waist - 1.8, top + 1.8), (waist + 0.2, top + 4.5)]
-        canvas.shade(canvas.band(pocket, 0.5) | canvas.band(mirror(pocket), 0.5), 0.65)
+        canvas.shade(canvas.bands(pocket, 0.5), 0.65)
 
 
 def draw_dress(rng: np.random.Generator, canvas: Canvas) -> None:
@@ -505,8 +443,7 @@ def draw_dress(rng: np.random.Generator, canvas: Canvas) -> None:
         sleeve=0.0,
         angle=rng.uniform(7.0, 14.0),
         sleeve_width=rng.uniform(3.0, 3.8),
-        cuff_width=rng.uniform(2.0, 2.7),
-    )
+        cuff_width=rng.uniform(2.0, 2.7))
     style = rng.random()
     if style < 0.35:
         top.sleeve = rng.uniform(3.0, 6.0)
@@ -517,15 +454,11 @@ def draw_dress(rng: np.random.Generator, canvas: Canvas) -> None:
     elif style < 0.8:  # straps
         top.shoulder = top.neck + rng.uniform(0.7, 1.4)
         top.neck_depth += 1.5
-    cloth = make_cloth(rng, patterned=0.3)
+    cloth = make_cloth(rng)
     paint_top(rng, canvas, top, cloth)
     belt_y = rng.uniform(10.0, 12.5)
-    right = [
-        (waist, belt_y),
-        (0.45 * waist + 0.55 * hem, 0.5 * (belt_y + top.bottom)),
-        (hem, top.bottom - 0.4),
-        (0.0, top.bottom + 0.3),
-    ]
+    right = [(waist, belt_y), (0.45 * waist + 0.55 * hem, 0.5 * (belt_y + top.bottom)),
+             (hem, top.bottom - 0.4), (0.0, top.bottom + 0.3)]
     skirt = canvas.area(right + mirror(right[::-1]))
     canvas.fill(skirt, cloth)
     if hem - waist > 2.5:  # the folds of a wide skirt
@@ -535,8 +468,7 @@ def draw_dress(rng: np.random.Generator, canvas: Canvas) -> None:
     cut_neck(rng, canvas, top, pointed=chance(rng, 0.4))
     if chance(rng, 0.5):
         belt = canvas.area(box(-9.0, belt_y - 0.6, 9.0, belt_y + 0.6)) & (canvas.grey > 0)
-        belt &= np.abs(XX) < waist + 0.8
-        canvas.shade(belt, rng.choice([rng.uniform(0.35, 0.75), rng.uniform(1.15, 1.4)]))
+        canvas.shade(belt & (np.abs(XX) < waist + 0.8), either(rng, (0.35, 0.75), (1.15, 1.4)))
 
 
 # --- Shoes: all toes point left ------------------------------------------------------------------
@@ -549,22 +481,17 @@ def draw_sandal(rng: np.random.Generator, canvas: Canvas) -> None:
     style = rng.choice(["flat", "wedge", "heel"], p=[0.45, 0.2, 0.35])
     width = rng.uniform(1.0, 2.1)
     if style == "flat":
-        floor = rng.uniform(18.5, 21.5)
-        rise = rng.uniform(0.0, 1.2)
-        thick = rng.uniform(1.3, 2.6)
+        floor, rise, thick = rng.uniform((18.5, 0.0, 1.3), (21.5, 1.2, 2.6))
     else:
-        floor = rng.uniform(23.0, 25.5)
-        rise = rng.uniform(4.0, 9.0)
-        thick = rng.uniform(1.0, 1.8)
+        floor, rise, thick = rng.uniform((23.0, 4.0, 1.0), (25.5, 9.0, 1.8))
 
     def foot(x: float) -> float:
-        """The height of the upper side of the sole at x."""
+        """Return the height of the upper side of the sole at x."""
         share = min(max((x + 6.0) / 14.0, 0.0), 1.0)
         return floor - rise * share * share * (3.0 - 2.0 * share)
 
-    xs = [-13.0 + 26.0 * i / 20 for i in range(21)]
-    upper = [(x, foot(x)) for x in xs]
-    lower = [(x, foot(x) + thick) for x in reversed(xs)]
+    upper = [(x, foot(x)) for x in (-13.0 + 26.0 * i / 20 for i in range(21))]
+    lower = [(x, y + thick) for x, y in reversed(upper)]
     if style == "wedge":
         lower = [(12.6, floor + thick), (-12.6, floor + thick)]
     if style == "heel":
@@ -585,15 +512,11 @@ def draw_sandal(rng: np.random.Generator, canvas: Canvas) -> None:
     for _ in range(int(rng.integers(1, 4))):
         reach, height = rng.uniform(3.5, 5.5), rng.uniform(3.5, 6.5)
         end = x + reach
-        arch = [
-            (x, foot(x) + 0.4),
-            (x + 0.3, foot(x) - 0.8 * height),
-            (end, foot(end) - height),
-            (end + 0.8, foot(end) + 0.4),
-        ]
-        area = canvas.band(bend(arch), width)
+        arch = bend([(x, foot(x) + 0.4), (x + 0.3, foot(x) - 0.8 * height),
+                     (end, foot(end) - height), (end + 0.8, foot(end) + 0.4)])
+        area = canvas.band(arch, width)
         if chance(rng, 0.25):  # a closed front
-            area = area | canvas.area(bend(arch))
+            area = area | canvas.area(arch)
         canvas.fill(area, straps * rng.uniform(0.8, 1.1))
         x += reach * rng.uniform(0.7, 1.2)
     # A strap up the heel and around the ankle, and one that leads forward and down from it.
@@ -608,15 +531,11 @@ def draw_sandal(rng: np.random.Generator, canvas: Canvas) -> None:
             counter = [(12.4, foot(12.4)), (12.3, ankle), (9.8, ankle + 1.5), (7.5, foot(7.5))]
             canvas.fill(canvas.area(counter, 1), 0.9 * straps)
         if chance(rng, 0.7):
-            down = [
-                (front, ankle + 0.8),
-                (front - 0.5, ankle + 3.5),
-                (front - 3.0, foot(front - 3.0)),
-            ]
+            down = [(front, ankle + 0.8), (front - 0.5, ankle + 3.5),
+                    (front - 3.0, foot(front - 3.0))]
             canvas.fill(canvas.band(bend(down), 0.8 * width), 0.9 * straps)
-        if chance(rng, 0.4):
-            buckle = canvas.area(arc(0.5 * (front + 11.0), ankle + 0.2, 0.9, 0.9, 0.0, 360.0))
-            canvas.fill(buckle, 250.0)
+        if chance(rng, 0.4):  # a buckle
+            canvas.fill(canvas.area(arc(0.5 * (front + 11.0), ankle + 0.2, 0.9, 0.9)), 250.0)
 
 
 def draw_sneaker(rng: np.random.Generator, canvas: Canvas) -> None:
@@ -626,39 +545,26 @@ def draw_sneaker(rng: np.random.Generator, canvas: Canvas) -> None:
     if chance(rng, 0.12):  # it reaches up to the ankle
         high, floor = rng.uniform(1.45, 1.85), floor + 2.5
     opening = rng.uniform(3.0, 5.0)
-    upper = [
-        (13.0, floor),
-        (13.2, floor - 5.0 * high),
-        (12.2, floor - 9.2 * high),
-        (10.8, floor - 9.0 * high),
-        (8.5, floor - 7.0 * high),
-        (opening + 1.0, floor - 7.6 * high),
-        (opening - 0.6, floor - 9.6 * high),
-        (opening - 2.2, floor - 8.8 * high),
-        (-5.0, floor - 5.2 * high),
-        (-9.5, floor - 3.8 * high),
-        (-13.2, floor - 2.4 * high),
-        (-13.4, floor),
-    ]
+    upper = [(x, floor - y * high) for x, y in (
+        (13.0, 0.0), (13.2, 5.0), (12.2, 9.2), (10.8, 9.0), (8.5, 7.0), (opening + 1.0, 7.6),
+        (opening - 0.6, 9.6), (opening - 2.2, 8.8), (-5.0, 5.2), (-9.5, 3.8), (-13.2, 2.4),
+        (-13.4, 0.0))]
     cloth = make_cloth(rng, patterned=0.08, low=70.0, high=225.0)
     area = canvas.area(upper, 2)
     canvas.fill(area, cloth)
-    if chance(rng, 0.5):  # toe cap and heel piece
-        tone = rng.choice([rng.uniform(0.6, 0.85), rng.uniform(1.15, 1.4)])
-        canvas.shade(
-            canvas.area([(-14.0, floor), (-14.0, 5.0), (-9.0, 5.0), (-7.5, floor)]) & area, tone
-        )
-        canvas.shade(
-            canvas.area([(14.0, floor), (14.0, 5.0), (10.5, 5.0), (9.5, floor)]) & area, tone
-        )
+    if chance(rng, 0.5):
+        tone = either(rng, (0.6, 0.85), (1.15, 1.4))
+        toe_cap = [(-14.0, floor), (-14.0, 5.0), (-9.0, 5.0), (-7.5, floor)]
+        heel_piece = [(14.0, floor), (14.0, 5.0), (10.5, 5.0), (9.5, floor)]
+        for part in (toe_cap, heel_piece):
+            canvas.shade(canvas.area(part) & area, tone)
     if chance(rng, 0.75):
-        tone = rng.choice([rng.uniform(0.3, 0.6), rng.uniform(1.4, 1.9)])
-        count = int(rng.integers(1, 4))
-        for i in range(count):
+        tone = either(rng, (0.3, 0.6), (1.4, 1.9))
+        for i in range(int(rng.integers(1, 4))):
             x = rng.uniform(0.0, 2.0) + 2.4 * i
             stripe = [(x - 2.5, floor - 0.8), (x + 1.0, floor - 6.0 * high)]
             canvas.shade(canvas.band(stripe, rng.uniform(0.8, 1.4)) & area, tone)
-    lace = rng.choice([rng.uniform(0.35, 0.65), rng.uniform(1.3, 1.7)])
+    lace = either(rng, (0.35, 0.65), (1.3, 1.7))
     for i in range(int(rng.integers(2, 5))):
         x = opening - 3.2 - 1.9 * i
         y = floor - 8.6 * high + (0.35 + 0.62 * i) * 1.4 * high
@@ -666,13 +572,9 @@ def draw_sneaker(rng: np.random.Generator, canvas: Canvas) -> None:
     collar = [(11.6, floor - 8.6 * high), (8.5, floor - 6.8 * high), (opening, floor - 7.8 * high)]
     canvas.shade(canvas.band(collar, 0.8) & area, rng.uniform(0.5, 0.8))
     thick = rng.uniform(1.2, 2.6)
-    sole = [
-        (-13.2, floor - 0.9),
-        (13.2, floor - 0.6),
-        (13.0, floor + thick),
-        (-12.0, floor + thick),
-    ]
-    canvas.fill(canvas.area(sole, 1), rng.choice([rng.uniform(190, 250), rng.uniform(45, 110)]))
+    sole = [(-13.2, floor - 0.9), (13.2, floor - 0.6), (13.0, floor + thick),
+            (-12.0, floor + thick)]
+    canvas.fill(canvas.area(sole, 1), either(rng, (190.0, 250.0), (45.0, 110.0)))
 
 
 def draw_ankle_boot(rng: np.random.Generator, canvas: Canvas) -> None:
@@ -687,53 +589,26 @@ def draw_ankle_boot(rng: np.random.Generator, canvas: Canvas) -> None:
     lean = rng.uniform(-0.6, 1.0)
     toe = rng.uniform(3.0, 4.6)
     ankle = floor - rng.uniform(9.5, 11.0)
-    outline = [
-        (front + lean, top + rise),
-        (12.0 + lean, top),
-        (11.4, ankle - 0.5),
-        (12.6, floor - 4.5),
-        (12.6, floor - 0.7 * heel),
-        (5.0, floor - 0.7 * heel),
-        (-1.0, floor),
-        (-13.2, floor),
-        (-13.4, floor - 0.55 * toe),
-        (-11.0, floor - toe),
-        (-4.0, floor - toe - 2.4),
-        (front - 1.6, ankle + 1.2),
-        (front - 0.2, ankle - 2.0),
-    ]
+    outline = [(front + lean, top + rise), (12.0 + lean, top), (11.4, ankle - 0.5),
+               (12.6, floor - 4.5), (12.6, floor - 0.7 * heel), (5.0, floor - 0.7 * heel),
+               (-1.0, floor), (-13.2, floor), (-13.4, floor - 0.55 * toe), (-11.0, floor - toe),
+               (-4.0, floor - toe - 2.4), (front - 1.6, ankle + 1.2), (front - 0.2, ankle - 2.0)]
     cloth = make_cloth(rng, patterned=0.03, low=55.0, high=215.0)
-    area = canvas.area(cut_corners(outline, 1))
+    area = canvas.area(outline, 1)
     canvas.fill(area, cloth)
-    sole = rng.choice([rng.uniform(30.0, 90.0), rng.uniform(120.0, 220.0)])
+    tone = either(rng, (30.0, 90.0), (120.0, 220.0))
     if heel > 0:
         slim = rng.uniform(3.0, 6.5)
-        block = [(12.5, floor - heel), (12.3, floor + 1.4), (12.3 - slim, floor + 1.4)]
-        canvas.fill(canvas.area([*block, (11.0 - slim, floor - 0.7 * heel)]), sole)
-        canvas.fill(
-            canvas.area(
-                [
-                    (-13.0, floor - 0.3),
-                    (-1.0, floor - 0.3),
-                    (-1.0, floor + 1.0),
-                    (-12.4, floor + 1.0),
-                ]
-            ),
-            sole,
-        )
+        block = [(12.5, floor - heel), (12.3, floor + 1.4), (12.3 - slim, floor + 1.4),
+                 (11.0 - slim, floor - 0.7 * heel)]
+        canvas.fill(canvas.area(block), tone)
+        sole = [(-13.0, floor - 0.3), (-1.0, floor - 0.3), (-1.0, floor + 1.0),
+                (-12.4, floor + 1.0)]
     else:
         thick = rng.uniform(0.9, 2.2)
-        canvas.fill(
-            canvas.area(
-                [
-                    (-13.2, floor - 0.5),
-                    (12.7, floor - 0.5),
-                    (12.7, floor + thick),
-                    (-12.6, floor + thick),
-                ]
-            ),
-            sole,
-        )
+        sole = [(-13.2, floor - 0.5), (12.7, floor - 0.5), (12.7, floor + thick),
+                (-12.6, floor + thick)]
+    canvas.fill(canvas.area(sole), tone)
     style = rng.random()
     if style < 0.3:  # laces
         for i in range(int(rng.integers(4, 7))):
@@ -743,25 +618,20 @@ def draw_ankle_boot(rng: np.random.Generator, canvas: Canvas) -> None:
             canvas.shade(lace & area, rng.choice([0.5, 1.5]))
     elif style < 0.55:  # an elastic panel
         x = 0.5 * (front + 12.0)
-        panel = [
-            (x - 2.2, top + 0.5),
-            (x + 2.2, top + 0.5),
-            (x + 1.0, ankle + 3.0),
-            (x - 1.0, ankle + 3.0),
-        ]
+        panel = [(x - 2.2, top + 0.5), (x + 2.2, top + 0.5), (x + 1.0, ankle + 3.0),
+                 (x - 1.0, ankle + 3.0)]
         canvas.shade(canvas.area(panel) & area, rng.uniform(0.45, 0.7))
     elif style < 0.75:  # a strap with a buckle
         y = rng.uniform(ankle - 1.5, ankle + 1.5)
-        canvas.shade(
-            canvas.band([(front - 3.0, y + 2.0), (12.5, y)], 1.4) & area, rng.uniform(0.5, 0.75)
-        )
+        strap = canvas.band([(front - 3.0, y + 2.0), (12.5, y)], 1.4)
+        canvas.shade(strap & area, rng.uniform(0.5, 0.75))
         canvas.fill(canvas.area(box(8.0, y - 0.6, 9.6, y + 1.2)) & area, 235.0)
     elif style < 0.9:  # a zip
         zipper = [(9.0 + lean, top), (8.5, floor - 4.0)]
         canvas.shade(canvas.band(zipper, 0.7) & area, rng.choice([0.5, 1.5]))
     if chance(rng, 0.5):  # a cuff
         cuff = canvas.area(box(-2.0, top - 2.0, 14.0, top + rng.uniform(1.6, 3.0))) & area
-        canvas.shade(cuff, rng.choice([rng.uniform(0.55, 0.85), rng.uniform(1.15, 1.4)]))
+        canvas.shade(cuff, either(rng, (0.55, 0.85), (1.15, 1.4)))
     if chance(rng, 0.4):  # a toe cap
         cap = canvas.area([(-14.0, 12.0), (-8.0, 12.0), (-7.0, floor), (-14.0, floor)]) & area
         canvas.shade(cap, rng.uniform(0.75, 1.25))
@@ -784,42 +654,27 @@ def draw_bag(rng: np.random.Generator, canvas: Canvas) -> None:
     if style == "handle":
         reach, height = rng.uniform(3.5, 7.0), rng.uniform(5.0, 8.5)
         thick = rng.uniform(0.9, 1.8)
-        canvas.fill(canvas.band(arc(0.0, top + 0.6, reach, height, 180.0, 360.0), thick), tone)
+        canvas.fill(canvas.band(arc(0.0, top + 0.6, reach, height, 180.0), thick), tone)
         if chance(rng, 0.3):  # a second handle behind the first
-            second = arc(1.0, top + 0.6, reach, height - 1.5, 180.0, 360.0)
+            second = arc(1.0, top + 0.6, reach, height - 1.5, 180.0)
             canvas.fill(canvas.band(second, 0.8), 0.7 * tone)
     elif style == "strap":
         peak = rng.uniform(1.0, 3.0)
         x = rng.uniform(-4.0, 4.0)
-        strap = [
-            (-narrow + 0.8, top + 1.0),
-            (x - 3, peak),
-            (x + 3, peak),
-            (narrow - 0.8, top + 1.0),
-        ]
+        strap = [(-narrow + 0.8, top + 1.0), (x - 3, peak), (x + 3, peak),
+                 (narrow - 0.8, top + 1.0)]
         canvas.fill(canvas.band(bend(strap), rng.uniform(0.7, 1.3)), tone)
-    outline = [
-        (-narrow, top),
-        (narrow, top),
-        (wide, bottom - 1.0),
-        (wide - 0.6, bottom),
-        (-wide + 0.6, bottom),
-        (-wide, bottom - 1.0),
-    ]
+    outline = [(-narrow, top), (narrow, top), (wide, bottom - 1.0), (wide - 0.6, bottom),
+               (-wide + 0.6, bottom), (-wide, bottom - 1.0)]
     area = canvas.area(outline, int(rng.integers(0, 3)))
     canvas.fill(area, cloth)
     if chance(rng, 0.55):  # a flap
         drop = top + (bottom - top) * rng.uniform(0.3, 0.65)
-        flap = [
-            (-narrow, top),
-            (narrow, top),
-            (narrow - 0.3, drop - 1.5),
-            (0.0, drop + 1.0),
-            (-narrow + 0.3, drop - 1.5),
-        ]
+        flap = [(-narrow, top), (narrow, top), (narrow - 0.3, drop - 1.5), (0.0, drop + 1.0),
+                (-narrow + 0.3, drop - 1.5)]
         canvas.shade(canvas.area(flap) & area, rng.uniform(0.8, 1.2))
-        canvas.shade(canvas.band([flap[2], flap[3], flap[4]], 0.6) & area, 0.55)
-        if chance(rng, 0.7):
+        canvas.shade(canvas.band(flap[2:], 0.6) & area, 0.55)
+        if chance(rng, 0.7):  # a clasp
             canvas.fill(canvas.area(box(-0.9, drop - 0.6, 0.9, drop + 1.2)), 245.0)
     elif chance(rng, 0.6):  # a zip along the top, a pocket
         canvas.shade(canvas.band([(-narrow, top + 1.8), (narrow, top + 1.8)], 0.6) & area, 0.55)
@@ -836,22 +691,13 @@ def draw_bag(rng: np.random.Generator, canvas: Canvas) -> None:
 
 # --- Sets of drawings ----------------------------------------------------------------------------
 
-DRAW: tuple[Callable[[np.random.Generator, Canvas], None], ...] = (
-    draw_t_shirt,
-    draw_trouser,
-    draw_pullover,
-    draw_dress,
-    draw_coat,
-    draw_sandal,
-    draw_shirt,
-    draw_sneaker,
-    draw_bag,
-    draw_ankle_boot,
-)
+# in the order of the classes' numbers
+DRAW = (draw_t_shirt, draw_trouser, draw_pullover, draw_dress, draw_coat, draw_sandal, draw_shirt,
+        draw_sneaker, draw_bag, draw_ankle_boot)
 
 
 def draw_image(seed: int, label: int, number: int) -> np.ndarray:
-    """Draw garment `number` of a class: 28 x 28, uint8, white on black."""
+    """Draw garment `number` of a class: (28, 28), uint8, white on black."""
     rng = np.random.default_rng([seed, label, number])
     canvas = Canvas(rng)
     DRAW[label](rng, canvas)
@@ -859,11 +705,12 @@ def draw_image(seed: int, label: int, number: int) -> np.ndarray:
 
 
 def draw_set(seed: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw `count` images, equally many a class, in a shuffled order."""
-    pairs = [(i % len(CLASSES), i // len(CLASSES)) for i in range(count)]
-    pairs = [pairs[i] for i in np.random.default_rng(seed).permutation(count)]
-    images = np.stack([draw_image(seed, label, number) for label, number in pairs])
-    return images, np.array([label for label, _ in pairs], dtype=np.uint8)
+    """Draw images (count, 28, 28), equally many a class, shuffled; labels (count,); both uint8."""
+    order = np.random.default_rng(seed).permutation(count)
+    numbers, labels = np.divmod(order, len(DRAW))
+    images = np.stack([draw_image(seed, int(label), int(number))
+                       for label, number in zip(labels, numbers, strict=True)])
+    return images, labels.astype(np.uint8)
 
 
 def draw_test_set(seed: int = TEST_SEED) -> tuple[np.ndarray, np.ndarray]:
@@ -872,8 +719,7 @@ def draw_test_set(seed: int = TEST_SEED) -> tuple[np.ndarray, np.ndarray]:
     Image 0 is an ankle boot: boot number FIRST_BOOT changes places with whatever came first.
     """
     images, labels = draw_set(seed, TEST_IMAGES)
-    boot = CLASSES.index("Ankle boot")
-    place = int(np.flatnonzero(labels == boot)[FIRST_BOOT])
+    place = int(np.flatnonzero(labels == DRAW.index(draw_ankle_boot))[FIRST_BOOT])
     images[[0, place]] = images[[place, 0]]
     labels[[0, place]] = labels[[place, 0]]
     return images, labels
@@ -883,119 +729,83 @@ def write_images(images: np.ndarray, labels: np.ndarray) -> None:
     """Write the test set as IDX files (big-endian headers) where torchvision looks for them."""
     raw = OUT / "FashionMNIST" / "raw"
     raw.mkdir(parents=True, exist_ok=True)
-    header = struct.pack(">IIII", 2051, *images.shape)
-    (raw / "t10k-images-idx3-ubyte").write_bytes(header + images.tobytes())
-    header = struct.pack(">II", 2049, len(labels))
-    (raw / "t10k-labels-idx1-ubyte").write_bytes(header + labels.tobytes())
-    for name in ("train-images-idx3-ubyte", "train-labels-idx1-ubyte"):
-        (raw / name).write_bytes(b"")
+    for what, array in (("images-idx3-ubyte", images), ("labels-idx1-ubyte", labels)):
+        header = struct.pack(f">{1 + array.ndim}I", 0x800 + array.ndim, *array.shape)  # 8: uint8
+        (raw / f"t10k-{what}").write_bytes(header + array.tobytes())
+        (raw / f"train-{what}").write_bytes(b"")
 
 
 # --- The two models ------------------------------------------------------------------------------
 
 
-def train_models() -> dict[str, dict[str, np.ndarray]]:
-    """Train the CNN and the MLP on fresh drawings; return their weights by name, as float16."""
-    import torch
-    from torch import nn
+def models() -> dict[str, Any]:
+    """Return the CNN and the MLP, torch.nn.Sequential without weights of ours.
 
+    They take images float32 (n, 1, 28, 28) to logits (n, 10); the course puts a Softmax behind.
+    """
+    from torch import nn
+    return {"cnn": nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
+                                 nn.Linear(5408, 100), nn.ReLU(), nn.Linear(100, 10)),
+            "mlp": nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(),
+                                 nn.Linear(128, 10))}
+
+
+def fit(name: str, model: Any, x: Any, y: Any, epochs: int) -> None:
+    """Minimise the cross-entropy with Adam, the step size falling to nothing.
+
+    x: tensor float32 (n, 1, 28, 28); y: its labels, int64 (n,).
+    """
+    import torch
+    batch = 100
+    adam = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, epochs * len(x) // batch)
+    for epoch in range(epochs):
+        total = 0.0
+        for rows in torch.randperm(len(x)).split(batch):
+            loss = torch.nn.functional.cross_entropy(model(x[rows]), y[rows])
+            adam.zero_grad()
+            loss.backward()
+            adam.step()
+            schedule.step()
+            total += loss.item() * len(rows)
+        print(f"{name}, epoch {epoch + 1}: training loss {total / len(x):.3f}", flush=True)
+
+
+def train_models() -> dict[str, Any]:
+    """Return the CNN and the MLP, trained on fresh drawings, their weights rounded to float16."""
+    import torch
     torch.manual_seed(TRAIN_SEED)
     torch.set_num_threads(1)
     images, labels = draw_set(TRAIN_SEED, TRAIN_IMAGES)
-    x = torch.from_numpy(images.astype(np.float32) / 255.0).unsqueeze(1)
-    y = torch.from_numpy(labels.astype(np.int64))
-
-    cnn = nn.Sequential(
-        nn.Conv2d(1, 32, 3),
-        nn.ReLU(),
-        nn.MaxPool2d(2),
-        nn.Flatten(),
-        nn.Linear(5408, 100),
-        nn.ReLU(),
-        nn.Linear(100, 10),  # logits; the course puts a Softmax behind them
-    )
-    mlp = nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(), nn.Linear(128, 10))
-
-    def fit(name: str, model: nn.Module, epochs: int) -> None:
-        """Minimise the cross-entropy with Adam, the step size falling to nothing."""
-        batch = 100
-        steps = epochs * len(x) // batch
-        adam = torch.optim.AdamW(model.parameters(), lr=1e-3, weight_decay=1e-2)
-        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(adam, steps)
-        for epoch in range(epochs):
-            total = 0.0
-            for rows in torch.randperm(len(x)).split(batch):
-                loss = nn.functional.cross_entropy(model(x[rows]), y[rows])
-                adam.zero_grad()
-                loss.backward()
-                adam.step()
-                schedule.step()
-                total += loss.item() * len(rows)
-            print(f"{name}, epoch {epoch + 1}: training loss {total / len(x):.3f}", flush=True)
-
-    fit("CNN", cnn, epochs=6)
-    fit("MLP", mlp, epochs=15)
-
-    def named(model: nn.Module, names: Sequence[str]) -> dict[str, np.ndarray]:
-        """The parameters in order, rounded to float16, under the names the course uses."""
-        values = [p.detach().numpy().astype(np.float16) for p in model.parameters()]
-        assert all(np.isfinite(v).all() for v in values)
-        return dict(zip(names, values, strict=True))
-
-    return {
-        "cnn": named(
-            cnn,
-            (
-                "conv2d_weight",
-                "conv2d_bias",
-                "linear0_weight",
-                "linear0_bias",
-                "linear1_weight",
-                "linear1_bias",
-            ),
-        ),
-        "mlp": named(mlp, ("w0", "b0", "w1", "b1")),
-    }
+    x, y = torch.from_numpy(images).float().unsqueeze(1) / 255, torch.from_numpy(labels).long()
+    trained = models()
+    for name, epochs in (("cnn", 6), ("mlp", 15)):
+        fit(name.upper(), trained[name], x, y, epochs)
+        trained[name].half().float()
+    return trained
 
 
-def load_weights(path: Path) -> dict[str, np.ndarray]:
-    """Read stored weights back, as float32."""
-    with np.load(path, allow_pickle=False) as stored:
-        return {name: stored[name].astype(np.float32) for name in stored.files}
+def write_weights(name: str, model: Any) -> None:
+    """Write a model's parameters as float16, under the names that the course uses."""
+    values = [parameter.detach().numpy().astype(np.float16) for parameter in model.parameters()]
+    assert all(np.isfinite(value).all() for value in values)
+    (OUT / "models").mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(OUT / "models" / f"{name}.npz", allow_pickle=False,
+                        **dict(zip(WEIGHTS[name].shapes, values, strict=True)))
 
 
-def softmax(logits: np.ndarray) -> np.ndarray:
-    """Softmax over the last axis."""
-    powers = np.exp(logits - logits.max(axis=-1, keepdims=True))
-    return powers / powers.sum(axis=-1, keepdims=True)
-
-
-def cnn_probabilities(x: np.ndarray, w: dict[str, np.ndarray]) -> np.ndarray:
-    """The CNN in numpy: x is (n, 28, 28) float32, the result (n, 10)."""
-    windows = np.lib.stride_tricks.sliding_window_view(x, (3, 3), axis=(1, 2))
-    conv = np.tensordot(windows, w["conv2d_weight"][:, 0], axes=([3, 4], [1, 2]))
-    conv = np.maximum(conv + w["conv2d_bias"], 0.0)  # (n, 26, 26, 32)
-    pooled = conv.reshape(len(x), 13, 2, 13, 2, 32).max(axis=(2, 4))
-    flat = pooled.transpose(0, 3, 1, 2).reshape(len(x), -1)
-    hidden = np.maximum(flat @ w["linear0_weight"].T + w["linear0_bias"], 0.0)
-    return softmax(hidden @ w["linear1_weight"].T + w["linear1_bias"])
-
-
-def mlp_probabilities(x: np.ndarray, w: dict[str, np.ndarray]) -> np.ndarray:
-    """The MLP in numpy: x is (n, 28, 28) float32, the result (n, 10)."""
-    hidden = np.maximum(x.reshape(len(x), -1) @ w["w0"].T + w["b0"], 0.0)
-    return softmax(hidden @ w["w1"].T + w["b1"])
-
-
-def report(name: str, probabilities: np.ndarray, labels: np.ndarray) -> None:
+def report(name: str, model: Any, images: np.ndarray, labels: np.ndarray) -> None:
     """Print how a model does on the test set."""
+    import torch
+    x = torch.from_numpy(images).float().unsqueeze(1) / 255
+    probabilities = model(x).softmax(dim=1).detach().numpy()
     ordered = np.sort(probabilities, axis=1)
     gaps = ordered[:, -1] - ordered[:, -2]
     right = probabilities.argmax(axis=1) == labels
     print(f"{name}: {right.sum()} of {len(labels)} right")
-    print(f"  image 0 is {CLASSES[labels[0]]}: probability {probabilities[0, labels[0]]:.4f}")
+    print(f"  image 0 is {CLASS_NAMES[labels[0]]}: probability {probabilities[0, labels[0]]:.4f}")
     print(f"  smallest gap between best and second best: {gaps.min():.6f}")
-    for label, title in enumerate(CLASSES):
+    for label, title in enumerate(CLASS_NAMES):
         print(f"  {title:12s} {right[labels == label].sum():3d} of {(labels == label).sum()}")
 
 
@@ -1008,16 +818,9 @@ def main() -> None:
     images, labels = draw_test_set()
     write_images(images, labels)
     print(f"{len(images)} test images in {OUT / 'FashionMNIST' / 'raw'}")
-    if arguments.images_only:
-        return
-
-    models = OUT / "models"
-    models.mkdir(parents=True, exist_ok=True)
-    for name, weights in train_models().items():
-        np.savez_compressed(models / f"{name}.npz", allow_pickle=False, **weights)
-    x = images.astype(np.float32) / 255.0
-    report("CNN", cnn_probabilities(x, load_weights(models / "cnn.npz")), labels)
-    report("MLP", mlp_probabilities(x, load_weights(models / "mlp.npz")), labels)
+    for name, model in ({} if arguments.images_only else train_models()).items():
+        write_weights(name, model)
+        report(name.upper(), model, images, labels)
 
 
 if __name__ == "__main__":
