@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-import versions
+from data import versions
 from data.store import (
     CLASS_NAMES,
     N_IMAGES,

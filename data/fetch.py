@@ -14,8 +14,7 @@ import tempfile
 import time
 from pathlib import Path
 
-import versions
-from data import store
+from data import store, versions
 
 WEIGHTS_URL = "https://github.com/mlc-ai/web-data/raw/main/models/"
 PATIENCE = 10.0  # seconds without progress

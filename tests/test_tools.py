@@ -264,7 +264,7 @@ def test_a_page_has_the_texts_of_its_pictures() -> None:
 
 # ---- imports ----
 
-FLOORS = (("versions",), ("data", "tir"), ("",), ("plots",), ("checks",), ("tools",))
+FLOORS = (("data", "tir"), ("",), ("plots",), ("checks",), ("tools",))
 ROOMS = ("say", "run", "compare", "observe", "diagnose", "exercises")  # of checks/
 
 
@@ -294,9 +294,9 @@ def _imports(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def _floor(name: str) -> int:
-    """Return how high a module stands; modules of the root are one floor, "", but for versions."""
+    """Return how high a module stands; modules of the root are one floor, ""."""
     top = name.partition(".")[0]
-    return next((number for number, floor in enumerate(FLOORS) if top in floor), 2)
+    return next((number for number, floor in enumerate(FLOORS) if top in floor), 1)
 
 
 def test_imports_go_one_way() -> None:

@@ -12,10 +12,10 @@ import sys
 
 import nbformat
 
+from data.versions import pins
 from tools import lang
 from tools.site.project import ROOT, repository
 from tools.student import student_version
-from versions import pins
 
 PACKAGES = ("apache-tvm", "apache-tvm-ffi")
 START = """\

@@ -10,7 +10,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from versions import FIX, line, package, pins
+from data.versions import FIX, line, package, pins
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ((3, 11), (3, 12), (3, 13))
@@ -61,7 +61,8 @@ print("compiles and runs a PrimFunc for", tvm.target.Target("llvm").kind.name, "
       tvm.runtime.num_threads(), "threads")
 """
 TORCH = """
-import sys, torch, versions
+import sys, torch
+from data import versions
 versions.allow_torchvision()
 import torchvision
 torchvision.datasets.FashionMNIST

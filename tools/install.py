@@ -22,7 +22,7 @@ import time
 import urllib.request
 from pathlib import Path
 
-from versions import ROOT, pins
+from data.versions import ROOT, pins
 
 INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 PATIENCE = 3.0  # seconds for the index to answer

@@ -10,8 +10,8 @@ import subprocess
 import sys
 from importlib import metadata
 
+from data.versions import pins
 from tools.install import INDEX
-from versions import pins
 
 ALONG = {"apache-tvm": ["apache-tvm-ffi"], "torch": ["torchvision"], "apache-tvm-ffi": []}
 

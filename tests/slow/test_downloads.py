@@ -26,8 +26,7 @@ import numpy as np
 import pytest
 
 import helpers
-import versions
-from data import fetch, store
+from data import fetch, store, versions
 
 ROOT = Path(__file__).resolve().parents[2]
 STAND_IN = ROOT / "data" / "stand_in"
@@ -411,8 +410,8 @@ def test_an_interrupt_ends_the_process_and_leaves_nothing(tmp_path: Path, monkey
 
 def test_fetch_py_without_a_network(tmp_path: Path) -> None:
     shutil.copytree(STAND_IN, tmp_path / "data" / "stand_in")
-    for name in ("versions.py", "data/__init__.py", "data/fetch.py", "data/store.py"):
-        shutil.copy(ROOT / name, tmp_path / name)
+    for name in ("__init__.py", "fetch.py", "store.py", "versions.py"):
+        shutil.copy(ROOT / "data" / name, tmp_path / "data" / name)
     before = _content(tmp_path)
     env = {name: value for name, value in os.environ.items()
            if name.lower() not in ("mlc_data", "no_proxy", "pythonpath")}

@@ -21,7 +21,7 @@ from pathlib import Path
 import pytest
 import torch
 
-import versions
+from data import versions
 from tools import doctor, handouts, install, symbols
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -13,10 +13,10 @@ import nbformat
 import pytest
 from bs4 import BeautifulSoup
 
+from data.versions import pins
 from tools import colab
 from tools.site.pages import masters
 from tools.student import student_version
-from versions import pins
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent

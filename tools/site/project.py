@@ -4,7 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
-from versions import pins
+from data.versions import pins
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 

@@ -8,7 +8,7 @@ import types
 from importlib import metadata
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent
+ROOT = Path(__file__).resolve().parent.parent
 FIX = "run `make lab` (it installs what is pinned in requirements.txt)"
 
 
