@@ -5,7 +5,8 @@ from plots.figure import fingerprint, show
 from plots.graphs import computational_graph, fx_graph, memory, stages
 from plots.images import class_bars, confusion_matrix, image_grid, network, shares
 from plots.layers import bias_along, calls, convolution, pooling
-from plots.listings import builder_and_module, side_by_side
+from plots.listings import SideBySide as side_by_side
+from plots.listings import builder_and_module
 from plots.loops import lanes, loop_nests, reduction, register_tile, visit_order
 from plots.measured import bandwidths, compared, roofline, throughput, times
 from plots.moving import live

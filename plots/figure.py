@@ -36,6 +36,22 @@ def box(axes: plt.Axes, left: float, top: float, width: float, height: float, co
                                  **{"edgecolor": EDGE, "lw": 0.8, **style}))
 
 
+def sheet(width: float, height: float, **limits) -> tuple[plt.Figure, plt.Axes]:
+    """Return a figure of so many inches, and its axes, which are not drawn themselves.
+
+    `limits` and the like: what axes.set takes.
+    """
+    figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
+    axes.set(**limits)
+    axes.axis("off")
+    return figure, axes
+
+
+def write(axes: plt.Axes, x: float, y: float, text: str, size: float = 9, **style) -> None:
+    """Write a text at a point, in the units of the data; centred, unless its style differs."""
+    axes.text(x, y, text, size=size, **{"ha": "center", "va": "center", **style})
+
+
 def swatches(says: dict[str, str], colours: dict[str, str]) -> list[patches.Patch]:
     """Return what a legend needs: a patch for each kind in `says`, with its text and colour."""
     return [patches.Patch(facecolor=colours[kind], edgecolor=EDGE, label=label)

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import matplotlib.pyplot as plt
@@ -11,7 +12,7 @@ import torch
 import tvm
 from tvm import relax
 
-from plots.figure import ARROW, EDGE, ORANGE, PALE, box, show, swatches
+from plots.figure import ARROW, EDGE, ORANGE, PALE, box, sheet, show, swatches, write
 
 _LETTER = 0.076  # inches of one letter, monospace of 9 points
 _FONT = {"size": 8.5, "family": "monospace", "va": "center"}
@@ -84,6 +85,23 @@ def _operator(mod: tvm.IRModule, value: relax.Expr) -> tuple[str, str]:
     return type(value).__name__, "operator"
 
 
+def _add(graph: nx.DiGraph, name: str, kind: str, block: int | None = None,
+         after: Iterable[int] = ()) -> int:
+    """Add a node to a graph, with arrows without a text from others; return its number."""
+    node = len(graph)
+    graph.add_node(node, name=name, kind=kind, block=block)
+    graph.add_edges_from(((other, node) for other in after), text="")
+    return node
+
+
+def _taken(value: relax.Expr) -> list[relax.Expr]:
+    """Return the variables and the constant tensors in what a binding computes."""
+    parts: list[relax.Expr] = []
+    relax.analysis.post_order_visit(value, parts.append)
+    return [part for part in parts if isinstance(part, relax.Var) or (
+        isinstance(part, tvm.ir.GenericConst) and isinstance(part.ty, relax.TensorType))]
+
+
 def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
     """Return the operators of a Relax function as a graph.
 
@@ -93,47 +111,43 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
     unless `by_data`, block after block, and line after line outside of dataflow blocks.
     """
     func, graph, constants = mod[name], nx.DiGraph(), itertools.count()
-
-    def add(name: str, kind: str, block: int | None = None, after: Iterable[int] = ()) -> int:
-        node = len(graph)
-        graph.add_node(node, name=name, kind=kind, block=block)
-        graph.add_edges_from(((other, node) for other in after), text="")
-        return node
-
-    made = {param: add(_typed(param.name, param), "input") for param in func.params}
+    made = {param: _add(graph, _typed(param.name, param), "input") for param in func.params}
     first: dict[relax.Var, str] = {}  # by_data: a second name of memory is not another tensor
     before: list[int] = []
     for number, block in enumerate(func.body.blocks):
         pure = isinstance(block, relax.DataflowBlock)
         here: list[int] = []
-        for binding in block.bindings:
-            if isinstance(binding.value, relax.Var):
-                made[binding.var] = made[binding.value]  # a second name
+        for var, value in ((binding.var, binding.value) for binding in block.bindings):
+            if isinstance(value, relax.Var):  # a second name
+                made[var] = made[value]
                 if by_data:
-                    first[binding.var] = first.get(binding.value, binding.value.name)
+                    first[var] = first.get(value, value.name)
                 continue
             after = [] if by_data else before if pure else [*before, *here]
-            node = add(*_operator(mod, binding.value), number if pure else None, after)
-            parts: list[relax.Expr] = []
-            relax.analysis.post_order_visit(binding.value, parts.append)
-            for part in parts:
-                if isinstance(part, relax.Var) and part in made:
+            node = _add(graph, *_operator(mod, value), number if pure else None, after)
+            for part in _taken(value):
+                if part in made:
                     graph.add_edge(made[part], node, text=_typed(first.get(part, part.name), part))
-                elif isinstance(part, tvm.ir.GenericConst) and isinstance(part.ty,
-                                                                          relax.TensorType):
-                    constant = add(_typed(f"constant {next(constants)}", part), "input")
+                elif not isinstance(part, relax.Var):
+                    constant = _add(graph, _typed(f"constant {next(constants)}", part), "input")
                     graph.add_edge(constant, node, text="a constant")
-            made[binding.var] = node
+            made[var] = node
             here.append(node)
         before = here or before
+    _add_results(graph, func.body.body, made, first)
+    return graph
+
+
+def _add_results(graph: nx.DiGraph, result: relax.Expr, made: dict[relax.Var, int],
+                 first: dict[relax.Var, str]) -> None:
+    """Add to a function's graph what it returns; `made` and `first` as in _relax_graph."""
     ends = [node for node, kind in graph.nodes(data="kind")
             if kind != "input" and not graph.out_degree(node)]
-    result = func.body.body
     for var in result.fields if isinstance(result, relax.Tuple) else [result]:
         if var in made and graph.nodes[made[var]]["kind"] != "input":
             text = _typed(first.get(var, var.name), var)
-            graph.add_edge(made[var], add(f"{text}, returned", "returned", after=ends), text=text)
-    return graph
+            node = _add(graph, f"{text}, returned", "returned", after=ends)
+            graph.add_edge(made[var], node, text=text)
 
 
 def _draw_blocks(axes: plt.Axes, graph: nx.DiGraph, at: dict[int, tuple[float, float]]) -> None:
@@ -162,64 +176,58 @@ def _draw_inputs(axes: plt.Axes, x: float, y: float, wide: float, texts: list[st
                       **_FONT)
 
 
-def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = False) -> None:
-    """Draw a Relax function as a graph, from its bindings: operators are boxes, tensors arrows.
+def _inches(texts: Iterable[str]) -> float:
+    """Return how wide the widest of some texts is."""
+    return max(map(len, texts), default=0) * _LETTER
 
-    Parameters and constants stand beside each box that takes them, the first one above. A
-    dataflow block is a grey area. Outside of one, boxes stand one below the other in the order of
-    the program, unless `by_data`: then nothing counts but which box takes which box's result.
-    """
-    graph = _relax_graph(mod, name, by_data)
-    titles, kinds = dict(graph.nodes(data="name")), dict(graph.nodes(data="kind"))
-    inputs, returned = ([node for node in graph if kinds[node] == kind]
-                        for kind in ("input", "returned"))
-    users = {titles[node]: list(graph.successors(node)) for node in inputs}
-    graph.remove_nodes_from(inputs)
-    beside = {node: [text for text in users if node in users[text]] for node in graph}
-    arrows = sorted(((a, b, text) for a, b, text in graph.edges(data="text") if text),
-                    key=lambda arrow: arrow[1])
-    places, said = _places(graph), set()
+
+@dataclass
+class _Layout:
+    """Where everything of a computational graph stands; all lengths are in inches."""
+
+    at: dict[int, tuple[float, float]]  # the middle of each box, and of each text at the bottom
+    wide: float  # a box
+    lanes: dict[tuple[int, int, str], float]  # arrows that go around boxes: x of their long part
+    limits: dict[str, tuple[float, float]]
+
+
+def _laid_out(graph: nx.DiGraph, arrows: list[tuple[int, int, str]],
+              most: int, aside: float) -> _Layout:
+    """Return where boxes and arrows stand, beside each box up to `most` inputs, `aside` wide."""
+    titles, places = dict(graph.nodes(data="name")), _places(graph)
+    returned = [node for node, kind in graph.nodes(data="kind") if kind == "returned"]
     if len(returned) == 1:  # below the box that it comes from
         (source,) = [a for a, b, _ in arrows if b == returned[0]]
         places[returned[0]] = places[source][0], places[returned[0]][1]
-
-    def widest(texts: Iterable[str]) -> float:  # in inches; so is every number below
-        return max(map(len, texts), default=0) * _LETTER
-
-    wide = max(1.7, widest(titles[node] for node in graph if node not in returned) + 0.35)
-    aside = widest(users) + 0.45
-    step = max(1.12, 0.3 * max(map(len, beside.values()), default=0) + 0.5)
+    wide = max(1.7, _inches(titles[node] for node in graph if node not in returned) + 0.35)
+    step = max(1.12, 0.3 * most + 0.5)
     at = {node: (x * (wide + aside + 0.25), y * step - 0.3 * (node in returned))
           for node, (x, y) in places.items()}
     around = [(a, b, text) for a, b, text in arrows if places[a][0] == places[b][0]
               and places[b][1] - places[a][1] > 1]  # boxes may be in their way
     across, down = zip(*(at.values() or [(0, 0)]), strict=True)
-    lane = max(across) + wide / 2 + 0.2 + widest(text for *_, text in around)
+    lane = max(across) + wide / 2 + 0.2 + _inches(text for *_, text in around)
     left, right = min(across) - wide / 2 - aside, max(
-        max(across) + 0.2 + max(wide / 2, widest(text for *_, text in arrows)),
+        max(across) + 0.2 + max(wide / 2, _inches(text for *_, text in arrows)),
         lane + 0.22 * len(around))
     bottom = max(down) + (0.2 if returned else 0.45)
-    figure = plt.figure(figsize=(right - left, bottom + 0.8))
-    axes = figure.add_axes((0, 0, 1, 1))
-    axes.set(xlim=(left, right), ylim=(bottom, -0.8))
-    axes.axis("off")
-    _draw_blocks(axes, graph, at)
-    for node, (x, y) in at.items():
-        if node in returned:
-            axes.text(x, y, titles[node], ha="center", **_FONT)
-        else:
-            _labelled_box(axes, x, y, (wide, 0.54), _INK.get(kinds[node], _INK["operator"]),
-                          titles[node], kinds[node])
-            _draw_inputs(axes, x, y, wide, beside[node])
+    return _Layout(at, wide, {arrow: lane + 0.22 * i for i, arrow in enumerate(around)},
+                   {"xlim": (left, right), "ylim": (bottom, -0.8)})
+
+
+def _draw_arrows(axes: plt.Axes, layout: _Layout, arrows: list[tuple[int, int, str]],
+                 returned: dict[int, str]) -> None:
+    """Draw arrows between boxes, each with the tensor's text where that leaves its box first."""
+    said, half = set(), layout.wide / 2
     for a, b, text in arrows:
-        (x, y), (u, v) = at[a], at[b]
+        (x, y), (u, v) = layout.at[a], layout.at[b]
         label = {"x": x + 0.09, "y": (y + v) / 2, "ha": "left"}
-        if (a, b, text) in around:
-            end = u + (widest([titles[b]]) / 2 + 0.1 if b in returned else wide / 2)
-            axes.plot([x + wide / 2, lane, lane], [y + 0.1, y + 0.1, v], lw=1.1, zorder=1,
+        if lane := layout.lanes.get((a, b, text)):
+            end = u + (_inches([returned[b]]) / 2 + 0.1 if b in returned else half)
+            axes.plot([x + half, lane, lane], [y + 0.1, y + 0.1, v], lw=1.1, zorder=1,
                       color=ARROW["color"])
             axes.annotate("", (end, v), (lane, v), arrowprops=ARROW)
-            lane, label = lane + 0.22, {"x": x + wide / 2 + 0.09, "y": y - 0.03, "ha": "left"}
+            label = {"x": x + half + 0.09, "y": y - 0.03, "ha": "left"}
         else:
             axes.annotate("", (u, v - (0.12 if b in returned else 0.27)), (x, y + 0.27),
                           arrowprops=ARROW)
@@ -229,6 +237,38 @@ def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = F
         if b not in returned and (a, text) not in said:
             axes.text(**label, s=text, **_FONT)
         said.add((a, text))
+
+
+def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = False) -> None:
+    """Draw a Relax function as a graph, from its bindings: operators are boxes, tensors arrows.
+
+    Parameters and constants stand beside each box that takes them, the first one above. A
+    dataflow block is a grey area. Outside of one, boxes stand one below the other in the order of
+    the program, unless `by_data`: then nothing counts but which box takes which box's result.
+    """
+    graph = _relax_graph(mod, name, by_data)
+    titles, kinds = dict(graph.nodes(data="name")), dict(graph.nodes(data="kind"))
+    users = {titles[node]: list(graph.successors(node)) for node in graph if kinds[node] == "input"}
+    returned = {node: titles[node] for node in graph if kinds[node] == "returned"}
+    graph.remove_nodes_from([node for node in graph if kinds[node] == "input"])
+    beside = {node: [text for text in users if node in users[text]] for node in graph}
+    arrows = sorted(((a, b, text) for a, b, text in graph.edges(data="text") if text),
+                    key=lambda arrow: arrow[1])
+    layout = _laid_out(graph, arrows, max(map(len, beside.values()), default=0),
+                       _inches(users) + 0.45)
+    (left, right), (bottom, top) = layout.limits.values()
+    figure = plt.figure(figsize=(right - left, bottom - top))
+    axes = figure.add_axes((0, 0, 1, 1), **layout.limits)
+    axes.axis("off")
+    _draw_blocks(axes, graph, layout.at)
+    for node, (x, y) in layout.at.items():
+        if node in returned:
+            axes.text(x, y, titles[node], ha="center", **_FONT)
+        else:
+            _labelled_box(axes, x, y, (layout.wide, 0.54), _INK.get(kinds[node], _INK["operator"]),
+                          titles[node], kinds[node])
+            _draw_inputs(axes, x, y, layout.wide, beside[node])
+    _draw_arrows(axes, layout, arrows, returned)
     found = {kind: says for kind, says in _SAYS.items() if kind in kinds.values()}
     if len(found) > 1:
         axes.legend(handles=swatches(found, _INK), loc="upper left", bbox_to_anchor=(0, 0),
@@ -253,7 +293,8 @@ def fx_graph(graph: torch.fx.Graph) -> None:
     layers.add_edges_from((before, node) for node in graph.nodes for before in node.all_input_nodes)
     at = {node: (2.05 * layer, row) for node, (row, layer) in _places(layers).items()}
     wide, high = (max(place[i] for place in at.values()) for i in (0, 1))
-    figure, axes = plt.subplots(figsize=(wide + 2.05, 1.9 * high + 1.3), layout="constrained")
+    figure, axes = sheet(wide + 2.05, 1.9 * high + 1.3, xlim=(-0.85, wide + 0.85),
+                         ylim=(high + 0.52, -high - 0.52))
     for node, (x, y) in at.items():
         target = getattr(node.target, "__name__", node.target)
         _labelled_box(axes, x, y, (1.5, 0.72), _FX_INK[node.op], f"%{node.name}",
@@ -261,12 +302,9 @@ def fx_graph(graph: torch.fx.Graph) -> None:
         for before in node.all_input_nodes:
             axes.annotate("", (x - 0.77, y), (at[before][0] + 0.77, at[before][1]),
                           arrowprops=ARROW)
-    axes.set(xlim=(-0.85, wide + 0.85), ylim=(high + 0.52, -high - 0.52))
-    axes.axis("off")
-    show(figure, "Graph of torch.fx: " + "; ".join(
-        f"{node.name} ({node.op})" + (" from " + ", ".join(n.name for n in node.all_input_nodes)
-                                      if node.all_input_nodes else "")
-        for node in graph.nodes) + ".")
+    says = [f"{node.name} ({node.op})" + " from " * bool(node.all_input_nodes)
+            + ", ".join(before.name for before in node.all_input_nodes) for node in graph.nodes]
+    show(figure, "Graph of torch.fx: " + "; ".join(says) + ".")
 
 
 # ---- other boxes with arrows ---------------------------------------------------------------
@@ -286,16 +324,15 @@ def stages(*steps: tuple[str, str], arrows: list[str]) -> None:
         lines = text.splitlines()
         top = centre - len(lines) / 2
         box(axes, left, top - 0.5, width + 3, len(lines) + 1, "#eef3f8")
-        axes.text(left + width / 2 + 1.5, top - 1.1, title, ha="center", va="center", size=9,
-                  weight="bold")
+        write(axes, left + width / 2 + 1.5, top - 1.1, title, weight="bold")
         for row, line in enumerate(lines):
             axes.text(left + 1.5, top + row + 0.5, line, va="center", size=8, family="monospace")
         left += width + 3
         if number < len(arrows):
             axes.annotate("", (left + gap - 0.6, centre), (left + 0.6, centre),
                           arrowprops={"arrowstyle": "->", "lw": 1.3, "color": ORANGE})
-            axes.text(left + gap / 2, centre - 0.7, arrows[number], ha="center", va="center",
-                      size=8, style="italic", color="#9a5412")
+            write(axes, left + gap / 2, centre - 0.7, arrows[number], 8, style="italic",
+                  color="#9a5412")
         left += gap
     axes.set(xlim=(-0.5, left - gap + 0.5), ylim=(high + 0.8, -1.9))
     axes.axis("off")
@@ -319,14 +356,14 @@ def memory(**tensors) -> None:
     blocks: dict[int, list[str]] = {}
     for name, tensor in tensors.items():
         blocks.setdefault(_address(tensor), []).append(name)
-    figure, axes = plt.subplots(figsize=(8.4, 0.62 * len(tensors) + 0.4), layout="constrained")
+    figure, axes = sheet(8.4, 0.62 * len(tensors) + 0.4, ylim=(len(tensors) - 0.4, -0.6))
     row, right, said = 0, 0, []
     for names in blocks.values():
         values = np.from_dlpack(tensors[names[0]]).ravel()
         right, middle = max(right, len(values)), row + (len(names) - 1) / 2
         for i, value in enumerate(values):
             box(axes, 5.6 + i, middle - 0.36, 1, 0.72, PALE)
-            axes.text(6.1 + i, middle, f"{value:g}", ha="center", va="center", size=9)
+            write(axes, 6.1 + i, middle, f"{value:g}")
         for name in names:
             tensor = tensors[name]
             kind = f"{type(tensor).__module__.partition('.')[0]} {type(tensor).__name__}"
@@ -336,6 +373,5 @@ def memory(**tensors) -> None:
             axes.annotate("", (5.5, middle), (2.4, row), arrowprops=ARROW)
             row += 1
         said.append(f"{', '.join(names)}: {' '.join(f'{value:g}' for value in values)}")
-    axes.set(xlim=(-0.1, 5.8 + right), ylim=(row - 0.4, -0.6))
-    axes.axis("off")
+    axes.set(xlim=(-0.1, 5.8 + right))
     show(figure, "Blocks of memory and the names that point to each. " + ". ".join(said) + ".")

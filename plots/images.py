@@ -3,7 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from plots.figure import BLUE, GREY, ORANGE, box, ink, show
+from plots.figure import BLUE, GREY, ORANGE, box, ink, sheet, show, write
 
 
 def image_grid(images: np.ndarray, captions: list[str], columns: int = 5) -> None:
@@ -38,8 +38,7 @@ def class_bars(names: tuple[str, ...], values: np.ndarray, title: str,
     axes.barh(names, np.nan_to_num(values), color=colours)
     for i, value in enumerate(values):
         axes.text(np.nan_to_num(value) + 0.015, i, f"{value:.3f}", va="center", size=8)
-    axes.set(xlim=(0, 1.15), title=title)
-    axes.set_xticks([0, 0.25, 0.5, 0.75, 1])
+    axes.set(xlim=(0, 1.15), title=title, xticks=[0, 0.25, 0.5, 0.75, 1])
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     show(figure, f"{title}: " + ", ".join(f"{name} {value:.3f}" for name, value in
@@ -52,9 +51,8 @@ def confusion_matrix(confusion: np.ndarray, names: tuple[str, ...]) -> None:
     drawn = axes.imshow(np.sqrt(confusion), cmap="Blues")  # the root: 3 among 100 stays visible
     for (i, j), count in np.ndenumerate(confusion):
         if count:
-            axes.text(j, i, count, ha="center", va="center", size=9,
-                      color=ink(drawn.to_rgba(np.sqrt(count))),
-                      weight="bold" if i == j else "normal")
+            write(axes, j, i, count, color=ink(drawn.to_rgba(np.sqrt(count))),
+                  weight="bold" if i == j else "normal")
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(names)), names)
     axes.set(xlabel="prediction", ylabel="label")
@@ -69,21 +67,19 @@ def network(layers: list[str], shapes: list[tuple[int, ...]]) -> None:
     `shapes` (without the batch axis) has the input's first, then one for each layer: maps as a
     stack of squares with their side to scale, vectors as bars whose height is logarithmic.
     """
-    figure, axes = plt.subplots(figsize=(11, 2.7), layout="constrained")
+    figure, axes = sheet(11, 2.7, xlim=(-0.7, 1.55 * (len(shapes) - 1) + 0.6), ylim=(-1, 1),
+                         aspect="equal")
     for i, shape in enumerate(shapes):
         x, count = 1.55 * i, min(shape[0], 4) if len(shape) == 3 else 1
         width, height = (shape[-1] / 35,) * 2 if len(shape) == 3 else (0.14, np.log10(shape[0]) / 3)
-        shift = 0.07
         for back in reversed(range(count)):
-            left = x - width / 2 + (back - (count - 1) / 2) * shift
-            box(axes, left, -height / 2 + (back - (count - 1) / 2) * shift, width, height,
-                "#dbe7f3", edgecolor=BLUE, lw=1)
+            shift = (back - (count - 1) / 2) * 0.07
+            box(axes, x - width / 2 + shift, shift - height / 2, width, height, "#dbe7f3",
+                edgecolor=BLUE, lw=1)
         axes.text(x, -0.85, "×".join(map(str, shape)), ha="center", size=9)
         if i:
             axes.annotate("", (x - 0.56, 0), (x - 0.99, 0), arrowprops={"arrowstyle": "->"})
             axes.text(x - 0.775, 0.78, layers[i - 1], ha="center", size=9, weight="bold")
-    axes.set(xlim=(-0.7, 1.55 * (len(shapes) - 1) + 0.6), ylim=(-1, 1), aspect="equal")
-    axes.axis("off")
     show(figure, "The network as tensors joined by arrows: input " + str(shapes[0]) + "".join(
         f", after {layer} {shape}" for layer, shape in zip(layers, shapes[1:], strict=True)) + ".")
 
@@ -91,13 +87,11 @@ def network(layers: list[str], shapes: list[tuple[int, ...]]) -> None:
 def shares(names: list[str], **amounts: list[float]) -> None:
     """Draw how a few totals (two or three keywords) are shared among the named parts."""
     figure, axes = plt.subplots(figsize=(7, 0.45 * len(names) + 1), layout="constrained")
-    thick = 0.8 / len(amounts)
-    says = []
-    colours = (BLUE, ORANGE, GREY)
+    thick, says = 0.8 / len(amounts), []
     for k, (what, values) in enumerate(amounts.items()):
         percent = 100 * np.asarray(values) / np.sum(values)
         rows = np.arange(len(names)) + (k - (len(amounts) - 1) / 2) * thick
-        axes.barh(rows, percent, thick, color=colours[k], label=f"share of the {what}")
+        axes.barh(rows, percent, thick, color=(BLUE, ORANGE, GREY)[k], label=f"share of the {what}")
         for row, value in zip(rows, percent, strict=True):
             axes.text(value + 0.8, row, f"{value:.1f} %", va="center", size=8)
         says.append(f"{what}: " + ", ".join(f"{name} {value:.1f} %" for name, value in

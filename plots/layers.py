@@ -7,12 +7,11 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from plots.figure import ARROW, ORANGE, PALE, box, show
+from plots.figure import ARROW, ORANGE, PALE, box, sheet, show, write
 from plots.graphs import shape_text
 
 _WINDOWS = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#d7ecec"]
 _WEIGHTS = "#7a4a2b"
-_TEXT = {"ha": "center", "va": "center"}
 
 
 def _grid(axes: plt.Axes, left: float, values: np.ndarray, title: str,
@@ -22,20 +21,19 @@ def _grid(axes: plt.Axes, left: float, values: np.ndarray, title: str,
     for (i, j), value in np.ndenumerate(values):
         edge = {"lw": 2.2, "edgecolor": ORANGE, "zorder": 2} if (i, j) in bold else {"lw": 0.8}
         box(axes, left + j, i - rows / 2, 1, 1, colour(i, j), **edge)
-        axes.text(left + j + 0.5, i - rows / 2 + 0.5, f"{value:g}", size=12, zorder=3, **_TEXT)
-    axes.text(left + columns / 2, -rows / 2 - 0.35, title, size=9, weight="bold", **_TEXT)
+        write(axes, left + j + 0.5, i - rows / 2 + 0.5, f"{value:g}", 12, zorder=3)
+    write(axes, left + columns / 2, -rows / 2 - 0.35, title, weight="bold")
     return left + columns
 
 
 def _canvas(width: float, height: float) -> tuple[plt.Figure, plt.Axes]:
-    """A figure without axes, half an inch for each unit; the height is centred on 0."""
-    figure, axes = plt.subplots(figsize=(0.5 * width, 0.5 * height), layout="constrained")
-    axes.set(xlim=(-0.1, width - 0.1), ylim=(height / 2, -height / 2), aspect="equal")
-    axes.axis("off")
-    return figure, axes
+    """Return a sheet with half an inch for each unit; the height is centred on 0."""
+    return sheet(0.5 * width, 0.5 * height, xlim=(-0.1, width - 0.1),
+                 ylim=(height / 2, -height / 2), aspect="equal")
 
 
 def _text(values: np.ndarray) -> str:
+    """Return the numbers of a matrix row by row, such as "1 2; 3 4"."""
     return "; ".join(" ".join(f"{value:g}" for value in row) for row in values)
 
 
@@ -51,7 +49,7 @@ def convolution(x: np.ndarray, w: np.ndarray, at: tuple[int, int] = (0, 0)) -> N
     says = f"{sum_} = {y[at]:g}"
     figure, axes = _canvas(x.shape[1] + w.shape[1] + y.shape[1] + 4.2, x.shape[0] + 2.4)
     right = _grid(axes, 0, x, "input x", lambda i, j: PALE if (i, j) in held else "white", held)
-    axes.text(right + 0.9, 0, "*", size=16, **_TEXT)
+    write(axes, right + 0.9, 0, "*", 16)
     right = _grid(axes, right + 1.8, w, "kernel w", lambda i, j: PALE)
     axes.annotate("", (right + 1.7, 0), (right + 0.5, 0), arrowprops=ARROW)
     _grid(axes, right + 2.2, y, "output y", lambda i, j: PALE if (i, j) == at else "white", [at])
@@ -94,10 +92,10 @@ def bias_along(**biases: np.ndarray) -> None:
         colours = dict(zip(np.unique(array), _WINDOWS, strict=False))
         for channel, values in enumerate(np.broadcast_to(array, extents)):
             left = 3.9 + channel * (extents[2] + 0.8)
-            axes.text(left + extents[2] / 2, top + 0.75, f"channel {channel}", size=9, **_TEXT)
+            write(axes, left + extents[2] / 2, top + 0.75, f"channel {channel}")
             for (i, j), value in np.ndenumerate(values):
                 box(axes, left + j, top + 1.2 + i, 1, 1, colours[value])
-                axes.text(left + j + 0.5, top + 1.7 + i, f"{value:g}", size=11, **_TEXT)
+                write(axes, left + j + 0.5, top + 1.7 + i, f"{value:g}", 11)
         says.append(f"{title.replace('_', ' ')}, bias {shape}: " + ", ".join(
             f"channel {channel}: {_text(values)}" for channel, values in
             enumerate(np.broadcast_to(array, extents))))
@@ -112,7 +110,8 @@ def calls(mod: tvm.IRModule, across: int = 4) -> None:
     bindings = [binding for block in mod["main"].body.blocks for binding in block.bindings
                 if isinstance(binding.value, relax.Call)]
     rows = -(-len(bindings) // across)
-    figure, axes = plt.subplots(figsize=(2.55 * across, 1.2 * rows), layout="constrained")
+    figure, axes = sheet(2.55 * across, 1.2 * rows, xlim=(-0.8, 2.55 * across - 0.7),
+                         ylim=(1.25 * rows - 0.4, -0.35))
     says = [f"input {shape_text(mod['main'].params[0])}"]
     for number, binding in enumerate(bindings):
         row, column = 1.25 * (number // across), number % across
@@ -122,16 +121,12 @@ def calls(mod: tvm.IRModule, across: int = 4) -> None:
         taken = call.args[1] if lowered and isinstance(call.args[1], relax.Tuple) else ()
         weights = [shape_text(item) for item in taken if isinstance(item, tvm.ir.GenericConst)]
         box(axes, left, row, 1.6, 0.44, PALE)
-        axes.text(left + 0.8, row + 0.22, name, size=10, weight="bold", family="monospace",
-                  **_TEXT)
-        axes.text(left + 0.8, row - 0.14, " ".join(weights), size=8, family="monospace",
-                  color=_WEIGHTS, **_TEXT)
-        axes.text(left + 0.8, row + 0.6, shape_text(binding.var), size=8.5, family="monospace",
-                  **_TEXT)
+        for high, text, size, style in [(0.22, name, 10, {"weight": "bold"}),
+                                        (-0.14, " ".join(weights), 8, {"color": _WEIGHTS}),
+                                        (0.6, shape_text(binding.var), 8.5, {})]:
+            write(axes, left + 0.8, row + high, text, size, family="monospace", **style)
         start = left - (0.9 if column else 0.5)  # from its left neighbour, or the row above
         axes.annotate("", (left, row + 0.22), (start, row + 0.22), arrowprops=ARROW)
         says.append(f"{name}{' with ' + ' and '.join(weights) if weights else ''} gives "
                     f"{shape_text(binding.var)}")
-    axes.set(xlim=(-0.8, 2.55 * across - 0.7), ylim=(1.25 * rows - 0.4, -0.35))
-    axes.axis("off")
     show(figure, "The calls of main: " + "; ".join(says) + ".")

@@ -2,6 +2,7 @@
 
 import html
 import inspect
+import itertools
 import textwrap
 from collections.abc import Callable
 
@@ -19,17 +20,18 @@ _CIRCLE = ("display:inline-block;width:1.4em;border:1px solid #57606a;border-rad
 
 
 class SideBySide:
-    """Two programs side by side: HTML for people, plain text for comparison.
+    """Two programs side by side; matching lines have the same colour and the same number.
 
-    `pairs`: words that mark lines on the left, words that do on the right (several are separated
-    by |), and what both mean. `scopes`: a colour goes on in the lines that are indented below it.
+    HTML for people, plain text for comparison. `pairs`: words that mark lines on the left, words
+    that do on the right (several are separated by |), and what both mean. `scopes`: a colour goes
+    on in the lines that are indented below it.
     """
 
-    def __init__(self, programs: tuple[str, str], pairs: list[tuple[str, str, str]],
+    def __init__(self, left: str, right: str, pairs: list[tuple[str, str, str]],
                  titles: tuple[str, str], scopes: bool = False) -> None:
         self.says, self.scopes = [pair[2] for pair in pairs], scopes
         self.halves = {}  # for each title the lines, each with the number of its pair, or 0
-        for half, (title, program) in enumerate(zip(titles, programs, strict=True)):
+        for half, (title, program) in enumerate(zip(titles, (left, right), strict=True)):
             words = [pair[half].split("|") for pair in pairs]
             self.halves[title] = [
                 (next((number for number, marks in enumerate(words, start=1)
@@ -46,9 +48,8 @@ class SideBySide:
         halves = []
         for title, lines in self.halves.items():
             rows: list[str] = []
-            opened: list = []
-            before = 0
-            for number, line in lines:
+            opened: list[tuple[int, str]] = []  # column and colour of those that go on
+            for (before, _), (number, line) in itertools.pairwise([(0, ""), *lines]):
                 indent = len(line) - len(line.lstrip())
                 opened = [scope for scope in opened if self.scopes and scope[0] < indent]
                 if number:
@@ -58,7 +59,6 @@ class SideBySide:
                 rows.append(f'<div style="display:flex"><span style="flex:0 0 2em">{label}</span>'
                             f'<span style="{_LINE};{hangs}{_painted(opened)}">{html.escape(line)}'
                             "</span></div>\n")
-                before = number
             halves.append(f'<div style="{_HALF}"><b>{html.escape(title)}</b>'
                           f'<div style="{_CODE}">{"".join(rows)}</div></div>')
         legend = "".join(f'<div>{_badge(number)} {html.escape(says)}</div>'
@@ -87,16 +87,6 @@ def _painted(opened: list[tuple[int, str]]) -> str:
     return f";background:linear-gradient(90deg,{stops})"
 
 
-def side_by_side(left: str, right: str, pairs: list[tuple[str, str, str]],
-                 titles: tuple[str, str]) -> SideBySide:
-    """Show two programs side by side; matching lines have the same colour and the same number.
-
-    `pairs`: words that mark lines on the left, words that do on the right (several are separated
-    by |), and what both mean.
-    """
-    return SideBySide((left, right), pairs, titles)
-
-
 _CALLS = [  # in the builder's source, in the printed module, and what both mean
     ("with bb.function(", "def main(", "the function"),
     ("with bb.dataflow(", "with R.dataflow(", "the dataflow block"),
@@ -121,4 +111,4 @@ def builder_and_module(build: Callable[[], tvm.IRModule], mod: tvm.IRModule) -> 
         for number, call in enumerate(calls):
             lines = made[number:] if number == len(calls) - 1 else made[number:number + 1]
             pairs.append((call, "|".join(lines), meaning))
-    return SideBySide(programs, pairs, ("the builder", "what it made"), scopes=True)
+    return SideBySide(*programs, pairs, ("the builder", "what it made"), scopes=True)

@@ -8,7 +8,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 import tvm
 
-from plots.figure import ARROW, BLUE, EDGE, ORANGE, PALE, box, ink, show, swatches
+from plots.figure import ARROW, BLUE, EDGE, ORANGE, PALE, box, ink, sheet, show, swatches, write
 from tir.loops import nests, visit_steps
 from tir.walk import Loop
 
@@ -110,48 +110,38 @@ def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
         steps = visit_steps(func, shape, axes, threads)
         drawn = panel.imshow(steps, cmap="YlGnBu", vmin=0, vmax=steps.max() * 1.3 + 1)
         for (i, j), step in np.ndenumerate(steps):
-            panel.text(j, i, step, ha="center", va="center", size=8,
-                       color=ink(drawn.to_rgba(step)))
+            write(panel, j, i, step, 8, color=ink(drawn.to_rgba(step)))
         panel.set(title=title.replace("_", " "), xlabel=names[1], ylabel=names[0],
                   xticks=range(shape[1]), yticks=range(shape[0]))
     show(figure, f"For each element of a {shape[0]} by {shape[1]} output, the moment at which it "
          f"is written: {', '.join(funcs)}.")
 
 
-def reduction(X: np.ndarray, Y: str = "Y", spatial: str = "vi", reduced: str = "vk") -> None:
-    """Draw the two axes of a sum of rows over its data: a colour for each element of the result.
-
-    X is the matrix; Y is the result's name, `spatial` and `reduced` are the axes' names.
-    """
+def reduction(X: np.ndarray) -> None:
+    """Draw a matrix and its sums of rows, Y: a colour for each element, axes vi and vk."""
     rows, columns = X.shape
-    figure, axes = plt.subplots(figsize=(0.92 * columns + 3.6, 0.75 * rows + 1.2),
-                                layout="constrained")
-    colours = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea"]
+    figure, axes = sheet(0.92 * columns + 3.6, 0.75 * rows + 1.2, xlim=(-1.2, columns + 5.6),
+                         ylim=(rows + 0.55, -0.8))
+    colours = [PALE, "#f7d9b0", "#e3efd9", "#cfc9ea"]
     for i, row in enumerate(X):
         colour, total = colours[i % len(colours)], columns + 1.5
-        axes.text(-0.2, i + 0.5, f"{spatial} = {i}", ha="right", va="center", size=9,
-                  family="monospace")
+        write(axes, -0.2, i + 0.5, f"vi = {i}", ha="right", family="monospace")
         for k, value in enumerate(row):
             box(axes, k + 0.04, i + 0.08, 0.92, 0.84, colour)
-            axes.text(k + 0.5, i + 0.5, f"{value:g}", ha="center", va="center", size=11)
+            write(axes, k + 0.5, i + 0.5, f"{value:g}", 11)
         axes.annotate("", (total - 0.05, i + 0.5), (columns + 0.05, i + 0.5), arrowprops=ARROW)
         box(axes, total, i + 0.08, 0.92, 0.84, colour, lw=1.6)
-        axes.text(total + 0.46, i + 0.5, f"{row.sum():g}", ha="center", va="center", size=11,
-                  weight="bold")
-        axes.text(total + 1.05, i + 0.5, f"{Y}[{i}] = 0 + " + " + ".join(f"{v:g}" for v in row),
-                  va="center", size=9, family="monospace")
+        write(axes, total + 0.46, i + 0.5, f"{row.sum():g}", 11, weight="bold")
+        write(axes, total + 1.05, i + 0.5, f"Y[{i}] = 0 + " + " + ".join(f"{v:g}" for v in row),
+              ha="left", family="monospace")
     for k in range(columns):
-        axes.text(k + 0.5, -0.16, f"{reduced} = {k}", ha="center", va="center", size=9,
-                  family="monospace")
-    axes.text(columns / 2, -0.55, f"{reduced} is R: all of a row into one element", ha="center",
-              va="center", size=9, weight="bold")
-    axes.text(columns / 2, rows + 0.3, f"{spatial} is S: each row another element, in any order",
-              ha="center", va="center", size=9, weight="bold")
-    axes.set(xlim=(-1.2, columns + 5.6), ylim=(rows + 0.55, -0.8))
-    axes.axis("off")
-    show(figure, f"A matrix and its sums of rows. {spatial} is spatial, {reduced} a reduction: "
-         + "; ".join(f"{spatial} = {i}: {' + '.join(f'{v:g}' for v in row)} = {row.sum():g}, in "
-                     f"{Y}[{i}]" for i, row in enumerate(X)) + ".")
+        write(axes, k + 0.5, -0.16, f"vk = {k}", family="monospace")
+    for y, text in [(-0.55, "vk is R: all of a row into one element"),
+                    (rows + 0.3, "vi is S: each row another element, in any order")]:
+        write(axes, columns / 2, y, text, weight="bold")
+    show(figure, "A matrix and its sums of rows. vi is spatial, vk a reduction: " + "; ".join(
+        f"vi = {i}: {' + '.join(f'{v:g}' for v in row)} = {row.sum():g}, in Y[{i}]"
+        for i, row in enumerate(X)) + ".")
 
 
 _COLUMNS = ("#cfe3f5", "#f6d5a8", "#bfe3cf", "#d9d4f2", "#f5c9cf")
@@ -159,23 +149,20 @@ _COLUMNS = ("#cfe3f5", "#f6d5a8", "#bfe3cf", "#d9d4f2", "#f5c9cf")
 
 def register_tile(outputs: int, images: int) -> None:
     """Draw a tile of a dense layer's sums in registers, and the vectors that each step loads."""
-    figure, axes = plt.subplots(figsize=(0.9 * images + 3.2, 0.5 * outputs + 1.5),
-                                layout="constrained")
+    figure, axes = sheet(0.9 * images + 3.2, 0.5 * outputs + 1.5, xlim=(-0.1, 1.5 + 1.2 * images),
+                         ylim=(outputs + 1.4, 0))
     for j in range(outputs):
         box(axes, 0, j + 1.3, 1.1, 0.9, BLUE)
-        axes.text(0.55, j + 1.75, f"w{j}", ha="center", va="center", size=9, color=ink(BLUE))
+        write(axes, 0.55, j + 1.75, f"w{j}", color=ink(BLUE))
         for n in range(images):
             box(axes, 1.4 + n * 1.2, j + 1.3, 1.1, 0.9, PALE)
-            axes.text(1.95 + n * 1.2, j + 1.75, f"+= w{j} x{n}", ha="center", va="center", size=8)
+            write(axes, 1.95 + n * 1.2, j + 1.75, f"+= w{j} x{n}", 8)
     for n in range(images):
         box(axes, 1.4 + n * 1.2, 0.1, 1.1, 0.9, ORANGE)
-        axes.text(1.95 + n * 1.2, 0.55, f"x{n}", ha="center", va="center", size=9,
-                  color=ink(ORANGE))
-    axes.set(xlim=(-0.1, 1.5 + 1.2 * images), ylim=(outputs + 1.4, 0))
-    axes.axis("off")
+        write(axes, 1.95 + n * 1.2, 0.55, f"x{n}", color=ink(ORANGE))
     says = {BLUE: "weights: a vector for each output", ORANGE: "images: a vector for each image",
             PALE: "sums: stay in registers"}
-    figure.legend(handles=swatches(dict(says), {colour: colour for colour in says}), frameon=False,
+    figure.legend(handles=swatches(says, {colour: colour for colour in says}), frameon=False,
                   loc="outside lower center", fontsize=8)
     show(figure, f"A tile of {outputs} outputs by {images} images: {outputs * images} vectors of "
          f"sums stay in registers, each step over the inputs loads {outputs} vectors of weights "
@@ -191,12 +178,11 @@ def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
     figure, all_axes = plt.subplots(len(orders), 1, figsize=(9, 0.95 * len(orders) + 0.3),
                                     squeeze=False, layout="constrained")
     columns = sorted({column for order in orders.values() for _, column in order})
-    colours = list(itertools.islice(itertools.cycle(_COLUMNS), len(columns)))  # neighbours differ
+    colours = dict(zip(columns, itertools.cycle(_COLUMNS)))  # neighbours differ
     for axes, (title, order) in zip(all_axes[:, 0], orders.items(), strict=True):
         for place, (channel, column) in enumerate(order):
-            box(axes, place, 0, 1, 1, colours[columns.index(column)], edgecolor="white")
-            axes.text(place + 0.5, 0.5, f"{channel}\n{column}", ha="center", va="center", size=7.5,
-                      color=ink(colours[columns.index(column)]))
+            box(axes, place, 0, 1, 1, colours[column], edgecolor="white")
+            write(axes, place + 0.5, 0.5, f"{channel}\n{column}", 7.5, color=ink(colours[column]))
         for start in range(0, len(order), vector):
             box(axes, start, -0.06, vector, 1.12, "none", lw=2, edgecolor=EDGE)
         axes.set(xlim=(-0.2, longest + 0.2), ylim=(-0.2, 1.2))

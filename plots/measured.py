@@ -15,36 +15,34 @@ _TRAILS = ("#1f5fa8", "#a34a00", "#1a6e2e", "#b3202a", "#6f42c1", "#7a4a2b", "#a
 _LIBRARY, _OURS = "#6e7781", "#1a6e2e"
 
 
-def times(timings: dict[str, helpers.Timing], floor: float | None = None,
-          libraries: Collection[str] = ()) -> None:
-    """Draw median times as bars, with the quartiles as whiskers.
+def _note(axes: plt.Axes, text: str, at: tuple[float, float], shift: tuple[float, float],
+          **style) -> None:
+    """Write a text so many points beside a point: small and grey, unless its style differs."""
+    axes.annotate(text, at, shift, textcoords="offset points",
+                  **{"size": 8, "color": EDGE, **style})
 
-    With a `floor`, the least possible time in microseconds, the axis is logarithmic. Lengths would
-    mean nothing there: dots stand instead, those of `libraries` grey, and a line at the floor.
+
+def times(timings: dict[str, helpers.Timing], floor: float, libraries: Collection[str]) -> None:
+    """Draw median times as dots on a logarithmic axis, with the quartiles as whiskers.
+
+    The dots of `libraries` are grey; a line is at the `floor`, the least possible microseconds.
     """
-    figure, axes = plt.subplots(figsize=(7, (0.5 if floor is None else 0.36) * len(timings) + 0.8),
-                                layout="constrained")
+    figure, axes = plt.subplots(figsize=(7, 0.36 * len(timings) + 0.8), layout="constrained")
     medians = [timing.median for timing in timings.values()]
-    spread = np.array([(t.median - t.low, t.high - t.median) for t in timings.values()]).T
-    axes.set(xlabel="microseconds for one call (median, quartiles)")
-    if floor is None:
-        axes.barh(list(timings), medians, xerr=spread, color="#7cc4a4", ecolor=EDGE, capsize=3)
-    else:
-        axes.axvline(floor, color=EDGE, linestyle="--", linewidth=1)
-        axes.annotate("floor", (floor, 1), (3, 2), xycoords=("data", "axes fraction"),
-                      textcoords="offset points", size=8)
-        axes.set(xscale="log", xlim=(min(floor, *medians) * 0.7, max(medians) * 1.8))
-        axes.grid(axis="x", color="#eaeef2")
-        for row, (name, timing) in enumerate(timings.items()):
-            colour = _LIBRARY if name in libraries else _OURS
-            axes.errorbar(timing.median, name, xerr=spread[:, [row]], fmt="o", color=colour,
-                          ecolor=EDGE, capsize=3)
-            axes.text(timing.high * 1.1, row, f"{timing.median:.0f}", va="center", size=8)
-        axes.tick_params(axis="y", length=0)
-        axes.margins(y=0.5 / len(timings))
+    axes.axvline(floor, color=EDGE, linestyle="--", linewidth=1)
+    _note(axes, "floor", (floor, 1), (3, 2), xycoords=("data", "axes fraction"), color="black")
+    axes.set(xlabel="microseconds for one call (median, quartiles)", xscale="log",
+             xlim=(min(floor, *medians) * 0.7, max(medians) * 1.8))
+    axes.grid(axis="x", color="#eaeef2")
+    for row, (name, timing) in enumerate(timings.items()):
+        spread = [[timing.median - timing.low], [timing.high - timing.median]]
+        axes.errorbar(timing.median, name, xerr=spread, fmt="o", ecolor=EDGE, capsize=3,
+                      color=_LIBRARY if name in libraries else _OURS)
+        axes.text(timing.high * 1.1, row, f"{timing.median:.0f}", va="center", size=8)
+    axes.tick_params(axis="y", length=0)
+    axes.margins(y=0.5 / len(timings))
     axes.invert_yaxis()
-    what = "Bars: " if floor is None else f"Dots, with a floor at {floor:.0f}: "
-    show(figure, what + ", ".join(
+    show(figure, f"Dots, with a floor at {floor:.0f}: " + ", ".join(
         f"{name} {timing.median:.0f} microseconds" for name, timing in timings.items()) + ".",
         measured=True)
 
@@ -60,12 +58,9 @@ def throughput(speeds: dict[int, float], link: float) -> None:
     axes.axhline(peak, linestyle=":", color=EDGE)
     axes.plot(list(speeds), list(speeds.values()), "o-", color=_TRAILS[0])
     for sums, speed in speeds.items():
-        axes.annotate(f"{speed:.0f}", (sums, speed), (0, 6), textcoords="offset points", size=8,
-                      ha="center")
-    axes.annotate("each sum waits for itself", (peak / link / 2, peak / 2), (12, -8),
-                  textcoords="offset points", size=9, color=EDGE)
-    axes.annotate("every pipe is busy", (max(speeds), peak), (0, -30), ha="right",
-                  textcoords="offset points", size=9, color=EDGE)
+        _note(axes, f"{speed:.0f}", (sums, speed), (0, 6), ha="center", color="black")
+    _note(axes, "each sum waits for itself", (peak / link / 2, peak / 2), (12, -8), size=9)
+    _note(axes, "every pipe is busy", (max(speeds), peak), (0, -30), ha="right", size=9)
     axes.set(xlabel="independent sums (vectors) in one thread", ylabel="GFLOP/s", xlim=(0, None),
              ylim=(0, peak * 1.15), xticks=list(speeds))
     show(figure, "GFLOP/s of one thread against the number of independent sums: " + ", ".join(
@@ -79,9 +74,8 @@ def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
     for name, size in caches.items():
         if size < max(speeds):
             axes.axvline(size / 1e3, linestyle="--", linewidth=1, color=EDGE)
-            axes.annotate(f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 0.97), (3, 0),
-                          xycoords=("data", "axes fraction"), textcoords="offset points",
-                          rotation=90, size=8, color=EDGE, va="top")
+            _note(axes, f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 0.97), (3, 0),
+                  xycoords=("data", "axes fraction"), rotation=90, va="top")
     axes.set(xscale="log", xlabel="kB that are read again and again", ylabel="GB/s",
              ylim=(0, max(speeds.values()) * 1.1))
     axes.grid(color="#eaeef2")
@@ -108,9 +102,23 @@ def _lifted(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
     return lifted
 
 
+def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str, float],
+               intensity: np.ndarray) -> None:
+    """Draw what the machine allows at each intensity, in operations for each byte moved."""
+    roof, end = np.minimum(peak, bandwidth * intensity), intensity[-1]
+    axes.plot(intensity, roof, color=EDGE)
+    slope = (intensity[0] * peak / bandwidth) ** 0.5  # the middle of the slope, for its label
+    _note(axes, f"{bandwidth:.0f} GB/s", (slope, bandwidth * slope), (-4, 4), ha="right")
+    _note(axes, f"peak {peak:.0f} GFLOP/s", (end, peak), (-4, 4), ha="right")
+    for name, ceiling in ceilings.items():
+        axes.plot([ceiling / bandwidth, end], [ceiling] * 2, linestyle="--", lw=0.8, color=EDGE)
+        _note(axes, f"{name}: {ceiling:.3g}", (end, ceiling), (-4, -9), ha="right")
+    axes.fill_between(intensity, roof, peak * 3, color="#d0d7de", alpha=0.4, linewidth=0)
+
+
 def roofline(peak: float, bandwidth: float,
              trails: dict[str, list[tuple[float, float, float]]],
-             ceilings: dict[str, float] | None = None) -> None:
+             ceilings: dict[str, float]) -> None:
     """Draw what was reached against what the machine allows: a roofline, both axes logarithmic.
 
     peak in GFLOP/s, bandwidth in GB/s. A trail is what an operator went through, each point
@@ -122,37 +130,22 @@ def roofline(peak: float, bandwidth: float,
              for name, trail in trails.items()}
     reached = [spot for trail in spots.values() for spot in trail]
     intensity = np.geomspace(min(x for x, _ in reached) / 2, max(x for x, _ in reached) * 4, 99)
-    axes.plot(intensity, np.minimum(peak, bandwidth * intensity), color=EDGE)
-    slope = (intensity[0] * peak / bandwidth) ** 0.5  # the middle of the slope, for its label
-    axes.annotate(f"{bandwidth:.0f} GB/s", (slope, bandwidth * slope), (-4, 4), size=8, color=EDGE,
-                  textcoords="offset points", ha="right")
-    axes.annotate(f"peak {peak:.0f} GFLOP/s", (intensity[-1], peak), (-4, 4), size=8, color=EDGE,
-                  textcoords="offset points", ha="right")
-    for name, ceiling in (ceilings or {}).items():
-        axes.plot([ceiling / bandwidth, intensity[-1]], [ceiling] * 2, linestyle="--", lw=0.8,
-                  color=EDGE)
-        axes.annotate(f"{name}: {ceiling:.3g}", (intensity[-1], ceiling), (-4, -9), size=8,
-                      color=EDGE, textcoords="offset points", ha="right")
-    axes.fill_between(intensity, np.minimum(peak, bandwidth * intensity), peak * 3,
-                      color="#d0d7de", alpha=0.4, linewidth=0)
+    _draw_roof(axes, peak, bandwidth, ceilings, intensity)
     lift = _lifted({name: trail[-1] for name, trail in spots.items()})
     for (name, trail), colour in zip(spots.items(), itertools.cycle(_TRAILS)):
         x, y = zip(*trail, strict=True)
         axes.plot(x, y, linestyle=":", marker="o", markersize=4, alpha=0.6, color=colour)
         axes.plot(x[-1], y[-1], marker="o", markersize=9, color=colour)
-        axes.annotate(name, (x[-1], y[-1]), (8, lift[name] - 3), textcoords="offset points",
-                      size=9, color=colour, zorder=3,
-                      bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
+        _note(axes, name, (x[-1], y[-1]), (8, lift[name] - 3), size=9, color=colour, zorder=3,
+              bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
-             ylim=(min([y for _, y in reached] + list((ceilings or {}).values())) / 2, peak * 3),
+             ylim=(min([y for _, y in reached] + list(ceilings.values())) / 2, peak * 3),
              xlabel="floating-point operations for each byte moved", ylabel="GFLOP/s")
-    axes.annotate("beyond the roof", (0.02, 0.93), xycoords="axes fraction", size=9,
-                  color=EDGE)
-    lower = "".join(f"; {name} {ceiling:.3g}" for name, ceiling in (ceilings or {}).items())
+    axes.annotate("beyond the roof", (0.02, 0.93), xycoords="axes fraction", size=9, color=EDGE)
+    lower = "".join(f"; {name} {ceiling:.3g}" for name, ceiling in ceilings.items())
     show(figure, f"Roofline, peak {peak:.0f} GFLOP/s{lower}, bandwidth {bandwidth:.0f} GB/s. "
-         + "; ".join(
-        f"{name} at " + " then ".join(f"{y:.1f}" for _, y in trail) + " GFLOP/s"
-        for name, trail in spots.items()) + ".", measured=True)
+         + "; ".join(f"{name} at " + " then ".join(f"{y:.1f}" for _, y in trail) + " GFLOP/s"
+                     for name, trail in spots.items()) + ".", measured=True)
 
 
 def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:

@@ -81,24 +81,15 @@ def visits(func: tvm.tirx.PrimFunc) -> list[int]:
     return when.ravel().tolist()
 
 
-def _number(item: Any, table: list) -> int:
-    """Return the place of an item in a table, where it is put if it is not there yet."""
-    if item not in table:
-        table.append(item)
-    return table.index(item)
-
-
 def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
-         messages: list[str]) -> dict[str, Any]:
+         messages: dict[str, int]) -> dict[str, Any]:
     """Return each program that choices lead to, and where each of its own choices leads.
 
-    `lines` and `messages` gather the texts of all programs; a program has their numbers.
+    `lines` and `messages` gather the texts of all programs, each with its number.
     """
-    block = nests(func)[-1].block
-    start = tvm.s_tir.Schedule(func)
-    first = listing(func).text
-    reached = {first: 0}
-    todo, states, orders = [(first, start)], [], dict[tuple, int]()
+    block, first = nests(func)[-1].block, listing(func).text
+    reached, orders = {first: 0}, dict[tuple, int]()
+    todo, states = [(first, tvm.s_tir.Schedule(func))], []
     for own, schedule in todo:  # grows as programs are found
         func = schedule.mod["main"]
         edges: list[tuple] = []
@@ -108,7 +99,7 @@ def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
             except tvm.s_tir.ScheduleError as error:
                 said = str(error).split("Error message: ")[-1].strip().split("\n")[0]
                 said = re.sub(r"s_tir\.SBlock#\d+", block, said)
-                edges.append((*choice, -1, _number(said, messages)))
+                edges.append((*choice, -1, messages.setdefault(said, len(messages))))
                 continue
             text = listing(after.mod["main"]).text
             if text not in reached:
@@ -127,15 +118,15 @@ def tree(name: str, func: tvm.tirx.PrimFunc, lines: dict[str, int],
 def data() -> dict[str, Any]:
     """Return what the page shows, all of it from TVM; takes some seconds."""
     lines: dict[str, int] = {}
-    messages: list[str] = []
+    messages: dict[str, int] = {}
     found = [tree(name, func, lines, messages) for name, func in programs().items()]
     strings = json.loads((DOCS / "live.json").read_text(encoding="utf-8"))
     return {"version": tvm.__version__, "strings": strings, "programs": found,
-            "lines": list(lines), "messages": messages}
+            "lines": list(lines), "messages": list(messages)}
 
 
 def fragment(found: dict[str, Any], language: str = "") -> str:
-    """Return the page as HTML to stand in another, in a language; without one it has a switch."""
+    """Return the page as HTML that goes into another, in a language; else it has a switch."""
     known = found | ({"language": LANGUAGES[language]} if language else {})
     text = json.dumps(known, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     return (DOCS / "live.html").read_text(encoding="utf-8").replace("@DATA@", text)

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import matplotlib.pyplot as plt
 import tvm
 from tvm import relax
 
-from plots.figure import EDGE, ORANGE, PALE, box, show
+from plots.figure import EDGE, ORANGE, PALE, box, sheet, show, write
 
 _OWN = "#f7d9b0"  # a tensor for which nothing was planned: it goes to the caller
 
@@ -62,27 +61,23 @@ def storages(mod: tvm.IRModule) -> None:
     A bar begins with the call that writes the tensor and ends with the last that reads it.
     """
     rows, calls, lives = _lives(mod["main"])
-    figure, axes = plt.subplots(figsize=(1.25 * len(calls) + 2.4, 0.5 * len(rows) + 0.9),
-                                layout="constrained")
+    figure, axes = sheet(1.25 * len(calls) + 2.4, 0.5 * len(rows) + 0.9,
+                         xlim=(-2.2, len(calls) + 0.1), ylim=(len(rows) + 0.6, -0.5))
     for row, name in enumerate(rows):
-        axes.text(-0.12, row + 0.5, name, ha="right", va="center", size=9, family="monospace")
+        write(axes, -0.12, row + 0.5, name, ha="right", family="monospace")
         axes.plot([0, len(calls)], [row + 1, row + 1], color="#d0d7de", lw=0.8, zorder=0)
     for step, name in enumerate(calls):
-        axes.text(step + 0.5, -0.25, f"{step + 1}: {name}", ha="center", va="center", size=9,
-                  weight="bold", family="monospace")
+        write(axes, step + 0.5, -0.25, f"{step + 1}: {name}", weight="bold", family="monospace")
         axes.plot([step, step], [0, len(rows)], color=EDGE, lw=0.6, ls=":", zorder=0)
     for life in lives:
         left, wide = life.first - 1 + 0.06, life.last - life.first + 0.88
         own = rows[life.row] == "allocated apart"
         box(axes, left, life.row + 0.16, wide, 0.68, _OWN if own else PALE)
-        axes.text(left + wide / 2, life.row + 0.5, life.name, ha="center", va="center", size=9,
-                  family="monospace")
+        write(axes, left + wide / 2, life.row + 0.5, life.name, family="monospace")
     axes.annotate("", (len(calls), len(rows) + 0.2), (0, len(rows) + 0.2),
                   arrowprops={"arrowstyle": "->", "color": ORANGE})
-    axes.text(len(calls) / 2, len(rows) + 0.42, "time, call by call", ha="center", va="center",
-              size=8.5, style="italic", color="#9a5412")
-    axes.set(xlim=(-2.2, len(calls) + 0.1), ylim=(len(rows) + 0.6, -0.5))
-    axes.axis("off")
+    write(axes, len(calls) / 2, len(rows) + 0.42, "time, call by call", 8.5, style="italic",
+          color="#9a5412")
     show(figure, "Storages over time. " + "; ".join(
         f"{life.name} in {rows[life.row]}: from call {life.first} to {life.last}"
         for life in lives) + f". Calls: {', '.join(calls)}.")

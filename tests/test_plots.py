@@ -51,7 +51,7 @@ def test_in_the_lab_a_picture_is_html_with_its_text(shown, monkeypatch) -> None:
 
 
 def test_what_is_measured_has_no_fingerprint(shown) -> None:
-    plots.times({"a": helpers.Timing(2.0, 1.0, 3.0)})
+    plots.times({"a": helpers.Timing(2.0, 1.0, 3.0)}, 0.5, ["a"])
     ((data, metadata),) = shown
     assert metadata["image/png"].keys() == {"alt"} and _description(data) is None
 
