@@ -12,10 +12,12 @@ import socket
 import struct
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 import tvm
 from tvm import rpc, te
@@ -99,11 +101,7 @@ def keys(host: str, port: int) -> dict[str, int]:
     except (OSError, RuntimeError, ValueError) as error:
         raise CourseError(f"No RPC tracker answers at {host}:{port} ({error}). Start one: python "
                           f"-m tvm.exec.rpc_tracker --host {HERE} --port {port}") from None
-    count: dict[str, int] = {}
-    for server in found:
-        key = server["key"].removeprefix("server:")
-        count[key] = count.get(key, 0) + 1
-    return count
+    return Counter(server["key"].removeprefix("server:") for server in found)
 
 
 def _probe_module(folder: Path) -> Path:
@@ -186,44 +184,40 @@ def _end_with_this(process: Tracker | Server) -> None:
     process.proc.recv()
 
 
+def _end(process: Tracker | Server) -> None:
+    with contextlib.suppress(Exception):  # one that is gone already
+        process.terminate()
+
+
 @contextlib.contextmanager
 def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices]:
     """Start a tracker and servers on this machine, for nobody else, and end them in any case.
 
-    Each server runs a candidate with so many threads. Raises CourseError where that cannot be.
+    Each server runs a candidate with so many threads. Raises CourseError where they cannot start.
     """
     for program in ("tar", cc.get_cc() or "g++"):
         if not shutil.which(program):
             raise CourseError(f"{program} is missing: a server unpacks and links what it is sent. "
                               "On Debian and Ubuntu: sudo apt install tar g++")
-    started: list[Tracker | Server] = []
-    before = os.environ.get("TVM_NUM_THREADS")
-    os.environ["TVM_NUM_THREADS"] = str(threads)  # it counts where a server is started
-    try:
-        try:
+    with contextlib.ExitStack() as ends:
+        def start(kind: type, **options) -> Tracker | Server:
             port = _free_port()
-            tracker = Tracker(HERE, port, port + 50, silent=True)
-            started.append(tracker)
-            for _ in range(servers):
-                port = _free_port()
-                started.append(Server(HERE, port, port + 50, key=key, silent=True,
-                                      tracker_addr=(HERE, tracker.port)))
-            for process in started:
-                _end_with_this(process)
-            end = time.monotonic() + 6 * PATIENCE
-            while keys(HERE, tracker.port).get(key, 0) < servers:
-                if time.monotonic() > end:
-                    raise CourseError("The servers have not registered with the tracker.")
-                time.sleep(0.1)
+            process = kind(HERE, port, port + 50, silent=True, **options)
+            ends.callback(_end, process)
+            _end_with_this(process)
+            return process
+
+        try:
+            # it counts where a server is started
+            with mock.patch.dict(os.environ, TVM_NUM_THREADS=str(threads)):
+                tracker = start(Tracker)
+                for _ in range(servers):
+                    start(Server, key=key, tracker_addr=(HERE, tracker.port))
+                end = time.monotonic() + 6 * PATIENCE
+                while keys(HERE, tracker.port).get(key, 0) < servers:
+                    if time.monotonic() > end:
+                        raise CourseError("The servers have not registered with the tracker.")
+                    time.sleep(0.1)
         except (OSError, RuntimeError, ValueError) as error:
             raise CourseError(f"No ports can be opened here ({str(error)[:100]}).") from None
-        finally:
-            if before is None:
-                del os.environ["TVM_NUM_THREADS"]
-            else:
-                os.environ["TVM_NUM_THREADS"] = before
         yield ask(f"{HERE}:{tracker.port}", key)
-    finally:
-        for process in reversed(started):
-            with contextlib.suppress(Exception):  # one that is gone already
-                process.terminate()
