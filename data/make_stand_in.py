@@ -197,19 +197,12 @@ class Top:
 def random_top(rng: np.random.Generator) -> Top:
     """Return proportions of a top with long sleeves; the classes change what they need."""
     chest = rng.uniform(5.6, 7.4)
-    return Top(
-        shoulder=chest + rng.uniform(-0.3, 0.6),
-        chest=chest,
-        waist=chest - rng.uniform(-0.1, 0.8),
-        hem=chest + rng.uniform(-0.4, 0.7),
-        neck=rng.uniform(2.0, 3.2),
-        neck_depth=rng.uniform(0.8, 2.2),
-        top=rng.uniform(1.8, 3.6),
-        bottom=rng.uniform(24.0, 26.8),
-        sleeve=rng.uniform(16.5, 20.5),
-        angle=rng.uniform(8.0, 19.0),
-        sleeve_width=rng.uniform(3.8, 4.8),
-        cuff_width=rng.uniform(2.4, 3.3))
+    return Top(shoulder=chest + rng.uniform(-0.3, 0.6), chest=chest,
+               waist=chest - rng.uniform(-0.1, 0.8), hem=chest + rng.uniform(-0.4, 0.7),
+               neck=rng.uniform(2.0, 3.2), neck_depth=rng.uniform(0.8, 2.2),
+               top=rng.uniform(1.8, 3.6), bottom=rng.uniform(24.0, 26.8),
+               sleeve=rng.uniform(16.5, 20.5), angle=rng.uniform(8.0, 19.0),
+               sleeve_width=rng.uniform(3.8, 4.8), cuff_width=rng.uniform(2.4, 3.3))
 
 
 def shorten_sleeves(rng: np.random.Generator, top: Top, low: float, high: float) -> None:
@@ -431,19 +424,11 @@ def draw_dress(rng: np.random.Generator, canvas: Canvas) -> None:
     chest = rng.uniform(3.4, 5.6)
     waist = chest - rng.uniform(0.2, 1.1)
     hem = waist + rng.uniform(0.8, 5.0)
-    top = Top(
-        shoulder=chest + rng.uniform(-0.6, 0.3),
-        chest=chest,
-        waist=waist,
-        hem=hem,
-        neck=rng.uniform(1.5, 2.6),
-        neck_depth=rng.uniform(1.0, 3.5),
-        top=rng.uniform(0.8, 2.2),
-        bottom=rng.uniform(25.5, 27.4),
-        sleeve=0.0,
-        angle=rng.uniform(7.0, 14.0),
-        sleeve_width=rng.uniform(3.0, 3.8),
-        cuff_width=rng.uniform(2.0, 2.7))
+    top = Top(shoulder=chest + rng.uniform(-0.6, 0.3), chest=chest, waist=waist, hem=hem,
+              neck=rng.uniform(1.5, 2.6), neck_depth=rng.uniform(1.0, 3.5),
+              top=rng.uniform(0.8, 2.2), bottom=rng.uniform(25.5, 27.4),
+              sleeve=0.0, angle=rng.uniform(7.0, 14.0),
+              sleeve_width=rng.uniform(3.0, 3.8), cuff_width=rng.uniform(2.0, 2.7))
     style = rng.random()
     if style < 0.35:
         top.sleeve = rng.uniform(3.0, 6.0)

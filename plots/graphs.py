@@ -64,7 +64,7 @@ def _typed(name: str, item: relax.Expr) -> str:
     return f"{name} {shape_text(item)}".rstrip()
 
 
-def _operator(mod: tvm.IRModule, value: relax.Expr) -> tuple[str, str]:
+def operator(mod: tvm.IRModule, value: relax.Expr) -> tuple[str, str]:
     """Return the name and the kind of what a binding computes."""
     match value:
         case relax.TupleGetItem():
@@ -94,7 +94,7 @@ def _add(graph: nx.DiGraph, name: str, kind: str, block: int | None = None,
     return node
 
 
-def _taken(value: relax.Expr) -> list[relax.Expr]:
+def taken(value: relax.Expr) -> list[relax.Expr]:
     """Return the variables and the constant tensors in what a binding computes."""
     parts: list[relax.Expr] = []
     relax.analysis.post_order_visit(value, parts.append)
@@ -124,8 +124,8 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
                     first[var] = first.get(value, value.name)
                 continue
             after = [] if by_data else before if pure else [*before, *here]
-            node = _add(graph, *_operator(mod, value), number if pure else None, after)
-            for part in _taken(value):
+            node = _add(graph, *operator(mod, value), number if pure else None, after)
+            for part in taken(value):
                 if part in made:
                     graph.add_edge(made[part], node, text=_typed(first.get(part, part.name), part))
                 elif not isinstance(part, relax.Var):

@@ -8,7 +8,7 @@ import tvm
 from tvm import relax
 
 from plots.figure import ARROW, ORANGE, PALE, box, sheet, show, write
-from plots.graphs import shape_text
+from plots.graphs import operator, shape_text, taken
 
 _WINDOWS = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#d7ecec"]
 _WEIGHTS = "#7a4a2b"
@@ -116,10 +116,8 @@ def calls(mod: tvm.IRModule, across: int = 4) -> None:
     for number, binding in enumerate(bindings):
         row, column = 1.25 * (number // across), number % across
         left, call = 2.55 * column, binding.value
-        lowered = call.op.name == "relax.call_tir" if isinstance(call.op, tvm.ir.Op) else False
-        name = call.args[0].name_hint if lowered else getattr(call.op, "name", "call")
-        taken = call.args[1] if lowered and isinstance(call.args[1], relax.Tuple) else ()
-        weights = [shape_text(item) for item in taken if isinstance(item, tvm.ir.GenericConst)]
+        name, _ = operator(mod, call)
+        weights = [shape_text(item) for item in taken(call) if not isinstance(item, relax.Var)]
         box(axes, left, row, 1.6, 0.44, PALE)
         for high, text, size, style in [(0.22, name, 10, {"weight": "bold"}),
                                         (-0.14, " ".join(weights), 8, {"color": _WEIGHTS}),
