@@ -60,16 +60,16 @@ class Devices:
 
 
 def _quick_start() -> Callable[[], None]:
-    """Return what a process of TVM's is to do first: else it imports instructions, for minutes."""
+    """Return what a process of TVM's calls first, or it would import instructions for minutes."""
     import cloudpickle  # only who tunes needs it
     cloudpickle.register_pickle_by_value(kernels)  # these processes don't find the file
     return kernels.no_tensor_intrinsics
 
 
 def builder() -> ms.builder.LocalBuilder:
-    """Return what MetaSchedule compiles with: on this machine. In a notebook its log is text, too.
+    """Return what MetaSchedule compiles with on this machine; its log is text, in a notebook too.
 
-    (Else it shows tables of pandas there, which the course has no use for.)
+    Otherwise it shows tables of pandas there, which the course has no use for.
     """
     tvm.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
     return ms.builder.LocalBuilder(initializer=_quick_start())
@@ -79,6 +79,7 @@ def builder() -> ms.builder.LocalBuilder:
 
 
 def _address(tracker: str) -> tuple[str, int]:
+    """Return host and port of "host:port"; raises CourseError where it is something else."""
     host, _, port = tracker.rpartition(":")
     if not host or not port.isdecimal():
         raise CourseError(f"TRACKER={tracker} is not an address: it takes host:port, as "
@@ -105,7 +106,7 @@ def keys(host: str, port: int) -> dict[str, int]:
 
 
 def _probe_module(folder: Path) -> Path:
-    """Return a small library as a candidate is sent: objects in a tar, to be linked over there."""
+    """Return a small library in the form of a candidate: objects in a tar, linked by the server."""
     x = te.placeholder((4,), name="x")
     function = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0, name="y")])
     path = folder / "probe.tar"
@@ -132,7 +133,10 @@ def _inspect(session: rpc.RPCSession, probe: Path) -> tuple[str, int]:
 
 
 def ask(tracker: str, key: str) -> Devices:
-    """Look at every server of a key before any work starts; raises CourseError, one line each."""
+    """Look at every server of a key, before any work starts, and return what they are.
+
+    Raises CourseError where one does not answer, cannot run what it is sent, or differs.
+    """
     host, port = _address(tracker)
     there = keys(host, port)
     if key not in there:  # TVM itself would wait for one for ever
@@ -173,7 +177,7 @@ def _free_port() -> int:
 
 
 def _end_with_this(process: Tracker | Server) -> None:
-    """Let a process end when this one does, also if that is killed (Linux)."""
+    """Let a process end when this one does, even when this one is killed (Linux)."""
     def on_linux() -> None:
         import ctypes
         import sys

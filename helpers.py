@@ -1,6 +1,6 @@
 """What every notebook imports: data, weights, the PyTorch model, building, showing, timing.
 
-Thin on purpose. What a notebook explains stands in the notebook; here is what would be in its way.
+It is thin on purpose. What a notebook explains is in the notebook; here is what would distract.
 """
 
 import gc
@@ -100,7 +100,7 @@ def import_model(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule
 
 
 def build(mod: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
-    """Compile an IRModule and return a VirtualMachine that runs it on the CPU."""
+    """Compile an IRModule for a target; return a VirtualMachine that runs it on the CPU."""
     return relax.VirtualMachine(relax.build(mod, target=target), tvm.cpu())
 
 
@@ -122,8 +122,9 @@ class Timing:
 
 def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
             seconds: float = 0.02) -> dict[str, Timing]:
-    """Time functions against one another: warmed up, interleaved, median and quartiles.
+    """Return the times in microseconds of functions: warmed up, interleaved with one another.
 
+    `repeats` blocks of calls are timed for each, a block for at least so many `seconds`.
     A pause before each block lets the thread pools of the others fall asleep: TVM's spin for
     150 ms after their last call, and spinning threads take the cores from the next candidate.
     """
@@ -151,7 +152,7 @@ def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
 
 
 def machine() -> str:
-    """One line: the CPU, the numbers of threads of TVM and PyTorch, and whether it is busy."""
+    """Return one line: the CPU, the threads of TVM and of PyTorch, and whether it is busy."""
     try:
         cpu = next(line.split(":")[1].strip() for line in
                    Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))

@@ -70,7 +70,7 @@ def download(folder: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes in `folder`: fewer than none while it is empty and torch being imported."""
+    """Return the bytes in `folder`; less than 0 while it is empty, for torch is being imported."""
     total = 0 if any(folder.iterdir()) else -SLOWEST
     for path in folder.rglob("*"):
         try:
@@ -127,6 +127,10 @@ def fetch(target: Path = store.DATA, command: list[str] | None = None) -> str:
 
 
 def main() -> None:
+    """Download what is missing, unless MLC_DATA names a folder, and print what the course runs on.
+
+    Raises store.CourseError where that folder is not complete.
+    """
     if not os.environ.get("MLC_DATA") and store.missing(store.DATA):
         print("Downloading Fashion-MNIST (30 MB) and the trained weights (3 MB) ...", flush=True)
         if reason := fetch():

@@ -66,7 +66,7 @@ WEIGHTS = {
 
 
 def missing(folder: Path) -> list[str]:
-    """Names of the files that `folder` lacks; each model is a published .pkl or an .npz."""
+    """Return the names of the files that `folder` lacks; a model is a published .pkl or an .npz."""
     images = [f"FashionMNIST/raw/{name}" for name in _IDX]
     models = [f"models/{spec.file}" for name, spec in WEIGHTS.items()
               if not (folder / "models" / f"{name}.npz").is_file()]
@@ -79,6 +79,7 @@ def data_folder() -> Path:
 
     The folder that the environment variable MLC_DATA names (relative to the repository);
     data/ if it is complete; data/ after a download; the stand-in that comes with the course.
+    Raises CourseError where MLC_DATA names a folder that is not complete.
     """
     named = os.environ.get("MLC_DATA")
     if named:
@@ -128,17 +129,17 @@ def provenance() -> tuple[str, str]:
 
 
 def is_real() -> bool:
-    """Whether the data are Fashion-MNIST and the published weights; outputs come from these."""
+    """Return whether the data are Fashion-MNIST and the published weights, as in stored outputs."""
     return provenance() == (REAL, REAL)
 
 
 def is_stand_in() -> bool:
-    """Whether the data are the drawn stand-in, images and weights."""
+    """Return whether the data are the drawn stand-in, images and weights."""
     return provenance() == (STAND_IN, STAND_IN)
 
 
 def data_line() -> str:
-    """One line that says which data the course runs on."""
+    """Return one line that says which data the course runs on."""
     images, weights = provenance()
     if (images, weights) == (REAL, REAL):
         return "Data: Fashion-MNIST and the published weights."
@@ -224,6 +225,7 @@ def read_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
 
 
 def _checked(arrays: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np.ndarray]:
+    """Return arrays that have these names and shapes, float32 and finite; else CourseError."""
     if not isinstance(arrays, dict) or set(arrays) != set(shapes):
         names = sorted(map(str, arrays)) if isinstance(arrays, dict) else type(arrays).__name__
         raise CourseError(f"The weights should be {sorted(shapes)}, the file has {names}.")

@@ -59,7 +59,7 @@ def swatches(says: dict[str, str], colours: dict[str, str]) -> list[patches.Patc
 
 
 def _drawn(figure: plt.Figure) -> Iterator[artist.Artist]:
-    """Yield what a figure's maker drew; no ticks, for they follow from sizes."""
+    """Yield what was drawn in a figure, without ticks: these follow from sizes."""
     for axes in figure.axes:
         legend = axes.get_legend()
         yield from (item for item in axes.get_children() if item not in (axes.patch, legend)
@@ -110,8 +110,8 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
 
     The output's metadata has the text, `alt`, and the fingerprint, `drawn`, which the PNG itself
     has as its Description: a stored picture that was exchanged for another does not fit. What was
-    `measured`, as times are, has none, for it is another in each run. JupyterLab shows pictures
-    without their text: where `make lab` started it, they are displayed as HTML that has it.
+    `measured`, such as times, has no fingerprint, since it differs in each run. JupyterLab shows
+    pictures without their text: started by `make lab`, it gets them as HTML that has it.
     `make outputs` keeps each as SVG too, for the site, named by the PNG: tools.execute.
     """
     about, drawn = {"alt": alt}, None

@@ -19,10 +19,10 @@ _FONT = {"size": 8.5, "family": "monospace", "va": "center"}
 
 
 def _places(graph: nx.DiGraph) -> dict[Any, tuple[float, int]]:
-    """Return where each node stands: its place across its layer, centred on 0, and the layer.
+    """Return the place of each node: across its layer, centred on 0, and the layer's number.
 
-    Each stands as late as those allow that come after it, from the sources, in layer 0, on.
-    Within a layer the order is that in which the nodes were added.
+    The longest chain begins in layer 0. Every node is in the last layer that comes before those of
+    its successors. Within a layer, nodes have the order in which they were added.
     """
     layers = list(nx.topological_generations(graph.reverse(copy=False)))[::-1]
     order = {node: number for number, node in enumerate(graph)}

@@ -80,8 +80,8 @@ def pooling(x: np.ndarray) -> None:
 def bias_along(**biases: np.ndarray) -> None:
     """Draw where the numbers of a bias go: each is broadcast to (channels, rows, columns).
 
-    The keywords are titles. The arrays have one number for each place of one of the three axes,
-    such as (3, 1, 1) for one a channel; the largest extents are those of the picture, 2 rows.
+    The keywords are titles. Each array has a number for every place along one of the three axes,
+    such as (3, 1, 1) for one a channel. The largest extents, and 2 rows, are those of the picture.
     """
     extents = np.broadcast_shapes(*(array.shape for array in biases.values()), (1, 2, 1))
     figure, axes = _canvas(3.9 + extents[0] * (extents[2] + 0.8), 3.9 * len(biases))

@@ -31,8 +31,8 @@ class _Row:
 def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
     """Return the rows of a PrimFunc, one for each loop and one for each sblock.
 
-    With `share`, loops of one kind that hold the same sblocks stand in one row, and an sblock
-    stands in that of a loop which holds nothing else.
+    With `share`, loops of one kind that hold the same sblocks are in one row, and an sblock is in
+    the row of a loop that holds nothing else.
     """
     every = nests(func)
     held = Counter(loop for nest in every for loop in nest.loops)

@@ -50,7 +50,7 @@ def times(timings: dict[str, helpers.Timing], floor: float, libraries: Collectio
 def throughput(speeds: dict[int, float], link: float) -> None:
     """Draw the GFLOP/s of one thread against the number of sums that grow side by side.
 
-    link: GFLOP/s that each further sum would add if none had to wait for another's instruction.
+    link: the GFLOP/s that each further sum would add if it never had to wait for another sum.
     """
     figure, axes = plt.subplots(figsize=(6.6, 3.4), layout="constrained")
     peak = max(speeds.values())
@@ -121,9 +121,9 @@ def roofline(peak: float, bandwidth: float,
              ceilings: dict[str, float]) -> None:
     """Draw what was reached against what the machine allows: a roofline, both axes logarithmic.
 
-    peak in GFLOP/s, bandwidth in GB/s. A trail is what an operator went through, each point
-    (floating-point operations, bytes moved at least, microseconds); the last is drawn bold.
-    ceilings: lower limits of the arithmetic, in GFLOP/s, by what they are the limit of.
+    peak in GFLOP/s, bandwidth in GB/s. A trail has the versions of an operator, each as
+    (floating-point operations, bytes moved at least, microseconds); the last is drawn larger.
+    ceilings: the limits in GFLOP/s of programs that use less than the whole machine, by their name.
     """
     figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
     spots = {name: [(flops / moved, flops / us / 1e3) for flops, moved, us in trail]
