@@ -166,21 +166,6 @@ def relu(value: tvm.tirx.Expr) -> tvm.tirx.Expr:
     return tvm.tirx.max(value, tvm.tirx.const(0.0, "float32"))
 
 
-def layers_on_images(image: te.Tensor, weight: te.Tensor, bias: te.Tensor) -> te.Tensor:
-    """Convolution, pooling, bias and relu: images to (2, batch, 13, 13, 16), channels last."""
-    ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")
-    conv = te.compute(
-        (HALVES, image.shape[0], 26, 26, LANES),
-        lambda h, n, y, x, f: te.sum(image[n, 0, y + ry, x + rx] * weight[h, ry, rx, f], [ry, rx]),
-        name="conv")
-    py, px = te.reduce_axis((0, 2), name="py"), te.reduce_axis((0, 2), name="px")
-    pool = te.compute(
-        (HALVES, image.shape[0], 13, 13, LANES),
-        lambda h, n, y, x, f: te.max(conv[h, n, 2 * y + py, 2 * x + px, f], [py, px]), name="pool")
-    return te.compute(pool.shape, lambda h, n, y, x, f: relu(pool[h, n, y, x, f] + bias[h, f]),
-                      name="act")
-
-
 def packed_program(batch: int, columns: int = WIDE) -> tvm.tirx.PrimFunc:
     """The CNN from images (batch, 1, 28, 28) to probabilities (batch, 10), with packed weights."""
     shapes = {"image": (batch, 1, 28, 28), "conv_weight": (HALVES, 3, 3, LANES),
@@ -190,7 +175,19 @@ def packed_program(batch: int, columns: int = WIDE) -> tvm.tirx.PrimFunc:
               "head_weight": (100, 10), "head_bias": (10,)}
     inputs = [te.placeholder(shape, name=name) for name, shape in shapes.items()]
     image, conv_w, conv_b, wide_w, rest_w, dense_b, head_w, head_b = inputs
-    act = layers_on_images(image, conv_w, conv_b)
+
+    # the layers on images, channels last
+    ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")
+    conv = te.compute(
+        (HALVES, batch, 26, 26, LANES),
+        lambda h, n, y, x, f: te.sum(image[n, 0, y + ry, x + rx] * conv_w[h, ry, rx, f], [ry, rx]),
+        name="conv")
+    py, px = te.reduce_axis((0, 2), name="py"), te.reduce_axis((0, 2), name="px")
+    pool = te.compute(
+        (HALVES, batch, 13, 13, LANES),
+        lambda h, n, y, x, f: te.max(conv[h, n, 2 * y + py, 2 * x + px, f], [py, px]), name="pool")
+    act = te.compute(pool.shape, lambda h, n, y, x, f: relu(pool[h, n, y, x, f] + conv_b[h, f]),
+                     name="act")
 
     # the dense layer: each half of the channels gives its part of every sum
     k, p = te.reduce_axis((0, PLACES * LANES), name="k"), te.reduce_axis((0, PLACES), name="p")
