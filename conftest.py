@@ -103,7 +103,7 @@ def pytest_report_header() -> str:
 
 @pytest.fixture
 def quick_script() -> Generator[None, None, None]:
-    """Let TVMScript's decorators not look for the module of each frame, as in checks.answers."""
+    """Let TVMScript's decorators not look for the module of each frame, as in checks.run."""
     with mock.patch.object(inspect, "getmodule", lambda *_, **__: None):
         yield
 

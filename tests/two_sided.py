@@ -51,7 +51,7 @@ class Candidate:
         """Whether it can be tried: without fork (macOS), what ends the process ends the kernel.
 
         Its words say so: "ends the process" is what a check says of such an answer. Endless loops
-        of Python are ended there by a timer (checks.alarm).
+        of Python are ended there by a timer (checks.run.timeout).
         """
         return sys.platform == "linux" or "ends the process" not in self.words
 
