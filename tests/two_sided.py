@@ -235,8 +235,9 @@ def require_as_expected(stem: str, record_property: Callable[[str, object], None
     for number in only or exercises(stem):
         wrong = [c for c in tried if c.exercise == number and not c.right]
         right = [c for c in tried if c.exercise == number and c.right]
-        table.append((number, sum(c.as_expected for c in wrong), len(wrong),
-                      sum(c.as_expected for c in right), len(right)))
+        if wrong or right:
+            table.append((number, sum(c.as_expected for c in wrong), len(wrong),
+                          sum(c.as_expected for c in right), len(right)))
     record_property("two_sided", table)
     failed = [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
               f"{'no message' if c.right else c.words}\n  got: {c.message or 'no message'}"

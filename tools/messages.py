@@ -94,6 +94,8 @@ def up_to_date() -> bytes:
         if _is_message(text) or text in translated:
             wanted.add(text, locations=[(module, 0) for module in modules])
     catalogue.update(wanted, no_fuzzy_matching=True)
+    for english in [one for one, message in catalogue.obsolete.items() if not message.string]:
+        del catalogue.obsolete[english]  # nothing of it is worth keeping
     catalogue.header_comment = HEADER
     written = io.BytesIO()
     pofile.write_po(written, catalogue, width=100, include_lineno=False, omit_header=True)
