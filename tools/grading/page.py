@@ -99,8 +99,7 @@ class _Kernels(KernelSpecManager):
     """Knows the limited kernel alone, so that nothing need be installed for it."""
 
     def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(argv=["forked", "-f", "{connection_file}", "--log-level=ERROR"],
-                          display_name="limited", language="python")
+        return KernelSpec(argv=["forked"], display_name="limited", language="python")
 
 
 class _Client(NotebookClient):
