@@ -26,7 +26,7 @@ from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_outp
 from pygments.formatters import HtmlFormatter
 
 from tools.grading import kernel
-from tools.grading.submission import clean
+from tools.grading.submission import clean, under
 
 MOST_OUTPUT = 1_000_000  # characters of a cell's output
 MOST_SHOWN = 100_000  # characters of a cell on the page
@@ -197,16 +197,12 @@ def _output(output: dict[str, Any]) -> nbformat.NotebookNode | None:
             return new_output("error", ename=clean(output.get("ename")),
                               evalue=clean(output.get("evalue")), traceback=lines)
         case "display_data" | "execute_result":
-            data = output.get("data")
-            data = data if isinstance(data, dict) else {}
-            kept = {"text/plain": clean(data.get("text/plain"))}
-            if "text/html" in data:
-                kept["text/html"] = safe(clean(data["text/html"]))
+            kept = {"text/plain": clean(under(output, "data", "text/plain"))}
+            if (markup := under(output, "data", "text/html")) is not None:
+                kept["text/html"] = safe(clean(markup))
             kept |= {kind: picture for kind in ("image/png", "image/jpeg")
-                     if (picture := _picture(data.get(kind)))}
-            metadata = output.get("metadata")
-            about = metadata.get("image/png") if isinstance(metadata, dict) else None
-            alt = clean(about.get("alt")) if isinstance(about, dict) else ""
+                     if (picture := _picture(under(output, "data", kind)))}
+            alt = clean(under(output, "metadata", "image/png", "alt"))
             return new_output("display_data", data=kept, metadata={
                 "image/png": {"alt": html.escape(alt[:2000], quote=True)}} if alt else {})
     return None

@@ -6,7 +6,7 @@ there when the check runs.
 """
 
 import re
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import nbformat
@@ -28,15 +28,6 @@ class Check:
     points: float
     answer: str
     source: str
-
-
-@dataclass
-class Plan:
-    """What is to be done with one notebook."""
-
-    cells: list[dict[str, Any]] = field(default_factory=list)  # as the page shows them
-    sources: dict[str, list[str]] = field(default_factory=dict)  # a check's cells, to be run
-    notes: list[str] = field(default_factory=list)
 
 
 def checks_of(master: nbformat.NotebookNode) -> list[Check]:
@@ -93,19 +84,14 @@ def _parsed(cells: list[Cell]) -> tuple[list[str], list[submission.Statement]]:
     return codes, flat
 
 
-def _sources(cells: list[Cell], given: list[Cell], checks: list[Check], place: dict[str, int]
-             ) -> dict[str, list[str]]:
-    """Return for each check what has to run for it: the answer's cell, and what that depends on.
-
-    `given`: cells of the master that the submission lacks; they run first.
-    """
-    codes, flat = _parsed([*given, *cells])
-    shift, found = len(given), {}
-    others = {place[check.number] + shift for check in checks if check.number in place}
+def _sources(cells: list[Cell], checks: list[Check], place: dict[str, int]) -> dict[str, list[str]]:
+    """Return for each check what has to run for it: the answer's cell, and what that depends on."""
+    codes, flat = _parsed(cells)
+    others = {place[check.number] for check in checks if check.number in place}
+    found = {}
     for check in checks:
-        answer = place.get(f"{check.number}-solution")
-        end = max(place.get(check.number, len(cells)), -1 if answer is None else answer + 1) + shift
-        whole = -1 if answer is None else answer + shift
+        whole = place.get(f"{check.number}-solution", -1)
+        end = max(place.get(check.number, len(cells)), whole + 1)
         above = [statement for statement in flat
                  if statement.cell < end and statement.cell not in others]
         picked = [above[i] for i in submission.needed(above, [check.answer], whole)]
@@ -116,14 +102,17 @@ def _sources(cells: list[Cell], given: list[Cell], checks: list[Check], place: d
     return found
 
 
-def _shown(cells: list[Cell], master: nbformat.NotebookNode, known: dict[str, Check],
+def _shown(cells: list[Cell], first: int, master: nbformat.NotebookNode, known: dict[str, Check],
            place: dict[str, int]) -> tuple[list[Cell], list[str]]:
-    """Return the cells for the page, with the master's checks, and the lines to look at."""
+    """Return the cells for the page, with the master's checks, and the lines to look at.
+
+    `first`: the place of the submission's own first cell.
+    """
     given = {cell.source.strip() for cell in master.cells}
     given_lines = {line.strip() for cell in master.cells for line in cell.source.splitlines()}
     timed = {cell.source for cell in master.cells if "timing" in cell.metadata.get("tags", [])}
     shown, notes = [], []
-    for at, cell in enumerate(cells):
+    for at, cell in enumerate(cells[first:], first):
         if cell.source in timed:  # no check needs its times, and notebook 06 measures for minutes
             continue
         if cell.name in known and place[cell.name] != at:
@@ -142,24 +131,29 @@ def _shown(cells: list[Cell], master: nbformat.NotebookNode, known: dict[str, Ch
 
 
 def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
-    """Return the Plan of a submission as JSON has it; `master` is the student version."""
+    """Return what is to be done with a submission, as JSON; `master` is the student version.
+
+    "cells": as the page shows them; "sources": by check the cells to be run for it; "notes".
+    """
     checks = checks_of(master)
+    own = {cell.source.strip() for cell in cells}
+    lacking = [Cell(cell.source, True) for cell in master.cells if cell.cell_type == "code"
+               and "nbgrader" not in cell.metadata and cell.source.strip() not in own]
+    cells = [*lacking, *cells]  # what is given to everybody runs first
     place, notes = _placed(cells, checks)
     for check in checks:
         if check.number not in place:
             notes.append(f"check {check.number} was missing: put back")
         elif cells[place[check.number]].source.strip() != check.source:
             notes.append(f"check {check.number} was edited: put back")
-    own = {cell.source.strip() for cell in cells}
-    missing = [Cell(cell.source, True) for cell in master.cells if cell.cell_type == "code"
-               and "nbgrader" not in cell.metadata and cell.source.strip() not in own]
-    sources = _sources(cells, missing, checks, place)
-    shown, suspect = _shown(cells, master, {check.number: check for check in checks}, place)
-    return asdict(Plan(list(map(asdict, shown)), sources, notes + suspect))
+    shown, suspect = _shown(cells, len(lacking), master, {check.number: check for check in checks},
+                            place)
+    return {"cells": list(map(asdict, shown)), "sources": _sources(cells, checks, place),
+            "notes": notes + suspect}
 
 
 def of_file(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
-    """Return the Plan of the file that was handed in, and its language; or what is "wrong"."""
+    """Return what `make` does of the file that was handed in, its language; or what is "wrong"."""
     try:
         notebook = submission.parsed(data)
         cells = submission.cells(notebook)

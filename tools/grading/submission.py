@@ -4,6 +4,7 @@ Nothing here runs a line of it, and nothing here trusts the type of a field.
 """
 
 import ast
+import functools
 import json
 import os
 import re
@@ -31,11 +32,16 @@ def printable(text: str) -> str:
 
 def clean(text: Any) -> str:
     """Return a text of a notebook as a str that can be encoded; a list of parts is joined."""
-    if isinstance(text, list):
-        text = "".join(part for part in text if isinstance(part, str))
-    if not isinstance(text, str):
-        return ""
-    return text.encode("utf-8", "replace").decode("utf-8")
+    parts = text if isinstance(text, list) else [text]
+    return "".join(part for part in parts if isinstance(part, str)).encode(
+        "utf-8", "replace").decode("utf-8")
+
+
+def under(item: Any, *keys: str) -> Any:
+    """Return what is under some keys, each in what the one before leads to; else None."""
+    for key in keys:
+        item = item.get(key) if isinstance(item, dict) else None
+    return item
 
 
 # ---- finding ----------------------------------------------------------------------------------
@@ -43,7 +49,7 @@ def clean(text: Any) -> str:
 
 @dataclass
 class Found:
-    """The files of a student's folder: which is which notebook, and what is to be said."""
+    """The files of a student's folder: which is which notebook, and what is to be said of each."""
 
     taken: dict[str, Path] = field(default_factory=dict)  # by the notebook's stem
     notes: dict[str, list[str]] = field(default_factory=dict)
@@ -76,57 +82,49 @@ def _fits(name: str, stem: str) -> int:
     Learning platforms and browsers put names and numbers before and behind: "anna_77_02_emit_te_
     ingestion-2.ipynb", "02_emit_te_ingestion (1).IPYNB", "Anna 02 emit-te-ingestion.ipynb.txt".
     """
-    if name == f"{stem}.ipynb":
-        return 4
     slug, wanted = f"_{_slug(name)}_", _slug(stem)
-    if f"_{wanted}_" in slug:
-        return 3
-    if wanted[3:] in slug:
-        return 2
-    return int(bool(re.match(rf"_{stem[:2]}_", slug)))
+    return 4 - [name == f"{stem}.ipynb", f"_{wanted}_" in slug, wanted[3:] in slug,
+                slug.startswith(f"_{stem[:2]}_"), True].index(True)
 
 
 def find(folder: Path, stems: Sequence[str], wanted: Iterable[str] = ()) -> Found:
-    """Return a student's copies of the notebooks `stems`, and what is to be said about each.
+    """Return a student's copies of the notebooks `wanted`, and what is to be said of each.
 
-    Of `wanted` (all of them by default) those that are not there are named. A file that is a
-    notebook by its name, but fits none, is named too; so is what is no ordinary file.
+    `stems`: all notebooks that a file may be; `wanted` are some of them, or all by default. Where
+    one is not there, that is said, with the files that fit none of `stems`.
     """
     found, strangers = Found(), []
     closed: list[str] = []
     fits: dict[str, list[tuple[int, int, str, Path]]] = {}
+    odd: dict[str, list[str]] = {}  # no ordinary files
     for path in _files(folder, closed):
-        name = path.name
-        best = max(stems, key=lambda stem: _fits(name, stem))
-        where = printable(str(path.relative_to(folder)))
-        try:
-            regular = stat.S_ISREG(path.lstat().st_mode)
-        except OSError:
-            regular = False
-        score = _fits(name, best)
+        best = max(stems, key=functools.partial(_fits, path.name))
+        score, where = _fits(path.name, best), printable(str(path.relative_to(folder)))
         if not score:
             strangers.append(where)
-        elif not regular:
-            found.notes.setdefault(best, []).append(f"{best[:2]}: {where} is not an ordinary file")
+        elif os.path.islink(path) or not os.path.isfile(path):
+            odd.setdefault(best, []).append(f"{best[:2]}: {where} is not an ordinary file")
         else:
             fits.setdefault(best, []).append((-score, len(path.parts), where, path))
-    for stem, files in fits.items():
-        files.sort(key=lambda item: item[:3])
-        found.taken[stem] = files[0][3]
-        if files[0][0] != -4 or len(files) > 1:
-            found.notes.setdefault(stem, []).append(
-                f"{stem[:2]}: {len(files)} file(s) could be it, {files[0][2]} was taken")
     for stem in wanted or stems:
-        if stem not in found.taken:
-            text = f"{stem[:2]} was not handed in"
-            if strangers:
-                text = f"{stem[:2]} was not found by its name; there is {', '.join(strangers[:3])}"
-                text += f" and {len(strangers) - 3} more" * (len(strangers) > 3)
-            elif closed:
-                text = f"{stem[:2]} was not found; {printable(closed[0])} cannot be read"
-            if stem not in found.notes:
-                found.notes[stem] = [text]
+        notes = found.notes[stem] = odd.get(stem, [])
+        if files := sorted(fits.get(stem, [])):
+            found.taken[stem] = files[0][3]
+            if files[0][0] != -4 or len(files) > 1:
+                notes.append(
+                    f"{stem[:2]}: {len(files)} file(s) could be it, {files[0][2]} was taken")
+        elif not notes:
+            notes.append(f"{stem[:2]} {_missing(strangers, closed)}")
     return found
+
+
+def _missing(strangers: list[str], closed: list[str]) -> str:
+    """Say what became of a notebook that is not there."""
+    if strangers:
+        return f"was not found by its name; there is {', '.join(strangers[:3])}" \
+            + f" and {len(strangers) - 3} more" * (len(strangers) > 3)
+    return f"was not found; {printable(closed[0])} cannot be read" if closed \
+        else "was not handed in"
 
 
 # ---- reading ----------------------------------------------------------------------------------
@@ -156,47 +154,36 @@ def read(path: Path) -> bytes:
         return file.read(MOST_FILE + 1)
 
 
-def parsed(data: bytes) -> dict[str, Any]:
+def parsed(data: bytes) -> Any:
     """Return what a notebook's JSON holds; raises ValueError with what is wrong."""
     try:
-        notebook = json.loads(data)
+        return json.loads(data)
     except (ValueError, RecursionError) as error:
         text = (str(error) or type(error).__name__).splitlines()[0][:100]
         raise ValueError(f"not a notebook ({text})") from None
-    if not isinstance(notebook, dict):
-        raise ValueError("not a notebook (no cells)")
-    return notebook
 
 
-def language(notebook: dict[str, Any]) -> str:
+def language(notebook: Any) -> str:
     """Return the edition that a notebook is of: "en" or "zh"; checks speak it."""
-    metadata = notebook.get("metadata")
-    return "zh" if isinstance(metadata, dict) and metadata.get("lang") == "zh" else "en"
+    return "zh" if under(notebook, "metadata", "lang") == "zh" else "en"
 
 
-def cells(notebook: dict[str, Any]) -> list[Cell]:
+def cells(notebook: Any) -> list[Cell]:
     """Return the cells of a notebook of any format; raises ValueError with what is wrong.
 
     Whatever has the wrong type is left out: what counts is the text of cells.
     """
-    sheets = notebook.get("worksheets")  # the format of 2013 and before
-    listed = notebook.get("cells")
+    sheets = under(notebook, "worksheets")  # the format of 2013 and before
+    listed = under(notebook, "cells")
     if listed is None and isinstance(sheets, list):
-        inner = [sheet.get("cells") for sheet in sheets if isinstance(sheet, dict)]
+        inner = [under(sheet, "cells") for sheet in sheets]
         listed = [cell for some in inner if isinstance(some, list) for cell in some]
     if not isinstance(listed, list):
         raise ValueError("not a notebook (no cells)")
-    found = []
-    for cell in listed:
-        if not isinstance(cell, dict):
-            continue
-        metadata = cell.get("metadata")
-        grader = metadata.get("nbgrader") if isinstance(metadata, dict) else None
-        name = grader.get("grade_id") if isinstance(grader, dict) else None
-        code = cell.get("cell_type", "code" if "outputs" in cell else "") == "code"
-        source = clean(cell.get("source", cell.get("input", "")))
-        found.append(Cell(source, code, clean(name)))
-    return found
+    return [Cell(clean(cell.get("source", cell.get("input", ""))),
+                 cell.get("cell_type", "code" if "outputs" in cell else "") == "code",
+                 clean(under(cell, "metadata", "nbgrader", "grade_id")))
+            for cell in listed if isinstance(cell, dict)]
 
 
 # ---- what a check needs -----------------------------------------------------------------------
