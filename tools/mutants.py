@@ -6,12 +6,12 @@
 A number off by one, two indices or arguments exchanged, a term, a keyword, a call or a condition
 left out, a comparison turned, a statement skipped or doubled: a slip as people make it. (Names that
 an answer gives to its axes and tensors are left alone: nobody may ask for these.) A check that
-passes on one is too weak, or the change changes nothing: then it stands in tests/mutants.toml, with
-the reason.
+passes on one is too weak, or the change changes nothing: then it is listed in tests/mutants.toml,
+with the reason.
 
 mutmut and cosmic-ray mutate modules on disk and run a test command for each mutant; here the code
-stands in cells of notebooks, and a check needs the cells above it and a process with TVM in it. So
-the mutation is ours, and what runs is grading's: the statements above that an answer needs, in
+is in cells of notebooks, and a check needs the cells above it and a process with TVM in it. So the
+mutation is ours, and what runs is grading's: the statements above that an answer needs, in
 IPython's shell, and then the check, which forks.
 """
 
@@ -34,20 +34,18 @@ import torch
 
 from checks.run.check import registered
 from checks.run.isolate import Child, Ended
-from tools.grading import plan
+from tools.grading import plan, submission
 from tools.grading.checking import Shell
-from tools.grading.submission import Cell
 from tools.student import SOLUTION, student_version
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = ROOT / "tests" / "mutants.toml"
 
-_TURNED: dict[type[ast.cmpop], str] = {
+_OTHER: dict[type[ast.AST], str] = {
     ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">", ast.Eq: "!=", ast.NotEq: "==",
-    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in"}
-_OTHER: dict[type[ast.operator], str] = {
-    ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*", ast.Mod: "//",
-    ast.Pow: "*"}
+    ast.Is: "is not", ast.IsNot: "is", ast.In: "not in", ast.NotIn: "in", ast.And: "or",
+    ast.Or: "and", ast.Add: "-", ast.Sub: "+", ast.Mult: "+", ast.Div: "*", ast.FloorDiv: "*",
+    ast.Mod: "//", ast.Pow: "*"}
 _NAMES = {"max": "min", "min": "max", "sum": "max", "maximum": "minimum", "minimum": "maximum",
           "mean": "sum", "median": "min", "zeros": "ones", "vectorize": "unroll",
           "unroll": "vectorize", "parallel": "unroll", "exp": "log", "log": "exp"}
@@ -76,7 +74,10 @@ class Mutant:
 
 
 def _expression(node: ast.expr) -> Iterator[str]:
-    """Yield what may stand in the place of an expression, in brackets where they may be needed."""
+    """Yield what may be in the place of an expression, in brackets where they may be needed."""
+    if isinstance(node, ast.UnaryOp | ast.BinOp | ast.BoolOp | ast.IfExp):  # one part of it
+        yield from (f"({ast.unparse(part)})" for part in ast.iter_child_nodes(node)
+                    if isinstance(part, ast.expr) and part is not getattr(node, "test", None))
     match node:
         case ast.Constant(value=bool(value)):
             yield str(not value)
@@ -86,32 +87,21 @@ def _expression(node: ast.expr) -> Iterator[str]:
         case ast.Constant(value=float(value)):
             yield f"{value + 1!r}"
             yield f"{value / 2!r}" if value else "(-1.0)"
-        case ast.UnaryOp(operand=operand):
-            yield f"({ast.unparse(operand)})"
-        case ast.BinOp(left=left, op=op, right=right):
-            yield f"({ast.unparse(left)})"
-            yield f"({ast.unparse(right)})"
-            if other := _OTHER.get(type(op)):
-                yield f"({ast.unparse(left)} {other} {ast.unparse(right)})"
+        case ast.BinOp(left=left, op=op, right=right) if type(op) in _OTHER:
+            yield f"({ast.unparse(left)} {_OTHER[type(op)]} {ast.unparse(right)})"
         case ast.Compare(left=left, ops=[op], comparators=[right]):
-            yield f"({ast.unparse(left)} {_TURNED[type(op)]} {ast.unparse(right)})"
-            yield "True"
-            yield "False"
+            yield f"({ast.unparse(left)} {_OTHER[type(op)]} {ast.unparse(right)})"
+            yield from ("True", "False")
         case ast.BoolOp(op=op, values=values):
-            word = " or " if isinstance(op, ast.And) else " and "
-            yield "(" + word.join(f"({ast.unparse(value)})" for value in values) + ")"
-            for value in values:
-                yield f"({ast.unparse(value)})"
-        case ast.IfExp(body=body, orelse=orelse):
-            yield f"({ast.unparse(body)})"
-            yield f"({ast.unparse(orelse)})"
+            parts = (f"({ast.unparse(value)})" for value in values)
+            yield f"({f' {_OTHER[type(op)]} '.join(parts)})"
         case ast.Call():
             yield from _call(node)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts) \
-                if isinstance(node.ctx, ast.Load) and not all(map(_is_text, parts)):
-            before, behind = "[]" if isinstance(node, ast.List) else "()"
-            for turned in _exchanged(parts):
-                yield before + ", ".join(ast.unparse(part) for part in turned) + behind
+        case ast.Tuple(elts=items) | ast.List(elts=items) \
+                if isinstance(node.ctx, ast.Load) and not all(map(_is_text, items)):
+            for turned in _exchanged(items):
+                inside = ", ".join(map(ast.unparse, turned))
+                yield f"[{inside}]" if isinstance(node, ast.List) else f"({inside})"
         case ast.Attribute(value=value, attr=name, ctx=ast.Load()) if name in _NAMES:
             yield f"{ast.unparse(value)}.{_NAMES[name]}"
         case ast.Name(id=name, ctx=ast.Load()) if name in _NAMES:
@@ -120,13 +110,11 @@ def _expression(node: ast.expr) -> Iterator[str]:
 
 def _call(node: ast.Call) -> Iterator[str]:
     """Yield a call with a keyword less, with two arguments exchanged, or what it is called on."""
-    copy = ast.Call(node.func, node.args, node.keywords)
-    for keyword in (one for one in node.keywords if one.arg != "name"):
-        copy.keywords = [other for other in node.keywords if other is not keyword]
-        yield ast.unparse(copy)
-    copy.keywords = node.keywords
-    for copy.args in _exchanged(node.args):
-        yield ast.unparse(copy)
+    fewer = ([other for other in node.keywords if other is not keyword]
+             for keyword in node.keywords if keyword.arg != "name")
+    for args, keywords in [*((node.args, some) for some in fewer),
+                           *((turned, node.keywords) for turned in _exchanged(node.args))]:
+        yield ast.unparse(ast.Call(node.func, args, keywords))
     if isinstance(node.func, ast.Attribute) and not node.args:
         yield ast.unparse(node.func.value)
     elif len(node.args) == 1:
@@ -145,7 +133,7 @@ def _exchanged(parts: list[ast.expr]) -> Iterator[list[ast.expr]]:
 
 
 def _statement(node: ast.stmt) -> Iterator[str]:
-    """Yield what may stand in the place of a statement of one line or several."""
+    """Yield what may be in the place of a statement of one line or several."""
     match node:
         case ast.Expr(value=ast.Constant()):
             return
@@ -160,10 +148,9 @@ def _targets(tree: ast.AST) -> Iterator[ast.AST]:
     """Yield the nodes that are changed: no annotation but a buffer's or tensor's, no text."""
     skip: set[ast.AST] = set()
     for node in ast.walk(tree):
-        notes = [node.annotation] if isinstance(node, ast.arg | ast.AnnAssign) else \
-            [node.returns] if isinstance(node, ast.FunctionDef) else []
-        skip |= {inner for note in notes if note is not None and "Buffer" not in ast.dump(note)
-                 and "Tensor(" not in ast.unparse(note) for inner in ast.walk(note)}
+        note = getattr(node, "annotation", None) or getattr(node, "returns", None)
+        if note and "Buffer" not in ast.dump(note) and "Tensor(" not in ast.unparse(note):
+            skip |= set(ast.walk(note))
         if isinstance(node, ast.JoinedStr):
             skip |= set(ast.walk(node))
     yield from (node for node in ast.walk(tree) if node not in skip)
@@ -194,14 +181,13 @@ def mutants(exercise: str, source: str) -> list[Mutant]:
 
 
 def _difference(old: str, new: str) -> tuple[int, str, str]:
-    """Return the first line that differs, its number, and the lines that stand there now."""
+    """Return the number of the first line that differs, and what is there before and after."""
     one, other = old.splitlines(), new.splitlines()
-    at = next(i for i, pair in enumerate(itertools.zip_longest(one, other)) if pair[0] != pair[1])
-    back = 0
-    while back < min(len(one), len(other)) - at - 1 and one[-1 - back] == other[-1 - back]:
-        back += 1
-    return (at + 1, " ".join(line.strip() for line in one[at:len(one) - back]),
-            " ".join(line.strip() for line in other[at:len(other) - back]))
+    at = len(os.path.commonprefix([one, other]))
+    back = len(os.path.commonprefix([one[:at:-1], other[:at:-1]]))
+    was, now = (" ".join(line.strip() for line in lines[at:len(lines) - back])
+                for lines in (one, other))
+    return at + 1, was, now
 
 
 # ---- trying them ---------------------------------------------------------------------------
@@ -221,10 +207,7 @@ def exercises(wanted: Sequence[str] = ()) -> list[Exercise]:
     """Return the exercises of the notebooks, in order; `wanted`: 03 is a notebook, 3.1 is one."""
     found = []
     for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
-        notebook = nbformat.read(path, as_version=4)
-        cells = [Cell(cell.source, cell.cell_type == "code",
-                      cell.metadata.get("nbgrader", {}).get("grade_id", ""))
-                 for cell in notebook.cells]
+        cells = submission.cells(nbformat.read(path, as_version=4))
         answers = {cell.name: cell.source for cell in cells}
         master = student_version(path)
         made = plan.make(cells, master)
@@ -237,10 +220,8 @@ def exercises(wanted: Sequence[str] = ()) -> list[Exercise]:
 
 def _passes(shell: Shell, exercise: Exercise, source: str) -> tuple[bool, str]:
     """Whether the check passes on a cell, and what it said where it does not."""
-    result = shell.run_cell(source, store_history=False)
-    if error := result.error_before_exec or result.error_in_exec:
-        return False, str(error)
     try:
+        shell.run_cell(source, store_history=False).raise_error()
         registered[exercise.number].check(shell.user_ns[exercise.name])
     except Exception as error:
         return False, str(error)
@@ -259,9 +240,10 @@ def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
         shell = Shell()
         for source in exercise.sources:
-            result = shell.run_cell(source, store_history=False)
-            if error := result.error_before_exec or result.error_in_exec:
-                raise RuntimeError(f"a cell above it does not run: {error}")
+            try:
+                shell.run_cell(source, store_history=False).raise_error()
+            except Exception as error:
+                raise RuntimeError(f"a cell above it does not run: {error}") from None
         fine, said = _passes(shell, exercise, exercise.answer)
         if not fine:
             raise RuntimeError(f"its own solution does not pass\n{said}")
