@@ -22,7 +22,7 @@ except ImportError:
 
 from tools import handouts
 from tools.grading.job import Job, Result
-from tools.grading.server import Grader, Graders
+from tools.grading.server import Grader
 from tools.grading.submission import find, printable, read
 from tools.student import student_version
 
@@ -45,8 +45,8 @@ def grade(number: str, place: Path) -> dict[str, Any]:
     if file:
         try:
             job = Job(job.stem, read(file), job.master, page=False)
-            with closing(Graders(lambda: Grader(ROOT / "build" / "grading"))) as graders:
-                result = graders.grade(job)
+            with closing(Grader(ROOT / "build" / "grading")) as grader:
+                result = grader.grade(job)
         except ValueError as error:
             notes = [*notes, f"{number}: {error}"]
     exercises = [{"exercise": check.number, "points": result.points.get(check.number, 0),

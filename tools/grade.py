@@ -37,8 +37,8 @@ import nbformat
 from data import store
 from tools.grading import confine, course, page, plan
 from tools.grading.job import Job, Kept, Result
-from tools.grading.server import Grader, Graders
-from tools.grading.submission import find, printable, read
+from tools.grading.server import Grader, Lost
+from tools.grading.submission import Found, find, printable, read
 from tools.handouts import chosen
 from tools.student import student_version
 
@@ -52,31 +52,32 @@ class Stop(BaseException):
 
 @dataclass
 class Student:
-    """One student: the folder, the notebooks found in it, notes by notebook, and results."""
+    """One student: the folder, the notebooks found in it, and results by notebook."""
 
     folder: Path
-    taken: dict[str, Path]
-    notes: dict[str, list[str]]
+    found: Found
     results: dict[str, Result] = field(default_factory=dict)
 
     @property
     def name(self) -> str:
         return printable(self.folder.name)
 
-    def done(self) -> bool:
-        return self.results.keys() == self.taken.keys()
+    def by_exercise(self, what: str) -> dict[str, Any]:
+        """Return the "points" or the "words" of all notebooks."""
+        return {key: value for result in self.results.values()
+                for key, value in getattr(result, what).items()}
 
     def problems(self) -> list[str]:
         """Return what was wrong with the notebooks, each thing once, in their order."""
-        every = [note for stem, notes in self.notes.items() for note in
-                 [*notes, *(self.results[stem].notes if stem in self.results else [])]]
+        every = [note for stem, notes in self.found.notes.items()
+                 for note in [*notes, *self.results.get(stem, Result()).notes]]
         return [printable(note) for note in dict.fromkeys(every)]
 
 
-def problems(notes: list[str]) -> str:
-    """Return what is in the column `problems`: five notes at most, the rest counted."""
+def few(notes: list[str]) -> list[str]:
+    """Return the first five notes, and how many more there are."""
     more = len(notes) - MOST_NOTES
-    return "; ".join([*notes[:MOST_NOTES], *([f"and {more} more"] if more > 0 else [])])
+    return notes[:MOST_NOTES] + [f"and {more} more"] * (more > 0)
 
 
 def cell(text: str) -> str:
@@ -121,42 +122,38 @@ class Report:
         """Take a result; with the last one of a student, write the row and the pages."""
         self.students[number].results[stem] = result
         self.finish(number)
+        self.bar.update()
 
     def finish(self, number: int) -> None:
         """Write the row and the pages of a student, once all notebooks have their results."""
         student = self.students[number]
-        if not student.done():
+        if student.results.keys() != student.found.taken.keys():
             return
-        points = {key: value for result in student.results.values()
-                  for key, value in result.points.items()}
-        notes, total = student.problems(), sum(points.values())
+        points, notes = student.by_exercise("points"), student.problems()
+        earned = [f"{points.get(key, 0):g}" for key in self.worth]
+        total = f"{sum(points.values()):g}", f"{sum(self.worth.values()):g}"
         try:
-            self._write_pages(student, points, notes, total)
+            self._write_pages(student, earned, total, notes)
         except (OSError, UnicodeError) as error:
             notes.append(f"no page of feedback ({error.__class__.__name__})")
-        self.rows[number] = [
-            cell(student.name), *(f"{points.get(key, 0):g}" for key in self.worth), f"{total:g}",
-            f"{sum(self.worth.values()):g}", problems(notes)]
+        self.rows[number] = [cell(student.name), *earned, *total, "; ".join(few(notes))]
         self._write_table()
-        more = len(notes) - MOST_NOTES
-        self.say(f"[{len(self.rows)}/{len(self.students)}] {student.name}: {total:g} of "
-                 f"{sum(self.worth.values()):g}", *notes[:MOST_NOTES],
-                 *([f"and {more} more"] if more > 0 else []))
+        self.say(f"[{len(self.rows)}/{len(self.students)}] {student.name}: {' of '.join(total)}",
+                 *few(notes))
         if notes:
             self.look += 1
             self.bar.set_postfix_str(f"look at {self.look}, last "
                                      f"{textwrap.shorten(student.name, 20)}", refresh=False)
 
-    def _write_pages(self, student: Student, points: dict[str, float], notes: list[str],
-                     total: float) -> None:
+    def _write_pages(self, student: Student, earned: list[str], total: tuple[str, str],
+                     notes: list[str]) -> None:
         place = self.to / "feedback" / student.folder.name
         place.mkdir(parents=True, exist_ok=True)
-        words = {key: text for result in student.results.values()
-                 for key, text in result.words.items()}
+        words = student.by_exercise("words")
         pages = {stem: result.page for stem, result in student.results.items() if result.page}
-        rows = [(number, f"{points.get(number, 0):g} of {most:g}",
-                 words.get(number, "not handed in")) for number, most in self.worth.items()]
-        rows.append(("total", f"{total:g} of {sum(self.worth.values()):g}", ""))
+        rows = [(key, f"{points} of {most:g}", words.get(key, "not handed in"))
+                for (key, most), points in zip(self.worth.items(), earned, strict=True)]
+        rows.append(("total", " of ".join(total), ""))
         for stem, text in pages.items():
             (place / f"{stem}.html").write_text(text, encoding="utf-8")
         (place / "index.html").write_text(page.index(student.name, rows, list(pages), notes),
@@ -172,21 +169,13 @@ class Report:
         unfinished.replace(self.to / "grades.csv")
 
 
-def _serial(todo: Iterator[tuple[Any, Job]], folder: Path) -> Iterator[tuple[Any, Result]]:
-    """Grade one after the other, without Dask."""
-    with contextlib.closing(Graders(lambda: Grader(folder))) as graders:
-        for place, job in todo:
-            yield place, graders.grade(job)
-
-
 def _results(todo: Iterator[tuple[Any, Job]], count: int, options: Any, folder: Path,
              say: Any) -> Iterator[tuple[Any, Result]]:
     """Yield the results of all that is to do, from where the options say."""
     workers = min(options.jobs or dask.system.CPU_COUNT, count)
-    if not count:
-        return
-    if workers == 1 and not options.cluster:
-        yield from _serial(todo, folder)
+    if not count or workers == 1 and not options.cluster:
+        with contextlib.closing(Grader(folder)) as grader:
+            yield from ((place, grader.grade(job)) for place, job in todo)
         return
     from tools.grading import fleet  # Dask's parts take a second
     connected = fleet.running(options.cluster, options.tls) if options.cluster \
@@ -201,42 +190,35 @@ def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept:
     """Grade what is not graded yet, and write all of it."""
     masters = {stem: json.dumps(version) for stem, version in versions.items()}
 
-    def take(place: tuple[int, str], result: Result) -> None:
-        report.take(*place, result)
-        report.bar.update()
-
-    def jobs(places: Iterable[tuple[int, str]]) -> Iterator[tuple[tuple[int, str], Job]]:
+    def jobs(places: Iterable[tuple[int, str]]
+             ) -> Iterator[tuple[tuple[int, str, str], Job]]:
+        """Yield the jobs at some places, with these and what their results are kept under."""
         for number, stem in places:
             try:
-                data = read(report.students[number].taken[stem])
+                data = read(report.students[number].found.taken[stem])
             except ValueError as error:
-                take((number, stem), Result(notes=[f"{stem[:2]}: {error}"]))
+                report.take(number, stem, Result(notes=[f"{stem[:2]}: {error}"]))
                 continue
-            yield (number, stem), Job(stem, data, masters[stem], options.seconds)
+            job = Job(stem, data, masters[stem], options.seconds)
+            yield (number, stem, kept.key(job)), job
 
     missing: list[tuple[int, str]] = []
     for number, student in enumerate(report.students):
-        for place, job in jobs((number, stem) for stem in student.taken):
-            if result := kept.find(kept.key(job)):
-                take(place, result)
+        for (_, stem, key), _job in jobs((number, stem) for stem in student.found.taken):
+            if result := kept.find(key):
+                report.take(number, stem, result)
             else:
-                missing.append(place)
-        if not student.taken:
+                missing.append((number, stem))
+        if not student.found.taken:
             report.finish(number)
-    count = sum(len(student.taken) for student in report.students)
+    count = sum(len(student.found.taken) for student in report.students)
     if before := count - len(missing):
         report.say(f"{before} of {count} notebooks were graded before; FRESH=1 starts over.")
     report.bar.initial = before  # for the time that is left
-    keys: dict[tuple[int, str], str] = {}
-
-    def todo_now() -> Iterator[tuple[tuple[int, str], Job]]:
-        for place, job in jobs(missing):
-            keys[place] = kept.key(job)
-            yield place, job
-
-    for place, result in _results(todo_now(), len(missing), options, folder, report.say):
-        kept.keep(keys.pop(place), result)
-        take(place, result)
+    for (number, stem, key), result in _results(jobs(missing), len(missing), options, folder,
+                                                report.say):
+        kept.keep(key, result)
+        report.take(number, stem, result)
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -271,12 +253,6 @@ def _asked(options: argparse.Namespace, folders: list[Path]) -> dict[str, nbform
     return versions
 
 
-def _student(folder: Path, stems: list[str], every: list[str]) -> Student:
-    found = find(folder, every, stems)
-    return Student(folder, {stem: found.taken[stem] for stem in stems if stem in found.taken},
-                   {stem: found.notes.get(stem, []) for stem in stems})
-
-
 @contextlib.contextmanager
 def _alone(to: Path) -> Iterator[Path]:
     """Yield the folder in which jobs are graded; exit where another run is at work in `to`."""
@@ -309,7 +285,7 @@ def _warn(options: argparse.Namespace, scratch: Path) -> None:
 def _stoppable() -> Iterator[None]:
     """Raise Stop inside for Ctrl-C and SIGTERM; they do nothing afterwards."""
     def stop(*_: Any) -> None:
-        raise Stop
+        raise Stop("Stopped.")
 
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
@@ -321,23 +297,13 @@ def _stoppable() -> Iterator[None]:
 
 
 def _graded(students: list[Student], versions: dict[str, nbformat.NotebookNode], kept: Kept,
-            options: argparse.Namespace, scratch: Path) -> tuple[int, str]:
-    """Grade and write everything; return the exit status, and why it ended before its time."""
+            options: argparse.Namespace, scratch: Path) -> None:
+    """Grade and write everything; raises Stop, or Lost."""
     worth = {check.number: check.points for version in versions.values()
              for check in plan.checks_of(version)}
-    with tqdm(total=sum(len(student.taken) for student in students), unit="notebook",
-              disable=None, dynamic_ncols=True) as bar:
-        try:
-            with _stoppable():
-                _grade_all(Report(students, worth, options.to, bar), versions, kept, options,
-                           scratch)
-        except Stop:
-            return 130, "Stopped."
-        except Exception as error:
-            if type(error).__name__ != "Lost":  # it comes with Dask
-                raise
-            return 1, str(error)
-    return 0, ""
+    with tqdm(total=sum(len(student.found.taken) for student in students), unit="notebook",
+              disable=None, dynamic_ncols=True) as bar, _stoppable():
+        _grade_all(Report(students, worth, options.to, bar), versions, kept, options, scratch)
 
 
 def main(arguments: list[str]) -> int:
@@ -351,16 +317,17 @@ def main(arguments: list[str]) -> int:
         print(f"{len(folders)} students, notebooks {', '.join(stem[:2] for stem in versions)}",
               flush=True)
         every = [path.stem for path in chosen([])]
-        students = [_student(folder, list(versions), every) for folder in folders]
+        students = [Student(folder, find(folder, every, list(versions))) for folder in folders]
         shutil.rmtree(options.to / "feedback", ignore_errors=True)
         if options.fresh:
             shutil.rmtree(options.to / "graded", ignore_errors=True)
         kept = Kept(options.to / "graded", course.versions())
-        status, why = _graded(students, versions, kept, options, scratch)
-    if why:
-        print(f"\n{why} {options.to.name}/grades.csv has the rows of the students above. What was "
-              "graded is kept: the same command does the rest.", flush=True)
-        return status
+        try:
+            _graded(students, versions, kept, options, scratch)
+        except (Stop, Lost) as why:
+            print(f"\n{why} {options.to.name}/grades.csv has the rows of the students above. What "
+                  "was graded is kept: the same command does the rest.", flush=True)
+            return 130 if isinstance(why, Stop) else 1
     place = os.path.relpath(options.to)
     print(f"Written: {place}/grades.csv, and for each student {place}/feedback/<name>/index.html")
     return 0

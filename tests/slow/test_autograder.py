@@ -103,8 +103,8 @@ def test_no_solution_is_in_the_zip_and_its_bytes_are_the_same() -> None:
 def test_others_get_json(tmp_path, monkeypatch, capsys) -> None:
     asked = []
 
-    class Graders:
-        def __init__(self, start: Any) -> None:
+    class Grader:
+        def __init__(self, folder: Path) -> None:
             pass
 
         def grade(self, job: Job) -> Result:
@@ -114,7 +114,7 @@ def test_others_get_json(tmp_path, monkeypatch, capsys) -> None:
         def close(self) -> None:
             pass
 
-    monkeypatch.setattr(autograder, "Graders", Graders)
+    monkeypatch.setattr(autograder, "Grader", Grader)
     (tmp_path / "x.ipynb").write_bytes(submissions.raw(answers("2.1")))
     autograder.main(["json", "02", str(tmp_path / "x.ipynb")])
     graded = json.loads(capsys.readouterr().out)

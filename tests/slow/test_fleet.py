@@ -1,6 +1,7 @@
 """make grade on several workers, of which some die: the same grades.csv; and a run resumed."""
 
 import contextlib
+import itertools
 import os
 import pty
 import shutil
@@ -8,6 +9,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
@@ -24,10 +26,9 @@ from distributed import KilledWorker
 from distributed.core import Status
 from submissions import LINUX, ROOT, STEM, answers, command, family, rows, servers, wrong_linear
 
-from tools import grade
 from tools.grading import course, fleet
 from tools.grading.job import Job, Kept, Result
-from tools.grading.server import Died
+from tools.grading.server import Died, Grader
 
 TOTALS = {"a": "1", "b": "3", "c": "1", "d broken": "0", "e": "0", "f absent": "0"}
 
@@ -198,13 +199,14 @@ class Scripted:
     def __init__(self) -> None:
         self.first: list[bytes] = []
         self.again: list[bytes] = []
+        self.keys = map(str, itertools.count())
 
     def nthreads(self) -> dict[str, int]:
         return {"tcp://one": 1, "tcp://two": 1}
 
-    def submit(self, function, *given, key="", **_) -> Future:
+    def submit(self, function, *given, **_) -> Future:
         future: Future = Future()
-        future.key = key
+        future.key = next(self.keys)
         if function is fleet.greet:
             future.set_result({"wrong": "", "gaps": []})
             return future
@@ -212,7 +214,7 @@ class Scripted:
         tried = self.again if data in self.first else self.first
         tried.append(data)
         if tried is self.first or data == b"deadly":
-            future.set_exception(KilledWorker(key, None, 2))
+            future.set_exception(KilledWorker(future.key, None, 2))
         else:
             future.set_result({"points": {"2.1": 1}, "whole": True})
         return future
@@ -240,24 +242,35 @@ def test_who_waited_behind_a_deadly_job_is_tried_again_alone() -> None:
 def test_without_dask_it_is_given_up_too(monkeypatch, tmp_path) -> None:
     tried: list[bytes] = []
 
-    class Mortal:
-        def __init__(self, folder: Path) -> None:
-            pass
+    def attempt(self, job: Job) -> Result:
+        tried.append(job.data)
+        if job.data == b"deadly":
+            raise Died
+        return Result(whole=True)
 
-        def grade(self, job: Job) -> Result:
-            tried.append(job.data)
-            if job.data == b"deadly":
-                raise Died
-            return Result(whole=True)
+    monkeypatch.setattr(Grader, "attempt", attempt)
+    grader = Grader(tmp_path)
+    came = [grader.grade(Job(STEM, data, "{}")).whole for data in (b"a", b"deadly", b"b")]
+    grader.close()
+    assert tried == [b"a", b"deadly", b"deadly", b"deadly", b"b"] and came == [True, False, True]
 
-        def close(self) -> None:
-            pass
 
-    monkeypatch.setattr(grade, "Grader", Mortal)
-    jobs = [(data, Job(STEM, data, "{}")) for data in (b"a", b"deadly", b"b")]
-    came = dict(grade._serial(iter(jobs), tmp_path))
-    assert tried == [b"a", b"deadly", b"deadly", b"deadly", b"b"]
-    assert [result.whole for result in came.values()] == [True, False, True]
+@LINUX
+def test_a_server_that_was_ended_is_started_again() -> None:
+    folder = ROOT / "build" / "test_fleet_ended"
+    folder.mkdir(parents=True, exist_ok=True)
+    grader, job = Grader(folder), Job(STEM, b"{", "{\"cells\": []}", page=False)
+    for _ in range(2):
+        assert grader.attempt(job).whole
+        os.kill(grader.server.pid, signal.SIGKILL)
+        grader.server.wait()
+    assert grader.grade(job).whole
+    grader.server.send_signal(signal.SIGSTOP)  # it takes the job, and is ended with it
+    threading.Timer(1, grader.server.kill).start()
+    with pytest.raises(Died):
+        grader.attempt(job)
+    assert grader.server is None and grader.grade(job).whole
+    grader.close()
 
 
 def test_what_a_result_depends_on(tmp_path) -> None:

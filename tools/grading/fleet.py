@@ -5,6 +5,7 @@ the same that grades without Dask. Only workers that have our versions are asked
 """
 
 import contextlib
+import functools
 import logging
 import queue
 import signal
@@ -24,7 +25,7 @@ from data.store import CourseError
 from tools.grading import course
 from tools.grading.confine import ROOT
 from tools.grading.job import Job, Result
-from tools.grading.server import ATTEMPTS, Died, Grader, given_up
+from tools.grading.server import ATTEMPTS, Grader, Lost, given_up
 
 SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a notebook may have 50 MB
@@ -37,22 +38,12 @@ PATIENCE = 30  # seconds without a worker after which that is said
 REPLACED = 5  # times that workers of this machine are started anew, before it is given up
 
 
-class Lost(Exception):
-    """The cluster cannot be used, or no longer; the text says why."""
-
-
 # ---- on a worker ------------------------------------------------------------------------------
 
-_mine = threading.local()
-
-
-def _grader(folder: str) -> Grader:
-    """Return this thread's Grader for a folder below the course's."""
-    if getattr(_mine, "folder", None) != folder or _mine.grader.server.poll() is not None:
-        with contextlib.suppress(AttributeError):
-            _mine.grader.close()
-        _mine.grader, _mine.folder = Grader(ROOT / folder), folder
-    return _mine.grader
+@functools.cache
+def _grader(folder: str, thread: int) -> Grader:
+    """Return a thread's Grader for a folder below the course's."""
+    return Grader(ROOT / folder)
 
 
 def greet(versions: dict[str, str], folder: str) -> dict[str, Any]:
@@ -61,12 +52,13 @@ def greet(versions: dict[str, str], folder: str) -> dict[str, Any]:
         wrong = course.differs(versions)
     except CourseError as error:
         wrong = str(error).splitlines()[0]
-    return {"wrong": wrong, "gaps": [] if wrong else _grader(folder).gaps}
+    gaps = [] if wrong else _grader(folder, threading.get_ident()).start()
+    return {"wrong": wrong, "gaps": gaps}
 
 
 def grade(asked: dict[str, Any], folder: str) -> dict[str, Any]:
     """Grade a job on a worker; both as plain dicts, which need no class of ours to be read."""
-    return asdict(_grader(folder).grade(Job(**asked)))
+    return asdict(_grader(folder, threading.get_ident()).attempt(Job(**asked)))
 
 
 # ---- here -------------------------------------------------------------------------------------
@@ -76,21 +68,18 @@ def grade(asked: dict[str, Any], folder: str) -> dict[str, Any]:
 def local(workers: int) -> Iterator[Client]:
     """Start so many workers on this machine, which nobody else can talk to, and end them."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with dask.config.set(SETTINGS):
+    with dask.config.set(SETTINGS), contextlib.ExitStack() as ending:
         security = Security.temporary()
         typed = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before they are there to ignore it
         cluster = LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
             protocol="tls://", security=security, dashboard_address=None, memory_limit=0,
             silence_logs=logging.CRITICAL)
+        ending.callback(_close, cluster)
         signal.signal(signal.SIGINT, typed)
         client = Client(cluster, security=security)
-        try:
-            yield client
-        finally:
-            _close(client)
-            with contextlib.suppress(Exception):  # what is left ends with this process
-                cluster.close(timeout=5)
+        ending.callback(_close, client)
+        yield client
 
 
 @contextlib.contextmanager
@@ -109,7 +98,7 @@ def running(address: str, tls: Path | None) -> Iterator[Client]:
         security = Security(require_encryption=True, tls_ca_file=str(tls / "ca.pem"),
                             tls_client_cert=str(tls / "cert.pem"),
                             tls_client_key=str(tls / "key.pem"))
-    with dask.config.set(SETTINGS):
+    with dask.config.set(SETTINGS), contextlib.ExitStack() as ending:
         try:
             parse_address(address, strict=True)
             client = Client(address, security=security, timeout=10)
@@ -118,16 +107,15 @@ def running(address: str, tls: Path | None) -> Iterator[Client]:
             raise Lost(f"No Dask scheduler answers at {address} ({why}). CLUSTER= takes its "
                        "address, as tcp://host:8786; with TLS tls://host:8786, and "
                        "TLS=folder.") from None
-        try:
-            yield client
-        finally:
-            _close(client)
+        ending.callback(_close, client)
+        yield client
 
 
-def _close(client: Client) -> None:
+def _close(what: Client | LocalCluster) -> None:
+    """Close a connection, or end workers; what is left of these ends with this process."""
     with contextlib.suppress(Exception), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        client.close(timeout=5)
+        what.close(timeout=5)
 
 
 def _fetched(future: Future) -> dict[str, Any]:
@@ -147,9 +135,9 @@ class _InHand:
     place: Any
     job: Job
     attempts: int
-    future: Future
-    workers: list[str]
     alone: bool  # no worker has another one meanwhile
+    workers: list[str]
+    future: Future
 
 
 class Fleet:
@@ -163,30 +151,27 @@ class Fleet:
         self.hand: dict[str, _InHand] = {}
         self.done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self.suspects: list[tuple[Any, Job]] = []  # to be tried alone, at the end
-        self.number, self.seen, self.told = 0, time.monotonic(), False
-        self.replaced = 0
+        self.seen = self.since = time.monotonic()  # there was a scheduler; there was a worker
+        self.waited = 0  # times PATIENCE without a worker
 
     def _submit(self, place: Any, job: Job, attempts: int = 0, alone: bool = False) -> None:
-        self.number += 1
         workers = list(self.ours)
-        future = self.client.submit(
-            grade, asdict(job), self.folder, workers=workers, pure=False, retries=0,
-            key=f"mlc-{id(self)}-{self.number}")
-        self.hand[future.key] = _InHand(place, job, attempts, future, workers, alone)
+        future = self.client.submit(grade, asdict(job), self.folder, workers=workers, pure=False,
+                                    retries=0)
+        self.hand[future.key] = _InHand(place, job, attempts, alone, workers, future)
         future.add_done_callback(self.done.put)
 
     def _meet(self) -> None:
         """Greet workers that are new, and forget those that are gone."""
-        try:
+        threads = None
+        with contextlib.suppress(OSError):
             threads = self.client.nthreads() if self.client.status == "running" else None
-        except OSError:
-            threads = None
         if threads is None:
             if time.monotonic() - self.seen > LOST:
                 raise Lost("The scheduler is gone.")
             return
         self.seen = time.monotonic()
-        for address in [known for known in self.greeted if known not in threads]:
+        for address in self.greeted.keys() - threads.keys():
             del self.greeted[address]
             self.ours.pop(address, None)
         for address in threads.keys() - self.greeted.keys():
@@ -197,6 +182,7 @@ class Fleet:
                 self._welcome(address, future, threads[address])
 
     def _welcome(self, address: str, future: Future, threads: int) -> None:
+        """Take in a worker that has answered, or say why it is not asked."""
         try:
             came = future.result(timeout=5)
         except Exception as error:  # whatever another machine's Python comes up with
@@ -213,44 +199,46 @@ class Fleet:
         self.ours[address] = threads
 
     def _patience(self) -> None:
-        """Say once that there is nobody who could work; raise Lost if only strangers are there."""
-        if self.ours:
-            self.told, self.replaced = False, 0
-            self.waiting = time.monotonic()
-            return
-        if self.greeted and all(future is None for future in self.greeted.values()):
-            raise Lost("None of the cluster's workers can be asked.")
-        if time.monotonic() - self.waiting > PATIENCE:
-            if not self.told:
-                self.say("No worker is there: waiting for one. Ctrl-C ends this.")
-            self.told, self.waiting = True, time.monotonic()
-            if isinstance(cluster := getattr(self.client, "cluster", None), LocalCluster):
-                self._replace(cluster)
+        """Say once that nobody is there who could work; raise Lost where nobody will be.
 
-    def _replace(self, cluster: LocalCluster) -> None:
-        """Start a worker on this machine; raises Lost where that came to nothing REPLACED times.
-
-        A worker that a job ends while it starts is not started again: Dask takes it for one that
-        cannot start.
+        A worker of this machine that a job ends while it starts is not started again: Dask takes
+        it for one that cannot start. So another one is started, REPLACED times.
         """
-        if self.replaced == REPLACED:
-            raise Lost("Workers on this machine end as soon as they start: out of memory?")
-        self.replaced += 1
-        cluster.scale(len(cluster.worker_spec) + 1)
+        if self.ours:
+            self.waited, self.since = 0, time.monotonic()
+        elif self.greeted and not any(self.greeted.values()):
+            raise Lost("None of the cluster's workers can be asked.")
+        elif time.monotonic() - self.since > PATIENCE:
+            self.waited, self.since = self.waited + 1, time.monotonic()
+            if self.waited == 1:
+                self.say("No worker is there: waiting for one. Ctrl-C ends this.")
+            if isinstance(cluster := getattr(self.client, "cluster", None), LocalCluster):
+                if self.waited > REPLACED:
+                    raise Lost("Workers on this machine end as soon as they start: out of memory?")
+                cluster.scale(len(cluster.worker_spec) + 1)
 
-    def _again(self, held: _InHand) -> Result | None:
-        """Give a job to others; after ATTEMPTS at the end, alone; and then give it up."""
-        if held.attempts + 1 < ATTEMPTS:
-            self._submit(held.place, held.job, held.attempts + 1, held.alone)
-            return None
-        return self._accused(held)
+    def _again(self, held: _InHand, failed: int = 1) -> Iterator[tuple[Any, Result]]:
+        """Give a job to others; after ATTEMPTS to one at the end, alone; and then give it up."""
+        if held.attempts + failed < ATTEMPTS:
+            self._submit(held.place, held.job, held.attempts + failed, held.alone)
+        elif held.alone:
+            yield held.place, given_up(held.job)
+        else:
+            self.suspects.append((held.place, held.job))
 
-    def _accused(self, held: _InHand) -> Result | None:
-        """Try a job alone that failed in company; give it up if it was alone."""
-        if held.alone:
-            return given_up(held.job)
-        self.suspects.append((held.place, held.job))
-        return None
+    def _take(self, future: Future) -> Iterator[tuple[Any, Result]]:
+        """Yield what came of a job that is done with, or try it again."""
+        held = self.hand.pop(future.key, None)
+        if not held:  # given to others
+            return
+        try:
+            result = Result(**_fetched(future))
+        except KilledWorker:  # ATTEMPTS workers ended with it
+            yield from self._again(held, ATTEMPTS)
+        except Exception:  # Died, cancelled, or a machine that vanished just then
+            yield from self._again(held)
+        else:
+            yield held.place, result
 
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
         """Yield (place, result) for each (place, job), as they come; raises Lost.
@@ -259,43 +247,23 @@ class Fleet:
         results that nobody has fetched yet. So what came to nothing ATTEMPTS times is tried again
         at the end, with no other job at work; only what comes to nothing then, too, is given up.
         """
-        left, more = iter(jobs), True
-        self.waiting = time.monotonic()
-        while more or self.hand or self.suspects:
+        left = iter(jobs)
+        coming = next(left, None)
+        self.since = time.monotonic()
+        while coming or self.hand or self.suspects:
             self._meet()
             self._patience()
-            while more and len(self.hand) < sum(self.ours.values()):
-                place, job = next(left, (None, None))
-                if job is None:
-                    more = False
-                else:
-                    self._submit(place, job)
-            if self.ours and self.suspects and not more and not self.hand:
+            while coming and len(self.hand) < sum(self.ours.values()):
+                self._submit(*coming)
+                coming = next(left, None)
+            if self.ours and self.suspects and not coming and not self.hand:
                 self._submit(*self.suspects.pop(0), alone=True)
             for key, held in list(self.hand.items()):
                 # all that could take it are gone, and others have come: Dask would wait for ever
-                if self.ours and not set(held.workers) & set(self.ours) and not held.future.done():
+                if self.ours and self.ours.keys().isdisjoint(held.workers) \
+                        and not held.future.done():
                     del self.hand[key]
                     held.future.cancel()
-                    if result := self._again(held):
-                        yield held.place, result
+                    yield from self._again(held)
             with contextlib.suppress(queue.Empty):
-                future = self.done.get(timeout=0.2 if not self.ours else 1)
-                if came := self._take(future):
-                    yield came
-
-    def _take(self, future: Future) -> tuple[Any, Result] | None:
-        """Return what came of a job that is done with, or try it again."""
-        held = self.hand.pop(future.key, None)
-        if not held:
-            return None
-        result: Result | None
-        try:
-            result = Result(**_fetched(future))
-        except KilledWorker:
-            result = self._accused(held)
-        except Died:
-            result = self._again(held)
-        except Exception:  # cancelled, or a machine that vanished just then
-            result = self._again(held)
-        return (held.place, result) if result else None
+                yield from self._take(self.done.get(timeout=0.2 if not self.ours else 1))

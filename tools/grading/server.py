@@ -1,6 +1,6 @@
 """The process that grades jobs, and how others have it: a Grader, here and on a cluster's worker.
 
-    python -m tools.grading.server folder      with a socket as its standard input
+    python -m tools.grading.server folder 5    with a socket as the file of this number
 
 A server has everything imported once. Each part of a job, which works on what a student wrote, is a
 child of it that is closed in (checks.run.isolate, tools.grading.confine): a part may crash, never
@@ -8,6 +8,7 @@ end, eat the machine, or start processes that outlive it, and costs itself. `fol
 emptied after each part, and removed. A server ends, and all below it, with who started it.
 """
 
+import contextlib
 import hashlib
 import itertools
 import json
@@ -45,6 +46,10 @@ class Died(Exception):
     """The process that grades was ended, by whatever: the job may be tried again."""
 
 
+class Lost(Exception):
+    """A cluster cannot be used, or no longer; the text says why."""
+
+
 def given_up(job: Job) -> Result:
     """Return the result of a job that ended whatever graded it, ATTEMPTS times."""
     return Result(notes=[f"{job.stem[:2]} could not be graded: the process that grades it was "
@@ -72,38 +77,61 @@ def _remove_left(folder: Path, host: str) -> None:
 
 
 class Grader:
-    """A server process and its folder, below `folder`, which is below the course's."""
+    """A server process in a folder of its own, which is started when it is needed, and anew.
+
+    That folder is below `folder`, which is below the course's: notebooks look for it above them.
+    """
 
     def __init__(self, folder: Path) -> None:
-        self.folder = folder  # notebooks look for the course above them
+        self.folder = folder
+        self.server: subprocess.Popen | None = None
+
+    def start(self) -> list[str]:
+        """Start the server if none is there; return what its system does not keep out."""
+        if self.server and self.server.poll() is None:
+            return self.gaps
+        self.close()
         host = socket.gethostname().partition(".")[0]
-        _remove_left(folder, host)
-        scratch = folder / f"{host}-{next(_numbers)}.{os.getpid()}"
+        _remove_left(self.folder, host)
+        scratch = self.folder / f"{host}-{next(_numbers)}.{os.getpid()}"
         ours, theirs = socket.socketpair()
-        self.server = subprocess.Popen(
-            [sys.executable, "-m", "tools.grading.server", str(scratch)],
-            cwd=confine.ROOT, stdin=theirs.fileno(), stdout=subprocess.DEVNULL,
-            start_new_session=True, env=_environment())
-        theirs.close()
+        with theirs:
+            self.server = subprocess.Popen(
+                [sys.executable, "-m", "tools.grading.server", str(scratch), str(theirs.fileno())],
+                cwd=confine.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
+                pass_fds=[theirs.fileno()], start_new_session=True, env=_environment())
         self.link = Connection(ours.detach())
+        self.gaps: list[str] = self._answer()
+        return self.gaps
+
+    def _answer(self, *parts: bytes) -> Any:
+        """Send something to the server; return what it says, or raise Died."""
         try:
-            self.gaps: list[str] = json.loads(self.link.recv_bytes())
+            for part in parts:
+                self.link.send_bytes(part)
+            return json.loads(self.link.recv_bytes())
         except (EOFError, OSError):
+            self.close()
             raise Died from None
 
-    def grade(self, job: Job) -> Result:
+    def attempt(self, job: Job) -> Result:
         """Return the result of a job; raises Died if the server ended."""
+        self.start()
         asked = asdict(job)
         data = asked.pop("data")
-        try:
-            self.link.send_bytes(json.dumps(asked).encode())
-            self.link.send_bytes(data)
-            return Result(**json.loads(self.link.recv_bytes()))
-        except (EOFError, OSError):
-            raise Died from None
+        return Result(**self._answer(json.dumps(asked).encode(), data))
+
+    def grade(self, job: Job) -> Result:
+        """Return the result of a job; one that ended its server ATTEMPTS times is given up."""
+        for _ in range(ATTEMPTS):
+            with contextlib.suppress(Died):
+                return self.attempt(job)
+        return given_up(job)
 
     def close(self) -> None:
-        """End the server and everything below it."""
+        """End the server, if there is one, and everything below it."""
+        if not self.server:
+            return
         self.server.send_signal(signal.SIGTERM)
         try:
             self.server.wait(15)
@@ -111,30 +139,7 @@ class Grader:
             self.server.kill()
             self.server.wait()
         self.link.close()
-
-
-class Graders:
-    """A Grader that is started for the first job, and anew after a job that ended it."""
-
-    def __init__(self, start: Callable[[], Grader]) -> None:
-        self.start = start
-        self.grader: Grader | None = None
-
-    def grade(self, job: Job) -> Result:
-        """Return the result of a job; one that ended its server ATTEMPTS times is given up."""
-        for _ in range(ATTEMPTS):
-            try:
-                self.grader = self.grader or self.start()
-                return self.grader.grade(job)
-            except Died:
-                self.close()
-        return given_up(job)
-
-    def close(self) -> None:
-        """End the Grader, if there is one."""
-        if self.grader:
-            self.grader.close()
-        self.grader = None
+        self.server = None
 
 
 # ---- grading ---------------------------------------------------------------------------------
@@ -252,26 +257,20 @@ class Server:
 
 def _words(ended: "Ended", limits: "Limits") -> str:
     """Say in words for a student why a part gave nothing."""
-    match ended.why:
-        case "wall":
-            return f"ran for more than {limits.wall:g} seconds"
-        case "memory":
-            return (f"took more than {limits.memory // confine.GIGABYTE} GB of memory with all its "
-                    "processes")
-        case "processes":
-            return f"started more than {limits.processes} processes"
-        case "strange":
-            return "gave a verdict that is not the check's"
-        case "code":
-            names = {-number: number.name for number in signal.Signals}
-            return f"ended its process ({names.get(ended.code, f'exit code {ended.code}')})"
-    return ended.words
+    names = {-number: number.name for number in signal.Signals}
+    return {"wall": f"ran for more than {limits.wall:g} seconds",
+            "memory": f"took more than {limits.memory // confine.GIGABYTE} GB of memory with all "
+                      "its processes",
+            "processes": f"started more than {limits.processes} processes",
+            "strange": "gave a verdict that is not the check's",
+            "code": f"ended its process ({names.get(ended.code, f'exit code {ended.code}')})",
+            }.get(ended.why, ended.words)
 
 
 # ---- the process -----------------------------------------------------------------------------
 
 
-def main(scratch: Path) -> None:
+def main(scratch: Path, link: Connection) -> None:
     """Take jobs and give results until nobody is there any more."""
     end_below: Callable[[], object] = list  # nobody is below before the imports
 
@@ -283,11 +282,6 @@ def main(scratch: Path) -> None:
     signal.signal(signal.SIGTERM, stop)
     confine.adopt_orphans()
     confine.end_with_parent(signal.SIGTERM)
-    link = Connection(os.dup(0))
-    nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1):
-        os.dup2(nowhere, number)
-    os.close(nowhere)
     server = Server(scratch, gone=link.poll)  # nobody sends anything while a job is graded
     try:
         link.send_bytes(json.dumps(confine.gaps(server.namespaces)).encode())
@@ -311,4 +305,4 @@ def main(scratch: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Connection(int(sys.argv[2])))
