@@ -21,9 +21,10 @@ except ImportError:
     sys.exit("What grading needs is not installed: `make autograder NB=02` installs it.")
 
 from tools import handouts
+from tools.grading import plan
 from tools.grading.job import Job, Result
 from tools.grading.server import Grader
-from tools.grading.submission import find, printable, read
+from tools.grading.submission import Found, find, printable, read
 from tools.student import student_version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -35,25 +36,22 @@ SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
 def grade(number: str, place: Path) -> dict[str, Any]:
     """Return points and messages for a notebook, as plain values; `place` as in the first lines."""
     (path,) = handouts.chosen([number])
-    master = student_version(path)
-    master.metadata["name"] = path.stem
-    job = Job(path.stem, b"", json.dumps(master), page=False)
-    found = find(place, [path.stem]) if place.is_dir() else None
-    notes = found.notes.get(path.stem, []) if found else []
-    file = found.taken.get(path.stem) if found else place
-    result, handed = Result(whole=True), file is not None
-    if file:
+    master, stem = student_version(path), path.stem
+    master.metadata["name"] = stem
+    found = find(place, [stem]) if place.is_dir() else Found({stem: place}, {stem: []})
+    result, notes, missing = Result(whole=True), found.notes[stem], "not handed in"
+    for file in found.taken.values():
+        missing = "not graded"
         try:
-            job = Job(job.stem, read(file), job.master, page=False)
+            job = Job(stem, read(file), json.dumps(master), page=False)
             with closing(Grader(ROOT / "build" / "grading")) as grader:
                 result = grader.grade(job)
         except ValueError as error:
             notes = [*notes, f"{number}: {error}"]
     exercises = [{"exercise": check.number, "points": result.points.get(check.number, 0),
-                  "of": check.points, "message": result.words.get(
-                      check.number, "not graded" if handed else "not handed in")}
-                 for check in job.checks()]
-    return {"notebook": path.stem, "points": sum(row["points"] for row in exercises),
+                  "of": check.points, "message": result.words.get(check.number, missing)}
+                 for check in plan.checks_of(master)]
+    return {"notebook": stem, "points": sum(row["points"] for row in exercises),
             "of": sum(row["of"] for row in exercises), "exercises": exercises,
             "notes": [printable(note) for note in dict.fromkeys([*notes, *result.notes])],
             "whole": result.whole}

@@ -46,10 +46,6 @@ ROOT = Path(__file__).resolve().parent.parent
 MOST_NOTES = 5  # lines a student in `problems`
 
 
-class Stop(BaseException):
-    """Somebody wants the run to end: Ctrl-C, or SIGTERM."""
-
-
 @dataclass
 class Student:
     """One student: the folder, the notebooks found in it, and results by notebook."""
@@ -283,12 +279,9 @@ def _warn(options: argparse.Namespace, scratch: Path) -> None:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Raise Stop inside for Ctrl-C and SIGTERM; they do nothing afterwards."""
-    def stop(*_: Any) -> None:
-        raise Stop("Stopped.")
-
+    """Raise KeyboardInterrupt inside for Ctrl-C and SIGTERM; they do nothing afterwards."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+        signal.signal(number, signal.default_int_handler)
     try:
         yield
     finally:
@@ -298,7 +291,7 @@ def _stoppable() -> Iterator[None]:
 
 def _graded(students: list[Student], versions: dict[str, nbformat.NotebookNode], kept: Kept,
             options: argparse.Namespace, scratch: Path) -> None:
-    """Grade and write everything; raises Stop, or Lost."""
+    """Grade and write everything; raises KeyboardInterrupt where it is to end, or Lost."""
     worth = {check.number: check.points for version in versions.values()
              for check in plan.checks_of(version)}
     with tqdm(total=sum(len(student.found.taken) for student in students), unit="notebook",
@@ -324,10 +317,11 @@ def main(arguments: list[str]) -> int:
         kept = Kept(options.to / "graded", course.versions())
         try:
             _graded(students, versions, kept, options, scratch)
-        except (Stop, Lost) as why:
-            print(f"\n{why} {options.to.name}/grades.csv has the rows of the students above. What "
-                  "was graded is kept: the same command does the rest.", flush=True)
-            return 130 if isinstance(why, Stop) else 1
+        except (KeyboardInterrupt, Lost) as why:
+            print(f"\n{str(why) or 'Stopped.'} {options.to.name}/grades.csv has the rows of the "
+                  "students above. What was graded is kept: the same command does the rest.",
+                  flush=True)
+            return 1 if isinstance(why, Lost) else 130
     place = os.path.relpath(options.to)
     print(f"Written: {place}/grades.csv, and for each student {place}/feedback/<name>/index.html")
     return 0

@@ -196,6 +196,22 @@ def test_what_cannot_be_limited_is_said(monkeypatch) -> None:
                                              "talking to local sockets, such as Docker's"]
 
 
+def test_what_a_link_leads_to_stays(tmp_path) -> None:
+    """A submission's folder is emptied: links, and folders without rights, too."""
+    (tmp_path / "outside").mkdir(mode=0o755)
+    (tmp_path / "outside" / "file").touch()
+    folder = tmp_path / "folder"
+    (folder / "closed" / "inner").mkdir(parents=True)
+    (folder / "closed" / "inner" / "file").touch()
+    (folder / "link").symlink_to(tmp_path / "outside")
+    (folder / "closed" / "inner").chmod(0)
+    (folder / "closed").chmod(0)
+    confine.empty(folder)
+    assert list(folder.iterdir()) == []
+    assert (tmp_path / "outside").stat().st_mode & 0o777 == 0o755
+    assert (tmp_path / "outside" / "file").exists()
+
+
 @pytest.mark.parametrize(("arguments", "message"), [
     (["/nowhere"], "There is no folder /nowhere: make grade SUBMISSIONS="),
     (["{empty}"], "holds no folders: it needs one for each student"),

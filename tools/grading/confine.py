@@ -10,7 +10,6 @@ but pairs, no change of modes, priorities or limits. `gaps` says what this machi
 import contextlib
 import ctypes
 import errno
-import functools
 import os
 import resource
 import shutil
@@ -54,14 +53,12 @@ REFUSED = ("socket", "io_uring_setup", "ptrace", "process_vm_readv", "process_vm
            "pidfd_getfd")
 
 
-@functools.cache
-def _libc() -> ctypes.CDLL:
-    return ctypes.CDLL(None, use_errno=True)
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 def _call(function: str, *arguments: object) -> int:
     """Call a function of the C library; raises OSError where it says -1."""
-    result = getattr(_libc(), function)(*arguments)
+    result = getattr(_libc, function)(*arguments)
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{function}: {os.strerror(code)}")
@@ -159,7 +156,7 @@ def landlock_abi() -> int:
     """Return the version of Landlock in this system, or 0."""
     if sys.platform != "linux":
         return 0
-    return max(0, _libc().syscall(CREATE, None, ctypes.c_size_t(0), 1))
+    return max(0, _libc.syscall(CREATE, None, ctypes.c_size_t(0), 1))
 
 
 def _lock(folder: Path, data: Path) -> None:
@@ -242,15 +239,12 @@ def folder_size(folder: Path) -> int:
 def empty(folder: Path) -> None:
     """Take out all that is in a folder, also where a submission took the rights to it."""
     for place, folders, _ in os.walk(folder):
-        for name in folders:
+        for path in (Path(place, name) for name in folders):
             with contextlib.suppress(OSError):
-                os.chmod(os.path.join(place, name), 0o700)
-    for path in folder.iterdir():
-        if path.is_dir() and not path.is_symlink():
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                path.unlink()
+                if not path.is_symlink():  # whose rights would be those of what it leads to
+                    path.chmod(0o700)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(exist_ok=True)
 
 
 # ---- all of it --------------------------------------------------------------------------------
@@ -272,22 +266,6 @@ def gaps(namespaces: bool) -> list[str]:
     return [text for missing, text in found if missing]
 
 
-def limit_resources() -> None:
-    """Limit memory, the size of a file, processor seconds and core dumps."""
-    for name, most in LIMITS.items():
-        kind = getattr(resource, f"RLIMIT_{name}")
-        hard = resource.getrlimit(kind)[1]
-        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
-        with contextlib.suppress(ValueError, OSError):  # macOS refuses RLIMIT_AS
-            resource.setrlimit(kind, (most, most))
-
-
-def clean_environment() -> None:
-    """Leave nothing of the environment that a submission could tell: no tokens, no keys."""
-    for name in set(os.environ) - set(KEPT):
-        del os.environ[name]
-
-
 def go_home(folder: Path) -> None:
     """Make `folder` the place for everything that programs keep in a home, and go there."""
     home = folder / ".home"
@@ -299,9 +277,15 @@ def go_home(folder: Path) -> None:
 
 
 def lock_in(folder: Path) -> None:
-    """Limit this process's resources, files and TCP for good; `folder` is what it may write to.
+    """Limit memory, processor time, files and TCP of this process for good.
 
-    Call it while there is one thread. `refuse_calls` comes when no socket is needed any more.
+    `folder` is what it may write to. Call it while there is one thread. `refuse_calls` comes when
+    no socket is needed any more.
     """
-    limit_resources()
+    for name, most in LIMITS.items():
+        kind = getattr(resource, f"RLIMIT_{name}")
+        hard = resource.getrlimit(kind)[1]
+        most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+        with contextlib.suppress(ValueError, OSError):  # macOS refuses RLIMIT_AS
+            resource.setrlimit(kind, (most, most))
     _lock(folder, Path(os.environ.get("MLC_DATA") or ROOT / "data").resolve())

@@ -25,7 +25,8 @@ def _main() -> None:
         os.closerange(3, 65536)  # through the last of them its parent gives what came of it
         if not os.read(0, 1):  # its parent has ended
             return
-        confine.clean_environment()
+        for name in set(os.environ) - set(confine.KEPT):  # no tokens, no keys
+            del os.environ[name]
         confine.go_home(here)
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
         confine.lock_in(here)
