@@ -37,7 +37,6 @@ def grade(number: str, place: Path) -> dict[str, Any]:
     """Return points and messages for a notebook, as plain values; `place` as in the first lines."""
     (path,) = handouts.chosen([number])
     master, stem = student_version(path), path.stem
-    master.metadata["name"] = stem
     found = find(place, [stem]) if place.is_dir() else Found({stem: place}, {stem: []})
     result, notes, missing = Result(whole=True), found.notes[stem], "not handed in"
     for file in found.taken.values():

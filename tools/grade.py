@@ -244,8 +244,6 @@ def _asked(options: argparse.Namespace, folders: list[Path]) -> dict[str, nbform
     if not versions:
         sys.exit(f"No notebook of the course is in {options.folder}: their names begin as in "
                  "work/, 02_...")
-    for stem, version in versions.items():
-        version.metadata["name"] = stem
     return versions
 
 

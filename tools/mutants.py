@@ -218,14 +218,14 @@ def exercises(wanted: Sequence[str] = ()) -> list[Exercise]:
     return found
 
 
-def _passes(shell: Shell, exercise: Exercise, source: str) -> tuple[bool, str]:
-    """Whether the check passes on a cell, and what it said where it does not."""
+def _failed(shell: Shell, exercise: Exercise, source: str) -> Exception | None:
+    """Return what the check said of a cell, or how that ended; None where it passes."""
     try:
         shell.run_cell(source, store_history=False).raise_error()
         registered[exercise.number].check(shell.user_ns[exercise.name])
     except Exception as error:
-        return False, str(error)
-    return True, ""
+        return error
+    return None
 
 
 def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
@@ -244,10 +244,9 @@ def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
                 shell.run_cell(source, store_history=False).raise_error()
             except Exception as error:
                 raise RuntimeError(f"a cell above it does not run: {error}") from None
-        fine, said = _passes(shell, exercise, exercise.answer)
-        if not fine:
+        if said := _failed(shell, exercise, exercise.answer):
             raise RuntimeError(f"its own solution does not pass\n{said}")
-        return [at for at, source in enumerate(sources) if _passes(shell, exercise, source)[0]]
+        return [at for at, source in enumerate(sources) if not _failed(shell, exercise, source)]
 
 
 def equivalent() -> dict[tuple[str, str, str], str]:

@@ -33,6 +33,7 @@ SETTINGS = {
     # Ctrl-C is for us, not for the workers
     "distributed.worker.preload": ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"],
     "distributed.comm.timeouts.connect": "10s"}
+KEYS = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker after which that is said
 REPLACED = 5  # times that workers of this machine are started anew, before it is given up
@@ -89,15 +90,11 @@ def running(address: str, tls: Path | None) -> Iterator[Client]:
     `tls` is a folder with ca.pem, cert.pem and key.pem.
     """
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    security = None
-    if tls:
-        for name in ("ca.pem", "cert.pem", "key.pem"):
-            if not (tls / name).is_file():
-                raise Lost(f"There is no {tls / name}: TLS= is a folder with ca.pem, cert.pem and "
-                           "key.pem, see instructor/README.md.")
-        security = Security(require_encryption=True, tls_ca_file=str(tls / "ca.pem"),
-                            tls_client_cert=str(tls / "cert.pem"),
-                            tls_client_key=str(tls / "key.pem"))
+    keys = {name: str(tls / file) for name, file in KEYS.items()} if tls else {}
+    if missing := [path for path in keys.values() if not Path(path).is_file()]:
+        raise Lost(f"There is no {missing[0]}: TLS= is a folder with ca.pem, cert.pem and key.pem, "
+                   "see instructor/README.md.")
+    security = Security(require_encryption=True, **keys) if tls else None
     with dask.config.set(SETTINGS), contextlib.ExitStack() as ending:
         try:
             parse_address(address, strict=True)

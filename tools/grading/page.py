@@ -6,7 +6,6 @@ head allows no script, no form and nothing remote.
 """
 
 import base64
-import binascii
 import html
 import os
 import re
@@ -17,7 +16,7 @@ from typing import Any
 import nbformat
 import nh3
 from jinja2 import pass_context
-from jupyter_client.kernelspec import KernelSpec, KernelSpecManager
+from jupyter_client.kernelspec import KernelSpec
 from jupyter_client.manager import AsyncKernelManager
 from nbclient import NotebookClient
 from nbclient.exceptions import CellTimeoutError, DeadKernelError
@@ -95,11 +94,10 @@ def document(title: str, body: str, style: str = "") -> str:
 # ---- executing --------------------------------------------------------------------------------
 
 
-class _Kernels(KernelSpecManager):
-    """Knows the limited kernel alone, so that nothing need be installed for it."""
+class _Manager(AsyncKernelManager):
+    """Starts the limited kernel, for which nothing need be installed."""
 
-    def get_kernel_spec(self, kernel_name: str) -> KernelSpec:
-        return KernelSpec(argv=["forked"], display_name="limited", language="python")
+    kernel_spec = KernelSpec(argv=["forked"], language="python")
 
 
 class _Client(NotebookClient):
@@ -132,9 +130,8 @@ def execute(cells: list[dict[str, Any]], scratch: Path, seconds: float, total: f
     os.environ["JUPYTER_RUNTIME_DIR"] = str(scratch / ".home")
     run = [(place, new_code_cell(cell["source"])) for place, cell in enumerate(cells)
            if cell["code"] and (not cell["name"] or cell["name"].endswith("-solution"))]
-    manager = AsyncKernelManager(
-        kernel_spec_manager=_Kernels(), transport="ipc", ip="kernel",  # short: its path may have
-        connection_file=str(scratch / ".home" / "kernel.json"))        # 107 characters
+    manager = _Manager(connection_file=str(scratch / ".home" / "kernel.json"), transport="ipc",
+                       ip="kernel")  # short: a socket's path may have 107 characters
     client = _Client(new_notebook(cells=[cell for _, cell in run]), km=manager, timeout=seconds,
                      allow_errors=True, interrupt_on_timeout=False, record_timing=False,
                      coalesce_streams=True, shell_timeout_interval=1,
@@ -147,11 +144,11 @@ def execute(cells: list[dict[str, Any]], scratch: Path, seconds: float, total: f
         why = (f"this cell ran for more than {seconds:g} seconds"
                if isinstance(error, CellTimeoutError) else
                "this cell ended the kernel (a crash, or too much memory)")
-        cell = run[client.at][1]
+        cell, *others = [cell for _, cell in run][client.at:]
         cell.outputs.append(new_output("error", ename="NotRun", evalue=why, traceback=[why]))
         notes.append(f"{why}: {(cell.source.strip().splitlines() or [''])[0][:60]}")
-        for _, later in run[client.at + 1:]:
-            later.outputs = [new_output("error", ename="NotRun", evalue="", traceback=[
+        for other in others:
+            other.outputs = [new_output("error", ename="NotRun", evalue="", traceback=[
                 "not run for this page, since a cell above ended the kernel"])]
     return {"outputs": {str(place): cell.outputs for place, cell in run}, "notes": notes}
 
@@ -180,14 +177,14 @@ def _picture(data: Any) -> str:
     text = clean(data)
     try:
         base64.b64decode("".join(text.split()), validate=True)
-    except (binascii.Error, ValueError):
+    except ValueError:
         return ""
     return text
 
 
-def _output(output: dict[str, Any]) -> nbformat.NotebookNode | None:
+def _output(output: Any) -> nbformat.NotebookNode | None:
     """Return an output of known kinds and text, with no metadata but a picture's alt text."""
-    match output.get("output_type"):
+    match under(output, "output_type"):
         case "stream":
             name = "stderr" if output.get("name") == "stderr" else "stdout"
             return new_output("stream", name=name, text=clean(output.get("text")))
@@ -221,9 +218,7 @@ def render(title: str, cells: list[dict[str, Any]], outputs: dict[str, list[dict
             source = source[:MOST_SHOWN] + "\n... cut here"
         made = (new_code_cell if cell["code"] else new_markdown_cell)(source)
         if cell["code"]:
-            found = [_output(output) for output in outputs.get(str(place), [])
-                     if isinstance(output, dict)]
-            made.outputs = [output for output in found if output]
+            made.outputs = list(filter(None, map(_output, outputs.get(str(place), []))))
             if cell["name"] in said:
                 passed, text = said[cell["name"]]
                 made.outputs = [new_output("stream", name="stdout" if passed else "stderr",

@@ -145,10 +145,6 @@ class Grader:
 # ---- grading ---------------------------------------------------------------------------------
 
 
-class Stopped(Exception):
-    """A part gave nothing; the text says why, in words for a student."""
-
-
 class Server:
     """Grades jobs in a folder of its own, `scratch`; `gone` says whether nobody is there for them.
 
@@ -175,66 +171,64 @@ class Server:
 
     def _grade(self, job: Job, result: Result) -> None:
         number = job.stem[:2]
-        try:
-            made = self._part(READ, plan.of_file, job.data, json.loads(job.master))
-        except Stopped as stopped:
-            made = {"wrong": f"reading it {stopped}"}
-        if "wrong" in made:
-            result.notes.append(f"{number}: {made['wrong']}")
+        made, why = self._part(READ, plan.of_file, job.data, json.loads(job.master))
+        if wrong := f"reading it {why}" if why else made.get("wrong"):
+            result.notes.append(f"{number}: {wrong}")
             return
         result.notes += made["notes"]
         said: dict[str, tuple[bool, str]] = {}
         for check in job.checks():
             name = check.number
-            try:
-                said[name] = self._verdict(job.seconds, name, check.answer, made["sources"][name],
-                                           made["language"])
-            except Stopped as stopped:
-                said[name] = False, f"Exercise {name} ✗\n  the answer {stopped}"
-                result.notes.append(f"{number}: the answer to {name} {stopped}")
-            passed, result.words[name] = said[name]
-            result.points[name] = check.points if passed else 0
+            passed, text, why = self._verdict(job.seconds, name, check.answer,
+                                              made["sources"][name], made["language"])
+            if why:
+                text = f"Exercise {name} ✗\n  the answer {why}"
+                result.notes.append(f"{number}: the answer to {name} {why}")
+            said[name] = passed, text
+            result.points[name], result.words[name] = check.points if passed else 0, text
         if job.page:
             self._write_page(job, result, made["cells"], said)
 
-    def _verdict(self, seconds: float, *asked: Any) -> tuple[bool, str]:
-        """Return whether an answer passed its check, and what was said; raises Stopped."""
+    def _verdict(self, seconds: float, *asked: Any) -> tuple[bool, str, str]:
+        """Return whether an answer passed its check, and what was said, or why nothing was."""
         from tools.grading import checking
         key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
         if key not in self.verdicts:
-            passed, text = self._part(seconds, checking.run, *asked, self.scratch)
+            came, why = self._part(seconds, checking.run, *asked, self.scratch)
+            if why:
+                return False, "", why
+            passed, text = came
             self.verdicts[key] = passed is True, submission.clean(text)
-        return self.verdicts[key]
+        return *self.verdicts[key], ""
 
     def _write_page(self, job: Job, result: Result, cells: list[dict[str, Any]],
                     said: dict[str, tuple[bool, str]]) -> None:
         from tools.grading import page
         number, seconds = job.stem[:2], job.seconds
-        outputs: dict[str, Any] = {"outputs": {}, "notes": []}
-        try:
-            outputs = self._part(6 * seconds, page.execute, cells, self.scratch, seconds,
-                                 5 * seconds)
-        except Stopped as stopped:
-            outputs["notes"] = [f"the notebook {stopped}; its page has no outputs"]
-        result.notes += [f"{number}: {note}" for note in outputs["notes"]]
+        ran, why = self._part(6 * seconds, page.execute, cells, self.scratch, seconds, 5 * seconds)
+        notes = [f"the notebook {why}; its page has no outputs"] if why else ran["notes"]
+        result.notes += [f"{number}: {note}" for note in notes]
+        outputs = {} if why else ran["outputs"]
         for plain in (False, True):
-            try:
-                result.page = self._part(RENDER, page.render, job.stem, cells, outputs["outputs"],
-                                         said, plain)
+            text, why = self._part(RENDER, page.render, job.stem, cells, outputs, said, plain)
+            if not why:
+                result.page = text
                 return
-            except Stopped as stopped:
-                why = stopped
         result.notes.append(f"{number}: no page of feedback: making it {why}")
 
-    def _part(self, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Return what function(*arguments) returns in a closed child; raises Stopped."""
+    def _part(self, seconds: float, function: Callable[..., Any], *arguments: Any
+              ) -> tuple[Any, str]:
+        """Return what function(*arguments) returns in a closed child, or why it gave nothing.
+
+        The reason is in words for a student, and "" where there is a result.
+        """
         from checks.run.isolate import Child, Ended, Limits
         limits = Limits(wall=seconds, given=MOST_GIVEN)
         try:
             return Child(self._closed_in, function, *arguments, limits=limits, alone=True,
-                         look=self._look).result()
+                         look=self._look).result(), ""
         except Ended as ended:
-            raise Stopped(_words(ended, limits)) from None
+            return None, _words(ended, limits)
         finally:
             confine.empty(self.scratch)  # no part finds, or imports, what another left
 
