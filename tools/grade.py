@@ -20,6 +20,7 @@ import shutil
 import signal
 import sys
 import textwrap
+from collections import ChainMap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -57,11 +58,6 @@ class Student:
     @property
     def name(self) -> str:
         return printable(self.folder.name)
-
-    def by_exercise(self, what: str) -> dict[str, Any]:
-        """Return the "points" or the "words" of all notebooks."""
-        return {key: value for result in self.results.values()
-                for key, value in getattr(result, what).items()}
 
     def problems(self) -> list[str]:
         """Return what was wrong with the notebooks, each thing once, in their order."""
@@ -125,7 +121,8 @@ class Report:
         student = self.students[number]
         if student.results.keys() != student.found.taken.keys():
             return
-        points, notes = student.by_exercise("points"), student.problems()
+        points = ChainMap(*(result.points for result in student.results.values()))
+        notes = student.problems()
         earned = [f"{points.get(key, 0):g}" for key in self.worth]
         total = f"{sum(points.values()):g}", f"{sum(self.worth.values()):g}"
         try:
@@ -145,7 +142,7 @@ class Report:
                      notes: list[str]) -> None:
         place = self.to / "feedback" / student.folder.name
         place.mkdir(parents=True, exist_ok=True)
-        words = student.by_exercise("words")
+        words = ChainMap(*(result.words for result in student.results.values()))
         pages = {stem: result.page for stem, result in student.results.items() if result.page}
         rows = [(key, f"{points} of {most:g}", words.get(key, "not handed in"))
                 for (key, most), points in zip(self.worth.items(), earned, strict=True)]
@@ -186,8 +183,7 @@ def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept:
     """Grade what is not graded yet, and write all of it."""
     masters = {stem: json.dumps(version) for stem, version in versions.items()}
 
-    def jobs(places: Iterable[tuple[int, str]]
-             ) -> Iterator[tuple[tuple[int, str, str], Job]]:
+    def jobs(places: Iterable[tuple[int, str]]) -> Iterator[tuple[tuple[int, str, str], Job]]:
         """Yield the jobs at some places, with these and what their results are kept under."""
         for number, stem in places:
             try:
@@ -287,16 +283,6 @@ def _stoppable() -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN)
 
 
-def _graded(students: list[Student], versions: dict[str, nbformat.NotebookNode], kept: Kept,
-            options: argparse.Namespace, scratch: Path) -> None:
-    """Grade and write everything; raises KeyboardInterrupt where it is to end, or Lost."""
-    worth = {check.number: check.points for version in versions.values()
-             for check in plan.checks_of(version)}
-    with tqdm(total=sum(len(student.found.taken) for student in students), unit="notebook",
-              disable=None, dynamic_ncols=True) as bar, _stoppable():
-        _grade_all(Report(students, worth, options.to, bar), versions, kept, options, scratch)
-
-
 def main(arguments: list[str]) -> int:
     """Grade; return the exit status."""
     options = _options(arguments)
@@ -313,8 +299,14 @@ def main(arguments: list[str]) -> int:
         if options.fresh:
             shutil.rmtree(options.to / "graded", ignore_errors=True)
         kept = Kept(options.to / "graded", course.versions())
+        worth = {check.number: check.points for version in versions.values()
+                 for check in plan.checks_of(version)}
+        count = sum(len(student.found.taken) for student in students)
         try:
-            _graded(students, versions, kept, options, scratch)
+            with tqdm(total=count, unit="notebook", disable=None, dynamic_ncols=True) as bar, \
+                    _stoppable():
+                _grade_all(Report(students, worth, options.to, bar), versions, kept, options,
+                           scratch)
         except (KeyboardInterrupt, Lost) as why:
             print(f"\n{str(why) or 'Stopped.'} {options.to.name}/grades.csv has the rows of the "
                   "students above. What was graded is kept: the same command does the rest.",

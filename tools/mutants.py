@@ -97,9 +97,9 @@ def _expression(node: ast.expr) -> Iterator[str]:
             yield f"({f' {_OTHER[type(op)]} '.join(parts)})"
         case ast.Call():
             yield from _call(node)
-        case ast.Tuple(elts=items) | ast.List(elts=items) \
-                if isinstance(node.ctx, ast.Load) and not all(map(_is_text, items)):
-            for turned in _exchanged(items):
+        case ast.Tuple(elts=items) | ast.List(elts=items) if isinstance(node.ctx, ast.Load):
+            texts = [item for item in items if isinstance(getattr(item, "value", None), str)]
+            for turned in _exchanged(items) if texts != items else ():  # no list of names
                 inside = ", ".join(map(ast.unparse, turned))
                 yield f"[{inside}]" if isinstance(node, ast.List) else f"({inside})"
         case ast.Attribute(value=value, attr=name, ctx=ast.Load()) if name in _NAMES:
@@ -119,10 +119,6 @@ def _call(node: ast.Call) -> Iterator[str]:
         yield ast.unparse(node.func.value)
     elif len(node.args) == 1:
         yield f"({ast.unparse(node.args[0])})"
-
-
-def _is_text(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _exchanged(parts: list[ast.expr]) -> Iterator[list[ast.expr]]:
@@ -161,9 +157,8 @@ def mutants(exercise: str, source: str) -> list[Mutant]:
     region = SOLUTION.search(source)
     assert region, f"{exercise}: no solution between its markers"
     first, last = (source[:at].count("\n") + 1 for at in region.span())
-    lines = source.splitlines(keepends=True)
-    starts = list(itertools.accumulate((len(line.encode()) for line in lines), initial=0))
     data = source.encode()
+    starts = list(itertools.accumulate(map(len, data.splitlines(keepends=True)), initial=0))
     found: dict = {}
     for node in _targets(ast.parse(source)):
         if not isinstance(node, ast.expr | ast.stmt) or not first <= node.lineno <= last:

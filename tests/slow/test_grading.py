@@ -182,13 +182,13 @@ def test_a_page_is_for_people_and_phones(graded) -> None:
 
 def test_what_cannot_be_limited_is_said(monkeypatch) -> None:
     monkeypatch.setattr(sys, "platform", "linux")
-    monkeypatch.setattr(confine, "_seccomp", lambda: True)
+    monkeypatch.setattr(confine, "pyseccomp", confine)
     monkeypatch.setattr(confine, "landlock_abi", lambda: 7)
     assert confine.gaps(namespaces=True) == confine.gaps(namespaces=False) == []
     monkeypatch.setattr(confine, "landlock_abi", lambda: 3)
     assert confine.gaps(namespaces=True) == []
     assert confine.gaps(namespaces=False) == ["ending other processes of the same user"]
-    monkeypatch.setattr(confine, "_seccomp", lambda: None)
+    monkeypatch.setattr(confine, "pyseccomp", None)
     assert confine.gaps(namespaces=False)[:2] == ["opening TCP connections",
                                                   "listening on the network, and UDP"]
     monkeypatch.setattr(confine, "landlock_abi", lambda: 0)

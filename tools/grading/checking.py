@@ -37,15 +37,12 @@ class Shell(InteractiveShell):
     def showtraceback(self, *arguments: Any, **options: Any) -> None:
         """Show nothing: what a cell raised is in the result of running it."""
 
-    def showsyntaxerror(self, *arguments: Any, **options: Any) -> None:
-        """Show nothing, as above."""
+    showsyntaxerror = showtraceback
 
 
 def _words(error: BaseException) -> str:
     """Return what a reader sees of an error: the check's lines, or the error's own."""
-    if isinstance(error, CourseError):
-        return str(error)
-    return reason(error)
+    return str(error) if isinstance(error, CourseError) else reason(error)
 
 
 def run(number: str, answer: str, sources: list[str], language: str, scratch: Path

@@ -18,6 +18,11 @@ import struct
 import sys
 from pathlib import Path
 
+try:
+    import pyseccomp
+except (ImportError, OSError, RuntimeError):  # it, or libseccomp, is missing, as on macOS
+    pyseccomp = None
+
 ROOT = Path(__file__).resolve().parents[2]
 GIGABYTE = 2**30
 # TVM and torch need 1.5 GB of addresses; the compiler and matplotlib write small files
@@ -51,7 +56,6 @@ REFUSED = ("socket", "io_uring_setup", "ptrace", "process_vm_readv", "process_vm
            "setpriority", "ioprio_set", "sched_setattr", "keyctl", "add_key", "request_key", "bpf",
            "perf_event_open", "userfaultfd", "mount", "umount2", "unshare", "setns", "kcmp",
            "pidfd_getfd")
-
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -128,10 +132,9 @@ def enter_namespaces(scratch: Path) -> None:
     attributes = struct.pack("=QQQQ", READ_ONLY, 0, 0, 0)
     _call("syscall", MOUNT_SETATTR, HERE, b"/", RECURSIVE, attributes,
           ctypes.c_size_t(len(attributes)))
-    _call("mount", b"tmpfs", os.fsencode(scratch), b"tmpfs",
-          ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV),
-          f"size={DISK},nr_inodes={FILES},mode=700".encode())
-    _call("mount", b"proc", b"/proc", b"proc", ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV), None)
+    size = f"size={DISK},nr_inodes={FILES},mode=700".encode()
+    for kind, place, options in [(b"tmpfs", os.fsencode(scratch), size), (b"proc", b"/proc", None)]:
+        _call("mount", kind, place, kind, ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV), options)
     _drop_capabilities()
 
 
@@ -191,32 +194,20 @@ def _lock(folder: Path, data: Path) -> None:
 # ---- system calls -----------------------------------------------------------------------------
 
 
-def _seccomp():
-    """Return the package pyseccomp, or None where it or libseccomp is missing."""
-    if sys.platform != "linux":
-        return None
-    try:
-        import pyseccomp
-    except (ImportError, OSError, RuntimeError):
-        return None
-    return pyseccomp
-
-
 def refuse_calls() -> None:
     """Refuse the calls of REFUSED to all threads of this process and to its children."""
-    seccomp = _seccomp()
-    if not seccomp:
+    if not pyseccomp:
         return
-    rules = seccomp.SyscallFilter(seccomp.ALLOW)
-    rules.set_attr(seccomp.Attr.CTL_TSYNC, 1)
-    denied = seccomp.ERRNO(errno.EPERM)
+    rules = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    rules.set_attr(pyseccomp.Attr.CTL_TSYNC, 1)
+    denied = pyseccomp.ERRNO(errno.EPERM)
     for name in REFUSED:
         with contextlib.suppress(OSError, ValueError):  # a call that this processor never had
             rules.add_rule(denied, name)
     # limits of one's own process (0) may be lowered, those of others not; ZeroMQ sets the usual
     # scheduling (0) of each of its threads, and ends the process where it may not
-    rules.add_rule(denied, "prlimit64", seccomp.Arg(0, seccomp.NE, 0))
-    rules.add_rule(denied, "sched_setscheduler", seccomp.Arg(1, seccomp.NE, 0))
+    rules.add_rule(denied, "prlimit64", pyseccomp.Arg(0, pyseccomp.NE, 0))
+    rules.add_rule(denied, "sched_setscheduler", pyseccomp.Arg(1, pyseccomp.NE, 0))
     rules.load()
 
 
@@ -225,14 +216,13 @@ def refuse_calls() -> None:
 
 def folder_size(folder: Path) -> int:
     """Return the bytes below a folder; counting stops above DISK bytes or FILES files."""
-    total = count = 0
-    for place, _, files in os.walk(folder):
-        for name in files:
-            with contextlib.suppress(OSError):
-                total += os.lstat(os.path.join(place, name)).st_blocks * 512
-            count += 1
-            if total > DISK or count > FILES:
-                return max(total, DISK + 1)
+    total = 0
+    paths = (Path(place, name) for place, _, files in os.walk(folder) for name in files)
+    for count, path in enumerate(paths, 1):
+        with contextlib.suppress(OSError):
+            total += path.lstat().st_blocks * 512
+        if total > DISK or count > FILES:
+            return max(total, DISK + 1)
     return total
 
 
@@ -252,7 +242,7 @@ def empty(folder: Path) -> None:
 
 def gaps(namespaces: bool) -> list[str]:
     """Say what this system cannot keep a submission from."""
-    abi, calls = landlock_abi(), _seccomp() is not None
+    abi, calls = landlock_abi(), pyseccomp is not None
     found = [
         (sys.platform != "linux", "taking more than 4 GB of memory in one process"),
         (abi < 1, "reading your files and the solutions"),

@@ -33,8 +33,7 @@ def versions() -> dict[str, str]:
     """
     ours = [path for pattern in FILES for path in sorted(ROOT.glob(pattern)) if path.is_file()]
     data = store.data_folder()
-    used = [path for place in ("FashionMNIST/raw", "models") for path in sorted(
-        (data / place).glob("*")) if path.name.startswith("t10k") or place == "models"]
+    used = [*sorted(data.glob("FashionMNIST/raw/t10k*")), *sorted(data.glob("models/*"))]
     found = {"the course": _digest(ours), "the data": _digest(used),
              "Python": ".".join(platform.python_version_tuple()[:2])}
     for file in ("requirements.txt", "instructor/requirements.txt"):

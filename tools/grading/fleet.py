@@ -70,15 +70,14 @@ def local(workers: int) -> Iterator[Client]:
     """Start so many workers on this machine, which nobody else can talk to, and end them."""
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     with dask.config.set(SETTINGS), contextlib.ExitStack() as ending:
-        security = Security.temporary()
         typed = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before they are there to ignore it
         cluster = LocalCluster(
             n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
-            protocol="tls://", security=security, dashboard_address=None, memory_limit=0,
+            protocol="tls://", security=True, dashboard_address=None, memory_limit=0,
             silence_logs=logging.CRITICAL)
         ending.callback(_close, cluster)
         signal.signal(signal.SIGINT, typed)
-        client = Client(cluster, security=security)
+        client = Client(cluster)
         ending.callback(_close, client)
         yield client
 

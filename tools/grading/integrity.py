@@ -133,11 +133,9 @@ class Watch:
         self.loaded = sys.modules
         self.modules = {name: module for name, module in list(self.loaded.items())
                         if isinstance(module, types.ModuleType) and _watched(name)}
-        self.spaces = [_Space(name, module) for name, module in self.modules.items()]
-        for name, module in self.modules.items():
-            self.spaces += [_Space(f"{name}.{item.__qualname__}", item)
-                            for item in list(vars(module).values())
-                            if isinstance(item, type) and item.__module__ == name]
+        self.spaces = [_Space(name, module) for name, module in self.modules.items()] + [
+            _Space(f"{name}.{item.__qualname__}", item) for name, module in self.modules.items()
+            for item in vars(module).values() if isinstance(item, type) and item.__module__ == name]
         self.known = known
         self.parts = {part: list(map(operator.attrgetter(part), known)) for part in PARTS}
         self.options = [(f, f.__kwdefaults__, dict(f.__kwdefaults__))

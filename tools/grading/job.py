@@ -5,7 +5,6 @@ What was graded once is not graded again, after a crash or a correction.
 
 import hashlib
 import json
-import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -44,7 +43,7 @@ class Result:
 
 
 class Kept:
-    """The results in a folder, a file each, which is whole or not there.
+    """The results in a folder, a file each; half of one, as after a power cut, is no JSON.
 
     A result is kept under a key made of its job, which holds the file that was handed in and the
     student version, and of the versions of the course, its packages and data.
@@ -70,11 +69,5 @@ class Kept:
 
     def keep(self, key: str, result: Result) -> None:
         """Keep a result, if it is whole: another was the machine's fault, or may have been."""
-        if not result.whole:
-            return
-        unfinished = self.folder / f"{key}.part"
-        with unfinished.open("w", encoding="utf-8") as file:
-            json.dump(asdict(result), file)
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(self.folder / f"{key}.json")
+        if result.whole:
+            (self.folder / f"{key}.json").write_text(json.dumps(asdict(result)), encoding="utf-8")

@@ -15,8 +15,6 @@ from jupyter_client.provisioning import local_provisioner
 
 from tools.grading import confine
 
-ARGUMENTS = ["-f", ".home/kernel.json", "--log-level=ERROR"]  # from its working folder
-
 
 def _main() -> None:
     """Be a kernel in the working folder, once a byte comes on standard input."""
@@ -33,7 +31,7 @@ def _main() -> None:
         sys.path[:] = [place for place in sys.path if place not in ("", str(confine.ROOT))]
         from ipykernel.kernelapp import IPKernelApp
         kernel = IPKernelApp.instance()
-        kernel.initialize(ARGUMENTS)
+        kernel.initialize(["-f", ".home/kernel.json", "--log-level=ERROR"])
         confine.refuse_calls()  # its own sockets are open now
         kernel.start()
         os._exit(0)

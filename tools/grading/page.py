@@ -7,7 +7,6 @@ head allows no script, no form and nothing remote.
 
 import base64
 import html
-import os
 import re
 import time
 from pathlib import Path
@@ -24,7 +23,7 @@ from nbconvert import HTMLExporter
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook, new_output
 from pygments.formatters import HtmlFormatter
 
-from tools.grading import kernel
+from tools.grading import confine, kernel
 from tools.grading.submission import clean, under
 
 MOST_OUTPUT = 1_000_000  # characters of a cell's output
@@ -124,10 +123,8 @@ def execute(cells: list[dict[str, Any]], scratch: Path, seconds: float, total: f
     `cells` as in a Plan; those with a check's name are not run, their verdict is known. For a
     child process: it goes to `scratch`, where the kernel's sockets are files.
     """
-    os.chdir(scratch)
-    (scratch / ".home").mkdir(exist_ok=True)
+    confine.go_home(scratch)
     kernel.use()
-    os.environ["JUPYTER_RUNTIME_DIR"] = str(scratch / ".home")
     run = [(place, new_code_cell(cell["source"])) for place, cell in enumerate(cells)
            if cell["code"] and (not cell["name"] or cell["name"].endswith("-solution"))]
     manager = _Manager(connection_file=str(scratch / ".home" / "kernel.json"), transport="ipc",
@@ -214,8 +211,7 @@ def render(title: str, cells: list[dict[str, Any]], outputs: dict[str, list[dict
     shown = []
     for place, cell in enumerate(cells):
         source = clean(cell["source"])
-        if len(source) > MOST_SHOWN:
-            source = source[:MOST_SHOWN] + "\n... cut here"
+        source = source[:MOST_SHOWN] + "\n... cut here" * (len(source) > MOST_SHOWN)
         made = (new_code_cell if cell["code"] else new_markdown_cell)(source)
         if cell["code"]:
             made.outputs = list(filter(None, map(_output, outputs.get(str(place), []))))

@@ -102,7 +102,7 @@ def _sources(cells: list[Cell], checks: list[Check], place: dict[str, int]) -> d
     return found
 
 
-def _shown(cells: list[Cell], first: int, master: nbformat.NotebookNode, known: dict[str, Check],
+def _shown(cells: list[Cell], first: int, master: nbformat.NotebookNode, checks: list[Check],
            place: dict[str, int]) -> tuple[list[Cell], list[str]]:
     """Return the cells for the page, with the master's checks, and the lines to look at.
 
@@ -111,6 +111,7 @@ def _shown(cells: list[Cell], first: int, master: nbformat.NotebookNode, known: 
     given = {cell.source.strip() for cell in master.cells}
     given_lines = {line.strip() for cell in master.cells for line in cell.source.splitlines()}
     timed = {cell.source for cell in master.cells if "timing" in cell.metadata.get("tags", [])}
+    known = {check.number: check for check in checks}
     shown, notes = [], []
     for at, cell in enumerate(cells[first:], first):
         if cell.source in timed:  # no check needs its times, and notebook 06 measures for minutes
@@ -146,8 +147,7 @@ def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
             notes.append(f"check {check.number} was missing: put back")
         elif cells[place[check.number]].source.strip() != check.source:
             notes.append(f"check {check.number} was edited: put back")
-    shown, suspect = _shown(cells, len(lacking), master, {check.number: check for check in checks},
-                            place)
+    shown, suspect = _shown(cells, len(lacking), master, checks, place)
     return {"cells": list(map(asdict, shown)), "sources": _sources(cells, checks, place),
             "notes": notes + suspect}
 

@@ -257,8 +257,8 @@ def statements(code: str, cell: int) -> list[Statement]:
     lines, start, last = code.splitlines(keepends=True), 0, 0
     found: list[Statement] = []
     for statement in tree.body:
-        decorated = getattr(statement, "decorator_list", [])
-        first = min([statement.lineno, *(item.lineno for item in decorated)]) - 1
+        whole = [statement, *getattr(statement, "decorator_list", [])]
+        first = min(item.lineno for item in whole) - 1
         if first < last:  # two on a line are looked at as one
             found.pop()
             first = start
@@ -294,9 +294,9 @@ def needed(flat: Sequence[Statement], names: Iterable[str], whole: int) -> list[
     def pick(place: int) -> None:
         picked.add(place)
         statement = flat[place]
-        more = [(name, place) for name in statement.reads | statement.changes]
-        more += [(name, len(flat)) for name in statement.later]
-        todo.extend(item for item in more if item not in asked)
+        more = {(name, place) for name in statement.reads | statement.changes}
+        more |= {(name, len(flat)) for name in statement.later}
+        todo.extend(more - asked)
         asked.update(more)
 
     for place, statement in enumerate(flat):
