@@ -36,8 +36,8 @@ except ImportError:
 import nbformat
 
 from data import store
-from tools.grading import confine, course, page, plan
-from tools.grading.job import Job, Kept, Result
+from tools.grading import confine, page, plan
+from tools.grading.job import Job, Kept, Result, course_versions
 from tools.grading.server import Grader, Lost
 from tools.grading.submission import Found, find, printable, read
 from tools.handouts import chosen
@@ -49,15 +49,12 @@ MOST_NOTES = 5  # lines a student in `problems`
 
 @dataclass
 class Student:
-    """One student: the folder, the notebooks found in it, and results by notebook."""
+    """One student: the folder, its name, the notebooks found in it, and results by notebook."""
 
     folder: Path
+    name: str  # as it can be printed
     found: Found
     results: dict[str, Result] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return printable(self.folder.name)
 
     def problems(self) -> list[str]:
         """Return what was wrong with the notebooks, each thing once, in their order."""
@@ -103,7 +100,6 @@ class Report:
     to: Path
     bar: Any  # tqdm's
     rows: dict[int, list[str]] = field(default_factory=dict)
-    look: int = 0  # students with problems
 
     def say(self, *lines: str) -> None:
         """Print lines above the bar."""
@@ -134,9 +130,9 @@ class Report:
         self.say(f"[{len(self.rows)}/{len(self.students)}] {student.name}: {' of '.join(total)}",
                  *few(notes))
         if notes:
-            self.look += 1
-            self.bar.set_postfix_str(f"look at {self.look}, last "
-                                     f"{textwrap.shorten(student.name, 20)}", refresh=False)
+            look = sum(row[-1] != "" for row in self.rows.values())
+            self.bar.set_postfix_str(f"look at {look}, last {textwrap.shorten(student.name, 20)}",
+                                     refresh=False)
 
     def _write_pages(self, student: Student, earned: list[str], total: tuple[str, str],
                      notes: list[str]) -> None:
@@ -175,7 +171,7 @@ def _results(todo: Iterator[tuple[Any, Job]], count: int, options: Any, folder: 
         else fleet.local(workers)
     below = str(folder.relative_to(ROOT)) if not options.cluster else "build/grading"
     with connected as client:
-        yield from fleet.Fleet(client, course.versions(), below, say).results(todo)
+        yield from fleet.Fleet(client, course_versions(), below, say).results(todo)
 
 
 def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept: Kept,
@@ -218,14 +214,13 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("folder", type=Path)
     parser.add_argument("notebooks", nargs="*", help="two digits each; else what was handed in")
     parser.add_argument("--seconds", type=int, default=60, help="for a cell, and for a check")
-    parser.add_argument("--to", type=Path, default=ROOT / "build", help="where the results go, "
-                        "below the course's folder")
+    parser.add_argument("--to", type=lambda text: Path(text).resolve(), default=ROOT / "build",
+                        help="where the results go, below the course's folder")
     parser.add_argument("--jobs", type=int, help="at once; 1 is without Dask; else one a core")
     parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
     parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
     parser.add_argument("--fresh", action="store_true", help="grade again what was graded")
     options = parser.parse_args(arguments)
-    options.to = options.to.resolve()
     if options.jobs is not None and options.jobs < 1:
         parser.error("JOBS is a number from 1: how many notebooks at once")
     return options
@@ -294,19 +289,19 @@ def main(arguments: list[str]) -> int:
         print(f"{len(folders)} students, notebooks {', '.join(stem[:2] for stem in versions)}",
               flush=True)
         every = [path.stem for path in chosen([])]
-        students = [Student(folder, find(folder, every, list(versions))) for folder in folders]
+        students = [Student(folder, printable(folder.name), find(folder, every, list(versions)))
+                    for folder in folders]
         shutil.rmtree(options.to / "feedback", ignore_errors=True)
         if options.fresh:
             shutil.rmtree(options.to / "graded", ignore_errors=True)
-        kept = Kept(options.to / "graded", course.versions())
         worth = {check.number: check.points for version in versions.values()
                  for check in plan.checks_of(version)}
         count = sum(len(student.found.taken) for student in students)
         try:
             with tqdm(total=count, unit="notebook", disable=None, dynamic_ncols=True) as bar, \
                     _stoppable():
-                _grade_all(Report(students, worth, options.to, bar), versions, kept, options,
-                           scratch)
+                _grade_all(Report(students, worth, options.to, bar), versions,
+                           Kept(options.to / "graded", course_versions()), options, scratch)
         except (KeyboardInterrupt, Lost) as why:
             print(f"\n{str(why) or 'Stopped.'} {options.to.name}/grades.csv has the rows of the "
                   "students above. What was graded is kept: the same command does the rest.",

@@ -205,11 +205,10 @@ def exercises(wanted: Sequence[str] = ()) -> list[Exercise]:
         cells = submission.cells(nbformat.read(path, as_version=4))
         answers = {cell.name: cell.source for cell in cells}
         master = student_version(path)
-        made = plan.make(cells, master)
-        for check in plan.checks_of(master):
-            if not wanted or path.stem[:2] in wanted or check.number in wanted:
-                found.append(Exercise(check.number, check.answer, made["sources"][check.number],
-                                      answers[f"{check.number}-solution"]))
+        sources = plan.make(cells, master)["sources"]
+        found += [Exercise(check.number, check.answer, sources[check.number],
+                           answers[f"{check.number}-solution"]) for check in plan.checks_of(master)
+                  if not wanted or {path.stem[:2], check.number} & set(wanted)]
     return found
 
 
@@ -288,12 +287,12 @@ def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2)
 
 def sample(count: int, seed: int = 0) -> list[tuple[Exercise, list[Mutant]]]:
     """Return some mutants of the judged exercises, the same ones every time."""
-    every = {exercise.number: exercise for exercise in exercises(judged())}
+    every = exercises(judged())
     chosen = random.Random(seed).sample(
-        [mutant for exercise in every.values()
-         for mutant in mutants(exercise.number, exercise.answer)], count)
-    return [(exercise, some) for number, exercise in every.items()
-            if (some := [mutant for mutant in chosen if mutant.exercise == number])]
+        [mutant for exercise in every for mutant in mutants(exercise.number, exercise.answer)],
+        count)
+    return [(exercise, some) for exercise in every
+            if (some := [mutant for mutant in chosen if mutant.exercise == exercise.number])]
 
 
 def main(wanted: Sequence[str]) -> int:

@@ -26,8 +26,8 @@ from distributed import KilledWorker
 from distributed.core import Status
 from submissions import LINUX, ROOT, STEM, answers, command, family, rows, servers, wrong_linear
 
-from tools.grading import course, fleet
-from tools.grading.job import Job, Kept, Result
+from tools.grading import fleet
+from tools.grading.job import Job, Kept, Result, course_versions, differs
 from tools.grading.server import Died, Grader
 
 TOTALS = {"a": "1", "b": "3", "c": "1", "d broken": "0", "e": "0", "f absent": "0"}
@@ -275,7 +275,7 @@ def test_a_server_that_was_ended_is_started_again() -> None:
 
 def test_what_a_result_depends_on(tmp_path) -> None:
     """A result counts for the same file, student version, limits and versions, if it is whole."""
-    job, versions = Job(STEM, b"{}", "{}"), course.versions()
+    job, versions = Job(STEM, b"{}", "{}"), course_versions()
     kept = Kept(tmp_path, versions)
     kept.keep(kept.key(job), Result({"2.1": 1}, whole=True))
     assert Kept(tmp_path, versions).find(kept.key(job)) == Result({"2.1": 1}, whole=True)
@@ -286,7 +286,7 @@ def test_what_a_result_depends_on(tmp_path) -> None:
     for name in ("the course", "the data", "Python", "apache-tvm", "nh3"):
         changed = Kept(tmp_path, versions | {name: "another"})
         assert changed.find(changed.key(job)) is None
-        assert course.differs(versions | {name: "another"}) == \
+        assert differs(versions | {name: "another"}) == \
             f"{name} is {versions[name]} there and another here"
     (tmp_path / f"{kept.key(job)}.json").write_text('{"points": {"2.1"')  # a power cut
     assert kept.find(kept.key(job)) is None

@@ -29,8 +29,8 @@ GIGABYTE = 2**30
 LIMITS = {"AS": 4 * GIGABYTE, "FSIZE": GIGABYTE // 16, "CPU": 3600, "CORE": 0}
 DISK, FILES = GIGABYTE // 2, 20_000  # of the only folder that can be written to, altogether
 # what a submission may read of the course: what its cells import. Not the solved notebooks
-MODULES = tuple(path.name for path in sorted(ROOT.glob("*.py")) if path.name != "conftest.py")
-COURSE = (*MODULES, "plots", "checks", "tir", "data", "docs", "requirements.txt")
+COURSE = {*(path.name for path in ROOT.glob("*.py")), "tir", "plots", "checks", "data", "docs",
+          "requirements.txt"} - {"conftest.py"}
 SYSTEM = ("/usr", "/lib", "/lib64", "/bin", "/sbin", "/etc", "/proc", "/sys", "/nix/store",
           sys.prefix, sys.base_prefix)
 DEVICES = ("/dev/null", "/dev/zero", "/dev/random", "/dev/urandom")
@@ -106,15 +106,6 @@ def go_below() -> None:
 # ---- namespaces -------------------------------------------------------------------------------
 
 
-def _drop_capabilities() -> None:
-    """Give up what a new user namespace gave: else a submission could undo the mounts."""
-    for capability in range(64):
-        with contextlib.suppress(OSError):  # this kernel has fewer
-            _call("prctl", CAPBSET_DROP, capability, 0, 0, 0)
-    header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # capabilities(7), version 3
-    _call("capset", header, nothing)
-
-
 def enter_namespaces(scratch: Path) -> None:
     """Go on as the first process of new namespaces; the caller's process waits, see go_below.
 
@@ -135,7 +126,11 @@ def enter_namespaces(scratch: Path) -> None:
     size = f"size={DISK},nr_inodes={FILES},mode=700".encode()
     for kind, place, options in [(b"tmpfs", os.fsencode(scratch), size), (b"proc", b"/proc", None)]:
         _call("mount", kind, place, kind, ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV), options)
-    _drop_capabilities()
+    for capability in range(64):  # what the new user namespace gave: it could undo the mounts
+        with contextlib.suppress(OSError):  # this kernel has fewer
+            _call("prctl", CAPBSET_DROP, capability, 0, 0, 0)
+    header, nothing = struct.pack("=Ii", 0x20080522, 0), bytes(24)  # capabilities(7), version 3
+    _call("capset", header, nothing)
 
 
 def namespaces_work(scratch: Path) -> bool:
@@ -144,11 +139,10 @@ def namespaces_work(scratch: Path) -> bool:
         return False
     child = os.fork()
     if not child:
-        code = 1
         with contextlib.suppress(OSError):
             enter_namespaces(scratch)
-            code = 0
-        os._exit(code)
+            os._exit(0)
+        os._exit(1)
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
@@ -157,9 +151,8 @@ def namespaces_work(scratch: Path) -> bool:
 
 def landlock_abi() -> int:
     """Return the version of Landlock in this system, or 0."""
-    if sys.platform != "linux":
-        return 0
-    return max(0, _libc.syscall(CREATE, None, ctypes.c_size_t(0), 1))
+    linux = sys.platform == "linux"
+    return max(0, _libc.syscall(CREATE, None, ctypes.c_size_t(0), 1)) if linux else 0
 
 
 def _lock(folder: Path, data: Path) -> None:
@@ -181,9 +174,8 @@ def _lock(folder: Path, data: Path) -> None:
             opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue  # not on this system
-        if not os.path.isdir(place):
-            access &= OF_A_FILE
-        rule = struct.pack("=Qi", access & files, opened)
+        access &= files if os.path.isdir(place) else files & OF_A_FILE
+        rule = struct.pack("=Qi", access, opened)
         _call("syscall", ADD_RULE, rules, 1, rule, 0)
         os.close(opened)
     _call("prctl", NO_NEW_PRIVS, 1, 0, 0, 0)

@@ -22,9 +22,8 @@ from distributed import Client, Future, KilledWorker, LocalCluster, Security
 from distributed.comm import parse_address
 
 from data.store import CourseError
-from tools.grading import course
 from tools.grading.confine import ROOT
-from tools.grading.job import Job, Result
+from tools.grading.job import Job, Result, differs
 from tools.grading.server import ATTEMPTS, Grader, Lost, given_up
 
 SETTINGS = {
@@ -50,7 +49,7 @@ def _grader(folder: str, thread: int) -> Grader:
 def greet(versions: dict[str, str], folder: str) -> dict[str, Any]:
     """Return in what a worker's versions differ, and what its system does not keep out."""
     try:
-        wrong = course.differs(versions)
+        wrong = differs(versions)
     except CourseError as error:
         wrong = str(error).splitlines()[0]
     gaps = [] if wrong else _grader(folder, threading.get_ident()).start()
@@ -224,8 +223,7 @@ class Fleet:
 
     def _take(self, future: Future) -> Iterator[tuple[Any, Result]]:
         """Yield what came of a job that is done with, or try it again."""
-        held = self.hand.pop(future.key, None)
-        if not held:  # given to others
+        if not (held := self.hand.pop(future.key, None)):  # given to others
             return
         try:
             result = Result(**_fetched(future))
@@ -245,7 +243,6 @@ class Fleet:
         """
         left = iter(jobs)
         coming = next(left, None)
-        self.since = time.monotonic()
         while coming or self.hand or self.suspects:
             self._meet()
             self._patience()

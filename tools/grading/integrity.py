@@ -103,7 +103,7 @@ class _Space:
         self.before = dict(self.now)
 
     def _kind(self) -> tuple:
-        """Return what makes other names win than those that stand here."""
+        """Return what makes other names win over those that are here."""
         return type(self.owner), self.owner.__mro__ if isinstance(self.owner, type) else None
 
     def changed(self) -> Iterator[str]:
@@ -135,7 +135,8 @@ class Watch:
                         if isinstance(module, types.ModuleType) and _watched(name)}
         self.spaces = [_Space(name, module) for name, module in self.modules.items()] + [
             _Space(f"{name}.{item.__qualname__}", item) for name, module in self.modules.items()
-            for item in vars(module).values() if isinstance(item, type) and item.__module__ == name]
+            for item in list(vars(module).values())
+            if isinstance(item, type) and item.__module__ == name]
         self.known = known
         self.parts = {part: list(map(operator.attrgetter(part), known)) for part in PARTS}
         self.options = [(f, f.__kwdefaults__, dict(f.__kwdefaults__))
@@ -213,7 +214,7 @@ def _called(name: str | tuple[Callable, tuple]) -> str:
 def sealed() -> types.ModuleType:
     """Return a copy of this module that no name leads to, with builtins of its own.
 
-    An answer that replaces what stands here changes nothing of it.
+    An answer that replaces what is in this module changes nothing in the copy.
     """
     spec = importlib.util.spec_from_file_location(__name__, __file__)
     assert spec and spec.loader

@@ -1,16 +1,29 @@
 """A job, which is one notebook of one student; its result; and results that are kept.
 
-What was graded once is not graded again, after a crash or a correction.
+What was graded once is not graded again, after a crash or a correction; only another version of the
+course, its packages or its data has another result.
 """
 
+import functools
 import hashlib
 import json
+import os
+import platform
+import re
 from dataclasses import asdict, dataclass, field
+from importlib import metadata
 from pathlib import Path
 
 import nbformat
 
+from data import store
 from tools.grading import plan
+from tools.grading.confine import ROOT
+
+# what runs when a notebook is graded; the notebook itself comes with its job
+FILES = ("*.py", "checks/**/*.py", "checks/say/zh.po", "data/*.py", "tir/*.py", "plots/*.py",
+         "tools/__init__.py", "tools/student.py", "tools/grading/*.py", "requirements.txt",
+         "instructor/requirements.txt")
 
 
 @dataclass(frozen=True)
@@ -43,7 +56,7 @@ class Result:
 
 
 class Kept:
-    """The results in a folder, a file each; half of one, as after a power cut, is no JSON.
+    """The results in a folder, a file each, which is whole or not there.
 
     A result is kept under a key made of its job, which holds the file that was handed in and the
     student version, and of the versions of the course, its packages and data.
@@ -55,8 +68,7 @@ class Kept:
 
     def key(self, job: Job) -> str:
         """Return the name of a job's result."""
-        asked = asdict(job)
-        asked["data"] = hashlib.sha256(job.data).hexdigest()
+        asked = asdict(job) | {"data": hashlib.sha256(job.data).hexdigest()}
         text = json.dumps([asked, self.versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -69,5 +81,49 @@ class Kept:
 
     def keep(self, key: str, result: Result) -> None:
         """Keep a result, if it is whole: another was the machine's fault, or may have been."""
-        if result.whole:
-            (self.folder / f"{key}.json").write_text(json.dumps(asdict(result)), encoding="utf-8")
+        if not result.whole:
+            return
+        unfinished = self.folder / f"{key}.part"
+        with unfinished.open("w", encoding="utf-8") as file:
+            json.dump(asdict(result), file)
+            file.flush()
+            os.fsync(file.fileno())  # a power cut leaves no half of it
+        unfinished.replace(self.folder / f"{key}.json")
+
+
+# ---- versions ---------------------------------------------------------------------------------
+
+
+def _digest(files: list[Path]) -> str:
+    """Return what tells files with other names or other contents."""
+    read = ((path.name, path.read_bytes()) for path in files)
+    whole = b"".join(f"{name} {len(data)}\n".encode() + data for name, data in read)
+    return hashlib.sha256(whole).hexdigest()[:12]
+
+
+@functools.cache
+def course_versions() -> dict[str, str]:
+    """Return the versions of the course, its data, Python, and each pinned package, by name.
+
+    Files count by their content. A local version label, as in torch 2.13.0+cpu, does not count.
+    Raises store.CourseError where the data are not what they should be.
+    """
+    ours = [path for pattern in FILES for path in sorted(ROOT.glob(pattern)) if path.is_file()]
+    data = store.data_folder()
+    used = [*sorted(data.glob("FashionMNIST/raw/t10k*")), *sorted(data.glob("models/*"))]
+    found = {"the course": _digest(ours), "the data": _digest(used),
+             "Python": ".".join(platform.python_version_tuple()[:2])}
+    for file in ("requirements.txt", "instructor/requirements.txt"):
+        for name in re.findall(r"^([\w-]+)(?:\[.*\])?==", (ROOT / file).read_text(), re.MULTILINE):
+            try:
+                found[name] = metadata.version(name).partition("+")[0]
+            except metadata.PackageNotFoundError:
+                found[name] = "not installed"
+    return found
+
+
+def differs(wanted: dict[str, str]) -> str:
+    """Say in what this machine's versions are not the wanted ones, or ""."""
+    here = course_versions()
+    return ", ".join(f"{name} is {here.get(name, 'unknown')} there and {version} here"
+                     for name, version in wanted.items() if here.get(name) != version)

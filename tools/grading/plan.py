@@ -1,4 +1,4 @@
-"""Make of a submission what is to be done with it: cells for the page, and a plan a check.
+"""Find out what is to be done with a submission: cells for its page, and what each check needs.
 
 A check gets the *source* of an answer: its cell, and of the cells above the statements that it
 needs. Whatever else a student's notebook does, to modules, to IPython or to the checks, is not
@@ -65,7 +65,7 @@ def _placed(cells: list[Cell], checks: list[Check]) -> tuple[dict[str, int], lis
 
 
 def _cut(code: str, picked: list[submission.Statement]) -> str:
-    """Return of a cell's Python the lines of some statements, the others empty."""
+    """Return a cell's Python with the lines of some statements only; the others are empty."""
     lines = code.splitlines(keepends=True)
     kept = {number for statement in picked for number in range(*statement.lines)}
     return "".join(line if number in kept else "\n" for number, line in enumerate(lines))
@@ -153,7 +153,7 @@ def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
 
 
 def of_file(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
-    """Return what `make` does of the file that was handed in, its language; or what is "wrong"."""
+    """Return what `make` gives for a file, and its "language"; or what is "wrong" with the file."""
     try:
         notebook = submission.parsed(data)
         cells = submission.cells(notebook)

@@ -270,13 +270,12 @@ def statements(code: str, cell: int) -> list[Statement]:
         symbols = table.get_symbols()
         binds = {symbol.get_name() for symbol in symbols
                  if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()}
-        imports = isinstance(statement, ast.Import | ast.ImportFrom)
         if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
             binds.add("*")
         found.append(Statement(
             cell, (start, last), binds, not isinstance(statement, COMPOUND),
             {symbol.get_name() for symbol in symbols if symbol.is_referenced()}, _later(table),
-            _changes(statement), imports))
+            _changes(statement), isinstance(statement, ast.Import | ast.ImportFrom)))
     return found
 
 
