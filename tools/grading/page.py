@@ -120,8 +120,8 @@ def execute(cells: list[dict[str, Any]], scratch: Path, seconds: float, total: f
             ) -> dict[str, Any]:
     """Run a submission's code cells: {"outputs": of each, "notes": what went wrong}.
 
-    `cells` as `plan.make` gives them; those with a check's name are not run, their verdict is known. For a
-    child process: it goes to `scratch`, where the kernel's sockets are files.
+    `cells` as `plan.make` gives them; those with a check's name are not run, their verdict is
+    known. For a child process: it goes to `scratch`, where the kernel's sockets are files.
     """
     confine.go_home(scratch)
     kernel.use()
