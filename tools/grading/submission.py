@@ -248,10 +248,21 @@ def _changes(statement: ast.stmt) -> set[str]:
     return found - {"", "get_ipython"}
 
 
+def _tree(code: str) -> ast.Module:
+    """Parse Python; again where Python itself failed, as 3.11 does now and then until 3.11.7.
+
+    https://github.com/python/cpython/issues/106905
+    """
+    try:
+        return ast.parse(code)
+    except SystemError:
+        return ast.parse(code)
+
+
 def statements(code: str, cell: int) -> list[Statement]:
     """Return the statements of a cell's Python; none where it is no Python."""
     try:
-        tree = ast.parse(code)
+        tree = _tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return []
     lines, start, last = code.splitlines(keepends=True), 0, 0
