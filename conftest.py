@@ -80,7 +80,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     """
     if config.getoption("exercises"):
         import two_sided
-        items[:] = [item for item in items if two_sided.belongs(item, two_sided.wanted(config))]
+        only = two_sided.wanted(config)
+        items[:] = [item for item in items if two_sided.belongs(item, only)]
     cells = Counter(item.path for item in items)
 
     def when(item: pytest.Item) -> tuple[int, int]:

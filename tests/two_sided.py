@@ -204,13 +204,18 @@ def exercises(stem: str) -> list[str]:
             if cell.metadata.get("nbgrader", {}).get("grade")]
 
 
+def _notebook(number: str) -> str:
+    """Return the two digits of an exercise's notebook."""
+    return f"{int(number.partition('.')[0]):02}"
+
+
 def wanted(config: pytest.Config) -> list[str]:
     """Return the exercises of `make test NB="03 5.4"`, a notebook's and one; [] without NB."""
-    asked = config.getoption("exercises").split()
+    if not (asked := config.getoption("exercises").split()):
+        return []
     every = [number for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
              for number in exercises(path.stem)]
-    found = {text: [number for number in every
-                    if number == text or f"{int(number.partition('.')[0]):02}" == text]
+    found = {text: [number for number in every if text in (number, _notebook(number))]
              for text in asked}
     if unknown := [text for text, numbers in found.items() if not numbers]:
         raise pytest.UsageError(f"There is no exercise {unknown[0]}: NB=5.4 is one, NB=05 are "
@@ -223,8 +228,7 @@ def belongs(item: pytest.Item, only: Collection[str]) -> bool:
     if call := getattr(item, "callspec", None):
         return call.params.get("number") in only
     digits = getattr(item.parent, "name", "")[-2:]
-    return item.name == "test_two_sided" \
-        and digits in {f"{int(number.partition('.')[0]):02}" for number in only}
+    return item.name == "test_two_sided" and digits in map(_notebook, only)
 
 
 def require_as_expected(stem: str, record_property: Callable[[str, object], None],
