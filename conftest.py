@@ -179,6 +179,10 @@ def pytest_terminal_summary(terminalreporter) -> None:
         for exercise, caught, wrong, accepted, right in rows:
             terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
                                         f"   right {accepted} of {right}")
+    if rows := recorded("chinese"):
+        said, faults = (sum(column) for column in zip(*rows, strict=True))
+        terminalreporter.write_line(f"In Chinese too: {said} sentences, {faults} with English, "
+                                    "lost numbers or stray spaces")
     if rows := recorded("stale"):
         terminalreporter.section("Chinese whose English has changed since")
         for name, count, more in rows:

@@ -6,13 +6,10 @@ import sys
 from pathlib import Path
 
 import nbformat
-import numpy as np
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-import checks
-from checks.say import i18n
-from tools import handouts, lang, messages, student, translation, translation_lint
+from tools import handouts, lang, student, translation, translation_lint
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
@@ -283,7 +280,7 @@ def test_a_handout_in_chinese(tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    for name in ("docs/zh/tvm_errors.md", "checks/say/zh.po", f"html/zh/{STEM}.html",
+    for name in ("docs/zh/tvm_errors.md", "words/zh.po", f"html/zh/{STEM}.html",
                  f"notebooks/zh/{STEM}.ipynb"):
         assert name in files
     assert f"notebooks/{STEM}.ipynb" not in files
@@ -326,83 +323,3 @@ def test_make_help_has_every_target_in_both_languages() -> None:
             for language in ("LANG=en", "LANG=zh")]
     english, chinese = ([line.split()[1] for line in lines] for lines in said)
     assert english == chinese and len(english) > 10
-
-
-# ---- what checks say -----------------------------------------------------------------------------
-
-
-@pytest.fixture
-def in_chinese(monkeypatch) -> None:
-    monkeypatch.setattr(i18n, "_chosen", "zh")
-
-
-def test_the_edition_is_the_folders() -> None:
-    assert i18n.of_folder(ROOT / "work" / "zh") == "zh"
-    assert i18n.of_folder(ROOT / "build" / "html" / "zh") == "zh"
-    assert {i18n.of_folder(folder) for folder in (ROOT / "work", ROOT, Path("/x/zh"))} == {"en"}
-
-
-def test_the_catalogue_fits_the_code() -> None:
-    assert messages.write(change=False) is False, "run `make sync`"
-    assert messages.wrong() == []
-
-
-def test_messages_whose_places_do_not_fit_are_told(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.setattr(messages, "CATALOGUE", tmp_path / "zh.po")
-    (tmp_path / "zh.po").write_text('msgid "a {} of {}"\nmsgstr "{2} 的 {0}"\n\n'
-                                    'msgid "b {} of"\nmsgstr "{"\n', encoding="utf-8")
-    assert len(messages.wrong()) == 2
-
-
-@pytest.mark.parametrize(("english", "chinese"), [
-    ("that main returns layer 7, Softmax", "main 返回第 7 层 Softmax"),
-    ("0.25 at [0, 3] for x (4, 5), slope 0.2", "0.25，在 [0, 3]（x (4, 5)，斜率 0.2）"),
-    ("only row 3, the last, is wrong: where a loop begins or ends, a condition; which of x and "
-     "slope * x is chosen, and of which element",
-     "只有行 3（最后一个）错了：看循环的起点和终点，以及条件；"
-     "选的是 x 还是 slope * x，取的是哪个元素"),
-    ("ValueError: operands could not be broadcast together with shapes (1,7) (1,10)",) * 2,
-    ("InternalError: Check failed: x is wrong in main; 3 at [0]",) * 2,
-    ("your line 2: return a + all b in c", "你的第 2 行：return a + all b in c"),
-    ("a sentence that nobody has put into the catalogue",) * 2, ("", ""), ("[0, 1]", "[0, 1]"),
-])
-def test_what_is_said_in_chinese(in_chinese, english: str, chinese: str) -> None:
-    """Whole sentences; names, numbers and the words of TVM and Python stay."""
-    assert i18n.say(english) == chinese
-
-
-def test_english_is_the_default() -> None:
-    assert i18n.language() == "en" and i18n.say("the return statement") \
-        == "the return statement"
-
-
-def test_an_exercise_in_chinese_not_done_wrong_and_right(in_chinese, capsys) -> None:
-    def not_done(confusion: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
-    def of_columns(confusion: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.diag(confusion) / confusion.sum(0)
-
-    def right(confusion: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.diag(confusion) / confusion.sum(1)
-
-    with pytest.raises(checks.CheckFailed) as stopped:
-        checks.exercise_1_1(not_done)
-    assert str(stopped.value) \
-        == "练习 1.1 还没有做：在 not_done 的 TODO 处写好代码，再运行这两个单元格。"
-    with pytest.raises(checks.CheckFailed) as stopped:
-        checks.exercise_1_1(of_columns)
-    title, expected, came, look_at = str(stopped.value).splitlines()
-    assert title == "练习 1.1 ✗" and expected.startswith("  期望：") and "，在 [" in expected
-    assert came.startswith("  得到：") and came.endswith(" 的值不对")
-    assert look_at.split() == ["检查：", "求和：行是标签；按列求和得到的是精确率，不是召回率"]
-    assert stopped.value.parts[2].startswith("the sums: rows are labels"), "in English for code"
-    checks.exercise_1_1(right)
-    assert capsys.readouterr().out.startswith("练习 1.1 ✓ 7 个混淆矩阵；")
-
-
-def test_a_message_of_tvm_points_into_the_chinese_document(in_chinese) -> None:
-    failed = checks.CheckFailed("x", "AssertionError: Reduction dimensions of dense do not match.")
-    assert str(failed).endswith("docs/zh/tvm_errors.md#reduction-dimensions-of-dense-do-not-match")

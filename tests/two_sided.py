@@ -12,6 +12,7 @@ and `make test NB=5.4` all of one exercise.
 """
 
 import dataclasses
+import json
 import os
 import re
 import sys
@@ -19,10 +20,13 @@ import warnings
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
+import chinese
 import nbformat
 import pytest
 
+import words
 from tools import execute
 from tools.grading.submission import Statement, needed, python, statements
 from tools.student import SOLUTION, STUB
@@ -31,6 +35,21 @@ ROOT = Path(__file__).resolve().parent.parent
 HEAD = re.compile(r"^# %% (\d\.\d) (?:(right): (.+)|(wrong): (.+?) -> (.+))$")
 SHARED = "shared"
 MORE = "# %% more"
+TELLS = "both languages: "  # in front of what a check found, for `Candidate.told`
+# a check prints what it found in a form that can be said in both languages
+BOTH = f"""
+import json as _json
+from checks.diagnose import equivalence as _equivalence
+from checks.run import check as _check
+from words import packed as _packed
+
+def _isolated(run, seconds, isolated=_check.isolated):
+    passed, found = isolated(run, seconds)
+    print({TELLS!r} + _json.dumps(_packed(found)))
+    return passed, found
+
+_check.isolated = _equivalence.isolated = _isolated
+"""
 ANSWERS = -1  # the number of the cells that are kept whole, for `needed`
 
 
@@ -45,6 +64,7 @@ class Candidate:
     source: str
     more: bool = False
     message: str = ""
+    found: Any = None  # what its check found: sentences
 
     @property
     def runs_here(self) -> bool:
@@ -95,6 +115,13 @@ def _error(cell: nbformat.NotebookNode) -> str:
     """What a cell raised: the message shown to the reader, or "" if it ran through."""
     return "\n".join("\n".join(output.traceback) for output in cell.outputs
                      if output.output_type == "error")
+
+
+def _found(cell: nbformat.NotebookNode) -> Any:
+    """What a check found, in sentences that can be said in both languages; None of no check."""
+    lines = [line for output in cell.outputs if output.output_type == "stream"
+             for line in output.text.splitlines() if line.startswith(TELLS)]
+    return words.unpacked(json.loads(lines[0].removeprefix(TELLS))) if lines else None
 
 
 def without_the_rest(cells: list[nbformat.NotebookNode], whole: list[bool],
@@ -162,7 +189,8 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
         asked = not only or grader.get("grade_id", "").removesuffix("-solution") in only
         if grader.get("grade") and not asked:
             continue
-        add(cell.source, answer=bool(grader) and asked or not cells)  # the first cell sets up
+        first = not cells  # it sets up
+        add(cell.source + BOTH * first, answer=bool(grader) and asked or first)
         if grader.get("solution"):
             solution = cell.source
         elif grader.get("grade"):
@@ -185,6 +213,7 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
     execute.client(notebook).execute(env={**os.environ, **one})
     for candidate, answer, check in watched:
         candidate.message = _error(answer) or _error(check)
+        candidate.found = _found(check)
     return [candidate for candidate in tried if candidate.exercise != SHARED]
 
 
@@ -231,6 +260,14 @@ def belongs(item: pytest.Item, only: Collection[str]) -> bool:
     return item.name == "test_two_sided" and digits in map(_notebook, only)
 
 
+def in_both_languages(tried: Collection[Candidate]) -> tuple[int, list[str]]:
+    """Return how many sentences checks said, and what is wrong with their Chinese, a line each."""
+    parts = [(c, part) for c in tried if c.found is not None
+             for part in (c.found if isinstance(c.found, list) else [c.found]) if part]
+    return len(parts), [f"{c.exercise} {c.title}: {fault}"
+                        for c, part in parts for fault in chinese.faults(part)]
+
+
 def require_as_expected(stem: str, record_property: Callable[[str, object], None],
                         more: bool = False, only: Collection[str] = ()) -> None:
     """Try all and raise AssertionError for what came out otherwise; conftest prints the table."""
@@ -243,7 +280,9 @@ def require_as_expected(stem: str, record_property: Callable[[str, object], None
             table.append((number, sum(c.as_expected for c in wrong), len(wrong),
                           sum(c.as_expected for c in right), len(right)))
     record_property("two_sided", table)
-    failed = [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
+    said, faults = in_both_languages(tried)
+    record_property("chinese", [(said, len(faults))])
+    failed = faults + [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
               f"{'no message' if c.right else c.words}\n  got: {c.message or 'no message'}"
               for c in tried if not c.as_expected]
     assert not failed, "\n" + "\n".join(failed)

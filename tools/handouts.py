@@ -24,11 +24,12 @@ from tools.student import SOLUTION, student_version
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
-FILES = ("*.py", "tir/*.py", "plots/*.py", "checks/**/*.py", "docs/*", "data/README.md",
-         "data/*.py", "data/stand_in/**/*", "data/tuned/*", "requirements*.txt", "LICENSE",
-         "tools/__init__.py", "tools/install.py", "tools/lang.py", "tools/student.py",
-         "tools/lab.py", "tools/doctor.py", "tools/execute.py", "tools/pages.py", "tools/bench.py")
-CHINESE = ("docs/zh/*", "checks/say/zh.po")  # besides, in the Chinese handout
+FILES = ("*.py", "words/*.py", "tir/*.py", "plots/*.py", "checks/**/*.py", "docs/*",
+         "data/README.md", "data/*.py", "data/stand_in/**/*", "data/tuned/*",
+         "requirements*.txt", "LICENSE", "tools/__init__.py", "tools/install.py", "tools/lang.py",
+         "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
+         "tools/pages.py", "tools/bench.py")
+CHINESE = ("docs/zh/*", "words/zh.po")  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
@@ -105,7 +106,8 @@ def secrets(paths: list[Path]) -> set[str]:
     said: set[str] = set()
     # what a check says when it passes stands in checks/, and is no part of an answer
     ticks = "\n".join([*(path.read_text(encoding="utf-8") for path in ROOT.glob("checks/**/*.py")),
-                       *messages.messages()])  # the catalogue has them in one piece
+                       # in one piece
+                       *(str(message.id) for message in messages.extracted())])
     for path in paths:
         for cell in nbformat.read(path, as_version=4).cells:
             lines, pictures = _outputs(cell)

@@ -76,7 +76,7 @@ def sync_chinese(change: bool = True) -> list[str]:
     """Bring paired_md/zh/, zh.po and the READMEs up to date; return what is wrong, in lines."""
     written, wrong = translation.write(change)
     behind = [f"paired_md/zh/{stem}.md" for stem in written]
-    behind += ["checks/say/zh.po"] * messages.write(change)
+    behind += ["words/zh.po"] * messages.write(change)
     behind += [] if wrong else translation.readmes(change)
     told = [] if change else [f"{name} is not up to date: run `make sync`." for name in behind]
     return [*told, *wrong, *messages.wrong()]

@@ -13,6 +13,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from words import _
+
 Mistake = Callable[[Any, Tensor], Tensor]
 Layer = TypeVar("Layer", nn.Conv2d, nn.Linear)
 
@@ -59,46 +61,47 @@ def _conv_as_large(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 _CONV2D_BIAS: dict[str, Mistake] = {
-    "the bias of the convolution is left out": lambda layer, x: _conv(layer, x, bias=None),
-    "the bias of the convolution is added twice":
+    _("the bias of the convolution is left out"): lambda layer, x: _conv(layer, x, bias=None),
+    _("the bias of the convolution is added twice"):
         lambda layer, x: _conv(layer, x, bias=2 * layer.bias),
-    "the bias is added along the width instead of the channels":
+    _("the bias is added along the width instead of the channels"):
         lambda layer, x: _conv_bias(layer, x, 3),
-    "the bias is added along the height instead of the channels":
+    _("the bias is added along the height instead of the channels"):
         lambda layer, x: _conv_bias(layer, x, 2),
-    "the bias is added along the batch instead of the channels":
+    _("the bias is added along the batch instead of the channels"):
         lambda layer, x: _conv_bias(layer, x, 0)}
 
 _CONV2D: dict[str, Mistake] = {
-    "the kernel is flipped (a deep-learning conv2d does not)":
+    _("the kernel is flipped (a deep-learning conv2d does not)"):
         lambda layer, x: _conv(layer, x, weight=layer.weight.flip(2, 3)),
-    "the kernel's height and width are exchanged":
+    _("the kernel's height and width are exchanged"):
         lambda layer, x: _conv(layer, x, weight=layer.weight.transpose(2, 3)),
-    "the input channels: only the first is summed":
+    _("the input channels: only the first is summed"):
         lambda layer, x: _conv(layer, x[:, :1], weight=layer.weight[:, :1]),
-    "the stride: the layer's is ignored, 1 is used": lambda layer, x: _conv(layer, x, stride=1),
-    "the padding: the layer's is ignored, 0 is used": lambda layer, x: _conv(layer, x, padding=0),
-    "the dilation: the layer's is ignored, 1 is used":
+    _("the stride: the layer's is ignored, 1 is used"): lambda layer, x: _conv(layer, x, stride=1),
+    _("the padding: the layer's is ignored, 0 is used"):
+        lambda layer, x: _conv(layer, x, padding=0),
+    _("the dilation: the layer's is ignored, 1 is used"):
         lambda layer, x: _conv(layer, x, dilation=1),
-    "stride, padding and dilation: the layer's are ignored":
+    _("stride, padding and dilation: the layer's are ignored"):
         lambda layer, x: _conv(layer, x, stride=1, padding=0, dilation=1),
-    "the stride: down and across are exchanged":
+    _("the stride: down and across are exchanged"):
         lambda layer, x: _conv(layer, x, stride=pair(layer.stride)[::-1]),
-    "the padding: rows and columns are exchanged":
+    _("the padding: rows and columns are exchanged"):
         lambda layer, x: _conv(layer, x, padding=pair(layer.padding)[::-1]),
-    "the stride: only its first number is used":
+    _("the stride: only its first number is used"):
         lambda layer, x: _conv(layer, x, stride=layer.stride[0]),
-    "the padding: only its first number is used":
+    _("the padding: only its first number is used"):
         lambda layer, x: _conv(layer, x, padding=layer.padding[0]),
-    "the dilation: only its first number is used":
+    _("the dilation: only its first number is used"):
         lambda layer, x: _conv(layer, x, dilation=layer.dilation[0]),
-    "only the first number of each pair is used":
+    _("only the first number of each pair is used"):
         lambda layer, x: _conv(layer, x, stride=layer.stride[0], padding=layer.padding[0],
                                dilation=layer.dilation[0]),
-    "padding is 1": lambda layer, x: _conv(layer, x, padding=1),
-    "padding is 1, and the output is cut to its size": _conv_cropped,
-    "the output's shape: it is the input's height and width, padded": _conv_as_large,
-    "the stride is 2": lambda layer, x: _conv(layer, x, stride=2)}
+    _("padding is 1"): lambda layer, x: _conv(layer, x, padding=1),
+    _("padding is 1, and the output is cut to its size"): _conv_cropped,
+    _("the output's shape: it is the input's height and width, padded"): _conv_as_large,
+    _("the stride is 2"): lambda layer, x: _conv(layer, x, stride=2)}
 
 
 # ---- pooling -------------------------------------------------------------------------------
@@ -116,24 +119,25 @@ def _pool_cropped(layer: nn.MaxPool2d | nn.AvgPool2d, x: Tensor) -> Tensor:
 
 
 _POOLING: dict[str, Mistake] = {
-    "the stride of the pooling is ignored: windows are as far apart as they are large":
+    _("the stride of the pooling is ignored: windows are as far apart as they are large"):
         lambda layer, x: _pool(layer, x, stride=layer.kernel_size),
-    "the stride of the pooling is 1": lambda layer, x: _pool(layer, x, stride=1),
-    "the stride of the pooling is 1, and the output is cut to its size": _pool_cropped,
-    "the padding: the layer's is ignored, 0 is used": lambda layer, x: _pool(layer, x, padding=0),
-    "stride and padding: the layer's are ignored":
+    _("the stride of the pooling is 1"): lambda layer, x: _pool(layer, x, stride=1),
+    _("the stride of the pooling is 1, and the output is cut to its size"): _pool_cropped,
+    _("the padding: the layer's is ignored, 0 is used"):
+        lambda layer, x: _pool(layer, x, padding=0),
+    _("stride and padding: the layer's are ignored"):
         lambda layer, x: _pool(layer, x, stride=layer.kernel_size, padding=0),
-    "the stride: down and across are exchanged":
+    _("the stride: down and across are exchanged"):
         lambda layer, x: _pool(layer, x, stride=pair(layer.stride)[::-1]),
-    "the window: rows and columns are exchanged":
+    _("the window: rows and columns are exchanged"):
         lambda layer, x: _pool(layer, x, kernel_size=pair(layer.kernel_size)[::-1]),
-    "the window and the stride: they are exchanged":
+    _("the window and the stride: they are exchanged"):
         lambda layer, x: _pool(layer, x, kernel_size=layer.stride, stride=layer.kernel_size),
-    "the window and the stride: it is always 2x2 with stride 2":
+    _("the window and the stride: it is always 2x2 with stride 2"):
         lambda layer, x: _pool(layer, x, kernel_size=2, stride=2),
-    "the window, the stride and the padding: it is always 2x2 with stride 2 and no padding":
+    _("the window, the stride and the padding: it is always 2x2 with stride 2 and no padding"):
         lambda layer, x: _pool(layer, x, kernel_size=2, stride=2, padding=0),
-    "the number of windows: one is missing in each direction; see + 1":
+    _("the number of windows: one is missing in each direction; see + 1"):
         lambda layer, x: layer(x)[..., :-1, :-1]}
 
 
@@ -145,14 +149,15 @@ def _padded(layer: nn.MaxPool2d, x: Tensor, value: float, turned: bool = False) 
 
 
 _MAX_POOL2D: dict[str, Mistake] = {
-    "average pooling instead of max pooling": lambda layer, x: F.avg_pool2d(
+    _("average pooling instead of max pooling"): lambda layer, x: F.avg_pool2d(
         x, layer.kernel_size, layer.stride, layer.padding),
-    "the reduction: this is the sum": lambda layer, x: F.avg_pool2d(
+    _("the reduction: this is the sum"): lambda layer, x: F.avg_pool2d(
         x, layer.kernel_size, layer.stride, layer.padding, divisor_override=1),
-    "what the maximum starts from: windows below zero give 0": lambda layer, x: layer(x).clamp(0),
-    "the padding: its four numbers are top, left, bottom, right":
+    _("what the maximum starts from: windows below zero give 0"):
+        lambda layer, x: layer(x).clamp(0),
+    _("the padding: its four numbers are top, left, bottom, right"):
         lambda layer, x: _padded(layer, x, -torch.inf, turned=True),
-    "the padding: it must never win, and zeros do among negative values":
+    _("the padding: it must never win, and zeros do among negative values"):
         lambda layer, x: _padded(layer, x, 0)}
 
 
@@ -163,45 +168,45 @@ def _divided(layer: nn.AvgPool2d, x: Tensor, by: Callable[[int, int], float]) ->
 
 
 _AVG_POOL2D: dict[str, Mistake] = {
-    "the division: this is the sum": lambda layer, x: _divided(layer, x, lambda *_: 1),
-    "the division: it is by the stride's product, not the window's size":
+    _("the division: this is the sum"): lambda layer, x: _divided(layer, x, lambda *_: 1),
+    _("the division: it is by the stride's product, not the window's size"):
         lambda layer, x: _divided(layer, x, lambda *_: float(np.prod(pair(layer.stride)))),
-    "the division: it is always by 4": lambda layer, x: _divided(layer, x, lambda *_: 4),
-    "the division: it is by the rows of the window, not by its elements":
+    _("the division: it is always by 4"): lambda layer, x: _divided(layer, x, lambda *_: 4),
+    _("the division: it is by the rows of the window, not by its elements"):
         lambda layer, x: _divided(layer, x, lambda rows, _: rows),
-    "the division: it is by the columns of the window, not by its elements":
+    _("the division: it is by the columns of the window, not by its elements"):
         lambda layer, x: _divided(layer, x, lambda _, columns: columns),
-    "the division: it is by rows plus columns, not by rows times columns":
+    _("the division: it is by rows plus columns, not by rows times columns"):
         lambda layer, x: _divided(layer, x, lambda rows, columns: rows + columns),
-    "the reduction: this is the maximum":
+    _("the reduction: this is the maximum"):
         lambda layer, x: F.max_pool2d(x, layer.kernel_size, layer.stride, layer.padding)}
 
 
 # ---- linear, activations -------------------------------------------------------------------
 
 _LINEAR_BIAS: dict[str, Mistake] = {
-    "the bias of the linear layer is left out": lambda layer, x: F.linear(x, layer.weight),
-    "the bias of the linear layer is added twice":
+    _("the bias of the linear layer is left out"): lambda layer, x: F.linear(x, layer.weight),
+    _("the bias of the linear layer is added twice"):
         lambda layer, x: F.linear(x, layer.weight, 2 * layer.bias),
-    "the bias is added along the batch instead of the features":
+    _("the bias is added along the batch instead of the features"):
         lambda layer, x: F.linear(x, layer.weight) + layer.bias[:len(x), None],
-    "the bias: it is inside the sum, so it is added k times":
+    _("the bias: it is inside the sum, so it is added k times"):
         lambda layer, x: F.linear(x, layer.weight, x.shape[-1] * layer.bias)}
 
 _LINEAR: dict[str, Mistake] = {
-    "the weight is not transposed": lambda layer, x: F.linear(x, layer.weight.T, layer.bias),
-    "the weight is reshaped where it should be transposed": lambda layer, x: F.linear(
+    _("the weight is not transposed"): lambda layer, x: F.linear(x, layer.weight.T, layer.bias),
+    _("the weight is reshaped where it should be transposed"): lambda layer, x: F.linear(
         x, layer.weight.reshape(layer.weight.shape[::-1]).T, layer.bias)}
 
 _RELU: dict[str, Mistake] = {
-    "the ReLU is left out: negative numbers have to become 0": lambda layer, x: x,
-    "the sign: this is |x|": lambda layer, x: x.abs(),
-    "the minimum of x and 0, where the maximum is meant": lambda layer, x: x.clamp(max=0)}
+    _("the ReLU is left out: negative numbers have to become 0"): lambda layer, x: x,
+    _("the sign: this is |x|"): lambda layer, x: x.abs(),
+    _("the minimum of x and 0, where the maximum is meant"): lambda layer, x: x.clamp(max=0)}
 
 _FLATTEN: dict[str, Mistake] = {
-    "flattened as NHWC instead of NCHW: the channels are not moved to the end":
+    _("flattened as NHWC instead of NCHW: the channels are not moved to the end"):
         lambda layer, x: x.permute(0, 2, 3, 1).flatten(1),
-    "the batch: it is flattened too": lambda layer, x: x.flatten(0)}
+    _("the batch: it is flattened too"): lambda layer, x: x.flatten(0)}
 
 
 # ---- softmax -------------------------------------------------------------------------------
@@ -236,22 +241,23 @@ def _all_of_the_array(layer: nn.Softmax, x: Tensor) -> Tensor:
 
 
 _SOFTMAX: dict[str, Mistake] = {
-    "the softmax is left out": lambda layer, x: x,
-    "the quotient: the exponentials are not divided by their sum": _shifted,
-    "the sum: it runs over the whole array, not over one row":
+    _("the softmax is left out"): lambda layer, x: x,
+    _("the quotient: the exponentials are not divided by their sum"): _shifted,
+    _("the sum: it runs over the whole array, not over one row"):
         lambda layer, x: _shifted(layer, x) / _shifted(layer, x).sum(),
-    "the sum: it goes on from row to row; it has to start anew in each": _sum_goes_on,
-    "the exponentials overflow or vanish: is each row's own maximum subtracted?":
+    _("the sum: it goes on from row to row; it has to start anew in each"): _sum_goes_on,
+    _("the exponentials overflow or vanish: is each row's own maximum subtracted?"):
         lambda layer, x: _quotient(layer, x.exp()),
-    "the maximum: it is that of the whole array, not of each row (all exponentials of a row can "
-    "be 0)": lambda layer, x: _quotient(layer, (x - x.max()).exp()),
-    "the maximum: it starts from 0, and for rows below 0 that is too large":
+    _("the maximum: it is that of the whole array, not of each row (all exponentials of a row "
+      "can be 0)"):
+        lambda layer, x: _quotient(layer, (x - x.max()).exp()),
+    _("the maximum: it starts from 0, and for rows below 0 that is too large"):
         lambda layer, x: _quotient(layer, (x - _largest(layer, x).clamp(0)).exp()),
-    "the maximum: each column's is subtracted, not each row's":
+    _("the maximum: each column's is subtracted, not each row's"):
         lambda layer, x: _quotient(layer, (x - x.amax(0, keepdim=True)).exp()),
-    "maximum and sum: of each row, not of the whole array (axis=1, keepdims=True)":
+    _("maximum and sum: of each row, not of the whole array (axis=1, keepdims=True)"):
         _all_of_the_array,
-    "log_softmax instead of softmax: this is the logarithm of the softmax":
+    _("log_softmax instead of softmax: this is the logarithm of the softmax"):
         lambda layer, x: x.log_softmax(_dim(layer))}
 
 
@@ -261,8 +267,11 @@ def _softmax_over(axis: int, layer: nn.Softmax, x: Tensor) -> Tensor:
 
 def _axes(dim: int) -> dict[str, Mistake]:
     """Softmax over another axis than `dim`; over axis 0 the numbers of a column add up to 1."""
-    return {f"softmax runs over axis {axis}{' (each column of the batch)' if axis == 0 else ''} "
-            f"instead of axis {dim}": functools.partial(_softmax_over, axis)
+    columns = _("softmax runs over axis {axis} (each column of the batch) instead of axis {dim}")
+    other = _("softmax runs over axis {axis} instead of axis {dim}")
+    return {(columns if axis == 0 else other).format(
+        axis=axis, also=_(" (each column of the batch)") if axis == 0 else "",
+        dim=dim): functools.partial(_softmax_over, axis)
             for axis in (0, 1, 2, -1) if axis != dim}
 
 
@@ -280,8 +289,8 @@ def _image_0_alone(layer: nn.Module, x: Tensor) -> Tensor:
 
 
 _BATCH: dict[str, Mistake] = {
-    "the batch: every image gets the result of image 0": _image_0_for_all,
-    "the batch: only image 0 is written": _image_0_alone}
+    _("the batch: every image gets the result of image 0"): _image_0_for_all,
+    _("the batch: only image 0 is written"): _image_0_alone}
 
 
 def layer_mistakes(layer: nn.Module) -> dict[str, Mistake]:

@@ -13,6 +13,7 @@ import torch
 from numpy.random import default_rng  # NumPy loads it when used: in each forked check anew
 
 from checks.say.messages import CheckFailed, where
+from words import _
 
 # Measured on the course's model over its 1,000 images: correct programs add up in another order,
 # and their logits near 0 differ by up to 2e-5. Probabilities are nearly one-hot: a wrong one of
@@ -36,15 +37,16 @@ def to_numpy(value: Any) -> np.ndarray:
 
 def _shape_hint(came: tuple[int, ...], expected: tuple[int, ...]) -> str:
     if sorted(came) == sorted(expected):
-        return "the order of the axes in the result's shape"
+        return _("the order of the axes in the result's shape")
     if len(came) == len(expected):
         axis = next(i for i, pair in enumerate(zip(came, expected, strict=True))
                     if pair[0] != pair[1])
-        return (f"the result's shape: axis {axis} has {came[axis]} places, wanted are "
-                f"{expected[axis]}")
+        return _("the result's shape: axis {axis} has {came} places, wanted are {expected}").format(
+            axis=axis, came=came[axis], expected=expected[axis])
     if [n for n in came if n != 1] == [n for n in expected if n != 1]:
-        return "an axis of extent 1 too many or too few in the result's shape"
-    return f"the result's shape: it has {len(came)} axes, wanted are {len(expected)}"
+        return _("an axis of extent 1 too many or too few in the result's shape")
+    return _("the result's shape: it has {came} axes, wanted are {expected}").format(
+        came=len(came), expected=len(expected))
 
 
 def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
@@ -55,11 +57,13 @@ def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
     at = np.abs(right).argmax()
     factor, shift = wrong[at] / right[at], wrong[at] - right[at]
     if np.allclose(wrong, -right, RTOL, atol):
-        return "every value has the other sign"
+        return _("every value has the other sign")
     if factor and np.allclose(wrong, factor * right, RTOL, atol):
-        return f"every value is {factor:.4g} times what it should be"
+        return _("every value is {factor} times what it should be").format(factor=f"{factor:.4g}")
     if np.allclose(wrong, right + shift, RTOL, atol):
-        return f"every value is {abs(shift):.4g} too {'large' if shift > 0 else 'small'}"
+        by = f"{abs(shift):.4g}"
+        return (_("every value is {by} too large") if shift > 0
+                else _("every value is {by} too small")).format(by=by)
     return ""
 
 
@@ -74,16 +78,18 @@ def _slab(wrong: np.ndarray, axes: Sequence[str]) -> str:
         share = wrong.sum() / (len(bad) * wrong[(slice(None),) * axis + (0,)].size)
         if extent < 2 or len(bad) == extent or share <= max(0.5, best) or not every.any():
             continue
-        name = axes[axis] if axis < len(axes) else f"index of axis {axis}"
+        name = axes[axis] if axis < len(axes) else _("index of axis {axis}").format(axis=axis)
         good, best = np.flatnonzero(~some), share
         if len(bad) == 1:
-            place = {0: ", the first,", extent - 1: ", the last,"}.get(int(bad[0]), "")
-            said = f"only {name} {bad[0]}{place} is wrong: where a loop begins or ends, a condition"
+            place = {0: _(", the first,"), extent - 1: _(", the last,")}.get(int(bad[0]), "")
+            said = _("only {name} {number}{place} is wrong: where a loop begins or ends, a "
+                     "condition").format(name=name, number=bad[0], place=place)
         elif len(good) == 1:
-            said = f"only {name} {good[0]} is right: is the loop's variable used for the others?"
+            said = _("only {name} {number} is right: is the loop's variable used for the "
+                     "others?").format(name=name, number=good[0])
         else:
-            said = f"{name} {', '.join(map(str, bad[:4]))}{' ...' * (len(bad) > 4)} differ, " \
-                "the others are right"
+            said = _("{name} {numbers} differ, the others are right").format(
+                name=name, numbers=", ".join(map(str, bad[:4])) + " ..." * (len(bad) > 4))
     return said
 
 
@@ -96,10 +102,10 @@ def _what_differs(came: np.ndarray, expected: np.ndarray, wrong: np.ndarray, axe
         return relation
     if came.ndim == 2 and came.shape[0] == came.shape[1] > 1 \
             and np.allclose(came.T, expected, RTOL, atol, equal_nan=True):
-        return "the result is transposed: the order of the indices"
+        return _("the result is transposed: the order of the indices")
     values = np.unique(expected[wrong])
     if len(values) == 1 and wrong.sum() > 1 and (expected != values[0]).any():
-        return f"what differs is where {values[0]:.4g} is right"
+        return _("what differs is where {value} is right").format(value=f"{values[0]:.4g}")
     return ""
 
 
@@ -124,6 +130,10 @@ class Tried(NamedTuple):
     look_at: str = ""
     words: str = ""
     atol: float | None = None  # if not that of all
+
+    def told_of(self, what: str) -> str:
+        """Return what is expected, and for which input."""
+        return _("{what} for {input}").format(what=what, input=self.words) if self.words else what
 
     def wrong(self, atol: float) -> np.ndarray | None:
         """Return a mask of where came and expected differ, or None if they do not."""
@@ -194,30 +204,35 @@ class Trials:
         failed = self.failed
         if failed is None:
             return
-        came, expected, words = failed.came, failed.expected, failed.words
+        came, expected = failed.came, failed.expected
         if isinstance(came, Exception):
             raise came
         if came.shape == expected.shape and came.dtype != expected.dtype:
-            raise CheckFailed(f"{expected.dtype} values{words}", f"{came.dtype}",
-                              "the dtype of the result")
+            raise CheckFailed(failed.told_of(_("{dtype} values").format(dtype=expected.dtype)),
+                              f"{came.dtype}", _("the dtype of the result"))
         hint = self.cause()
         if came.shape != expected.shape:
-            raise CheckFailed(f"shape {expected.shape}{words}", f"shape {came.shape}",
+            raise CheckFailed(failed.told_of(_("shape {shape}").format(shape=expected.shape)),
+                              _("shape {shape}").format(shape=came.shape),
                               hint or _shape_hint(came.shape, expected.shape))
         wrong = failed.wrong(self.atol)
         assert wrong is not None
         unwritten = np.isnan(came) & ~np.isnan(expected)
         differs = "" if hint else _what_differs(
             came, expected, unwritten if unwritten.any() else wrong, self.axes, self.atol)
-        hint = hint or "; ".join(text for text in (differs, failed.look_at or self.look_at) if text)
+        hint = hint or _("; ").join(
+            text for text in (differs, failed.look_at or self.look_at) if text)
         if unwritten.any():
-            raise CheckFailed(f"a number in every place{words}", "NaN or not written at "
-                              f"{where(unwritten)}, {unwritten.mean():.0%} of all", hint)
+            raise CheckFailed(failed.told_of(_("a number in every place")),
+                              _("NaN or not written at {place}, {share} of all").format(
+                                  place=where(unwritten), share=f"{unwritten.mean():.0%}"), hint)
         at = tuple(np.argwhere(wrong)[0])
         right, got = _digits(expected[at], came[at])
-        place = f" at {where(wrong)}" if expected.ndim else ""
-        many = f" there; {wrong.mean():.0%} of the values differ" if expected.ndim else ""
-        raise CheckFailed(f"{right}{place}{words}", f"{got}{many}", hint)
+        if expected.ndim:
+            right = _("{number} at {place}").format(number=right, place=where(wrong))
+            got = _("{number} there; {share} of the values differ").format(
+                number=got, share=f"{wrong.mean():.0%}")
+        raise CheckFailed(failed.told_of(right), got, hint)
 
 
 def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
@@ -225,8 +240,9 @@ def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
         return np.asarray(came)
     with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
         return np.asarray(came)
-    raise CheckFailed(f"an array of shape {expected.shape}", f"a {type(came).__name__} of parts "
-                      "that make no array", "the return statement")
+    raise CheckFailed(_("an array of shape {shape}").format(shape=expected.shape),
+                      _("a {name} of parts that make no array").format(name=type(came).__name__),
+                      _("the return statement"))
 
 
 def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mistakes, *inputs: Any,

@@ -18,6 +18,7 @@ from checks.compare.trials import ATOL, RTOL
 from checks.diagnose.hypotheses import Hypothesis, explain, found_at, holds
 from checks.observe.intermediates import Binding, differing, intermediate_values
 from checks.say.messages import CheckFailed, where
+from words import _, ngettext
 
 MOST_NAMED = 4  # kernels or channels in one message
 
@@ -49,8 +50,9 @@ class _Facts(NamedTuple):
         last = first if last is None else last
         names = type(self.layers[first]).__name__, type(self.layers[last]).__name__
         if first == last:
-            return f"layer {first}, {names[0]}"
-        return f"layers {first} to {last}, {names[0]} to {names[1]}"
+            return _("layer {layer}, {name}").format(layer=first, name=names[0])
+        return _("layers {first} to {last}, {name} to {other}").format(
+            first=first, last=last, name=names[0], other=names[1])
 
     def shape(self, layer: int) -> tuple[int, ...]:
         """Return the shape of a layer's output."""
@@ -115,18 +117,22 @@ def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
                 layer: nn.Module) -> tuple[str, str]:
     """Return in words how values differ from a layer's right ones, and a cause or ""."""
     difference = np.abs(values[0] - right[0])
-    says = f": max |difference| {difference.max():.2g} at {where(difference == difference.max())}"
+    says = _(": max |difference| {difference} at {place}").format(
+        difference=f"{difference.max():.2g}", place=where(difference == difference.max()))
     masks = [differing(came, wanted, layer) for came, wanted in zip(values, right, strict=True)]
     if not masks[0].ndim or not all(mask.any() for mask in masks):
         return says, ""  # where only one input shows it, the places would be chance
     images = _only(masks, 0)
     if images:
-        says += (f", only in image{'s' * (len(images) > 1)} {', '.join(map(str, images))} of the "
-                 "batch")
+        says += ngettext(", only in image {images} of the batch",
+                         ", only in images {images} of the batch",
+                         len(images)).format(images=", ".join(map(str, images)))
     if masks[0].ndim > 1 and (places := _only(masks, 1)) and len(places) <= MOST_NAMED:
-        name = "channel" if masks[0].ndim == 4 else "column"
-        says += f", only in {name}{'s' * (len(places) > 1)} {', '.join(map(str, places))}"
-    return says, "only the first image of the batch is right: the batch axis" \
+        says += (ngettext(", only in channel {places}", ", only in channels {places}", len(places))
+                 if masks[0].ndim == 4 else
+                 ngettext(", only in column {places}", ", only in columns {places}", len(places))
+                 ).format(places=", ".join(map(str, places)))
+    return says, _("only the first image of the batch is right: the batch axis") \
         if len(images) > 1 and images == list(range(1, len(values[0]))) else ""
 
 
@@ -145,14 +151,17 @@ def _innocent_bias(facts: _Facts, position: int, layer: int) -> tuple[str, str]:
     if len(known) < len(plain) or not added.is_given(product):
         return "", ""
     if holds(product, known, facts.layers[layer]):
-        return added.kernel, (f"{added.kernel}, which is given the right {product.name} from "
-                              f"{product.kernel}: its arguments and its output shape")
+        return (added.kernel,
+                _("{kernel}, which is given the right {name} from {giver}: its arguments and "
+                  "its output shape").format(kernel=added.kernel, name=product.name,
+                                             giver=product.kernel))
     offset = bias.numpy().reshape((-1,) + (1,) * (product.value.ndim - 2))
     if all(a.shape == b.shape and np.allclose(a + offset, b, RTOL, ATOL)
            for a, b in zip(product.values, added.values, strict=True)):
         kernels = _kernels(facts.bindings[facts.after + 1:before + 1])
-        return kernels, (f"{kernels}: its arguments and its output shape; "
-                         f"{added.kernel} adds the right bias to what it gets")
+        return (kernels,
+                _("{kernels}: its arguments and its output shape; {kernel} adds the right bias to "
+                  "what it gets").format(kernels=kernels, kernel=added.kernel))
     return "", ""
 
 
@@ -168,7 +177,8 @@ def _since(facts: _Facts) -> str:
     if facts.after < 0:
         return "x"
     binding = facts.bindings[facts.after]
-    return f"{binding.name} from {binding.kernel}, which is right ({facts.says(facts.good - 1)})"
+    return _("{name} from {kernel}, which is right ({says})").format(
+        name=binding.name, kernel=binding.kernel, says=facts.says(facts.good - 1))
 
 
 def _unexplained(facts: _Facts, place: tuple[int, int] | None) -> CheckFailed:
@@ -177,38 +187,47 @@ def _unexplained(facts: _Facts, place: tuple[int, int] | None) -> CheckFailed:
     if place is None:
         rest = facts.bindings[after + 1:] or [facts.final]
         first = min(good, len(facts.layers) - 1)
-        return CheckFailed(
-            f"{facts.says(first)}, {facts.shape(first)}, as in PyTorch",
-            f"no value like it; main returns {facts.final.name} {facts.final.value.shape}",
-            f"{_kernels(rest)}: its arguments and its output shape, after {_since(facts)}")
+        return CheckFailed(_("{says}, {shape}, as in PyTorch").format(says=facts.says(first),
+                                                                      shape=facts.shape(first)),
+                           _("no value like it; main returns {name} {shape}").format(
+                               name=facts.final.name, shape=facts.final.value.shape),
+                           _("{kernels}: its arguments and its output shape, after {since}").format(
+                               kernels=_kernels(rest), since=_since(facts)))
     position, layer = place
     binding, between = facts.bindings[position], facts.bindings[after + 1:position + 1]
     says, visible = _difference(binding.values, [value.numpy() for value in facts.right(layer)],
                                 facts.layers[layer])
     if layer < good:  # right first, and changed before the next layer
-        return CheckFailed(
-            f"{facts.says(layer)}, {facts.shape(layer)}, as in PyTorch, given to layer {layer + 1}",
-            f"{_since(facts)}; but {_kernels(between)} changes it, and what follows takes "
-            f"{binding.name}{says}",
-            visible or f"{_kernels(between)}: its arguments and its output shape, or whether it is "
-            "wanted at all")
+        return CheckFailed(_("{says}, {shape}, as in PyTorch, given to layer {layer}").format(
+                               says=facts.says(layer), shape=facts.shape(layer), layer=layer + 1),
+                           _("{since}; but {kernels} changes it, and what follows takes "
+                             "{name}{says}").format(since=_since(facts), kernels=_kernels(between),
+                                                    name=binding.name, says=says),
+                           visible
+                           or _("{kernels}: its arguments and its output shape, or whether it is "
+                             "wanted at all").format(kernels=_kernels(between)))
     kernel, look_at = _innocent_bias(facts, position, layer)
-    came = f"{binding.name} {binding.value.shape} from {binding.kernel}"
+    came = _("{name} {shape} from {kernel}").format(name=binding.name, shape=binding.value.shape,
+                                                    kernel=binding.kernel)
     if kernel:
-        came = f"{came} is in its place"
+        came = _("{came} is in its place").format(came=came)
     elif len(between) == 1 and layer > good:
-        came = f"{binding.kernel} computes {facts.says(good, layer)}, in one: {binding.name} " \
-               f"{binding.value.shape}"
+        came = _("{kernel} computes {says}, in one: {name} {shape}").format(
+            kernel=binding.kernel, says=facts.says(good, layer), name=binding.name,
+            shape=binding.value.shape)
     else:
-        came = f"nearest is {came}"
+        came = _("nearest is {came}").format(came=came)
     if len(between) == 1:
-        look_at = f"{binding.kernel}: its arguments and its output shape; it is given " \
-                  f"{_since(facts)}"
-    return CheckFailed(
-        f"{facts.says(good, layer)}, {facts.shape(layer)}, as in PyTorch",
-        f"no value like it; {came}{says}",
-        visible or look_at or f"{_kernels(between)}: its arguments and its output shape, one after "
-        f"the other; before them stands {_since(facts)}")
+        look_at = _("{kernel}: its arguments and its output shape; it is given {since}").format(
+            kernel=binding.kernel, since=_since(facts))
+    return CheckFailed(_("{says}, {shape}, as in PyTorch").format(says=facts.says(good, layer),
+                                                                  shape=facts.shape(layer)),
+                       _("no value like it; {came}{says}").format(came=came, says=says),
+                       visible
+                       or look_at
+                       or _("{kernels}: its arguments and its output shape, one after the other; "
+                         "before them stands {since}").format(kernels=_kernels(between),
+                                                              since=_since(facts)))
 
 
 def _covering(facts: _Facts, guess: Hypothesis) -> tuple[Binding, int]:
@@ -224,29 +243,36 @@ def _explained(facts: _Facts, guess: Hypothesis, end: int) -> CheckFailed:
     index = guess.layer
     binding, last = _covering(facts, guess)
     right = [value.numpy() for value in facts.right(last)]
-    came = "no value like it; " if index >= facts.good else "another value goes on: "
+    came = _("no value like it; ") if index >= facts.good else _("another value goes on: ")
     # the layer is missing, or its value comes before it in the module
     if (values := guess.at(index)) and all(
             torch.equal(a, reference[index])
             for a, reference in zip(values, facts.references, strict=True)):
-        came += f"{binding.name} {binding.value.shape} from {binding.kernel} is computed without it"
+        came += _("{name} {shape} from {kernel} is computed without it").format(
+            name=binding.name, shape=binding.value.shape, kernel=binding.kernel)
     elif last > facts.good and index >= facts.good and binding is facts.bindings[facts.after + 1]:
-        came += f"{binding.kernel} computes {facts.says(facts.good, last)}, in one: " \
-                f"{binding.name} {binding.value.shape}"
+        came += _("{kernel} computes {says}, in one: {name} {shape}").format(
+            kernel=binding.kernel, says=facts.says(facts.good, last), name=binding.name,
+            shape=binding.value.shape)
     else:
-        came += f"nearest is {binding.name} {binding.value.shape} from {binding.kernel}"
+        came += _("nearest is {name} {shape} from {kernel}").format(name=binding.name,
+                                                                    shape=binding.value.shape,
+                                                                    kernel=binding.kernel)
     if binding.value.shape == right[0].shape:
         came += _difference(binding.values, right, facts.layers[last])[0]
-    missing = f"; and {_ends(facts, end)}" if end < len(facts.layers) - 1 else ""
-    return CheckFailed(f"{facts.says(index)}, {facts.shape(index)}, as in PyTorch", came,
+    missing = _("; and {ends}").format(ends=_ends(facts,
+                                                  end)) if end < len(facts.layers) - 1 else ""
+    return CheckFailed(_("{says}, {shape}, as in PyTorch").format(says=facts.says(index),
+                                                                  shape=facts.shape(index)), came,
                        guess.cause + missing)
 
 
 def _ends(facts: _Facts, layer: int) -> str:
     """Say that main ends after a layer, and which are missing."""
     last = len(facts.layers) - 1
-    missing = f"layers {layer + 1} to {last} are" if layer + 1 < last else f"layer {last} is"
-    return f"main ends after {facts.says(layer)}; {missing} missing"
+    says = _("main ends after {layer}; layer {last} is missing") if layer + 1 == last \
+        else _("main ends after {layer}; layers {next} to {last} are missing")
+    return says.format(layer=facts.says(layer), next=layer + 1, last=last)
 
 
 def _half_built(facts: _Facts) -> CheckFailed | None:
@@ -256,18 +282,24 @@ def _half_built(facts: _Facts) -> CheckFailed | None:
         if not holds(final, facts.right(layer), facts.layers[layer]):
             continue
         if facts.good - 1 > layer:
-            return CheckFailed(
-                f"that main returns layer {last}, {type(facts.layers[last]).__name__}",
-                f"main returns layer {layer}, {type(facts.layers[layer]).__name__}, though "
-                f"{facts.bindings[facts.after].name} is layer {facts.good - 1}",
-                "bb.emit_output and bb.emit_func_output: which variable do they get?")
+            return CheckFailed(_("that main returns layer {last}, {name}").format(
+                                   last=last, name=type(facts.layers[last]).__name__),
+                               _("main returns layer {layer}, {name}, though {value} is layer "
+                                 "{good}").format(layer=layer,
+                                                  name=type(facts.layers[layer]).__name__,
+                                                  value=facts.bindings[facts.after].name,
+                                                  good=facts.good - 1),
+                               _("bb.emit_output and bb.emit_func_output: which variable do they "
+                                 "get?"))
         return CheckFailed(
-            f"{len(facts.layers)} layers, up to {type(facts.layers[-1]).__name__} "
-            f"{facts.shape(last)}",
+            _("{count} layers, up to {name} {shape}").format(count=len(facts.layers),
+                                                             name=type(facts.layers[-1]).__name__,
+                                                             shape=facts.shape(last)),
             _ends(facts, layer),
-            f"what follows {final.name} {final.value.shape} from {final.kernel}"
-            + ("; the softmax is left out" if layer + 1 == last
-               and isinstance(facts.layers[last], nn.Softmax) else ""))
+            (_("what follows {name} {shape} from {kernel}; the softmax is left out")
+             if layer + 1 == last and isinstance(facts.layers[last], nn.Softmax)
+             else _("what follows {name} {shape} from {kernel}")).format(
+                 name=final.name, shape=final.value.shape, kernel=final.kernel))
     return None
 
 
@@ -276,18 +308,22 @@ def _returns_another(facts: _Facts) -> CheckFailed:
     final, last = facts.final, len(facts.layers) - 1
     kind = type(facts.layers[-1]).__name__
     if holds(final, facts.right(last), facts.layers[-1]):
-        return CheckFailed("PyTorch's values within the tolerance", "values close to them",
-                           "the order of the axes that main returns, and the precision")
+        return CheckFailed(_("PyTorch's values within the tolerance"), _("values close to them"),
+                           _("the order of the axes that main returns, and the precision"))
     found = facts.bindings[facts.after]
     if final.is_given(found):
         explained = explain(facts.layers, facts.references, facts.bindings, last, facts.good)
         return _explained(facts, *explained) if explained else CheckFailed(
-            f"that main returns {found.name}, which is layer {last}, {kind}",
-            f"{final.name} {final.value.shape}, which {final.kernel} makes of it",
-            f"{final.kernel}, and whether it is wanted at all")
-    return CheckFailed(f"that main returns layer {last}, {kind}",
-                       "this layer is computed, but main returns another value",
-                       "bb.emit_output and bb.emit_func_output: which variable do they get?")
+            _("that main returns {name}, which is layer {last}, {kind}").format(name=found.name,
+                                                                                last=last,
+                                                                                kind=kind),
+            _("{name} {shape}, which {kernel} makes of it").format(name=final.name,
+                                                                   shape=final.value.shape,
+                                                                   kernel=final.kernel),
+            _("{kernel}, and whether it is wanted at all").format(kernel=final.kernel))
+    return CheckFailed(_("that main returns layer {last}, {kind}").format(last=last, kind=kind),
+                       _("this layer is computed, but main returns another value"),
+                       _("bb.emit_output and bb.emit_func_output: which variable do they get?"))
 
 
 @torch.no_grad()
@@ -300,7 +336,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
     """
     found = intermediate_values(mod, inputs, target)
     if not found:
-        return CheckFailed("operators in main", "no tensor that it computes", "bb.emit_te")
+        return CheckFailed(_("operators in main"), _("no tensor that it computes"), "bb.emit_te")
     layers = list(model)
     references = [[torch.from_numpy(images)] for images in inputs]
     for values in references:
@@ -309,10 +345,13 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
     for binding in found:
         for value in binding.values:
             if np.isnan(value).any():
-                return CheckFailed(
-                    "finite numbers", f"NaN in {binding.name} {value.shape} at "
-                    f"{where(np.isnan(value))}, which {binding.kernel} computes",
-                    f"{binding.kernel}: is every element of its output written?")
+                return CheckFailed(_("finite numbers"),
+                                   _("NaN in {name} {shape} at {place}, which {kernel} "
+                                     "computes").format(name=binding.name, shape=value.shape,
+                                                        place=where(np.isnan(value)),
+                                                        kernel=binding.kernel),
+                                   _("{kernel}: is every element of its output written?").format(
+                                       kernel=binding.kernel))
     good, after = _matched(layers, references, found)
     facts = _Facts(layers, references, found, good, after)
     last = len(layers) - 1
@@ -327,6 +366,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
     if explained and (place is None or explained[0].layer <= place[1]):
         return _explained(facts, *explained)
     if not good and facts.final.value.shape != facts.shape(last) and place is None:
-        return CheckFailed(f"an output of shape {facts.shape(last)}", f"{facts.final.value.shape}",
-                           "which variable is emitted as the output, and the last layers")
+        return CheckFailed(_("an output of shape {shape}").format(shape=facts.shape(last)),
+                           f"{facts.final.value.shape}",
+                           _("which variable is emitted as the output, and the last layers"))
     return _unexplained(facts, place)

@@ -17,8 +17,8 @@ from checks.observe.guard_pages import guarded
 from checks.observe.intermediates import compiled, is_layer
 from checks.observe.primfuncs import LIGHT, require_inside_buffers
 from checks.run.check import isolated, several_threads
-from checks.say.i18n import say
 from checks.say.messages import CheckFailed, bound, reason
+from words import _, language, told
 
 
 class Batch(NamedTuple):
@@ -39,17 +39,19 @@ def batches(model: nn.Sequential, loader: Iterable) -> Iterator[Batch]:
 def require_well_formed(mod: Any) -> None:
     """Raise CheckFailed unless this is an IRModule with a main, well formed, inside its buffers."""
     if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed("an IRModule", type(mod).__name__, "what your function returns: bb.get()")
+        raise CheckFailed(_("an IRModule"), type(mod).__name__,
+                          _("what your function returns: bb.get()"))
     names = [variable.name_hint for variable in mod.get_global_vars()]
     if "main" not in names:
-        raise CheckFailed("a function named main", f"functions {names}", 'bb.function("main", [x])')
+        raise CheckFailed(_("a function named main"), _("functions {names}").format(names=names),
+                          'bb.function("main", [x])')
     require_inside_buffers(mod)
     try:
         relax.analysis.well_formed(mod)  # builds may pass without it: a forgotten emit_output does
     except Exception as error:  # TVM raises many kinds here
-        raise CheckFailed("a well-formed IRModule", reason(error),
-                          "the shapes of the calls, and bb.emit_output for what leaves the block"
-                          ) from None
+        raise CheckFailed(_("a well-formed IRModule"), reason(error),
+                          _("the shapes of the calls, and bb.emit_output for what "
+                            "leaves the block")) from None
 
 
 def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
@@ -59,22 +61,22 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
         return compiled(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
-            raise CheckFailed("that every library function is registered", reason(error),
-                              "the name in register_global_func and the name that is called"
-                              ) from None
-        raise CheckFailed("a module that builds", reason(error),
-                          "the call that this message speaks of") from None
+            raise CheckFailed(_("that every library function is registered"), reason(error),
+                              _("the name in register_global_func and the name that is "
+                                "called")) from None
+        raise CheckFailed(_("a module that builds"), reason(error),
+                          _("the call that this message speaks of")) from None
 
 
 def _require_model(model: Any) -> None:
     """Raise CheckFailed unless this is an nn.Sequential in evaluation mode."""
     if not isinstance(model, nn.Sequential):
-        raise CheckFailed("a nn.Sequential as the second argument", type(model).__name__,
-                          "the order of the arguments: mod, torch_model, test_loader")
+        raise CheckFailed(_("a nn.Sequential as the second argument"), type(model).__name__,
+                          _("the order of the arguments: mod, torch_model, test_loader"))
     random_in_training = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
     if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
-        raise CheckFailed("a model in evaluation mode", "one that is training",
-                          "torch_model.eval() before the comparison")
+        raise CheckFailed(_("a model in evaluation mode"), _("one that is training"),
+                          _("torch_model.eval() before the comparison"))
 
 
 def random_like(images: np.ndarray, seed: int = 0) -> np.ndarray:
@@ -95,15 +97,18 @@ def _output(machine: relax.VirtualMachine, batch: Batch, main: str = "main") -> 
     try:
         output = machine[main](tvm.runtime.tensor(batch.images))
     except (ValueError, TypeError, RuntimeError) as error:
-        raise CheckFailed(f"main to take float32 {batch.images.shape}", reason(error),
-                          "the shape and dtype of x, how many parameters main has, and whether "
-                          "the batches of the loader have the module's size") from None
+        raise CheckFailed(_("main to take float32 {shape}").format(shape=batch.images.shape),
+                          reason(error),
+                          _("the shape and dtype of x, how many parameters main has, "
+                            "and whether the batches of the loader have the module's "
+                            "size")) from None
     if not hasattr(output, "numpy") and len(output) != 1:
-        raise CheckFailed("one output", f"a tuple of {len(output)}", "what main returns")
+        raise CheckFailed(_("one output"), _("a tuple of {count}").format(count=len(output)),
+                          _("what main returns"))
     came = to_numpy(output)
     if came.dtype != batch.expected.dtype:
-        raise CheckFailed(f"an output of {batch.expected.dtype}", f"{came.dtype}",
-                          "constants and casts: all of them float32")
+        raise CheckFailed(_("an output of {dtype}").format(dtype=batch.expected.dtype),
+                          f"{came.dtype}", _("constants and casts: all of them float32"))
     return came
 
 
@@ -136,13 +141,15 @@ def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], tar
             right += int((came.argmax(1) == batch.labels).sum())
             right_torch += int((expected.argmax(1) == batch.labels).sum())
     if not count:
-        raise CheckFailed("images to compare", "a loader without batches", "the loader")
+        raise CheckFailed(_("images to compare"), _("a loader without batches"), _("the loader"))
     require_same_at_random(mod, model, machine, batch.images, target)
-    verified = (f"{images:,} images in {count:,} batches: max |difference| to PyTorch below "
-                f"{bound(largest, -5 if probabilities else -4)}")
+    verified = _("{images} images in {count} batches: max |difference| to PyTorch below "
+                 "{bound}").format(images=f"{images:,}", count=f"{count:,}",
+                                   bound=bound(largest, -5 if probabilities else -4))
     if expected.ndim != 2:  # a layer and no classifier
         return verified
-    return verified + f"\nRight on {right} of {images:,} images; PyTorch on {right_torch}"
+    return _('{verified}\nRight on {right} of {images} images; PyTorch on {right_torch}').format(
+        verified=verified, right=right, images=f"{images:,}", right_torch=right_torch)
 
 
 @torch.no_grad()
@@ -164,12 +171,14 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
         return
     once = _output(machine, batch, main)
     if _equal(once, batch.expected, model):
-        raise CheckFailed("the same numbers from every run", "PyTorch's with one thread, and "
-                          "others with several, on arrays full of other numbers",
-                          "what reads an element before it has been written, and which loop is "
-                          "parallel")
-    expected, told, look_at = diagnose(mod, model, [images, random_like(like, 1)], target).parts
-    raise CheckFailed(f"{given or 'on random images'}: {expected}", told, look_at)
+        raise CheckFailed(_("the same numbers from every run"),
+                          _("PyTorch's with one thread, and others with several, on arrays full "
+                            "of other numbers"),
+                          _("what reads an element before it has been written, and which loop is "
+                            "parallel"))
+    expected, says, look_at = diagnose(mod, model, [images, random_like(like, 1)], target).parts
+    raise CheckFailed(_("{given}: {expected}").format(
+        given=given or _("on random images"), expected=expected), says, look_at)
 
 
 # ---- two modules of one function ------------------------------------------------------------
@@ -218,5 +227,5 @@ def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader
         mod, torch_model, batches(torch_model, test_loader), target), 120)
     if not passed:
         expected, came, look_at = parts
-        raise CheckFailed(expected, came, look_at, "Not equivalent ✗")
-    print(say("Equivalent ✓"), say(parts))
+        raise CheckFailed(expected, came, look_at, _("Not equivalent ✗"))
+    print(_("Equivalent ✓"), told(parts, language()))

@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from checks.compare.mistakes import Mistake, layer_mistakes, without_bias
 from checks.compare.trials import ATOL, RTOL
 from checks.observe.intermediates import Binding, is_layer
+from words import _
 
 Forward = Callable[[Tensor], Tensor]
 Layers = list[nn.Module]
@@ -68,7 +69,7 @@ def equal(some: Sequence[Tensor], others: Sequence[Tensor]) -> bool:
 
 
 def _named(layer: nn.Module) -> str:
-    return "convolution" if isinstance(layer, nn.Conv2d) else "linear layer"
+    return _("convolution") if isinstance(layer, nn.Conv2d) else _("linear layer")
 
 
 def _one_short(layer: nn.Conv2d, x: Tensor, axis: int) -> Tensor:
@@ -81,31 +82,32 @@ def _one_short(layer: nn.Conv2d, x: Tensor, axis: int) -> Tensor:
 # Those of a module's layers beside the usual ones, by the layer's class.
 _MORE: dict[Any, dict[str, Mistake]] = {
     nn.Conv2d: {
-        "the sum leaves out the last row of the kernel": lambda layer, x: _one_short(layer, x, 2),
-        "the sum leaves out the last column of the kernel":
+        _("the sum leaves out the last row of the kernel"):
+            lambda layer, x: _one_short(layer, x, 2),
+        _("the sum leaves out the last column of the kernel"):
             lambda layer, x: _one_short(layer, x, 3),
-        "the output's height and width are one short: see + 1":
+        _("the output's height and width are one short: see + 1"):
             lambda layer, x: layer(x)[..., :-1, :-1]},
     nn.Linear: {
-        "the sum leaves out the last k":
+        _("the sum leaves out the last k"):
             lambda layer, x: F.linear(x[..., :-1], layer.weight[:, :-1], layer.bias),
-        "the sum leaves out the first k":
+        _("the sum leaves out the first k"):
             lambda layer, x: F.linear(x[..., 1:], layer.weight[:, 1:], layer.bias),
-        "the weight has another order than x: its columns run backwards":
+        _("the weight has another order than x: its columns run backwards"):
             lambda layer, x: F.linear(x, layer.weight.flip(1), layer.bias)},
     nn.Softmax: {
-        "the softmax is applied twice": lambda layer, x: layer(layer(x)),
-        "the softmax is computed of -x": lambda layer, x: layer(-x)},
+        _("the softmax is applied twice"): lambda layer, x: layer(layer(x)),
+        _("the softmax is computed of -x"): lambda layer, x: layer(-x)},
     nn.Flatten: {
-        "flattened with height and width exchanged": lambda layer, x: layer(x.transpose(-1, -2)),
-        "the flattened features run backwards": lambda layer, x: layer(x).flip(-1)},
+        _("flattened with height and width exchanged"): lambda layer, x: layer(x.transpose(-1, -2)),
+        _("the flattened features run backwards"): lambda layer, x: layer(x).flip(-1)},
     nn.ReLU: {
-        "the ReLU is cut off at 6, as a ReLU6": lambda _, x: x.clamp(0, 6),
-        "the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU":
+        _("the ReLU is cut off at 6, as a ReLU6"): lambda _, x: x.clamp(0, 6),
+        _("the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU"):
             lambda _, x: F.leaky_relu(x),
-        "a sigmoid instead of the ReLU": lambda _, x: x.sigmoid(),
-        "tanh instead of the ReLU": lambda _, x: x.tanh()},
-    nn.MaxPool2d | nn.AvgPool2d: {"the pooling is left out": lambda _, x: x}}
+        _("a sigmoid instead of the ReLU"): lambda _, x: x.sigmoid(),
+        _("tanh instead of the ReLU"): lambda _, x: x.tanh()},
+    nn.MaxPool2d | nn.AvgPool2d: {_("the pooling is left out"): lambda _, x: x}}
 
 
 def _own(layers: Layers, index: int) -> Iterator[Change]:
@@ -116,7 +118,8 @@ def _own(layers: Layers, index: int) -> Iterator[Change]:
         yield text, {index: functools.partial(mistake, layer)}, ""
     follows = layers[index + 1] if index + 1 < len(layers) else None
     if isinstance(layer, nn.Conv2d | nn.Linear) and not isinstance(follows, nn.ReLU):
-        yield (f"a ReLU follows the {_named(layer)}, which PyTorch's model does not have",
+        yield (_("a ReLU follows the {named}, which PyTorch's model does not have").format(
+            named=_named(layer)),
                {index: lambda x: layer(x).relu()}, "")
 
 
@@ -146,8 +149,9 @@ def _bias_later(layers: Layers, index: int) -> Iterator[Change]:
 
         def added(x: Tensor, after: nn.Module = after) -> Tensor:
             return (value := after(x)) + _spread(bias, value)
-        yield (f"the bias of the {_named(layer)} is added after layer {later}, "
-               f"{type(after).__name__}, not before it", {index: plain, later: added}, "later")
+        yield (_("the bias of the {layer} is added after layer {later}, {name}, not before "
+                 "it").format(layer=_named(layer), later=later, name=type(after).__name__),
+               {index: plain, later: added}, "later")
 
 
 def _mixed_up(layers: Layers, index: int) -> Iterator[Change]:
@@ -163,16 +167,19 @@ def _mixed_up(layers: Layers, index: int) -> Iterator[Change]:
                 continue
             mine = with_parameter(layers[index], name, value)
             if index < other:  # the chain has to begin at the first of the two
-                yield (f"layers {index} and {other} have each other's {name}",
+                yield (_("layers {index} and {other} have each other's {name}").format(index=index,
+                                                                                       other=other,
+                                                                                       name=name),
                        {index: mine, other: with_parameter(layer, name, own)}, "")
-            yield f"it has the {name} of layer {other}", {index: mine}, ""
+            yield _("it has the {name} of layer {other}").format(name=name,
+                                                                 other=other), {index: mine}, ""
 
 
 def _exchanged(layers: Layers, index: int) -> Iterator[Change]:
     if index + 1 < len(layers):
         first, second = layers[index], layers[index + 1]
-        yield (f"layers {index} and {index + 1}, {type(first).__name__} and "
-               f"{type(second).__name__}, have changed places",
+        yield (_("layers {layer} and {next}, {name} and {other}, have changed places").format(
+            layer=index, next=index + 1, name=type(first).__name__, other=type(second).__name__),
                {index: second, index + 1: first}, "")
 
 
@@ -282,8 +289,9 @@ def explain(layers: Layers, references: list[list[Tensor]], bindings: Sequence[B
                 if ends_as(second, final, layers, last):
                     values = [[*one[:layer - guess.layer], *two]
                               for one, two in zip(guess.values, second.values, strict=True)]
-                    pairs.append(Hypothesis(f"{guess.cause}; and layer {layer}, "
-                                       f"{type(layers[layer]).__name__}: {second.cause}",
-                                       guess.layer, values, second.until))
+                    says = _("{first}; and layer {layer}, {name}: {second}").format(
+                        first=guess.cause, layer=layer, name=type(layers[layer]).__name__,
+                        second=second.cause)
+                    pairs.append(Hypothesis(says, guess.layer, values, second.until))
     best = unique(pairs, layers, bindings)
     return (best, last) if best else None

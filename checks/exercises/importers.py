@@ -9,6 +9,7 @@ from tvm import relax, topi
 
 from checks.observe.spies import TorchCalls
 from checks.say.messages import CheckFailed
+from words import _
 
 
 def linear_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, layer: nn.Linear) -> Any:
@@ -48,13 +49,15 @@ def add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Seq
                         result = bb.emit_output(node_map[node.args[0]])
                     case "call_module":
                         layer = traced.get_submodule(node.target)
-                        rule = f"the rule for {layer}"
+                        rule = _("the rule for {layer}").format(layer=layer)
                         with TorchCalls() as calls:
                             value = modules[type(layer)](bb, node_map, node, layer)
                         if used := sorted(_COMPUTES & set(calls.names)):
-                            raise CheckFailed("operators that compute when the module runs",
-                                              f"{rule} ran PyTorch's {used[0]}", "the layer's "
-                                              "weights are constants; the rest is for TVM")
+                            raise CheckFailed(_("operators that compute when the module runs"),
+                                              _("{rule} ran PyTorch's {used}").format(rule=rule,
+                                                                                      used=used[0]),
+                                              _("the layer's weights are constants; the rest is "
+                                                "for TVM"))
                         node_map[node] = _emitted(value, rule)
                     case "call_function":
                         value = functions[node.target](bb, node_map, node)
@@ -77,16 +80,17 @@ def _emitted(value: Any, rule: str) -> Any:
     if isinstance(value, relax.Var):
         return value
     if isinstance(value, tvm.ir.GenericConst):
-        raise CheckFailed("operators that compute when the module runs",
-                          f"{rule} returned a constant",
-                          "what the rule calls: the input has no numbers yet, so nothing can be "
-                          "computed while importing")
+        raise CheckFailed(_("operators that compute when the module runs"),
+                          _("{rule} returned a constant").format(rule=rule),
+                          _("what the rule calls: the input has no numbers yet, so nothing can "
+                            "be computed while importing"))
     if isinstance(value, relax.Call):
-        raise CheckFailed("the variable of an emitted line", f"{rule} returned an expression that "
-                          "was not emitted", "bb.emit(expression) makes a line of it and returns "
-                          "its variable")
-    raise CheckFailed("the variable that bb.emit_te or bb.emit returns",
-                      f"{rule} returned {type(value).__name__}", "the return statement of the rule")
+        raise CheckFailed(_("the variable of an emitted line"),
+                          _("{rule} returned an expression that was not emitted").format(rule=rule),
+                          _("bb.emit(expression) makes a line of it and returns its variable"))
+    raise CheckFailed(_("the variable that bb.emit_te or bb.emit returns"),
+                      _("{rule} returned {name}").format(rule=rule, name=type(value).__name__),
+                      _("the return statement of the rule"))
 
 
 def minus_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node) -> Any:
@@ -105,16 +109,19 @@ def require_no_library(mod: tvm.IRModule, answer: str, name: str = "main") -> No
 
     relax.analysis.post_order_visit(mod[name].body, visit)
     if found:
-        raise CheckFailed("operators that TVM computes", f"{answer} calls the library function "
-                          f"{found[0]}", "TOPI, Relax operators or an own expression")
+        raise CheckFailed(_("operators that TVM computes"),
+                          _("{answer} calls the library function {found}").format(answer=answer,
+                                                                                  found=found[0]),
+                          _("TOPI, Relax operators or an own expression"))
 
 
 def require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
     """Raise CheckFailed unless main takes an input (n, width) for each width, of one symbolic n."""
     params = list(mod["main"].params)
     if len(params) != len(features):
-        raise CheckFailed(f"main with {len(features)} inputs", f"{len(params)} parameters",
-                          "one input for each number in features; weights are constants")
+        raise CheckFailed(_("main with {count} inputs").format(count=len(features)),
+                          _("{count} parameters").format(count=len(params)),
+                          _("one input for each number in features; weights are constants"))
     for param, width in zip(params, features, strict=True):
         shape = list(getattr(param.ty, "shape", None) or ())
         extents = [int(e) if isinstance(e, tvm.tirx.IntImm) else str(e) for e in shape]
@@ -122,12 +129,13 @@ def require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
         if len(shape) != 2:
             came, look_at = f"{param.ty}", 'relax.TensorType((n, width), "float32")'
         elif isinstance(extents[0], int):
-            look_at = 'the batch: tvm.tirx.Var("n", "int64") in place of a number'
+            look_at = _('the batch: tvm.tirx.Var("n", "int64") in place of a number')
         elif extents[1] != width:
-            look_at = "the second extent: a number from features"
+            look_at = _("the second extent: a number from features")
         if look_at:
-            raise CheckFailed(f"{param.name} of shape (n, {width})", came, look_at)
+            raise CheckFailed(_("{name} of shape (n, {width})").format(name=param.name,
+                                                                       width=width), came, look_at)
     if any(not param.ty.shape[0].same_as(params[0].ty.shape[0]) for param in params):
-        raise CheckFailed("one n in the shapes of all inputs",
-                          f"{len(params)} variables, each another unknown",
-                          "tvm.tirx.Var: call it once, outside the loop over the inputs")
+        raise CheckFailed(_("one n in the shapes of all inputs"),
+                          _("{count} variables, each another unknown").format(count=len(params)),
+                          _("tvm.tirx.Var: call it once, outside the loop over the inputs"))

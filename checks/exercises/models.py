@@ -18,6 +18,7 @@ from checks.observe.intermediates import is_layer, with_all_values
 from checks.run.check import prepared
 from checks.say.messages import CheckFailed
 from tir.walk import sblocks
+from words import _
 
 INPUT = (4, 1, 28, 28)
 
@@ -100,19 +101,18 @@ class Made(NamedTuple):
         """Raise CheckFailed where the module of random weights differs on random images."""
         images, model = reference()[0].images, random_cnn()[1]
         try:
-            equivalence.require_same_at_random(
-                self.other, model, self.other_machine, images, main=self.other_main,
-                given="with random weights, on random images")
+            equivalence.require_same_at_random(self.other, model, self.other_machine, images,
+                                               main=self.other_main,
+                                               given=_("with random weights, on random images"))
         except CheckFailed:
             x = equivalence.random_like(images)
             came = self.other_machine[self.other_main](tvm.runtime.tensor(x))
             trained = cnn()[1](torch.from_numpy(x)).numpy()
             if hasattr(came, "numpy") and is_layer(came.numpy(), trained, model[-1]):
-                raise CheckFailed(
-                    "a model with the weights that your function is given",
-                    "whatever it is given, the model has the trained weights",
-                    "where the weights come from: the argument, not a variable of the notebook"
-                ) from None
+                raise CheckFailed(_("a model with the weights that your function is given"),
+                                  _("whatever it is given, the model has the trained weights"),
+                                  _("where the weights come from: the argument, not a "
+                                    "variable of the notebook")) from None
             raise
 
 
@@ -149,14 +149,17 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
 
     Unless `lowered`, a module may have high-level operators too, for relax.build to lower.
     """
-    allowed = "".join(f", or {name}" for name in library)
+    wanted = _("operators as PrimFuncs")
+    for name in library:
+        wanted = _("{what}, or {name}").format(what=wanted, name=name)
     for variable, function in mod.functions_items():
         if isinstance(function, tvm.tirx.PrimFunc):
             if found := re.search(r"T\.call_(packed|cpacked|extern|llvm)\w*|T\.tvm_call\w*",
                                   helpers.script(function)):
-                raise CheckFailed(f"operators as PrimFuncs{allowed}", f"PrimFunc "
-                                  f"{variable.name_hint} calls a library, by {found[0]}",
-                                  "the loops of this operator")
+                raise CheckFailed(wanted,
+                                  _("PrimFunc {name_hint} calls a library, by {found}").format(
+                                      name_hint=variable.name_hint, found=found[0]),
+                                  _("the loops of this operator"))
             continue
         if not isinstance(function, relax.Function):
             continue
@@ -170,10 +173,12 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
                 continue  # with "", a function of the module, which is looked at too
             if name and tvm.get_global_func(name, allow_missing=True) is None:
                 continue  # the build will say so
-            came, instead = (f"a library call of {name}", "call_dps_packed") if name else \
+            came, instead = (_("a library call of {name}").format(name=name),
+                             "call_dps_packed") if name else \
                 (operator, "bb.emit(relax.op...)")
-            raise CheckFailed(f"operators as PrimFuncs{allowed}", f"{binding.var.name} is {came}",
-                              f"bb.emit_te(topi...), not {instead}")
+            raise CheckFailed(wanted,
+                              _("{name} is {came}").format(name=binding.var.name, came=came),
+                              _("bb.emit_te(topi...), not {instead}").format(instead=instead))
 
 
 def by_topi(func: Any) -> str:
@@ -186,7 +191,7 @@ def by_topi(func: Any) -> str:
     if not isinstance(func, tvm.tirx.PrimFunc):
         return ""
     if func.attrs and "layout_free_buffers" in func.attrs:
-        return "dense or matmul"
+        return _("dense or matmul")
     blocks = {block.name_hint: block for block in sblocks(func)}
     of_topi = "pad_temp" in blocks and any(name.startswith("conv2d_n") for name in blocks)
     return "conv2d" if of_topi else ""

@@ -24,6 +24,7 @@ from checks.say.messages import CheckFailed, reason, where
 from tir.evaluate import variables
 from tir.loops import is_reduction
 from tir.walk import accesses, sblocks, stores, walk
+from words import _
 
 # ---- low-level NumPy -----------------------------------------------------------------------
 
@@ -57,38 +58,39 @@ def _largest_from(start: float) -> Callable:
 
 # Functions of the layer and its input, as the mistakes of layers are.
 _SOFTMAX_MISTAKES: Mistakes = {
-    "the exponentials overflow or vanish: is each row's own maximum subtracted?":
+    _("the exponentials overflow or vanish: is each row's own maximum subtracted?"):
         _softmax_with(lambda x: 0),
-    "the search for the largest leaves out the last column":
+    _("the search for the largest leaves out the last column"):
         _softmax_with(lambda x: _largest(x[:, :max(x.shape[1] - 1, 1)]))
         + _softmax_with(lambda x: _largest(x[:, :-1])),
-    "the search for the largest leaves out the first column":
+    _("the search for the largest leaves out the first column"):
         _softmax_with(lambda x: _largest(x[:, min(1, x.shape[1] - 1):]))
         + _softmax_with(lambda x: _largest(x[:, 1:])),
-    "the search for the largest starts from a number above some rows; start from the row's first":
+    _("the search for the largest starts from a number above some rows; start from the row's "
+      "first"):
         _softmax_with(_largest_from(-999)) + _softmax_with(_largest_from(-1e4))
         + _softmax_with(_largest_from(-1e5)),
-    "the largest: it is the smallest of the row that is subtracted":
+    _("the largest: it is the smallest of the row that is subtracted"):
         _softmax_with(lambda x: x.amin(1, keepdim=True)),
-    "the largest: the first number of each row is subtracted instead":
+    _("the largest: the first number of each row is subtracted instead"):
         _softmax_with(lambda x: x[:, :1]),
-    "the largest: the last number of each row is subtracted instead":
+    _("the largest: the last number of each row is subtracted instead"):
         _softmax_with(lambda x: x[:, -1:]),
-    "the sign: the largest is subtracted, not added": _softmax_with(lambda x: -_largest(x)),
-    "the largest: its absolute value is subtracted": _softmax_with(lambda x: _largest(x.abs()))
+    _("the sign: the largest is subtracted, not added"): _softmax_with(lambda x: -_largest(x)),
+    _("the largest: its absolute value is subtracted"): _softmax_with(lambda x: _largest(x.abs()))
         + _softmax_with(lambda x: _largest(x).abs()),
-    "the sum leaves out the first column": _softmax_with(_largest, summed=lambda e: e[:, 1:]),
-    "the sum leaves out the last column": _softmax_with(_largest, summed=lambda e: e[:, :-1]),
-    "the exponential: this is 2 to the power of x, not e": _softmax_with(_largest, torch.exp2),
-    "the sign of the exponent: it is the number less the largest":
+    _("the sum leaves out the first column"): _softmax_with(_largest, summed=lambda e: e[:, 1:]),
+    _("the sum leaves out the last column"): _softmax_with(_largest, summed=lambda e: e[:, :-1]),
+    _("the exponential: this is 2 to the power of x, not e"): _softmax_with(_largest, torch.exp2),
+    _("the sign of the exponent: it is the number less the largest"):
         _softmax_with(_largest, lambda d: torch.exp(-d))}
 
 
-def _softmax_trials(axes: tuple[str, str] = ("row", "column")) -> tuple[Trials, list]:
-    trials = Trials("the search for the largest of the row, then the exponentials and their sum",
+def _softmax_trials(axes: tuple[str, str] = (_("row"), _("column"))) -> tuple[Trials, list]:
+    trials = Trials(_("the search for the largest of the row, then the exponentials and their sum"),
                     layer_mistakes(_SOFTMAX) | _SOFTMAX_MISTAKES, 1e-6, axes)
-    return trials, [(f" for {x.shape[0]} x {x.shape[1]}, {words}", x)
-                    for words, x in grids(6, 9)]
+    return trials, [(_("{rows} x {columns}, {words}").format(
+        rows=x.shape[0], columns=x.shape[1], words=words), x) for words, x in grids(6, 9)]
 
 
 @exercise("0.1", seconds=5)
@@ -110,10 +112,10 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
             _require_loops(*notes[0][:3], whole)
     trials.require_right()
     if any(returned is not None for *_, returned in notes):
-        raise CheckFailed("that nothing is returned", "a value",
-                          "the return statement: Y is the caller's, who has it already")
-    return (f"equal to NumPy for {len(cases)} arrays, scores of 1000 and of -500,000 among them; "
-            "element by element")
+        raise CheckFailed(_("that nothing is returned"), _("a value"),
+                          _("the return statement: Y is the caller's, who has it already"))
+    return _("equal to NumPy for {count} arrays, scores of 1000 and of -500,000 among them; "
+             "element by element").format(count=len(cases))
 
 
 def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
@@ -123,17 +125,18 @@ def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
         with np.errstate(all="ignore"):
             returned = softmax(given, out)
     except OverflowError as error:
-        raise CheckFailed("a softmax of scores such as 1000", reason(error), "the "
-                          "exponentials overflow: subtract the largest number of the row "
-                          "first, in whichever column it stands") from None
+        raise CheckFailed(_("a softmax of scores such as 1000"), reason(error),
+                          _("the exponentials overflow: subtract the largest number of "
+                            "the row first, in whichever column it stands")) from None
     if not np.array_equal(np.asarray(given), x):
-        raise CheckFailed("that X stays as it was", "other numbers in X",
-                          "what is assigned: only elements of Y")
+        raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
+                          _("what is assigned: only elements of Y"))
     if np.isnan(np.asarray(out)).all() and not out.notes["writes"]:
-        says = "out holds what it held before" + ", and a value was returned" * (
-            returned is not None)
-        raise CheckFailed("that Y is written", says, "Y[i, j] = ...; `Y = ...` would only "
-                          "rebind the name, and nobody takes a returned value")
+        says = _("out holds what it held before") if returned is None \
+            else _("out holds what it held before, and a value was returned")
+        raise CheckFailed(_("that Y is written"), says,
+                          _("Y[i, j] = ...; `Y = ...` would only rebind the name, and nobody "
+                            "takes a returned value"))
     notes.append((x.size, given.notes, out.notes, returned))
     return np.asarray(out)
 
@@ -142,30 +145,32 @@ def _require_loops(size: int, given: dict, out: dict, whole: list[str]) -> None:
     """Raise CheckFailed where a softmax did not read and write single elements."""
     says = [*given["whole"], *out["whole"], *whole][:1]
     if out["writes"] < size:
-        says.append(f"{out['writes']} assignments for {size} elements of Y")
+        says.append(_("{writes} assignments for {size} elements of Y").format(writes=out["writes"],
+                                                                              size=size))
     if given["reads"] < size:
-        says.append(f"{given['reads']} elements of X read one by one, of {size}")
+        says.append(_("{reads} elements of X read one by one, of {size}").format(
+                        reads=given["reads"], size=size))
     if says:
-        raise CheckFailed("explicit loops over single elements", "; ".join(says),
-                          "the words of the exercise: X[i, j] and Y[i, j] in loops, and functions "
-                          "of NumPy for single numbers only")
+        raise CheckFailed(_("explicit loops over single elements"), _("; ").join(says),
+                          _("the words of the exercise: X[i, j] and Y[i, j] in loops, and "
+                            "functions of NumPy for single numbers only"))
 
 
 # ---- PrimFuncs -----------------------------------------------------------------------------
 
 _RELU6: Mistakes = {
-    "the cut at 6: this is a plain ReLU": lambda x, *_: np.maximum(x, 0),
-    "the cut at 0: negative numbers have to become 0": lambda x, *_: np.minimum(x, 6),
-    "T.min and T.max: they are exchanged, so everything is 6":
+    _("the cut at 6: this is a plain ReLU"): lambda x, *_: np.maximum(x, 0),
+    _("the cut at 0: negative numbers have to become 0"): lambda x, *_: np.minimum(x, 6),
+    _("T.min and T.max: they are exchanged, so everything is 6"):
         lambda x, *_: np.maximum(np.minimum(x, 0), 6),
-    "T.min and T.max, which are exchanged": lambda x, *_: np.minimum(np.maximum(x, 6), 0),
-    "the sign: this is |x|, cut at 6": lambda x, *_: np.minimum(np.abs(x), 6),
-    "the sign: it is -x that is cut": lambda x, *_: np.clip(-x, 0, 6),
-    "the condition, which is the wrong way round": (
+    _("T.min and T.max, which are exchanged"): lambda x, *_: np.minimum(np.maximum(x, 6), 0),
+    _("the sign: this is |x|, cut at 6"): lambda x, *_: np.minimum(np.abs(x), 6),
+    _("the sign: it is -x that is cut"): lambda x, *_: np.clip(-x, 0, 6),
+    _("the condition, which is the wrong way round"): (
         lambda x, *_: np.minimum(np.where(x < 0, x, 0), 6), lambda x, *_: np.where(x > 6, x, 6)),
-    "the columns: every one gets column 0": lambda x, *_: np.clip(x[:, :1], 0, 6) + 0 * x,
-    "the rows: every one gets row 0": lambda x, *_: np.clip(x[:1], 0, 6) + 0 * x,
-    "x: it is copied as it is": lambda x, *_: x}
+    _("the columns: every one gets column 0"): lambda x, *_: np.clip(x[:, :1], 0, 6) + 0 * x,
+    _("the rows: every one gets row 0"): lambda x, *_: np.clip(x[:1], 0, 6) + 0 * x,
+    _("x: it is copied as it is"): lambda x, *_: x}
 
 
 def _other_constants(trials: Trials) -> Mistakes:
@@ -174,9 +179,9 @@ def _other_constants(trials: Trials) -> Mistakes:
     least, most = (float(f(array)) for f in (np.min, np.max) for array in [np.stack(came)])
     if not np.isfinite([least, most]).all() or least >= most or (least, most) == (0, 6):
         return {}
-    says = " and ".join(f"the {which} constant: it is {value:g}, not {right}"
-                        for which, value, right in (("upper", most, 6), ("lower", least, 0))
-                        if value != right)
+    upper = _("the upper constant: it is {value}, not 6").format(value=f"{most:g}")
+    lower = _("the lower constant: it is {value}, not 0").format(value=f"{least:g}")
+    says = _(" and ").join([upper] * (most != 6) + [lower] * (least != 0))
     return {says: lambda x, *_: np.clip(x, np.float32(least), np.float32(most))}
 
 
@@ -193,7 +198,9 @@ def _require_usable(func: tvm.tirx.PrimFunc, reads: str, **start: str) -> None:
     read = set().union(*(primfuncs.names_read(store.value)
                          for store, _ in stores(func, inits=True)))
     if x not in read:
-        raise CheckFailed(f"that {x} is read", f"{x} is read nowhere" + f", {y} is" * (y in read),
+        raise CheckFailed(_("that {x} is read").format(x=x),
+                          (_("{x} is read nowhere, {y} is") if y in read
+                           else _("{x} is read nowhere")).format(x=x, y=y),
                           reads)
     primfuncs.require_first_values(func, name, **start)
 
@@ -202,74 +209,79 @@ def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed where something is assigned outside of all sblocks, or without axes."""
     for store, block in stores(func):
         if block is None:
-            raise CheckFailed("every assignment in an sblock", f"one to {store.buffer.name} in "
-                              'none', 'with T.sblock("Y"): around it, and the axes by T.axis.remap')
+            raise CheckFailed(_("every assignment in an sblock"),
+                              _("one to {name} in none").format(name=store.buffer.name),
+                              _('with T.sblock("Y"): around it, and the axes by T.axis.remap'))
         if not block.iter_vars:
-            raise CheckFailed("an sblock with axes", f"sblock {block.name_hint} has none",
-                              "vi, vj = T.axis.remap(...): one axis for each loop")
+            raise CheckFailed(_("an sblock with axes"),
+                              _("sblock {name_hint} has none").format(name_hint=block.name_hint),
+                              _("vi, vj = T.axis.remap(...): one axis for each loop"))
 
 
 @exercise("0.2", seconds=10)
 def exercise_0_2(make_relu6: Callable) -> str:
     """ReLU6 as a PrimFunc: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html."""
     func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
-    _require_usable(func, "the formula: min(max(x, 0), 6), and x is an element of X",
-                    look_at="which buffer is read: X, or what is written already")
+    _require_usable(func, _("the formula: min(max(x, 0), 6), and x is an element of X"),
+                    look_at=_("which buffer is read: X, or what is written already"))
     run = primfuncs.filled(func)
-    trials = Trials("the formula: min(max(x, 0), 6), and which element of X it takes", _RELU6,
-                    axes=("row", "column"))
+    trials = Trials(_("the formula: min(max(x, 0), 6), and which element of X it takes"), _RELU6,
+                    axes=(_("row"), _("column")))
     edges = np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)
 
     def written(x: np.ndarray, filling: float) -> np.ndarray:
         return _all_written(run(x, x.shape, filling), filling, np.clip(x, 0, 6))
 
-    for words, x in [("numbers from -8 to 11.5", edges), *rows(4, 10)]:
+    for words, x in [(_("numbers from -8 to 11.5"), edges), *rows(4, 10)]:
         for filling in (np.nan, 1e30, -2.7):
-            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=f" for {words}")
+            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=words)
     if not trials.cause():
         trials.mistakes = _other_constants(trials)
     trials.require_right()
     _require_sblocks(func)
     if any(is_reduction(axis) for block in sblocks(func) for axis in block.iter_vars):
-        raise CheckFailed("spatial axes only", "a reduction axis",
-                          'remap("SS", ...): each pair of vi and vj writes another element')
-    return ("TVMScript, in sblocks with spatial axes; min(max(x, 0), 6) for all 40 elements,\n"
-            "whatever Y held before")
+        raise CheckFailed(_("spatial axes only"), _("a reduction axis"),
+                          _('remap("SS", ...): each pair of vi and vj writes another element'))
+    return _("TVMScript, in sblocks with spatial axes; min(max(x, 0), 6) for all 40 elements,\n"
+             "whatever Y held before")
 
 
 def _all_written(came: np.ndarray, filling: float, right: np.ndarray) -> np.ndarray:
     untouched = np.isnan(came) if np.isnan(filling) else came == np.float32(filling)
     untouched &= right != np.float32(filling)
     if untouched.any():
-        raise CheckFailed("that every element of Y is written",
-                          f"{untouched.sum()} of {came.size} are not, the first at "
-                          f"{where(untouched)}", "the extents of the loops, and the indices")
+        raise CheckFailed(_("that every element of Y is written"),
+                          _("{count} of {size} are not, the first at {place}").format(
+                              count=untouched.sum(), size=came.size, place=where(untouched)),
+                          _("the extents of the loops, and the indices"))
     return came
 
 
 # Functions of X, of what Y held before, and of what came.
 _FORGETS: Mistakes = {
-    "the update: it forgets what was there before": lambda x, *_: x[:, -1]}
+    _("the update: it forgets what was there before"): lambda x, *_: x[:, -1]}
 _MARKED_S: Mistakes = {
-    "the axis over the columns: it is marked S, so T.init runs at every step and only "
-    "the last number counts; a reduction is R": lambda x, *_: x[:, -1],
-    "the axis over the columns: it is marked S, so T.init runs at every step; and it "
-    "starts from 0": lambda x, *_: np.maximum(x[:, -1], 0)}
+    _("the axis over the columns: it is marked S, so T.init runs at every step and only the last "
+      "number counts; a reduction is R"):
+        lambda x, *_: x[:, -1],
+    _("the axis over the columns: it is marked S, so T.init runs at every step; and it starts "
+      "from 0"):
+        lambda x, *_: np.maximum(x[:, -1], 0)}
 _ROW_MAX: Mistakes = {
-    "T.max: this is the smallest of each row": lambda x, *_: x.min(1),
-    "T.max: this is the sum of each row": lambda x, *_: x.sum(1),
-    "T.max: this is the largest absolute value of each row": lambda x, *_: np.abs(x).max(1),
-    "the loop over the columns: the first is left out": lambda x, *_: x[:, 1:].max(1),
-    "the loop over the columns: the last is left out": lambda x, *_: x[:, :-1].max(1),
-    "the axis: the row is the loop over columns": lambda x, *_: x[:, :5].max(0),
-    "the rows: every one gets the largest of row 0": lambda x, *_: np.full(5, x[0].max()),
-    "the rows: every one gets the largest of all": lambda x, *_: np.full(5, x.max()),
-    "the loop over the columns: only the first is read": lambda x, *_: x[:, 0],
-    "T.init: T.max_value is the highest number; start from the lowest":
+    _("T.max: this is the smallest of each row"): lambda x, *_: x.min(1),
+    _("T.max: this is the sum of each row"): lambda x, *_: x.sum(1),
+    _("T.max: this is the largest absolute value of each row"): lambda x, *_: np.abs(x).max(1),
+    _("the loop over the columns: the first is left out"): lambda x, *_: x[:, 1:].max(1),
+    _("the loop over the columns: the last is left out"): lambda x, *_: x[:, :-1].max(1),
+    _("the axis: the row is the loop over columns"): lambda x, *_: x[:, :5].max(0),
+    _("the rows: every one gets the largest of row 0"): lambda x, *_: np.full(5, x[0].max()),
+    _("the rows: every one gets the largest of all"): lambda x, *_: np.full(5, x.max()),
+    _("the loop over the columns: only the first is read"): lambda x, *_: x[:, 0],
+    _("T.init: T.max_value is the highest number; start from the lowest"):
         lambda *_: np.full(5, np.finfo("float32").max),
-    "T.init: it starts from X[0, 0], which belongs to row 0 only":
+    _("T.init: it starts from X[0, 0], which belongs to row 0 only"):
         lambda x, *_: np.maximum(x.max(1), x[0, 0]),
-    "a first value: this is what Y held before":
+    _("a first value: this is what Y held before"):
         lambda x, held: np.maximum(x.max(1), held)}
 
 
@@ -281,12 +293,13 @@ def _starts_from(trials: Trials) -> Mistakes:
             or start == np.finfo("float32").max:
         return {}
     if start == 0:
-        says = "T.init: it starts from 0, and rows below zero give 0"
+        says = _("T.init: it starts from 0, and rows below zero give 0")
     elif 0 < start <= 1.2e-38:
-        says = f"T.init: {start:.3g} is the smallest number above 0; rows below zero give it"
+        says = _("T.init: {start} is the smallest number above 0; rows below zero give it").format(
+            start=f"{start:.3g}")
     else:
-        says = f"T.init: {start:g} is not low enough"
-    says += '; T.min_value("float32") is lower than any number'
+        says = _("T.init: {start} is not low enough").format(start=f"{start:g}")
+    says += _('; T.min_value("float32") is lower than any number')
     # equal to the last bit: with a tolerance, 1e-38 would be 0
     return {says: lambda x, *_: np.maximum(x.max(1), np.float32(start))}
 
@@ -295,37 +308,40 @@ def _starts_from(trials: Trials) -> Mistakes:
 def exercise_0_3(make_row_max: Callable) -> str:
     """The largest of each row as a PrimFunc."""
     func = primfuncs.with_buffers(make_row_max(), (5, 12), (5,))
-    _require_usable(func, "the update: the larger of what is there and what comes from X")
+    _require_usable(func, _("the update: the larger of what is there and what comes from X"))
     run = primfuncs.filled(func)
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
                   for block in sblocks(func) for axis in block.iter_vars)
-    trials = Trials("the update, T.max of what is there and what comes, and its axes", {},
-                    axes=("row",))
+    trials = Trials(_("the update, T.max of what is there and what comes, and its axes"), {},
+                    axes=(_("row"),))
     for words, x in _row_max_inputs():
         for filling in (np.nan, 3e38, -3e38):
             trials.add(partial(run, x, (5,), filling), x.max(1), x, np.float32(filling),
-                       words=f" for {words}")
+                       words=words)
     trials.mistakes = (_FORGETS if reduces else _MARKED_S) | _ROW_MAX
     if not trials.cause():
         trials.mistakes |= _starts_from(trials)
     trials.require_right()
     if not reduces:
-        raise CheckFailed("an sblock with a reduction axis", "spatial axes only, or no sblock",
-                          'T.axis.remap("SR", [i, k])')
+        raise CheckFailed(_("an sblock with a reduction axis"),
+                          _("spatial axes only, or no sblock"), 'T.axis.remap("SR", [i, k])')
     _require_sblocks(func)
     reductions = [block for block in sblocks(func)
                   if any(map(is_reduction, block.iter_vars))]
     for block in reductions:
         if block.init is None:
-            raise CheckFailed("the first value in T.init", f"sblock {block.name_hint} has a "
-                              "reduction axis and no T.init", "with T.init(): in the sblock that "
-                              "reduces; a schedule can then move both together")
+            raise CheckFailed(_("the first value in T.init"),
+                              _("sblock {name_hint} has a reduction axis and no T.init").format(
+                                  name_hint=block.name_hint),
+                              _("with T.init(): in the sblock that reduces; a schedule can then "
+                                "move both together"))
     if not any(_reads_along(block) for block in reductions):
-        raise CheckFailed("the columns as a reduction axis", f"sblock {reductions[0].name_hint} "
-                          "has one, and reads nothing that depends on it",
-                          "the indices: the sblock that takes the largest reads X[vi, vk]")
-    return ("TVMScript, a reduction axis and its T.init; the largest of each row, negative rows\n"
-            "too, whatever Y held before")
+        raise CheckFailed(_("the columns as a reduction axis"),
+                          _("sblock {name} has one, and reads nothing that depends on it").format(
+                              name=reductions[0].name_hint),
+                          _("the indices: the sblock that takes the largest reads X[vi, vk]"))
+    return _("TVMScript, a reduction axis and its T.init; the largest of each row, negative rows\n"
+             "too, whatever Y held before")
 
 
 def _reads_along(block: Any) -> bool:
@@ -339,7 +355,7 @@ def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
     mixed = 5 * random(5, 12)
     mixed[1], mixed[3], mixed[4, 0] = -np.abs(mixed[1]) - 1, -2e30, 40  # rows with none above zero
     mixed[3, 5], mixed[0, 11] = -1e30, 9
-    yield "rows with nothing above zero among them", mixed
+    yield _("rows with nothing above zero among them"), mixed
     yield from rows(5, 12)
 
 
@@ -367,54 +383,54 @@ def _where(x: np.ndarray, held: np.ndarray, chosen: Callable[[np.ndarray], Any])
     return np.where(chosen(np.arange(x.size).reshape(x.shape)), x, held)
 
 
-_SHAPE = "the shape of out: it is `shape`"
-_GIVEN = "the input after the call: compare it with numbers that the function could not change"
-_EVERY = "the input after each of the calls: compare every copy with x"
-_FILLS = "two fillings of out that differ"
-_BOTH = f"{_FILLS}, one of them above all numbers, one below"
-_AGAIN = "a second call with the same input"
+_SHAPE = _("the shape of out: it is `shape`")
+_GIVEN = _("the input after the call: compare it with numbers that the function could not change")
+_EVERY = _("the input after each of the calls: compare every copy with x")
+_FILLS = _("two fillings of out that differ")
+_BOTH = _("{fills}, one of them above all numbers, one below").format(fills=_FILLS)
+_AGAIN = _("a second call with the same input")
 _PURE = partial(_Function, pure=True)
 
 _FUNCTIONS = [
-    _PURE("doubles x", lambda x, *_: 2 * x),
-    _PURE("transposes x, so out is (4, 3)", lambda x, *_: x.T, _SHAPE, shape=(4, 3)),
-    _PURE("sums the rows of x, so out is (5,)", lambda x, *_: x.sum(-1), _SHAPE, x=(5, 7),
+    _PURE(_("doubles x"), lambda x, *_: 2 * x),
+    _PURE(_("transposes x, so out is (4, 3)"), lambda x, *_: x.T, _SHAPE, shape=(4, 3)),
+    _PURE(_("sums the rows of x, so out is (5,)"), lambda x, *_: x.sum(-1), _SHAPE, x=(5, 7),
           shape=(5,)),
-    _PURE("doubles a row of x", lambda x, *_: 2 * x, x=(1,), shape=(1,)),
-    _PURE("works in a temporary of its own", lambda x, *_: 2 * x + 1, "what is compared",
+    _PURE(_("doubles a row of x"), lambda x, *_: 2 * x, x=(1,), shape=(1,)),
+    _PURE(_("works in a temporary of its own"), lambda x, *_: 2 * x + 1, _("what is compared"),
           x=(2, 3, 4), shape=(2, 3, 4)),
-    _PURE("writes NaN where x < 0", lambda x, *_: np.where(x < 0, np.float32(np.nan), x),
-          "NaN is not equal to NaN: equal_nan=True"),
-    _Function("changes x in place, and to the same the second time",
+    _PURE(_("writes NaN where x < 0"), lambda x, *_: np.where(x < 0, np.float32(np.nan), x),
+          _("NaN is not equal to NaN: equal_nan=True")),
+    _Function(_("changes x in place, and to the same the second time"),
               lambda x, *_: np.maximum(x, 0), _GIVEN, leaves=lambda x, _: np.maximum(x, 0)),
-    _Function("adds x to what out held", lambda x, held, _: held + x, _FILLS),
-    _Function("does not write column 0",
+    _Function(_("adds x to what out held"), lambda x, held, _: held + x, _FILLS),
+    _Function(_("does not write column 0"),
               lambda x, held, _: _where(x, held, lambda place: place % 4 > 0), _FILLS),
-    _Function("does not write the last element",
+    _Function(_("does not write the last element"),
               lambda x, held, _: _where(x, held, lambda place: place < 6), _FILLS, x=(7, 1),
               shape=(7, 1)),
-    _Function("writes the larger of x and what out held", lambda x, held, _: np.maximum(x, held),
+    _Function(_("writes the larger of x and what out held"), lambda x, held, _: np.maximum(x, held),
               _BOTH),
-    _Function("writes the smaller of x and what out held", lambda x, held, _: np.minimum(x, held),
-              _BOTH),
-    _Function("changes x by a millionth", lambda x, *_: x,
-              "np.array_equal: a tolerance hides small changes",
+    _Function(_("writes the smaller of x and what out held"),
+              lambda x, held, _: np.minimum(x, held), _BOTH),
+    _Function(_("changes x by a millionth"), lambda x, *_: x,
+              _("np.array_equal: a tolerance hides small changes"),
               leaves=lambda x, _: x * np.float32(1 + 1e-6)),
-    _Function("changes the last element of x", lambda x, *_: x, _GIVEN,
+    _Function(_("changes the last element of x"), lambda x, *_: x, _GIVEN,
               leaves=lambda x, _: _where(x, x + 1, lambda place: place < 11)),
-    _Function("changes x in its first call only", lambda x, *_: x, _EVERY,
+    _Function(_("changes x in its first call only"), lambda x, *_: x, _EVERY,
               leaves=lambda x, call: x + (call == 1)),
-    _Function("changes x from the second call on", lambda x, *_: x, _EVERY,
+    _Function(_("changes x from the second call on"), lambda x, *_: x, _EVERY,
               leaves=lambda x, call: x + (call > 1)),
-    _Function("writes every other element, and the rest in its next call",
+    _Function(_("writes every other element, and the rest in its next call"),
               lambda x, held, call: _where(x, held, lambda place: place % 2 == call % 2),
-              "the output after each single call"),
-    _Function("changes the sign of x, and changes it back in its next call",
+              _("the output after each single call")),
+    _Function(_("changes the sign of x, and changes it back in its next call"),
               lambda x, *_: np.abs(x), _EVERY, leaves=lambda x, _: -x),
-    _Function("adds noise", lambda x, _, call: x + random(*x.shape, seed=call), _AGAIN),
-    _Function("multiplies by the number of its calls", lambda x, _, call: x * call, _AGAIN),
-    _PURE("doubles an x with NaN in it", lambda x, *_: 2 * x,
-          "NaN is not equal to NaN, in x neither: equal_nan=True",
+    _Function(_("adds noise"), lambda x, _, call: x + random(*x.shape, seed=call), _AGAIN),
+    _Function(_("multiplies by the number of its calls"), lambda x, _, call: x * call, _AGAIN),
+    _PURE(_("doubles an x with NaN in it"), lambda x, *_: 2 * x,
+          _("NaN is not equal to NaN, in x neither: equal_nan=True"),
           x=np.where(random(3, 4) < 0, np.float32(np.nan), random(3, 4)))]
 
 
@@ -423,16 +439,18 @@ def _spied(function: _Function, x: np.ndarray, other: list[tuple[str, str, str]]
     calls = itertools.count(1)
 
     def spied(given: Any, out: Any) -> None:
-        for name, array, wanted, text in (
-                ("x", given, x.shape, "x.copy()"),
-                ("out", out, function.shape, 'np.full(shape, number, dtype="float32")')):
+        for name, array, wanted, text in (("x", given, x.shape, "x.copy()"),
+                                          ("out", out, function.shape,
+                                           _('np.full(shape, number, dtype="float32")'))):
             dtype = getattr(array, "dtype", None)
             if not isinstance(array, np.ndarray) or dtype != np.float32:
-                other.append((f"{name} as a float32 array, handed to the function",
-                              f"{dtype or type(array).__name__}", f"{name}: {text}"))
+                other.append((_("{name} as a float32 array, handed to the function").format(
+                                  name=name), f"{dtype or type(array).__name__}",
+                              f"{name}: {text}"))
             elif array.shape != wanted:
-                other.append((f"{name} of shape {wanted}, handed to the function",
-                              f"{array.shape}", function.hint or f"{name}: {text}"))
+                other.append((_("{name} of shape {wanted}, handed to the function").format(
+                                  name=name, wanted=wanted), f"{array.shape}",
+                              function.hint or f"{name}: {text}"))
         call = next(calls)
         written, left = function.writes(given, out, call), function.leaves(given, call)
         out[...] = written
@@ -456,19 +474,24 @@ def exercise_0_4(looks_pure: Callable) -> str:
             came = None  # the function could not work with what it was handed
         if other:
             expected, says, look_at = other[0]
-            raise CheckFailed(f"{expected} that {function.title}", says, look_at)
+            raise CheckFailed(_("{expected} that {title}").format(expected=expected,
+                                                                  title=function.title), says,
+                              look_at)
         if not isinstance(came, bool | np.bool_):
-            raise CheckFailed("True or False", f"{type(came).__name__}", "the return statement")
+            raise CheckFailed(_("True or False"), f"{type(came).__name__}",
+                              _("the return statement"))
         if bool(came) != function.pure:
-            raise CheckFailed(f"{function.pure} for a function that {function.title}", f"{came}",
-                              function.hint or "what is compared: it gives the same each time and "
-                              "leaves x alone")
+            raise CheckFailed(_("{pure} for a function that {title}").format(pure=function.pure,
+                                                                             title=function.title),
+                              str(came), function.hint or _("what is compared: it gives the same "
+                                                            "each time and leaves x alone"))
         if not np.array_equal(x, before, equal_nan=True):
-            raise CheckFailed("that the caller's x stays as it was", "other numbers in it, after "
-                              f"a function that {function.title}",
-                              "x.copy(): hand copies to the function")
+            raise CheckFailed(_("that the caller's x stays as it was"),
+                              _("other numbers in it, after a function that {title}").format(
+                                  title=function.title), _("x.copy(): hand copies to the function"))
     pure = sum(function.pure for function in _FUNCTIONS)
-    return f"right about {len(_FUNCTIONS)} functions, {pure} of them pure"
+    return _("right about {count} functions, {pure} of them pure").format(count=len(_FUNCTIONS),
+                                                                          pure=pure)
 
 
 # ---- a module ------------------------------------------------------------------------------
@@ -491,28 +514,29 @@ def _deep(x: np.ndarray, w0: np.ndarray, b0: np.ndarray, w1: np.ndarray, b1: np.
 
 # Functions of the MLP's arrays by name, and of what came.
 _DEEP_MISTAKES: Mistakes = {
-    "the bias is added at every step of the sum, not once":
+    _("the bias is added at every step of the sum, not once"):
         lambda given, _: _deep(**given, bias=(784, 128, 64)),
-    "the ReLU after the first layer is missing":
+    _("the ReLU after the first layer is missing"):
         lambda given, _: _deep(**given, relu=(False, True, False)),
-    "the ReLU after the second layer is missing":
+    _("the ReLU after the second layer is missing"):
         lambda given, _: _deep(**given, relu=(True, False, False)),
-    "both ReLUs are missing": lambda given, _: _deep(**given, relu=(False, False, False)),
-    "a ReLU after the last layer: the scores have none":
+    _("both ReLUs are missing"): lambda given, _: _deep(**given, relu=(False, False, False)),
+    _("a ReLU after the last layer: the scores have none"):
         lambda given, _: _deep(**given, relu=(True, True, True)),
-    "the bias: the linear PrimFunc does not add it":
+    _("the bias: the linear PrimFunc does not add it"):
         lambda given, _: _deep(**given, bias=(0, 0, 0)),
-    "every image gets the scores of image 0":
+    _("every image gets the scores of image 0"):
         lambda given, _: np.broadcast_to(_deep(**given)[:1], (len(given["x"]), 10)),
-    "only image 0 is right: do the loops of each PrimFunc run over all images?":
+    _("only image 0 is right: do the loops of each PrimFunc run over all images?"):
         lambda given, came: np.concatenate([_deep(**given)[:1], came[1:]])}
 
 
 def _require_signature(mod: tvm.IRModule) -> None:
     params = list(mod["main"].params)
     if len(params) != len(_DEEP):
-        raise CheckFailed(f"main with 7 parameters, {', '.join(_DEEP)}",
-                          ", ".join(param.name for param in params) or "none", "its signature")
+        raise CheckFailed(_("main with 7 parameters, {deep}").format(deep=", ".join(_DEEP)),
+                          ", ".join(param.name for param in params) or _("none"),
+                          _("its signature"))
     for param, (name, shape) in zip(params, _DEEP.items(), strict=True):
         extents = getattr(getattr(param.ty, "shape", None), "values", None)
         wanted = f"({', '.join('n' if n is None else str(n) for n in shape)})"
@@ -520,12 +544,14 @@ def _require_signature(mod: tvm.IRModule) -> None:
                 isinstance(came, tvm.tirx.IntImm) and int(came) != (size or -1)
                 for came, size in zip(extents, shape, strict=True)):
             came = re.sub(r"T\.int64\((\d+)\)", r"\1", f"({', '.join(map(str, extents))})") \
-                if extents is not None else "a shape that is not given"
-            hint = "a symbol for the number of images: \"n\" in the signature" if name == "x" \
-                else "the signature of main, and the order of its parameters"
-            raise CheckFailed(f"{name} of shape {wanted}", came, hint)
+                if extents is not None else _("a shape that is not given")
+            hint = _('a symbol for the number of images: "n" in the signature') if name == "x" \
+                else _("the signature of main, and the order of its parameters")
+            raise CheckFailed(_("{name} of shape {wanted}").format(name=name, wanted=wanted), came,
+                              hint)
         if str(param.ty.dtype).removeprefix("T.") != "float32":
-            raise CheckFailed(f"{name} as float32", str(param.ty.dtype), "the signature of main")
+            raise CheckFailed(_("{name} as float32").format(name=name), str(param.ty.dtype),
+                              _("the signature of main"))
 
 
 def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
@@ -539,7 +565,7 @@ def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
     given = [*(call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()), call]
     known: dict[Any, tuple[int, str]] = {}
     for param, argument in zip(func.params, given, strict=False):
-        says = "the output" if argument is call else getattr(argument, "name", "a constant")
+        says = _("the output") if argument is call else getattr(argument, "name", "a constant")
         extents = getattr(getattr(argument.ty, "shape", None), "values", None)
         if extents is None or len(extents) != len(getattr(param.ty, "shape", ())):
             continue
@@ -549,11 +575,15 @@ def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
             size, other = (int(symbol), param.name) if isinstance(symbol, tvm.tirx.IntImm) else \
                 known.setdefault(symbol, (int(extent), says))
             if size != int(extent):
-                where_from = "has" if other == param.name else f"of {other} is"
-                raise CheckFailed(
-                    f"arguments of {call.args[0].name_hint} whose shapes fit one another",
-                    f"for {name}: {symbol} {where_from} {size}, of {says} {int(extent)}",
-                    f"the arguments in the line of {name}: which variable does this step take?")
+                where_from = "has" if other == param.name else _("of {other} is").format(
+                    other=other)
+                came = _("for {name}: {symbol} {where_from} {size}, of {says} {extent}").format(
+                    name=name, symbol=symbol, where_from=where_from, size=size, says=says,
+                    extent=int(extent))
+                raise CheckFailed(_("arguments of {kernel} whose shapes fit one another").format(
+                                      kernel=call.args[0].name_hint), came,
+                                  _("the arguments in the line of {name}: which variable does "
+                                    "this step take?").format(name=name))
 
 
 def _require_calls(mod: tvm.IRModule) -> None:
@@ -563,24 +593,29 @@ def _require_calls(mod: tvm.IRModule) -> None:
             value = binding.value
             if isinstance(value, relax.Call) and getattr(value.op, "name", "") != "relax.call_tir":
                 name = getattr(value.op, "name", type(value.op).__name__)
-                raise CheckFailed("PrimFuncs that are called by R.call_tir",
-                                  f"{binding.var.name} is {name}", "R.call_tir(cls.linear, ...)")
+                raise CheckFailed(_("PrimFuncs that are called by R.call_tir"),
+                                  _("{name} is {call}").format(name=binding.var.name, call=name),
+                                  "R.call_tir(cls.linear, ...)")
             if isinstance(value, relax.Call):
                 _require_shapes(mod, binding.var.name, value)
     for variable, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):
             if primfuncs.has_while(func):
-                raise CheckFailed("loops by T.grid or range", f"a while loop in "
-                                  f"{variable.name_hint}", "the loop of this PrimFunc")
+                raise CheckFailed(_("loops by T.grid or range"),
+                                  _("a while loop in {name_hint}").format(
+                                      name_hint=variable.name_hint), _("the loop of this PrimFunc"))
             for block in sblocks(func):
                 for written in (region.source for region in block.writes):
                     if any(written.same_as(param) for param in func.params[:-1]):
-                        raise CheckFailed(
-                            "PrimFuncs that leave what they are given as it was",
-                            f"{variable.name_hint} writes into {written.name}",
-                            f"{variable.name_hint}: it may write its last argument, and buffers "
-                            "that it allocates")
-            primfuncs.require_first_values(func, f"PrimFunc {variable.name_hint}")
+                        raise CheckFailed(_("PrimFuncs that leave what they are given as it was"),
+                                          _("{name_hint} writes into {name}").format(
+                                              name_hint=variable.name_hint, name=written.name),
+                                          _("{name_hint}: it may write its last argument, and "
+                                            "buffers that it allocates").format(
+                            name_hint=variable.name_hint))
+            primfuncs.require_first_values(func,
+                                           _("PrimFunc {name_hint}").format(
+                                               name_hint=variable.name_hint))
 
 
 @exercise("0.5", seconds=20)
@@ -588,9 +623,11 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
     """A module with three layers and a symbolic number of images."""
     mod = create_deep_mlp()
     if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed("an IRModule", type(mod).__name__, "the return statement")
+        raise CheckFailed(_("an IRModule"), type(mod).__name__, _("the return statement"))
     if "main" not in (names := [variable.name_hint for variable in mod.get_global_vars()]):
-        raise CheckFailed("a Relax function named main", f"functions {names}", "def main(...)")
+        raise CheckFailed(_("a Relax function named main"),
+                          _("functions {names}").format(names=names),
+                          "def main(...)")
     _require_signature(mod)
     _require_calls(mod)
     with registry():
@@ -602,18 +639,22 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
         try:
             output = machine["main"](*tensors)
         except (ValueError, TypeError, RuntimeError) as error:
-            raise CheckFailed(f"main to take {n} images", reason(error), "the shapes of main and "
-                              "of the PrimFuncs: what is 1 there?") from None
+            raise CheckFailed(_("main to take {number} images").format(number=n), reason(error),
+                              _("the shapes of main and of the PrimFuncs: what is 1 "
+                                "there?")) from None
         if not hasattr(output, "numpy"):
-            raise CheckFailed("one output", f"a tuple of {len(output)}", "what main returns")
+            raise CheckFailed(_("one output"), _("a tuple of {count}").format(count=len(output)),
+                              _("what main returns"))
         for (name, array), given in zip(arrays.items(), tensors, strict=True):
             if not np.array_equal(given.numpy(), array):
-                raise CheckFailed(f"that {name} stays as it was", "other numbers in it",
-                                  "the PrimFunc that is given it: what does it write?")
+                raise CheckFailed(_("that {name} stays as it was").format(name=name),
+                                  _("other numbers in it"),
+                                  _("the PrimFunc that is given it: what does it write?"))
         came = output.numpy()
-        require_equal(came, _deep(**arrays), "the linear PrimFunc, then the five calls in main: "
-                      "each takes the result of the one before", _DEEP_MISTAKES, arrays, came)
-    return "equal to NumPy for 1, 5 and 3 images with one executable; every step by R.call_tir"
+        require_equal(came, _deep(**arrays),
+                      _("the linear PrimFunc, then the five calls in main: each takes the result "
+                        "of the one before"), _DEEP_MISTAKES, arrays, came)
+    return _("equal to NumPy for 1, 5 and 3 images with one executable; every step by R.call_tir")
 
 
 # ---- a library function --------------------------------------------------------------------
@@ -639,5 +680,6 @@ def exercise_0_6(register_softmax: Callable) -> str:
                 trials.add(partial(run, x), _SOFTMAX(logits).numpy(), _SOFTMAX, logits,
                            words=words)
     trials.require_right()
-    return ("env.softmax is registered, can be registered again, and writes the softmax of each\n"
-            f"row into out; tried with {len(cases)} arrays, scores of 1000 among them")
+    return _("env.softmax is registered, can be registered again, and writes the softmax of each\n"
+             "row into out; tried with {count} arrays, scores of 1000 among them").format(
+        count=len(cases))

@@ -14,6 +14,7 @@ from checks.compare.trials import Mistakes, Trials, random
 from checks.observe.spies import require_numpy_only
 from checks.run.check import exercise, prepared
 from checks.say.messages import CheckFailed
+from words import _
 
 
 def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, np.ndarray]:
@@ -37,34 +38,34 @@ def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, 
 
 # Functions of the confusion matrix and of the right recall.
 _RECALL: Mistakes = {
-    "the sums: rows are labels; the column sums give the precision, not the recall":
+    _("the sums: rows are labels; the column sums give the precision, not the recall"):
         lambda confusion, _: np.diag(confusion) / confusion.sum(0),
-    "the sums: one for each row, not one for the whole matrix":
+    _("the sums: one for each row, not one for the whole matrix"):
         lambda confusion, _: np.diag(confusion) / confusion.sum(),
-    "a class without images: its recall is not 0 but unknown, NaN":
+    _("a class without images: its recall is not 0 but unknown, NaN"):
         lambda _, recall: np.nan_to_num(recall),
-    "a class that is never predicted has recall 0; NaN is for a row of zeros only":
+    _("a class that is never predicted has recall 0; NaN is for a row of zeros only"):
         lambda confusion, recall: np.where(confusion.sum(0) == 0, np.nan, recall),
-    "the largest number of a row need not be the one on the diagonal":
+    _("the largest number of a row need not be the one on the diagonal"):
         lambda confusion, _: confusion.max(1) / confusion.sum(1),
-    "the diagonal: the rows are taken for columns, and sums as well":
+    _("the diagonal: the rows are taken for columns, and sums as well"):
         lambda confusion, _: confusion.sum(0) / confusion.sum(1),
-    "the diagonal belongs above, its row's sum below: this is one divided by the recall":
+    _("the diagonal belongs above, its row's sum below: this is one divided by the recall"):
         lambda _, recall: 1 / recall,
-    "the row's sum without the diagonal: all images of a class count, the right ones too":
+    _("the row's sum without the diagonal: all images of a class count, the right ones too"):
         lambda confusion, _: np.diag(confusion) / (confusion.sum(1) - np.diag(confusion)),
-    "the sum of the row and of the column: the row's alone has the images of a class":
+    _("the sum of the row and of the column: the row's alone has the images of a class"):
         lambda confusion, _: np.diag(confusion) / (confusion.sum(1) + confusion.sum(0)),
-    "this is the F1 score: only the row's sum counts": lambda confusion, _: 2 * np.diag(
+    _("this is the F1 score: only the row's sum counts"): lambda confusion, _: 2 * np.diag(
         confusion) / (confusion.sum(1) + confusion.sum(0)),
-    "the classes are in reversed order": lambda _, recall: recall[::-1],
-    "// rounds down to whole numbers": (
+    _("the classes are in reversed order"): lambda _, recall: recall[::-1],
+    _("// rounds down to whole numbers"): (
         lambda _, recall: np.floor(recall), lambda _, recall: np.nan_to_num(np.floor(recall))),
-    "a share between 0 and 1 is wanted, not per cent": lambda _, recall: 100 * recall,
-    "this is the share that is missed, 1 - recall": lambda _, recall: 1 - recall,
-    "the whole matrix is divided; take its diagonal":
+    _("a share between 0 and 1 is wanted, not per cent"): lambda _, recall: 100 * recall,
+    _("this is the share that is missed, 1 - recall"): lambda _, recall: 1 - recall,
+    _("the whole matrix is divided; take its diagonal"):
         lambda confusion, _: confusion / confusion.sum(1)[:, None],
-    "keepdims makes the sums a column, so that all pairs are divided":
+    _("keepdims makes the sums a column, so that all pairs are divided"):
         lambda confusion, _: np.diag(confusion) / confusion.sum(1)[:, None]}
 
 
@@ -74,8 +75,8 @@ def exercise_1_1(per_class_recall: Callable) -> str:
 
     As scikit-learn's recall_score with average=None and zero_division=nan.
     """
-    trials = Trials("the diagonal has the right answers of each class, its row all its images",
-                    _RECALL, 1e-6, axes=("class",))
+    trials = Trials(_("the diagonal has the right answers of each class, its row all its images"),
+                    _RECALL, 1e-6, axes=(_("class"),))
     kinds: list[dict[str, int]] = [
         {}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0}, {"absent": 3, "never": 3},
         {"absent": 0, "never": 9}]
@@ -85,17 +86,19 @@ def exercise_1_1(per_class_recall: Callable) -> str:
         def run(confusion: np.ndarray = confusion) -> np.ndarray:
             came = per_class_recall(confusion.copy())
             if type(came) is not np.ndarray or came.dtype == object:
-                raise CheckFailed("an array of ten numbers", f"{type(came).__name__}", "the return "
-                                  "statement; np.array makes an array of a list of numbers")
+                raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}",
+                                  _("the return statement; np.array makes an array of a list of "
+                                    "numbers"))
             return came
-        look_at = "" if confusion.sum(1).all() else f"{trials.look_at}; a row of zeros: NaN"
+        look_at = "" if confusion.sum(1).all() else _("{look_at}; a row of zeros: NaN").format(
+            look_at=trials.look_at)
         trials.add(run, expected, confusion, expected, look_at=look_at)
     confusion = np.diag(np.arange(10))  # all right, and a single image in class 1
     expected = np.array([np.nan] + 9 * [1.0])
     trials.add(lambda: per_class_recall(confusion.copy()), expected, confusion, expected)
     trials.require_right()
-    return (f"{len(kinds) + 1} confusion matrices; NaN for a class without images, 0 for one never "
-            "predicted")
+    return _("{count} confusion matrices; NaN for a class without images, 0 for one never "
+             "predicted").format(count=len(kinds) + 1)
 
 
 def _of_labels(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -157,66 +160,71 @@ def _rounded(digits: int, *given: np.ndarray) -> float:
 
 # Functions of the logits as float64, the labels and each image's right loss.
 _LOSS: Mistakes = {
-    f"log(probability + {e:g}): the {e:g} caps the loss; take the logarithm apart instead":
+    _("log(probability + {e}): the {e} caps the loss; take the logarithm apart instead").format(
+        e=f"{e:g}"):
         _with_epsilon(e)
     for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
-    f"the result is rounded to {k} digits": functools.partial(_rounded, k) for k in range(7)} | {
-    "exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row":
+    _("the result is rounded to {k} digits").format(k=k):
+        functools.partial(_rounded, k) for k in range(7)} | {
+    _("exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row"):
         _taken_apart(lambda *_: 0) + _by_softmax(lambda *_: 0),
-    "the probability has become 0, its logarithm -inf: simplify log(softmax) first":
+    _("the probability has become 0, its logarithm -inf: simplify log(softmax) first"):
         _by_softmax(_largest),
-    "the largest logit has to be each row's own, not that of the whole batch":
+    _("the largest logit has to be each row's own, not that of the whole batch"):
         _taken_apart(lambda scores, _: scores.max()) + _by_softmax(lambda scores, _: scores.max()),
-    "the label's own logit is subtracted, and exp overflows where another class is far ahead; "
-    "subtract the row's largest":
+    _("the label's own logit is subtracted, and exp overflows where another class is far ahead; "
+      "subtract the row's largest"):
         _taken_apart(lambda scores, labels: _of_labels(scores, labels)[:, None]),
-    "the row's mean is subtracted, and exp overflows where a class is far above it; subtract the "
-    "row's largest": _taken_apart(lambda scores, _: scores.mean(1, keepdims=True)),
-    "the row's smallest logit is subtracted, and exp overflows where a class is far above it; "
-    "subtract the largest": _taken_apart(lambda scores, _: scores.min(1, keepdims=True)),
-    "the row's first logit is subtracted, and exp overflows where a class is far above it; "
-    "subtract the largest": _taken_apart(lambda scores, _: scores[:, :1]),
-    "each column's largest logit is subtracted; it has to be each row's own":
+    _("the row's mean is subtracted, and exp overflows where a class is far above it; subtract "
+      "the row's largest"):
+        _taken_apart(lambda scores, _: scores.mean(1, keepdims=True)),
+    _("the row's smallest logit is subtracted, and exp overflows where a class is far above it; "
+      "subtract the largest"):
+        _taken_apart(lambda scores, _: scores.min(1, keepdims=True)),
+    _("the row's first logit is subtracted, and exp overflows where a class is far above it; "
+      "subtract the largest"):
+        _taken_apart(lambda scores, _: scores[:, :1]),
+    _("each column's largest logit is subtracted; it has to be each row's own"):
         _taken_apart(lambda scores, _: scores.max(0)),
-    "the sign: the largest logit is subtracted, not added":
+    _("the sign: the largest logit is subtracted, not added"):
         _taken_apart(lambda scores, _: -_largest(scores)),
-    "the largest is subtracted in the sum of exponentials, and not from the label's logit":
+    _("the largest is subtracted in the sum of exponentials, and not from the label's logit"):
         _forms(lambda scores, labels: (np.log(np.exp(scores - _largest(scores)).sum(1))
                                        - _of_labels(scores, labels)).mean()),
-    "the largest is subtracted from the label's logit, and not in the sum of exponentials":
+    _("the largest is subtracted from the label's logit, and not in the sum of exponentials"):
         _forms(lambda scores, labels: (np.log(np.exp(scores).sum(1)) - _of_labels(
             scores - _largest(scores), labels)).mean()),
-    "the mean over the images, not their sum": lambda scores, labels, losses: losses.sum(),
-    "the mean is over the n images, not over all n * c logits":
+    _("the mean over the images, not their sum"): lambda scores, labels, losses: losses.sum(),
+    _("the mean is over the n images, not over all n * c logits"):
         lambda scores, labels, losses: losses.mean() / scores.shape[1],
-    "the mean over the images is left out": lambda scores, labels, losses: losses,
-    "the mean: this is the largest loss of the batch": lambda _, __, losses: losses.max(),
-    "the mean: this is the median": lambda _, __, losses: np.median(losses),
-    "the mean: this is the loss of the first image alone": lambda _, __, losses: losses[0],
-    "the mean: it divides by n - 1":
+    _("the mean over the images is left out"): lambda scores, labels, losses: losses,
+    _("the mean: this is the largest loss of the batch"): lambda _, __, losses: losses.max(),
+    _("the mean: this is the median"): lambda _, __, losses: np.median(losses),
+    _("the mean: this is the loss of the first image alone"): lambda _, __, losses: losses[0],
+    _("the mean: it divides by n - 1"):
         lambda scores, labels, losses: losses.sum() / np.float64(len(losses) - 1),
-    "the sign: the loss is minus the logarithm": lambda _, __, losses: -losses.mean(),
-    "the logarithm is left out (this is what F.nll_loss made of probabilities)":
+    _("the sign: the loss is minus the logarithm"): lambda _, __, losses: -losses.mean(),
+    _("the logarithm is left out (this is what F.nll_loss made of probabilities)"):
         lambda _, __, losses: -np.exp(-losses).mean(),
-    "the softmax runs over the classes, axis 1":
+    _("the softmax runs over the classes, axis 1"):
         lambda scores, labels, _: -_log_of_labels(scores, labels, 0).mean(),
-    "[:, labels] takes every label in every row; wanted is one logit of each row":
+    _("[:, labels] takes every label in every row; wanted is one logit of each row"):
         lambda scores, labels, _: -torch.from_numpy(scores).log_softmax(1)[:, labels].mean(),
-    "labels - 1: the labels begin at 0":
+    _("labels - 1: the labels begin at 0"):
         lambda scores, labels, _: -_log_of_labels(scores, labels - 1).mean(),
-    "labels + 1: the labels begin at 0":
+    _("labels + 1: the labels begin at 0"):
         lambda scores, labels, _: -_log_of_labels(scores, labels + 1).mean(),
-    "the labels are not used: this is the logit of the likeliest class":
+    _("the labels are not used: this is the logit of the likeliest class"):
         lambda scores, *_: -_log_of_labels(scores, scores.argmax(1)).mean(),
-    "the label's logit is left out: this is the logarithm of the sum alone":
+    _("the label's logit is left out: this is the logarithm of the sum alone"):
         lambda scores, labels, losses: (_of_labels(scores, labels) + losses).mean(),
-    "the logarithm of the sum of exponentials is left out":
+    _("the logarithm of the sum of exponentials is left out"):
         lambda scores, labels, _: -_of_labels(scores, labels).mean(),
-    "the sum of exponentials leaves out the label's own":
+    _("the sum of exponentials leaves out the label's own"):
         lambda _, __, losses: np.log(np.maximum(np.expm1(losses), 0)).mean(),
-    "the logarithm to base e (np.log), not to base 2":
+    _("the logarithm to base e (np.log), not to base 2"):
         lambda _, __, losses: losses.mean() / np.log(2),
-    "the logarithm to base e (np.log), not to base 10":
+    _("the logarithm to base e (np.log), not to base 10"):
         lambda _, __, losses: losses.mean() / np.log(10)}
 
 
@@ -224,8 +232,11 @@ def _one_number(answer: Any) -> Any:
     """Return an answer's result as float64; raise CheckFailed if it is no number and no array."""
     number = isinstance(answer, int | float | np.number) and not isinstance(answer, bool)
     if not number and not (isinstance(answer, np.ndarray) and answer.dtype.kind in "fiu"):
-        kind = f"a {type(answer).__name__}" + ("" if answer is None else f", {answer!r}")
-        raise CheckFailed("one number, the mean loss", kind[:80], "the return statement")
+        kind = _("a {type}").format(type=type(answer).__name__)
+        if answer is not None:
+            kind = _("a {type}, {value}").format(type=type(answer).__name__,
+                                                 value=repr(answer)[:80])
+        raise CheckFailed(_("one number, the mean loss"), kind, _("the return statement"))
     came = np.asarray(answer, dtype=np.float64)
     return np.where(np.isfinite(came), came, np.inf)
 
@@ -236,20 +247,22 @@ def exercise_1_2(cross_entropy: Callable) -> str:
 
     The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
     """
-    general = "minus the logit of the label plus the logarithm of the sum of exponentials, averaged"
-    large = "overflow in np.exp, and np.log of 0: what is subtracted from each row first, and where"
+    general = _("minus the logit of the label plus the logarithm of the sum of exponentials, "
+                "averaged")
+    large = _("overflow in np.exp, and np.log of 0: what is subtracted from each row first, and "
+              "where")
     mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
     lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
     won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
     cases = [("", (6, 10), 0), ("", (1, 7), 0), ("", (5, 3), 0), ("", (2, 17), 0), ("", (4, 1), 0),
-             (" between -50 and 50", (6, 10), 47 * np.sign(random(6, 10, seed=5))),
-             (" around 500", (6, 10), 500), (" around 1000", (6, 10), 1000),
-             (" around -1000", (6, 10), -1000),
-             (" around 1000 in some rows, -1000 in others", (6, 10), mixed),
-             (" where a wrong class is 200 ahead", (6, 10), lost / 5),
-             (" where a wrong class is 1000 ahead", (6, 10), lost),
-             (" where the right class is 1000 ahead", (6, 10), won),
-             (" where one class is 1000 behind", (6, 10), -lost)]
+             (_(" between -50 and 50"), (6, 10), 47 * np.sign(random(6, 10, seed=5))),
+             (_(" around 500"), (6, 10), 500), (_(" around 1000"), (6, 10), 1000),
+             (_(" around -1000"), (6, 10), -1000),
+             (_(" around 1000 in some rows, -1000 in others"), (6, 10), mixed),
+             (_(" where a wrong class is 200 ahead"), (6, 10), lost / 5),
+             (_(" where a wrong class is 1000 ahead"), (6, 10), lost),
+             (_(" where the right class is 1000 ahead"), (6, 10), won),
+             (_(" where one class is 1000 behind"), (6, 10), -lost)]
     trials = Trials(general, _LOSS)
     for number, (words, (n, c), offset) in enumerate(cases):
         logits = (3 * random(n, c, seed=number) + offset).astype("float32")
@@ -261,81 +274,83 @@ def exercise_1_2(cross_entropy: Callable) -> str:
 
         def run(logits: np.ndarray = logits, labels: np.ndarray = labels) -> Any:
             with np.errstate(all="ignore"), \
-                    require_numpy_only("NumPy alone", "np.exp, np.log and sums along axis 1"):
+                    require_numpy_only(_("NumPy alone"), _("np.exp, np.log and sums along axis 1")):
                 return _one_number(cross_entropy(logits.copy(), labels.copy()))
         trials.add(run, np.asarray(losses.mean()), logits.astype(np.float64), labels, losses,
-                   words=f" for logits of shape {(n, c)}{words}", look_at=large if words else "",
-                   atol=1e-3 if words else 1e-5)
+                   words=_("logits of shape {shape}{words}").format(shape=(n, c), words=words),
+                   look_at=large if words else "", atol=1e-3 if words else 1e-5)
     trials.require_right()
-    return f"{len(cases)} batches, with logits up to 1000 and down to -1000: every loss finite"
+    return _("{count} batches, with logits up to 1000 and down to -1000: every loss finite").format(
+        count=len(cases))
 
 
 # The output's side of a mistaken formula: of size, kernel, stride and padding.
 _SIDES: dict[str, Callable[[int, int, int, int], int]] = {
-    "the padding is left out of the output's size": lambda s, k, t, p: (s - k) // t + 1,
-    "the padding is added on both sides of the image": lambda s, k, t, p: (s + p - k) // t + 1,
-    "the output's size: the kernel's first place counts too (+ 1)":
+    _("the padding is left out of the output's size"): lambda s, k, t, p: (s - k) // t + 1,
+    _("the padding is added on both sides of the image"): lambda s, k, t, p: (s + p - k) // t + 1,
+    _("the output's size: the kernel's first place counts too (+ 1)"):
         lambda s, k, t, p: (s + 2 * p - k) // t,
-    "the output's size: + 1 comes after the division by the stride, not before":
+    _("the output's size: + 1 comes after the division by the stride, not before"):
         lambda s, k, t, p: (s + 2 * p - k + 1) // t,
-    "the output's size: 1 is added, not subtracted": lambda s, k, t, p: (s + 2 * p - k) // t - 1,
-    "the output's size: 1 is added once": lambda s, k, t, p: (s + 2 * p - k + 1) // t + 1,
-    "the output's size: the padding is added, not subtracted":
+    _("the output's size: 1 is added, not subtracted"): lambda s, k, t, p: (s + 2 * p - k) // t - 1,
+    _("the output's size: 1 is added once"): lambda s, k, t, p: (s + 2 * p - k + 1) // t + 1,
+    _("the output's size: the padding is added, not subtracted"):
         lambda s, k, t, p: (s - 2 * p - k) // t + 1,
-    "the output's size: the kernel is subtracted": lambda s, k, t, p: (s + 2 * p) // t + 1,
-    "the output's size: the whole sum is divided by the stride, the kernel too":
+    _("the output's size: the kernel is subtracted"): lambda s, k, t, p: (s + 2 * p) // t + 1,
+    _("the output's size: the whole sum is divided by the stride, the kernel too"):
         lambda s, k, t, p: (s + 2 * p) // t - k + 1,
-    "the output's size is rounded down: a place that sticks out is left out":
+    _("the output's size is rounded down: a place that sticks out is left out"):
         lambda s, k, t, p: -(-(s + 2 * p - k) // t) + 1,
-    "the output's size is rounded down, not to the nearest number":
+    _("the output's size is rounded down, not to the nearest number"):
         lambda s, k, t, p: round((s + 2 * p - k) / t) + 1,
-    "the stride is left out of the output's size": lambda s, k, t, p: s + 2 * p - k + 1,
-    "the output is as large as the input only with a fitting padding": lambda s, k, t, p: s}
+    _("the stride is left out of the output's size"): lambda s, k, t, p: s + 2 * p - k + 1,
+    _("the output is as large as the input only with a fitting padding"): lambda s, k, t, p: s}
 
 
 def _parameters_mistakes(b: int, i: int, o: int, k: int) -> dict[str, int]:
     one = i * k * k
-    return {"the bias is left out: one number for each output channel": o * one,
-            "the bias has one number for each output channel, not a single one": o * one + 1,
-            "the bias has one number for each output channel, not for each input channel":
+    return {_("the bias is left out: one number for each output channel"): o * one,
+            _("the bias has one number for each output channel, not a single one"): o * one + 1,
+            _("the bias has one number for each output channel, not for each input channel"):
                 o * one + i,
-            "the bias: it has no numbers of its own for each image": o * one + b * o,
-            "every output channel has a kernel for each input channel": o * (k * k + 1),
-            "the kernel has kernel * kernel numbers": o * (i * k + 1),
-            "the kernels are counted for each image of the batch": b * o * (one + 1)}
+            _("the bias: it has no numbers of its own for each image"): o * one + b * o,
+            _("every output channel has a kernel for each input channel"): o * (k * k + 1),
+            _("the kernel has kernel * kernel numbers"): o * (i * k + 1),
+            _("the kernels are counted for each image of the batch"): b * o * (one + 1)}
 
 
 def _flops_mistakes(b: int, i: int, o: int, k: int, side: int) -> dict[str, int]:
     one, out = i * k * k, b * o * side**2
-    return {"one multiplication and one addition are two FLOPs, not one": one * out,
-            "the addition of the bias is left out: K multiplications, K - 1 + 1 additions":
+    return {_("one multiplication and one addition are two FLOPs, not one"): one * out,
+            _("the addition of the bias is left out: K multiplications, K - 1 + 1 additions"):
                 (2 * one - 1) * out,
-            "K - 1 additions join K products; the bias is one more: 2K": (2 * one + 1) * out,
-            "K counts the numbers of every input channel, not of one": 2 * k * k * out,
-            "the kernel has kernel * kernel numbers": 2 * i * k * out,
-            "every image of the batch is convolved": 2 * one * out // b,
-            "every output channel has its own products": 2 * one * out // o,
-            "the output has size * size places": 2 * one * b * o * side}
+            _("K - 1 additions join K products; the bias is one more: 2K"): (2 * one + 1) * out,
+            _("K counts the numbers of every input channel, not of one"): 2 * k * k * out,
+            _("the kernel has kernel * kernel numbers"): 2 * i * k * out,
+            _("every image of the batch is convolved"): 2 * one * out // b,
+            _("every output channel has its own products"): 2 * one * out // o,
+            _("the output has size * size places"): 2 * one * b * o * side}
 
 
 def _bytes_mistakes(b: int, i: int, o: int, s: int, k: int, p: int, side: int) -> dict[str, int]:
     parameters, out, taken = o * (i * k * k + 1), b * o * side**2, b * i * s * s
-    return {"a float32 has 4 bytes": taken + parameters + out,
-            "a float32 has 4 bytes, not 8": 8 * (taken + parameters + out),
-            "the padding is not in memory: count the image as it is":
+    return {_("a float32 has 4 bytes"): taken + parameters + out,
+            _("a float32 has 4 bytes, not 8"): 8 * (taken + parameters + out),
+            _("the padding is not in memory: count the image as it is"):
                 4 * (b * i * (s + 2 * p)**2 + parameters + out),
-            "the output is left out: it has to be written": 4 * (taken + parameters),
-            "the input is left out": 4 * (parameters + out),
-            "the parameters are left out": 4 * (taken + out),
-            "the bias is left out: it is read too": 4 * (taken + parameters - o + out),
-            "the images of a batch share one set of parameters": 4 * (taken + b * parameters + out),
-            "the input has a batch of images": 4 * (taken // b + parameters + out),
-            "the input has in_channels channels": 4 * (taken // i + parameters + out),
-            "the output has a batch of images": 4 * (taken + parameters + out // b),
-            "the output has out_channels channels": 4 * (taken + parameters + out // o),
-            "4 bytes for each number: for those of the input, the parameters and the output":
+            _("the output is left out: it has to be written"): 4 * (taken + parameters),
+            _("the input is left out"): 4 * (parameters + out),
+            _("the parameters are left out"): 4 * (taken + out),
+            _("the bias is left out: it is read too"): 4 * (taken + parameters - o + out),
+            _("the images of a batch share one set of parameters"):
+                4 * (taken + b * parameters + out),
+            _("the input has a batch of images"): 4 * (taken // b + parameters + out),
+            _("the input has in_channels channels"): 4 * (taken // i + parameters + out),
+            _("the output has a batch of images"): 4 * (taken + parameters + out // b),
+            _("the output has out_channels channels"): 4 * (taken + parameters + out // o),
+            _("4 bytes for each number: for those of the input, the parameters and the output"):
                 4 * taken + parameters + out,
-            "every number counts once: the output is not read before it is written":
+            _("every number counts once: the output is not read before it is written"):
                 4 * (taken + parameters + 2 * out)}
 
 
@@ -384,24 +399,30 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
         known.append(_conv2d_mistakes(case, side))
         answer = conv2d_cost(*case)
         if not isinstance(answer, tuple | list) or len(answer) != 3:
-            raise CheckFailed("a tuple of three ints: parameters, FLOPs, bytes",
-                              repr(answer)[:80], "the return statement")
+            raise CheckFailed(_("a tuple of three ints: parameters, FLOPs, bytes"),
+                              repr(answer)[:80], _("the return statement"))
         came.append(tuple(answer))
     whole = all(isinstance(value, int | np.integer) for answer in came for value in answer)
     if whole and came != wanted and all(map(lambda a, b: sorted(a) == sorted(b), came, wanted)):
-        raise CheckFailed("(parameters, FLOPs, bytes)", str(came[0]), "the order of the three")
-    for (case, *_), answer, expected in zip(_convolutions(), came, wanted, strict=True):
-        for place, what in enumerate(("parameters", "FLOPs", "bytes")):
+        raise CheckFailed(_("(parameters, FLOPs, bytes)"), str(came[0]),
+                          _("the order of the three"))
+    cases = [case for case, *rest in _convolutions()]
+    for case, answer, expected in zip(cases, came, wanted, strict=True):
+        for place, what in enumerate((_("parameters"), "FLOPs", _("bytes"))):
             value, right = answer[place], expected[place]
             if not isinstance(value, int | np.integer):
-                raise CheckFailed(f"an int for {what}", f"{value!r}, a {type(value).__name__}",
-                                  "division: / gives a float, // an int")
+                raise CheckFailed(_("an int for {what}").format(what=what),
+                                  _("{value}, a {type}").format(value=repr(value),
+                                                                type=type(value).__name__),
+                                  _("division: / gives a float, // an int"))
             if value != right:
                 hints = [hint for hint in known[0][place] if all(
                     mistakes[place][hint] == each[place]
                     for mistakes, each in zip(known, came, strict=True))]
                 given = ", ".join(f"{n}={v}" for n, v in zip(names, case, strict=True))
-                raise CheckFailed(f"{right:,} {what} for {given}", f"{value:,}", hints[0] if len(
-                    hints) == 1 else f"what this sum for the {what} leaves out or counts twice")
-    return (f"{len(came)} convolutions with stride 1 to 5 and padding 0 to 3, every number "
-            "exact")
+                hint = hints[0] if len(hints) == 1 else _(
+                    "what this sum for the {what} leaves out or counts twice").format(what=what)
+                raise CheckFailed(_("{number} {what} for {given}").format(
+                    number=f"{right:,}", what=what, given=given), f"{value:,}", hint)
+    return _("{count} convolutions with stride 1 to 5 and padding 0 to 3, every number "
+             "exact").format(count=len(came))

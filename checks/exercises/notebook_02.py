@@ -20,25 +20,28 @@ from checks.observe.primfuncs import run_te
 from checks.observe.spies import TorchCalls, require_no_topi
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
+from words import _
 
 # Functions of the input and the slope.
 _LEAKY_RELU: Mistakes = {
-    "the slope: a plain ReLU ignores it": lambda x, slope: np.maximum(x, 0),
-    "the slope: it is 0.01 whatever is given": lambda x, slope: np.where(x > 0, x, 0.01 * x),
-    "the slope, which is applied everywhere": lambda x, slope: x * slope,
-    "the slope: it is added, not multiplied": lambda x, slope: np.where(x > 0, x, x + slope),
-    "the slope: it is divided by": lambda x, slope: np.where(x > 0, x, x / slope),
-    "the slope: it takes the place of slope * x": lambda x, slope: np.where(x > 0, x, slope),
-    "the sign of the slope": lambda x, slope: np.where(x > 0, x, -slope * x),
-    "the larger of x and slope * x: wrong where the slope is above 1":
+    _("the slope: a plain ReLU ignores it"): lambda x, slope: np.maximum(x, 0),
+    _("the slope: it is 0.01 whatever is given"): lambda x, slope: np.where(x > 0, x, 0.01 * x),
+    _("the slope, which is applied everywhere"): lambda x, slope: x * slope,
+    _("the slope: it is added, not multiplied"): lambda x, slope: np.where(x > 0, x, x + slope),
+    _("the slope: it is divided by"): lambda x, slope: np.where(x > 0, x, x / slope),
+    _("the slope: it takes the place of slope * x"): lambda x, slope: np.where(x > 0, x, slope),
+    _("the sign of the slope"): lambda x, slope: np.where(x > 0, x, -slope * x),
+    _("the larger of x and slope * x: wrong where the slope is above 1"):
         lambda x, slope: np.maximum(x, slope * x),
-    "the smaller of x and slope * x: wrong where the slope is below 1":
+    _("the smaller of x and slope * x: wrong where the slope is below 1"):
         lambda x, slope: np.minimum(x, slope * x),
-    "the condition, which is the wrong way round": lambda x, slope: np.where(x > 0, x * slope, x),
-    "the condition: it compares with 1, not with 0": lambda x, slope: np.where(x > 1, x, x * slope),
-    "the condition: it compares with the slope, not with 0":
+    _("the condition, which is the wrong way round"):
+        lambda x, slope: np.where(x > 0, x * slope, x),
+    _("the condition: it compares with 1, not with 0"):
+        lambda x, slope: np.where(x > 1, x, x * slope),
+    _("the condition: it compares with the slope, not with 0"):
         lambda x, slope: np.where(x > slope, x, x * slope),
-    "x: it is copied as it is": lambda x, slope: x}
+    _("x: it is copied as it is"): lambda x, slope: x}
 
 
 @exercise("2.1")
@@ -48,8 +51,8 @@ def exercise_2_1(leaky_relu: Callable) -> str:
     The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
     """
     slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5)
-    trials = Trials("which of x and slope * x is chosen, and of which element", _LEAKY_RELU,
-                    axes=("row", "column"))
+    trials = Trials(_("which of x and slope * x is chosen, and of which element"), _LEAKY_RELU,
+                    axes=(_("row"), _("column")))
 
     def run(x: np.ndarray, slope: float) -> np.ndarray:
         return run_te(lambda a: leaky_relu(a, slope), x)
@@ -58,9 +61,10 @@ def exercise_2_1(leaky_relu: Callable) -> str:
         slope, x = slopes[number % len(slopes)], 3 * random(*shape)
         x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
         trials.add(partial(run, x, slope), np.where(x > 0, x, x * np.float32(slope)), x, slope,
-                   words=f" for x {shape}, slope {slope}")
+                   words=_("x {shape}, slope {slope}").format(shape=shape, slope=slope))
     trials.require_right()
-    return f"equal to NumPy for {len(trials.all)} shapes and {len(slopes)} slopes"
+    return _("equal to NumPy for {count} shapes and {slopes} slopes").format(
+        count=len(trials.all), slopes=len(slopes))
 
 
 def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
@@ -69,7 +73,7 @@ def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
 
 def _bias_by_row(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     if len(x) > len(layer.bias):
-        raise IndexError("the bias has no number for every row")
+        raise IndexError(_("the bias has no number for every row"))
     return F.linear(x, layer.weight) + layer.bias[:len(x), None]
 
 
@@ -84,61 +88,62 @@ def _some_of_k(part: slice) -> Callable:
 
 def _k_of_outputs(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     if (m := len(layer.weight)) > x.shape[1]:
-        raise IndexError("there are fewer inputs")
+        raise IndexError(_("there are fewer inputs"))
     return F.linear(x[:, :m], layer.weight[:, :m], layer.bias)
 
 
 # Functions of the layer and its input, beside the layer's usual mistakes.
 _LINEAR: Mistakes = {
-    "the bias is added along the batch instead of the features": _bias_by_row,
-    "the bias: it is subtracted": lambda layer, x: F.linear(x, layer.weight) - layer.bias,
-    "the bias: it multiplies": lambda layer, x: F.linear(x, layer.weight) * layer.bias,
-    "the bias: b[0] is added everywhere; its index is that of the column":
+    _("the bias is added along the batch instead of the features"): _bias_by_row,
+    _("the bias: it is subtracted"): lambda layer, x: F.linear(x, layer.weight) - layer.bias,
+    _("the bias: it multiplies"): lambda layer, x: F.linear(x, layer.weight) * layer.bias,
+    _("the bias: b[0] is added everywhere; its index is that of the column"):
         lambda layer, x: F.linear(x, layer.weight) + layer.bias[0],
-    "the reduction: this is the largest of the products, not their sum":
+    _("the reduction: this is the largest of the products, not their sum"):
         lambda layer, x: _products(layer, x).amax(-1) + layer.bias,
-    "the reduction: this is the smallest of the products, not their sum":
+    _("the reduction: this is the smallest of the products, not their sum"):
         lambda layer, x: _products(layer, x).amin(-1) + layer.bias,
-    "the product: x and w are added": lambda layer, x: (x[:, None] + layer.weight).sum(
+    _("the product: x and w are added"): lambda layer, x: (x[:, None] + layer.weight).sum(
         -1) + layer.bias,
-    "the index of w that runs over k: the reduction axis leaves out the last k":
+    _("the index of w that runs over k: the reduction axis leaves out the last k"):
         _some_of_k(slice(None, -1)),
-    "the index of w that runs over k: the reduction axis leaves out the first k":
+    _("the index of w that runs over k: the reduction axis leaves out the first k"):
         _some_of_k(slice(1, None)),
-    "the reduction axis: it is as long as there are outputs, not inputs": _k_of_outputs,
-    "the reduction axis: only k = 0 is summed":
+    _("the reduction axis: it is as long as there are outputs, not inputs"): _k_of_outputs,
+    _("the reduction axis: only k = 0 is summed"):
         lambda layer, x: F.linear(x[:, :1], layer.weight[:, :1], layer.bias),
-    "the index of x that runs over k: it stays at 0":
+    _("the index of x that runs over k: it stays at 0"):
         lambda layer, x: x[:, :1] * layer.weight.sum(1) + layer.bias,
-    "the index of w that runs over k: it stays at 0":
+    _("the index of w that runs over k: it stays at 0"):
         lambda layer, x: x.sum(1, keepdim=True) * layer.weight[:, 0] + layer.bias,
-    "w: its first row is taken for every output":
+    _("w: its first row is taken for every output"):
         lambda layer, x: F.linear(x, layer.weight[:1]) + layer.bias,
-    "w is left out: this is the sum of each row of x": lambda layer, x: x.sum(
+    _("w is left out: this is the sum of each row of x"): lambda layer, x: x.sum(
         1, keepdim=True) + layer.bias,
-    "the product is left out: this is the bias alone":
+    _("the product is left out: this is the bias alone"):
         lambda layer, x: layer.bias.expand(len(x), -1)}
 
 
 @exercise("2.2")
 def exercise_2_2(linear: Callable) -> str:
     """a linear layer as a tensor expression."""
-    trials = Trials("either the sum over k of x[i, k] * w[j, k], or the bias b[j]: which of the "
-                    "two? With b = 0 or w = 0 you see", {}, axes=("row", "column"))
+    trials = Trials(_("either the sum over k of x[i, k] * w[j, k], "
+                      "or the bias b[j]: which of the two? With b = "
+                      "0 or w = 0 you see"), {}, axes=(_("row"), _("column")))
     sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1)]
     for n, m, k in sizes:
         x, w, b = whole(n, k), whole(m, k, seed=1), whole(m, seed=2)
         layer = with_parameters(nn.Linear(k, m), w, b)
         trials.add(partial(run_te, linear, x, w, b), x @ w.T + b, layer, torch.from_numpy(x),
-                   words=f" for x {(n, k)}, w {(m, k)}")
+                   words=f"x {(n, k)}, w {(m, k)}")
     trials.mistakes = layer_mistakes(layer) | _LINEAR
     trials.require_right()
-    return f"x W^T + b for {len(sizes)} shapes, equal to NumPy"
+    return _("x W^T + b for {count} shapes, equal to NumPy").format(count=len(sizes))
 
 
 def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
     if layer.weight.shape[2] != layer.weight.shape[3]:
-        raise IndexError("an index of the kernel is outside of it")
+        raise IndexError(_("an index of the kernel is outside of it"))
     return F.conv2d(x, layer.weight.transpose(2, 3))
 
 
@@ -152,20 +157,20 @@ def _kernel_cut(axis: int, at: int) -> Callable[[nn.Conv2d, torch.Tensor], torch
 
 # Functions of the layer and its input, beside the layer's usual mistakes.
 _CONV2D: Mistakes = {
-    "the kernel's height and width are exchanged": _kernel_turned,
-    "the input channels: the last is left out": lambda layer, x: F.conv2d(
+    _("the kernel's height and width are exchanged"): _kernel_turned,
+    _("the input channels: the last is left out"): lambda layer, x: F.conv2d(
         x[:, :-1], layer.weight[:, :-1]),
-    "the kernel's rows: the last is left out": _kernel_cut(2, -1),
-    "the kernel's columns: the last is left out": _kernel_cut(3, -1),
-    "the kernel's rows: only the first is summed": _kernel_cut(2, 1),
-    "the kernel's columns: only the first is summed": _kernel_cut(3, 1),
-    "w: the first kernel is taken for every output channel":
+    _("the kernel's rows: the last is left out"): _kernel_cut(2, -1),
+    _("the kernel's columns: the last is left out"): _kernel_cut(3, -1),
+    _("the kernel's rows: only the first is summed"): _kernel_cut(2, 1),
+    _("the kernel's columns: only the first is summed"): _kernel_cut(3, 1),
+    _("w: the first kernel is taken for every output channel"):
         lambda layer, x: F.conv2d(x, layer.weight[:1]).expand(-1, len(layer.weight), -1, -1),
-    "w: its first input channel is taken for all":
+    _("w: its first input channel is taken for all"):
         lambda layer, x: F.conv2d(x.sum(1, keepdim=True), layer.weight[:, :1]),
-    "x: its first channel is taken for all": lambda layer, x: F.conv2d(
+    _("x: its first channel is taken for all"): lambda layer, x: F.conv2d(
         x[:, :1], layer.weight.sum(1, keepdim=True)),
-    "w is left out: this is the sum of each window": lambda layer, x: F.conv2d(
+    _("w is left out: this is the sum of each window"): lambda layer, x: F.conv2d(
         x, torch.ones_like(layer.weight))}
 
 
@@ -173,8 +178,8 @@ _CONV2D: Mistakes = {
 @torch.no_grad()
 def exercise_2_3(conv2d: Callable) -> str:
     """a convolution as a tensor expression."""
-    trials = Trials("the indices of x and those of w, term by term of the sum", {},
-                    axes=("image", "output channel", "row", "column"))
+    trials = Trials(_("the indices of x and those of w, term by term of the sum"), {},
+                    axes=(_("image"), _("output channel"), _("row"), _("column")))
     for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
                           ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
                           ((2, 1, 3, 4), (3, 1, 1, 1))]:
@@ -182,34 +187,35 @@ def exercise_2_3(conv2d: Callable) -> str:
         layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
         images = torch.from_numpy(x)
         trials.add(partial(run_te, conv2d, x, w), layer(images).numpy(), layer, images,
-                   words=f" for x {shape}, w {kernel}")
+                   words=f"x {shape}, w {kernel}")
     trials.mistakes = layer_mistakes(layer) | _CONV2D
     trials.require_right()
-    return (f"equal to PyTorch for {len(trials.all)} shapes: one input channel and several, square "
-            "and not, a 1x1 kernel and one as large as the image")
+    return _("equal to PyTorch for {count} shapes: one input channel and several, square and not, "
+             "a 1x1 kernel and one as large as the image").format(count=len(trials.all))
 
 
 _POOL: Mistakes = {
-    "the reduction: this is the smallest of each window": lambda layer, x: -layer(-x),
-    "the window: only its first row is looked at":
+    _("the reduction: this is the smallest of each window"): lambda layer, x: -layer(-x),
+    _("the window: only its first row is looked at"):
         lambda layer, x: F.max_pool2d(x[:, :, ::2], (1, 2)),
-    "the window: only its first column is looked at":
+    _("the window: only its first column is looked at"):
         lambda layer, x: F.max_pool2d(x[..., ::2], (2, 1)),
-    "the window: only its first element is taken": lambda layer, x: x[:, :, ::2, ::2],
-    "the window: only its last element is taken": lambda layer, x: x[:, :, 1::2, 1::2],
-    "the window: only its diagonal is looked at": lambda layer, x: torch.maximum(
+    _("the window: only its first element is taken"): lambda layer, x: x[:, :, ::2, ::2],
+    _("the window: only its last element is taken"): lambda layer, x: x[:, :, 1::2, 1::2],
+    _("the window: only its diagonal is looked at"): lambda layer, x: torch.maximum(
         x[:, :, ::2, ::2], x[:, :, 1::2, 1::2]),
-    "the channels: every one gets channel 0": lambda layer, x: layer(x[:, :1]).expand(
+    _("the channels: every one gets channel 0"): lambda layer, x: layer(x[:, :1]).expand(
         -1, x.shape[1], -1, -1),
-    "the largest absolute value is taken": lambda layer, x: layer(x.abs())}
+    _("the largest absolute value is taken"): lambda layer, x: layer(x.abs())}
 
 
 @exercise("2.4")
 def exercise_2_4(max_pool: Callable) -> str:
     """max pooling as a tensor expression."""
     layer = nn.MaxPool2d(2)
-    trials = Trials("where window (i, j) starts, and which four elements it has",
-                    layer_mistakes(layer) | _POOL, axes=("image", "channel", "row", "column"))
+    trials = Trials(_("where window (i, j) starts, and which four elements it has"),
+                    layer_mistakes(layer) | _POOL,
+                    axes=(_("image"), _("channel"), _("row"), _("column")))
     for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
                          ((3, 2, 8, 2), 0), ((1, 5, 2, 10), 3)]:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
@@ -217,9 +223,10 @@ def exercise_2_4(max_pool: Callable) -> str:
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
         images = torch.from_numpy(x)
         trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
-                   words=f" for x {shape}")
+                   words=f"x {shape}")
     trials.require_right()
-    return f"equal to PyTorch for {len(trials.all)} shapes, negative windows too"
+    return _("equal to PyTorch for {count} shapes, negative windows too").format(
+        count=len(trials.all))
 
 
 @exercise("2.5", seconds=30, prepare=[reference, random_cnn])
@@ -230,14 +237,16 @@ def exercise_2_5(create_model: Callable) -> str:
     made = make(mod, other)
     verified = made.require_trained()
     if "conv2d" in calls.names:
-        raise CheckFailed("operators from TOPI, one by one", "PyTorch's conv2d was called while "
-                          "your function ran, as an importer does to record the model",
-                          "bb.emit_te(topi...) for each operator; the weights are all you need")
+        raise CheckFailed(_("operators from TOPI, one by one"),
+                          _("PyTorch's conv2d was called while your function ran, as an importer "
+                            "does to record the model"),
+                          _("bb.emit_te(topi...) for each operator; the weights are all you need"))
     made.require_random()
-    return f"operators as PrimFuncs, right with random weights too. {verified}"
+    return _("operators as PrimFuncs, right with random weights too. {verified}").format(
+        verified=verified)
 
 
-_SAYS = {nn.Conv2d: "convolution", nn.Linear: "linear layer"}
+_SAYS = {nn.Conv2d: _("convolution"), nn.Linear: _("linear layer")}
 
 
 def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.ndarray) -> bool:
@@ -263,13 +272,15 @@ def _require_own_layers(made: Made) -> None:
     calls = [binding for binding in bindings if binding.name not in made_of_constants]
     for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
         if came := _in_place_of(index, name, calls, made_of_constants, inputs, values):
-            raise CheckFailed(f"the {_SAYS[type(model[index])]} as one PrimFunc that takes its "
-                              "bias", came, "the tensor expression of this layer: x, w and b go in")
+            raise CheckFailed(_("the {says} as one PrimFunc that takes its bias").format(
+                                  says=_SAYS[type(model[index])]), came,
+                              _("the tensor expression of this layer: x, w and b go in"))
     for variable, func in made.mod.functions_items():
         if operator := by_topi(func):
-            raise CheckFailed("tensor expressions of your own for convolution and linear layers",
-                              f"PrimFunc {variable.name_hint} has TOPI's {operator} in it",
-                              "te.compute with te.sum, as in exercises 2.2 and 2.3")
+            raise CheckFailed(_("tensor expressions of your own for convolution and linear layers"),
+                              _("PrimFunc {name_hint} has TOPI's {operator} in it").format(
+                                  name_hint=variable.name_hint, operator=operator),
+                              _("te.compute with te.sum, as in exercises 2.2 and 2.3"))
 
 
 def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[str, np.ndarray],
@@ -285,20 +296,22 @@ def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[st
     weights, model = cnn()
     call = next((call for call in calls if takes(call, f"{name}_weight")), None)
     if call is None:
-        return f"no call in main takes {name}_weight"
+        return _("no call in main takes {name}_weight").format(name=name)
     others = sum(takes(call, f"{other}_weight") for other in ("conv2d", "linear0", "linear1"))
     if others > 1:
-        return f"{call.kernel} takes the weights of {others} layers"
+        return _("{kernel} takes the weights of {others} layers").format(kernel=call.kernel,
+                                                                         others=others)
     if not takes(call, f"{name}_bias"):
-        return f"{call.kernel} computes {call.name}, without the bias"
+        return _("{kernel} computes {name}, without the bias").format(kernel=call.kernel,
+                                                                      name=call.name)
     if not any(is_layer(inputs[taken], values[index], nn.Identity()) for taken in call.takes
                if isinstance(taken, str) and taken in inputs):
-        return (f"{call.kernel} does not take the layer's input {values[index].shape}, but what "
-                "another PrimFunc makes of it")
+        return _("{kernel} does not take the layer's input {shape}, but what another PrimFunc "
+                 "makes of it").format(kernel=call.kernel, shape=values[index].shape)
     if not any(is_layer(call.value, after, model[position])
                for position, after in enumerate(values[index + 1:], index)):
-        return (f"{call.kernel} gives {call.name} {call.value.shape}, of which another PrimFunc "
-                "makes the layer's output")
+        return _("{kernel} gives {name} {shape}, of which another PrimFunc makes the layer's "
+                 "output").format(kernel=call.kernel, name=call.name, shape=call.value.shape)
     return ""
 
 
@@ -309,8 +322,8 @@ def exercise_2_6(create_model: Callable) -> str:
     verified = made.require_trained()
     _require_own_layers(made)
     made.require_random()
-    return ("each convolution and linear layer is one PrimFunc that takes its bias; right with "
-            f"random weights too\n{verified}")
+    return _("each convolution and linear layer is one PrimFunc that takes its bias; right with "
+             "random weights too\n{verified}").format(verified=verified)
 
 
 _LOUD = 200  # exp(200) is beyond float32
@@ -318,7 +331,7 @@ _LOUD = 200  # exp(200) is beyond float32
 
 def _require_shifted(create_model: Callable) -> None:
     """Raise CheckFailed unless the softmax is right for large logits, and one twice as large."""
-    weights, _ = random_cnn()
+    weights = random_cnn()[0]
     added = np.full(10, _LOUD, "float32")
     added[3] *= 2  # by the smallest of a row subtracted, the largest is still beyond float32
     loud = {name: array + (added if name == "linear1_bias" else np.float32(0))
@@ -328,12 +341,15 @@ def _require_shifted(create_model: Callable) -> None:
     came = build(create_model(loud))["main"](tvm.runtime.tensor(images)).numpy()
     expected = model(torch.from_numpy(images)).detach().numpy()
     if not np.isfinite(came).all() and np.isfinite(expected).all():
-        raise CheckFailed(f"probabilities for logits around {_LOUD} too", "inf or NaN",
-                          "softmax: subtract each row's largest logit before the exponential")
+        raise CheckFailed(_("probabilities for logits around {loud} too").format(loud=_LOUD),
+                          _("inf or NaN"),
+                          _("softmax: subtract each row's largest logit before the exponential"))
     if not np.allclose(came, expected, 1e-3, 1e-5):
-        raise CheckFailed(f"PyTorch's probabilities with {_LOUD} and more added to every logit",
-                          f"others, by up to {np.abs(came - expected).max():.2g}",
-                          "softmax: every term of it has the same number subtracted")
+        raise CheckFailed(_("PyTorch's probabilities with {number} and more added to every "
+                            "logit").format(number=_LOUD),
+                          _("others, by up to {came}").format(
+                              came=f"{np.abs(came - expected).max():.2g}"),
+                          _("softmax: every term of it has the same number subtracted"))
 
 
 @exercise("2.7", seconds=30, prepare=[reference, random_cnn])
@@ -345,5 +361,5 @@ def exercise_2_7(create_model: Callable) -> str:
     verified = made.require_trained()
     made.require_random()
     _require_shifted(create_model)
-    return ("nothing of TOPI's in it; right with random weights, and with logits around "
-            f"{_LOUD}\n{verified}")
+    return _("nothing of TOPI's in it; right with random weights, and with logits around {loud}\n"
+             "{verified}").format(loud=_LOUD, verified=verified)

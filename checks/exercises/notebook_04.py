@@ -13,6 +13,7 @@ from checks.exercises.models import INPUT, cnn, imported_cnn, reference_200
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
 from tir.loops import nests
+from words import _
 
 
 def _three_steps(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
@@ -40,13 +41,14 @@ def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
     for shape in [(16, 16), (5, 33)]:
         before = _three_steps(shape)
-        after = schedules.scheduled(inline_all, before, "one sblock")
+        after = schedules.scheduled(inline_all, before, _("one sblock"))
         blocks = [nest.block for nest in nests(after)]
         if len(blocks) != 1:
-            raise CheckFailed("one sblock", f"{len(blocks)}: {', '.join(blocks)}",
-                              f"compute_inline for {' and '.join(blocks[:-1])}")
+            raise CheckFailed(_("one sblock"), f"{len(blocks)}: {', '.join(blocks)}",
+                              _("compute_inline for {blocks}").format(
+                                  blocks=_(" and ").join(blocks[:-1])))
         schedules.require_same_results(before, after)
-    return "one sblock, no buffer between, the same results for two shapes"
+    return _("one sblock, no buffer between, the same results for two shapes")
 
 
 @exercise("4.2", seconds=10)
@@ -55,19 +57,20 @@ def exercise_4_2(schedule_add: Callable) -> str:
     for apply, shape in [(schedules.scheduled, (64, 128)), (schedules.scheduled, (16, 24)),
                          (schedules.scheduled_too, (136, 264))]:
         before = _addition(shape)
-        after = apply(schedule_add, before, "threads and lanes")
+        after = apply(schedule_add, before, _("threads and lanes"))
         found = nests(after)
         schedules.require_threads(4, *found)
         # the sum may have been inlined into a copy of it, which then is the last block
         nest = next((nest for nest in found if nest.block == "C"), found[-1])
-        lanes = schedules.require_lanes(nest, f"block {nest.block}")
+        lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block))
         if lanes.extent != 8:
-            raise CheckFailed("8 lanes", f"{lanes}", "the factor of the split")
+            raise CheckFailed(_("8 lanes"), f"{lanes}", _("the factor of the split"))
         if (steps := schedules.moves(nest, lanes, schedules.stored(nest))) != [(0, 1)]:
-            raise CheckFailed("lanes along a row, each one column on", "steps in (i, j) of "
-                              f"{steps}", "which loop is split into lanes: i or j?")
+            raise CheckFailed(_("lanes along a row, each one column on"),
+                              _("steps in (i, j) of {steps}").format(steps=steps),
+                              _("which loop is split into lanes: i or j?"))
         schedules.require_same_results(before, after)
-    return "a parallel outermost loop, 8 lanes along a row, the same results for three shapes"
+    return _("a parallel outermost loop, 8 lanes along a row, the same results for three shapes")
 
 
 @exercise("4.3", seconds=10)
@@ -78,22 +81,24 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
             (schedules.scheduled, (32, 32, 32), 2), (schedules.scheduled, (16, 8, 24), 1),
             (schedules.scheduled_too, (72, 136, 80), 2)]:
         before = _product(*sizes)
-        after = apply(schedule_matmul, before, "threads and lanes")
+        after = apply(schedule_matmul, before, _("threads and lanes"))
         schedules.require_decomposed(after)
         update = schedules.summing(after)[0]
         schedules.require_threads(least, *nests(after))
-        lanes = schedules.require_lanes(update, "the update")
+        lanes = schedules.require_lanes(update, _("the update"))
         # along j, only the matrix B moves, by a column: also where rfactor has added an axis
         steps = sorted(schedules.moves(update, lanes, schedules.indices(read))
                        for read in update.realize.block.reads
                        if not read.source.same_as(schedules.written(update)))
         if steps != [[(0, 0)], [(0, 1)]]:
-            raise CheckFailed("lanes along j", f"{lanes}, with steps in the matrices of "
-                              f"{', '.join(str(way) for step in steps for way in step)}",
-                              "which loop is innermost and vectorised")
+            ways = ", ".join(str(way) for step in steps for way in step)
+            raise CheckFailed(_("lanes along j"),
+                              _("{lanes}, with steps in the matrices of {steps}").format(
+                                  lanes=lanes, steps=ways),
+                              _("which loop is innermost and vectorised"))
         schedules.require_same_results(before, after)
-    return ("a parallel outermost loop, lanes along j, T.init apart, the same results for three "
-            "shapes")
+    return _("a parallel outermost loop, lanes along j, T.init apart, the same results for three "
+             "shapes")
 
 
 @exercise("4.4", seconds=10, prepare=[imported_cnn, reference_200])
@@ -104,7 +109,8 @@ def exercise_4_4(schedule_conv2d: Callable) -> str:
     with schedules.changed(mod, original, "conv2d") as func:
         schedules.require_scheduled(func)
     verified = require_same(mod, cnn()[1], reference_200())
-    return f"padding inlined, parallel, unrolled, vectorised, decomposed. {verified}"
+    return _("padding inlined, parallel, unrolled, vectorised, decomposed. {verified}").format(
+        verified=verified)
 
 
 @exercise("4.5", seconds=10, prepare=[cnn])
@@ -125,7 +131,7 @@ def exercise_4_5(schedule_conv2d_with_bias: Callable) -> str:
     mod = schedules.returned(schedule_conv2d_with_bias, original)
     with schedules.changed(mod, original, "conv2d") as func:
         last = schedules.require_scheduled(func)[-1]
-    schedules.require_lanes(last, f"block {last.block}")
+    schedules.require_lanes(last, _("block {block}").format(block=last.block))
     convolution = nn.Sequential(model[0])
     require_same(mod, convolution, batches(convolution, helpers.test_loader(count=40)))
-    return "convolution and bias block scheduled, values equal to PyTorch's on 40 images"
+    return _("convolution and bias block scheduled, values equal to PyTorch's on 40 images")

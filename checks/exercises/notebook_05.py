@@ -23,30 +23,33 @@ from checks.exercises.models import INPUT, cnn, reference
 from checks.observe.primfuncs import QUICK, run_te
 from checks.run.check import exercise, prepared
 from checks.say.messages import CheckFailed, reason
+from words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
 
 
 def _softmax_inputs() -> dict[str, tuple[np.ndarray, str]]:
     """Return logits by a title, each with a hint."""
-    steps, shift = "the four steps, one by one", "is each row's own maximum subtracted?"
+    steps, shift = _("the four steps, one by one"), _("is each row's own maximum subtracted?")
     mixed = random(3, 5, seed=4)
     mixed[0] += 1000
     mixed[1] -= 1000
     far_apart = 1000 * np.array([[1, -1, 0, -1], [-1, 0, -1, 1]], "float32")
-    every = {f"{len(kinds)} kinds of rows, {m} long": (np.concatenate(kinds), shift)
-             for n, m in [(2, 7), (1, 33)] if (kinds := [array for _, array in rows(n, m)])}
-    return {"logits around 0": (3 * random(4, 7), steps),
-            "another shape": (3 * random(6, 2), steps),
-            "one row": (2 * random(1, 9), steps),
-            "logits of 1000 and -1000 in one tensor": (mixed, shift),
-            "logits of -1000 alone": (random(2, 5) - np.float32(1000), shift),
-            "logits of 1000 and -1000 in one row": (far_apart, shift),
-            "one column": (100 * random(5, 1), steps)} | every
+    every: dict[str, tuple[np.ndarray, str]] = {
+        _("{count} kinds of rows, {m} long").format(count=len(kinds), m=m):
+        (np.concatenate(kinds), shift)
+        for n, m in [(2, 7), (1, 33)] if (kinds := [array for words, array in rows(n, m)])}
+    return {_("logits around 0"): (3 * random(4, 7), steps),
+            _("another shape"): (3 * random(6, 2), steps),
+            _("one row"): (2 * random(1, 9), steps),
+            _("logits of 1000 and -1000 in one tensor"): (mixed, shift),
+            _("logits of -1000 alone"): (random(2, 5) - np.float32(1000), shift),
+            _("logits of 1000 and -1000 in one row"): (far_apart, shift),
+            _("one column"): (100 * random(5, 1), steps)} | every
 
 
 _SOFTMAX: Mistakes = {
-    "log_softmax instead of softmax: this is the logarithm of the softmax":
+    _("log_softmax instead of softmax: this is the logarithm of the softmax"):
         (lambda _, x: x.log_softmax(1), lambda _, x: x.softmax(1).log())}
 
 
@@ -58,17 +61,17 @@ def exercise_5_1(softmax: Callable) -> str:
         for name, (x, hint) in _softmax_inputs().items():
             logits = torch.from_numpy(x)
             note(run_te(softmax, x), layer(logits).numpy(), layer, logits,
-                 look_at=f"{name}: {hint}")
-    return ("equal to NumPy for logits of any size, 1000 and -1000 among them, the largest of a "
-            "row in any\nplace; rows of 1 to 33 numbers")
+                 look_at=_("{name}: {hint}").format(name=name, hint=hint))
+    return _("equal to NumPy for logits of any size, 1000 and -1000 among them, the largest of a "
+             "row in any\nplace; rows of 1 to 33 numbers")
 
 
 _AVG_POOL: Mistakes = {
     hint: mistake for hint, mistake in layer_mistakes(nn.AvgPool2d(1)).items()
     if "padding" not in hint} | {
-    "the stride: the step across is used for both":
+    _("the stride: the step across is used for both"):
         lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[1]),
-    "the stride: the step down is used for both":
+    _("the stride: the step down is used for both"):
         lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[0])}
 
 
@@ -84,10 +87,11 @@ def exercise_5_2(avg_pool: Callable) -> str:
             images = torch.from_numpy(x)
             came = run_te(functools.partial(avg_pool, kernel=kernel, stride=stride), x)
             note(came, layer(images).numpy(), layer, images,
-                 look_at=f"kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
-                 "starts, and how many there are")
-    return ("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as large "
-            "as the\nimage and of one element, also where they do not fill the image")
+                 look_at=_("kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
+                           "starts, and how many there are").format(kernel=kernel, stride=stride,
+                                                                    shape=shape))
+    return _("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as "
+             "large as the\nimage and of one element, also where they do not fill the image")
 
 
 # ---- rules ---------------------------------------------------------------------------------
@@ -109,16 +113,16 @@ def _gelu_behind(x: Tensor) -> Tensor:
 
 # Functions of gelu's argument, and of main's input.
 _GELU: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "the form: this is the approximation with tanh, not the exact one with erf":
+    _("the form: this is the approximation with tanh, not the exact one with erf"):
         lambda a, _: F.gelu(a, approximate="tanh"),
-    "the form: this is the approximation x * sigmoid(1.702 x)":
+    _("the form: this is the approximation x * sigmoid(1.702 x)"):
         lambda a, _: a * torch.sigmoid(1.702 * a),
-    "erf: its argument is not divided by the root of 2": lambda a, _: a / 2 * (1 + torch.erf(a)),
-    "erf: its argument is multiplied by the root of 2":
+    _("erf: its argument is not divided by the root of 2"): lambda a, _: a / 2 * (1 + torch.erf(a)),
+    _("erf: its argument is multiplied by the root of 2"):
         lambda a, _: a / 2 * (1 + torch.erf(a * 2**0.5)),
-    "the factor x in front: it is missing": lambda a, _: 0.5 * (1 + torch.erf(a / 2**0.5)),
-    "the factor one half: it is missing": lambda a, _: 2 * F.gelu(a),
-    "the argument: this is the GELU of main's input, not of the node's argument":
+    _("the factor x in front: it is missing"): lambda a, _: 0.5 * (1 + torch.erf(a / 2**0.5)),
+    _("the factor one half: it is missing"): lambda a, _: 2 * F.gelu(a),
+    _("the argument: this is the GELU of main's input, not of the node's argument"):
         lambda _, x: F.gelu(x)}
 
 
@@ -131,7 +135,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
     """
     models = [((16, 25), _gelu), ((2, 3, 4), _gelu), ((11,), _gelu), ((9, 7), _gelu_behind),
               ((2, 1, 3, 2, 5), _gelu_behind)]
-    with judged("the formula, and which variable it is applied to", _GELU, 1e-5) as note:
+    with judged(_("the formula, and which variable it is applied to"), _GELU, 1e-5) as note:
         for shape, model in models:
             machine = build(importers.import_by_rules(
                 model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu"), QUICK)
@@ -141,7 +145,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
                 argument = given if model is _gelu else torch.relu(given) - 4
                 note(to_numpy(machine["main"](tvm.runtime.tensor(x))), F.gelu(argument).numpy(),
                      argument, given)
-    return "equal to F.gelu, the exact form, for ranks 1, 2, 3 and 5, and behind other nodes"
+    return _("equal to F.gelu, the exact form, for ranks 1, 2, 3 and 5, and behind other nodes")
 
 
 class _Behind(nn.Module):
@@ -187,26 +191,27 @@ def exercise_5_4(cnn_rules: Callable) -> str:
     """rules for the layers of a CNN."""
     rules = cnn_rules()
     if not isinstance(rules, Mapping):
-        raise CheckFailed("a dictionary from classes to rules", type(rules).__name__,
-                          "what cnn_rules returns")
+        raise CheckFailed(_("a dictionary from classes to rules"), type(rules).__name__,
+                          _("what cnn_rules returns"))
     wanted = (nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Softmax)
     if lacking := [kind.__name__ for kind in wanted if kind not in rules]:
         keys = ", ".join(getattr(key, "__name__", repr(key)) for key in rules)
-        raise CheckFailed("rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax",
-                          f"no rule for {', '.join(lacking)}; keys: {keys or 'none'}",
-                          "the keys of the dictionary: the classes themselves")
+        raise CheckFailed(_("rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax"),
+                          _("no rule for {lacking}; keys: {keys}").format(
+                              lacking=", ".join(lacking), keys=keys or _("none")),
+                          _("the keys of the dictionary: the classes themselves"))
     rules = {nn.Linear: importers.linear_rule, nn.ReLU: importers.relu_rule} \
         | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
         with judged("", _mistakes(some), 1e-5) as note:
             _run_layers(_build_layers(some, rules), some, note)
-    _, model = cnn()
-    mod = importers.import_by_rules(model, INPUT, {}, rules, "your rules")
+    model = cnn()[1]
+    mod = importers.import_by_rules(model, INPUT, {}, rules, _("your rules"))
     verified = require_same(mod, model, reference())
     single = sum(not one.behind for one in _models())
-    return (f"{single} single layers equal PyTorch's, and so do layers behind a branch, and "
-            f"the CNN.\n{verified}")
+    return _("{single} single layers equal PyTorch's, and so do layers behind a branch, and the "
+             "CNN.\n{verified}").format(single=single, verified=verified)
 
 
 class _One(NamedTuple):
@@ -219,8 +224,9 @@ class _One(NamedTuple):
 
     @property
     def text(self) -> str:
-        layer = f"{self.layer} behind other layers" if self.behind else str(self.layer)
-        return f"{layer} on {self.shape}"
+        says = _("{layer} behind other layers on {shape}") if self.behind \
+            else _("{layer} on {shape}")
+        return says.format(layer=self.layer, shape=self.shape)
 
 
 @prepared
@@ -248,12 +254,13 @@ def _build_layers(models: Sequence[_One], rules: Mapping) -> relax.VirtualMachin
     bb = relax.BlockBuilder()
     for i, one in enumerate(models):
         with _naming(one):
-            importers.add_function(bb, f"f{i}" if i else "main", one.traced, one.shape,
-                                   _FUNCTIONS, rules, f"the rule for {one.layer}")
+            importers.add_function(bb, f"f{i}" if i else "main", one.traced, one.shape, _FUNCTIONS,
+                                   rules, _("the rule for {layer}").format(layer=one.layer))
     mod = bb.get()
     for i, one in enumerate(models):
         with _naming(one):
-            importers.require_no_library(mod, f"the rule for {one.layer}", f"f{i}" if i else "main")
+            importers.require_no_library(mod, _("the rule for {layer}").format(layer=one.layer),
+                                         f"f{i}" if i else "main")
     try:
         return build(mod, QUICK)
     except CheckFailed:
@@ -272,12 +279,14 @@ def _naming(one: _One) -> Iterator[None]:
     except NotImplementedError:
         raise
     except CheckFailed as failed:
-        raise CheckFailed(f"{failed.parts[0]}; {one.text}", *failed.parts[1:]) from None
+        raise CheckFailed(_("; ").join([failed.parts[0], one.text]), *failed.parts[1:]) from None
     except Exception as error:  # whatever the rule raises
-        hint = "which attributes of the layer the rule reads, and whether each is what it expects"
+        hint = _("which attributes of the layer the rule reads, and whether each is what it "
+                 "expects")
         if getattr(one.layer, "bias", 0) is None:
-            hint = "bias=False: layer.bias is None, and nothing is to be added"
-        raise CheckFailed(f"a rule that imports {one.text}", reason(error), hint) from None
+            hint = _("bias=False: layer.bias is None, and nothing is to be added")
+        raise CheckFailed(_("a rule that imports {text}").format(text=one.text), reason(error),
+                          hint) from None
 
 
 def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], note: Callable) -> None:
@@ -294,7 +303,7 @@ def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], note: Cal
                 expected = one.layer(argument).numpy()
             came = to_numpy(machine[f"f{i}" if i else "main"](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
-                 look_at=f"the rule for {one.text}", words=f"; {one.text}")
+                 look_at=_("the rule for {text}").format(text=one.text), words=one.text)
 
 
 def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
@@ -311,23 +320,23 @@ def _always_2x2(layer: nn.MaxPool2d, x: Tensor, *_: Tensor) -> Tensor:
 
 # Functions of the layer, its argument, main's input and the latest value before it.
 _RULES: Mistakes = {
-    "the argument: this is the layer of main's input, not of node.args[0]":
+    _("the argument: this is the layer of main's input, not of node.args[0]"):
         lambda layer, x, given, latest: layer(given),
-    "the argument: this is the layer of the latest value, not of node.args[0]":
+    _("the argument: this is the layer of the latest value, not of node.args[0]"):
         lambda layer, x, given, latest: layer(latest)}
 _RULE: dict[type, Mistakes] = {
-    nn.MaxPool2d: {"the window and the stride: it is always 2x2 with stride 2": _always_2x2},
+    nn.MaxPool2d: {_("the window and the stride: it is always 2x2 with stride 2"): _always_2x2},
     nn.Flatten: {
-        "flattened as NHWC instead of NCHW: the channels are not moved to the end":
+        _("flattened as NHWC instead of NCHW: the channels are not moved to the end"):
             lambda _, x, *more: (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).flatten(1)},
     nn.Softmax: {
-        "softmax always runs over the last axis; layer.dim says which":
+        _("softmax always runs over the last axis; layer.dim says which"):
             lambda layer, x, *_: x.softmax(-1),
-        "softmax always runs over axis 1; layer.dim says which":
+        _("softmax always runs over axis 1; layer.dim says which"):
             lambda layer, x, *_: x.softmax(1),
-        "softmax always runs over axis 0 (down the batch); layer.dim says which":
+        _("softmax always runs over axis 0 (down the batch); layer.dim says which"):
             lambda layer, x, *_: x.softmax(0),
-        "a negative layer.dim is taken for the last axis":
+        _("a negative layer.dim is taken for the last axis"):
             lambda layer, x, *_: x.softmax(max(layer.dim, -1))}}
 
 
@@ -387,16 +396,16 @@ def _without_relu(model: nn.Module, *inputs: Tensor) -> Tensor:
 
 # Functions of the model and its inputs.
 _ANY_BATCH: Mistakes = {
-    "the rule for nn.Linear: the biases are left out": _without_biases,
-    "the rule for +: its second term is dropped": functools.partial(_with_add, lambda a, b: a),
-    "the rule for +: its first term is dropped": functools.partial(_with_add, lambda a, b: b),
-    "the rule for +: it adds the first term to itself":
+    _("the rule for nn.Linear: the biases are left out"): _without_biases,
+    _("the rule for +: its second term is dropped"): functools.partial(_with_add, lambda a, b: a),
+    _("the rule for +: its first term is dropped"): functools.partial(_with_add, lambda a, b: b),
+    _("the rule for +: it adds the first term to itself"):
         functools.partial(_with_add, lambda a, b: a + a),
-    "the rule for +: it adds the second term to itself":
+    _("the rule for +: it adds the second term to itself"):
         functools.partial(_with_add, lambda a, b: b + b),
-    "the rule for +: a value that is added to itself counts once":
+    _("the rule for +: a value that is added to itself counts once"):
         functools.partial(_with_add, lambda a, b: a if a is b else a + b),
-    "the ReLU: it is left out": _without_relu}
+    _("the ReLU: it is left out"): _without_relu}
 
 
 def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:
@@ -408,9 +417,10 @@ def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) ->
             machine["main"](*arrays)
         except (ValueError, TypeError, RuntimeError):
             continue
-        raise CheckFailed("that inputs whose batches differ are refused",
-                          f"main ran with batches of {', '.join(map(str, sizes))}",
-                          "one tvm.tirx.Var for the batch of all inputs")
+        raise CheckFailed(_("that inputs whose batches differ are refused"),
+                          _("main ran with batches of {sizes}").format(
+                              sizes=", ".join(map(str, sizes))),
+                          _("one tvm.tirx.Var for the batch of all inputs"))
 
 
 @exercise("5.5", seconds=120)  # torch.export of three models alone takes 9 seconds of CPU
@@ -429,18 +439,21 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
                 # what build says of a wrong shape is harder to read
                 importers.require_inputs(mod, features)
             machine = build(mod, QUICK)
-            importers.require_no_library(mod, "the module")
+            importers.require_no_library(mod, _("the module"))
             for size in (1, 3, 7):
                 arrays = [random(size, width, seed=10 * size + i)
                           for i, width in enumerate(features)]
                 output = machine["main"](*map(tvm.runtime.tensor, arrays))
                 if not hasattr(output, "numpy"):
-                    raise CheckFailed("one tensor", f"a tuple of {len(output)}", "what main "
-                                      "returns; TVM's importer has unwrap_unit_return_tuple")
+                    raise CheckFailed(_("one tensor"),
+                                      _("a tuple of {count}").format(count=len(output)),
+                                      _("what main returns; TVM's importer has "
+                                        "unwrap_unit_return_tuple"))
                 inputs = list(map(torch.from_numpy, arrays))
-                note(output.numpy(), model(*inputs).numpy(), model, *inputs, look_at=f"a batch of "
-                     f"{size}: which shape belongs to which input, and the rules")
+                note(output.numpy(), model(*inputs).numpy(), model, *inputs,
+                     look_at=_("a batch of {size}: which shape belongs to which input, and the "
+                               "rules").format(size=size))
             if len(features) > 1:
                 _require_refusals(machine, features)
-    return ("one module each for a model of one input, of two and of three, run with batches of 1, "
-            "3 and 7;\ninputs whose batches differ are refused")
+    return _("one module each for a model of one input, of two and of three, run with batches of "
+             "1, 3 and 7;\ninputs whose batches differ are refused")

@@ -16,6 +16,7 @@ from checks.exercises.models import cnn, fused_cnn, imported_cnn, reference_200
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
 from tir.loops import Nest, nests
+from words import _
 
 # ---- the roofline --------------------------------------------------------------------------
 
@@ -45,53 +46,54 @@ _LAYERS = [_Layer(4, 5408, 100, 240.0, 104.0), _Layer(64, 5408, 100, 240.0, 104.
            _Layer(64, 5408, 100, 1500.0, 12.0), _Layer(1024, 8, 2, 30.0, 25.0)]
 
 _TIMES: dict[str, Callable[[_Layer], float]] = {
-    "the operations: the factor 2 is missing, for each input is multiplied and added":
+    _("the operations: the factor 2 is missing, for each input is multiplied and added"):
         lambda layer: layer.time(per_term=1),
-    "the operations: one addition for each input too, not one less":
+    _("the operations: one addition for each input too, not one less"):
         lambda layer: layer.time(per_term=2 - 1 / layer.inputs),
-    "the bytes: these are numbers, and a float32 has 4 bytes": lambda layer: layer.time(size=1),
-    "the bytes: a float32 has 4 of them, not 8": lambda layer: layer.time(size=8),
-    "the bytes: a float32 has 4 of them, not 32": lambda layer: layer.time(size=32),
-    "the last step: the two times are added, but they run side by side":
+    _("the bytes: these are numbers, and a float32 has 4 bytes"): lambda layer: layer.time(size=1),
+    _("the bytes: a float32 has 4 of them, not 8"): lambda layer: layer.time(size=8),
+    _("the bytes: a float32 has 4 of them, not 32"): lambda layer: layer.time(size=32),
+    _("the last step: the two times are added, but they run side by side"):
         lambda layer: layer.time(combine=lambda a, b: a + b),
-    "the last step: this is the smaller of the two times":
+    _("the last step: this is the smaller of the two times"):
         lambda layer: layer.time(combine=min),
-    "the last step: this is the mean of the two times":
+    _("the last step: this is the mean of the two times"):
         lambda layer: layer.time(combine=lambda a, b: (a + b) / 2),
-    "the unit: these are seconds": lambda layer: layer.time(micro=1),
-    "the unit: these are milliseconds": lambda layer: layer.time(micro=1e3),
-    "the unit: these are nanoseconds": lambda layer: layer.time(micro=1e9),
-    "the unit: peak and bandwidth are taken as single operations and bytes in a second":
+    _("the unit: these are seconds"): lambda layer: layer.time(micro=1),
+    _("the unit: these are milliseconds"): lambda layer: layer.time(micro=1e3),
+    _("the unit: these are nanoseconds"): lambda layer: layer.time(micro=1e9),
+    _("the unit: peak and bandwidth are taken as single operations and bytes in a second"):
         lambda layer: layer.time(giga=1),
-    "the unit: this is too large by a million (a GFLOP/s is 1,000 operations in a microsecond)":
+    _("the unit: this is too large by a million (a GFLOP/s is 1,000 operations in a microsecond)"):
         lambda layer: layer.time(micro=1e12),
-    "the unit: arithmetic is in microseconds, transport in nanoseconds":
+    _("the unit: arithmetic is in microseconds, transport in nanoseconds"):
         lambda layer: layer.time(combine=lambda a, b: max(a, 1e3 * b)),
-    "the unit: transport is in microseconds, arithmetic in nanoseconds":
+    _("the unit: transport is in microseconds, arithmetic in nanoseconds"):
         lambda layer: layer.time(combine=lambda a, b: max(1e3 * a, b)),
-    "the unit: a giga is 10**9 here, not 2**30": lambda layer: layer.time(giga=2**30),
-    "the unit: a GB is 10**9 bytes here, not 2**30":
+    _("the unit: a giga is 10**9 here, not 2**30"): lambda layer: layer.time(giga=2**30),
+    _("the unit: a GB is 10**9 bytes here, not 2**30"):
         lambda layer: layer.time(combine=lambda a, b: max(a, b * 1e9 / 2**30)),
-    "the bytes: the weights are counted once for each image, but they move once":
+    _("the bytes: the weights are counted once for each image, but they move once"):
         lambda layer: layer.time(weights=layer.batch),
-    "the bytes: the images are left out": lambda layer: layer.time(images=0),
-    "the bytes: the results are left out": lambda layer: layer.time(results=0),
-    "the bytes: the weights are left out": lambda layer: layer.time(weights=0),
-    "the bytes: images and results are left out": lambda layer: layer.time(images=0, results=0),
-    "the bytes: weights and results are left out": lambda layer: layer.time(weights=0, results=0),
-    "the bytes: the results are counted twice": lambda layer: layer.time(results=2),
-    "the bytes: the images are counted once for each output, but they move once":
+    _("the bytes: the images are left out"): lambda layer: layer.time(images=0),
+    _("the bytes: the results are left out"): lambda layer: layer.time(results=0),
+    _("the bytes: the weights are left out"): lambda layer: layer.time(weights=0),
+    _("the bytes: images and results are left out"): lambda layer: layer.time(images=0, results=0),
+    _("the bytes: weights and results are left out"):
+        lambda layer: layer.time(weights=0, results=0),
+    _("the bytes: the results are counted twice"): lambda layer: layer.time(results=2),
+    _("the bytes: the images are counted once for each output, but they move once"):
         lambda layer: layer.time(images=layer.outputs),
-    "the bias: it is left out of the count": lambda layer: layer.time(bias=1),
-    "arithmetic alone: what of the bytes?":
+    _("the bias: it is left out of the count"): lambda layer: layer.time(bias=1),
+    _("arithmetic alone: what of the bytes?"):
         lambda layer: layer.time(combine=lambda a, b: a),
-    "the bytes alone: what of the arithmetic?":
+    _("the bytes alone: what of the arithmetic?"):
         lambda layer: layer.time(combine=lambda a, b: b),
-    "peak and bandwidth: they are exchanged": lambda layer: _Layer(
+    _("peak and bandwidth: they are exchanged"): lambda layer: _Layer(
         layer.batch, layer.inputs, layer.outputs, layer.bandwidth, layer.peak).time(),
-    "the division: // drops what is behind the point": lambda layer: layer.time(
+    _("the division: // drops what is behind the point"): lambda layer: layer.time(
         micro=1, giga=1, combine=lambda a, b: max(a // 1, b // 1)) / 1e3,
-    "the last step: this is the greater of operations and bytes, before either is a time":
+    _("the last step: this is the greater of operations and bytes, before either is a time"):
         lambda layer: layer.time(
             combine=lambda a, b: a if a * layer.peak >= b * layer.bandwidth else b)}
 
@@ -109,8 +111,8 @@ def exercise_6_1(least_time: Callable) -> str:
         if getattr(time, "ndim", None) == 0 and hasattr(time, "item"):
             time = time.item()  # NumPy's and PyTorch's numbers without an axis are numbers
         if not isinstance(time, numbers.Real):
-            raise CheckFailed("a number", f"{type(time).__name__}", "the return statement: one "
-                              "number, in microseconds")
+            raise CheckFailed(_("a number"), f"{type(time).__name__}",
+                              _("the return statement: one number, in microseconds"))
         came.append(float(time))
     expected = [layer.time() for layer in _LAYERS]
     for layer, time, right in zip(_LAYERS, came, expected, strict=True):
@@ -118,13 +120,16 @@ def exercise_6_1(least_time: Callable) -> str:
             continue
         cause = next((text for text, wrong in _TIMES.items()
                       if np.allclose(came, [wrong(each) for each in _LAYERS], RTOL, 0)),
-                     "operations, bytes and units, one after the other")
-        raise CheckFailed(f"{right:.5g} µs for batch {layer.batch}, {layer.inputs:,} inputs, "
-                          f"{layer.outputs} outputs, {layer.peak:g} GFLOP/s, "
-                          f"{layer.bandwidth:g} GB/s", f"{time:.5g}", cause)
+                     _("operations, bytes and units, one after the other"))
+        raise CheckFailed(_("{right} µs for batch {batch}, {inputs} inputs, {outputs} outputs, "
+                            "{peak} GFLOP/s, {bandwidth} GB/s").format(
+            right=f"{right:.5g}", batch=layer.batch, inputs=f"{layer.inputs:,}",
+            outputs=layer.outputs, peak=f"{layer.peak:g}", bandwidth=f"{layer.bandwidth:g}"),
+                          f"{time:.5g}", cause)
     bound_by_memory = sum(layer.time() > layer.time(size=0) for layer in _LAYERS)
-    return (f"right for {len(_LAYERS)} layers: memory is the limit of {bound_by_memory}, "
-            f"arithmetic of {len(_LAYERS) - bound_by_memory}")
+    return _("right for {count} layers: memory is the limit of {memory}, arithmetic of "
+             "{arithmetic}").format(count=len(_LAYERS), memory=bound_by_memory,
+                                    arithmetic=len(_LAYERS) - bound_by_memory)
 
 
 # ---- the convolution -----------------------------------------------------------------------
@@ -146,20 +151,21 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
         schedules.require_no_blocks(func, ["pad_temp"])
     conv = schedules.adds_up(func)
     schedules.require_threads(2, conv)
-    schedules.require_lanes_along_x(conv, "the convolution")
+    schedules.require_lanes_along_x(conv, _("the convolution"))
     schedules.require_unrolled_window(conv)
-    schedules.require_local(conv, "the convolution")
-    schedules.require_complete(func, conv, "the sums")
+    schedules.require_local(conv, _("the convolution"))
+    schedules.require_complete(func, conv, _("the sums"))
     outer, cause = schedules.kept_in(func, conv)
     sums = schedules.tile(conv, outer, schedules.stored(conv))
     if sums > _MOST_SUMS:
-        raise CheckFailed(f"no more than {_MOST_SUMS} sums at a time", f"{sums:,} in {conv.buffer}",
+        raise CheckFailed(_("no more than {most_sums} sums at a time").format(most_sums=_MOST_SUMS),
+                          _("{count} in {buffer}").format(count=f"{sums:,}", buffer=conv.buffer),
                           cause)
     schedules.require_threads(2, *nests(func))
     schedules.require_decomposed(func)
     verified = require_same(mod, cnn()[1], reference_200())
-    return (f"padding inlined, parallel, lanes along x, the window unrolled, {sums} sums at a "
-            f"time, decomposed.\n{verified}")
+    return _("padding inlined, parallel, lanes along x, the window unrolled, {sums} sums at a "
+             "time, decomposed.\n{verified}").format(sums=sums, verified=verified)
 
 
 # ---- the dense layer -----------------------------------------------------------------------
@@ -176,11 +182,12 @@ def exercise_6_3(fast_dense: Callable) -> str:
     """
     original, names = fused_cnn()
     mod = schedules.returned(fast_dense, original, names["dense"])
-    with schedules.changed(mod, original, names["dense"], "the dense layer") as func:
+    with schedules.changed(mod, original, names["dense"], _("the dense layer")) as func:
         sums, lanes = _require_dense(func)
     verified = require_same(mod, cnn()[1], reference_200())
-    return (f"the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
-            f"time, parallel, decomposed.\n{verified}")
+    return _("the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
+             "time, parallel, decomposed.\n{verified}").format(lanes=lanes, sums=sums,
+                                                               verified=verified)
 
 
 def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
@@ -189,24 +196,28 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     partial = schedules.adds_up(func)
     block = schedules.base_name(partial)
     if len(schedules.summing(func)) < 2:
-        raise CheckFailed("a block for the partial sums and one that adds them up",
-                          f"one block, {block}, adds everything up",
-                          "rfactor, for a loop that k is split into")
+        raise CheckFailed(_("a block for the partial sums and one that adds them up"),
+                          _("one block, {block}, adds everything up").format(block=block),
+                          _("rfactor, for a loop that k is split into"))
     reads = {tuple(map(int, region.source.shape)): schedules.indices(region)
              for region in partial.realize.block.reads}
     images, weights = reads.get((IMAGES, INPUTS)), reads.get((OUTPUTS, INPUTS))
     if images is None or weights is None:
-        raise CheckFailed(f"weights {(OUTPUTS, INPUTS)} and images {(IMAGES, INPUTS)}, as they are "
-                          "stored", f"{block} reads buffers of shapes {sorted(reads)}",
-                          "no other layout is needed")
+        raise CheckFailed(_("weights {weights} and images {images}, as they are stored").format(
+                              weights=(OUTPUTS, INPUTS), images=(IMAGES, INPUTS)),
+                          _("{block} reads buffers of shapes {reads}").format(block=block,
+                                                                              reads=sorted(reads)),
+                          _("no other layout is needed"))
     lanes = _require_partial_lanes(partial, weights)
-    schedules.require_local(partial, "the dense layer")
-    schedules.require_complete(func, partial, "the partial sums")
+    schedules.require_local(partial, _("the dense layer"))
+    schedules.require_complete(func, partial, _("the partial sums"))
     kept = _require_results(func, partial, images[0], weights[0])
     schedules.require_threads(10, partial)
     if partial.has_init:
-        raise CheckFailed("a decomposed reduction", f"block {block} still has its T.init",
-                          f"schedule.decompose_reduction for {block}, as the last step")
+        raise CheckFailed(_("a decomposed reduction"),
+                          _("block {block} still has its T.init").format(block=block),
+                          _("schedule.decompose_reduction for {block}, as the last step").format(
+                              block=block))
     return kept, lanes
 
 
@@ -218,49 +229,56 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
     outer, cause = schedules.kept_in(func, partial)
     kept = schedules.tile(partial, outer, [image, output])
     if kept > 40:
-        raise CheckFailed("8 to 40 results at a time", f"{kept} of them, in {partial.buffer}",
+        raise CheckFailed(_("8 to 40 results at a time"),
+                          _("{kept} of them, in {buffer}").format(kept=kept, buffer=partial.buffer),
                           cause)
     reducing = schedules.reducing_loops(partial)
     serial = [loop for loop in reducing if loop.kind != "unrolled"]
     inside = partial.loops.index((serial or reducing)[-1]) + 1
     if (served := schedules.tile(partial, inside, [image])) < IMAGES:
-        raise CheckFailed("all four images inside the loop over the inputs",
-                          f"{served} inside {partial.loops[inside - 1]}",
-                          "reorder: the loop over the images goes inside, so that each weight that "
-                          "was loaded serves all four")
+        raise CheckFailed(_("all four images inside the loop over the inputs"),
+                          _("{served} inside {loop}").format(
+                              served=served, loop=partial.loops[inside - 1]),
+                          _("reorder: the loop over the images goes inside, so that each weight "
+                            "that was loaded serves all four"))
     if (least := min(kept, schedules.tile(partial, inside, [image, output]))) < 8:
-        raise CheckFailed("8 to 40 results at a time", f"{least} of them",
-                          "split the loop over the outputs, and put the inner one inside the loop "
-                          "over the inputs too")
+        raise CheckFailed(_("8 to 40 results at a time"), _("{least} of them").format(least=least),
+                          _("split the loop over the outputs, and put the inner one inside the "
+                            "loop over the inputs too"))
     return kept
 
 
 def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
     """Return the number of lanes; raise CheckFailed unless they are 8 or 16, and neighbours."""
-    lanes = schedules.require_lanes(partial, f"block {schedules.base_name(partial)}")
-    look_at = "which loop is innermost and vectorised: the one that was rfactored"
+    lanes = schedules.require_lanes(partial, _("block {block}").format(
+        block=schedules.base_name(partial)))
+    look_at = _("which loop is innermost and vectorised: the one that was rfactored")
     match steps := schedules.moves(partial, lanes, weights):
         case [(0, 1)]:
             came = ""
         case [(0, distance)] if distance > 1:
-            came = f"{lanes}, each {distance} weights from the next"
-            look_at = "rfactor: it gets the inner one of the loops that k is split into"
+            came = _("{lanes}, each {distance} weights from the next").format(lanes=lanes,
+                                                                              distance=distance)
+            look_at = _("rfactor: it gets the inner one of the loops that k is split into")
         case [(1, 0)]:
-            came = f"{lanes}, each of another output"
+            came = _("{lanes}, each of another output").format(lanes=lanes)
         case [(0, 0)]:
-            came = f"{lanes}, all of the same weight"
+            came = _("{lanes}, all of the same weight").format(lanes=lanes)
         case _:
-            came = f"{lanes}: steps in (output, input) of {steps}"
+            came = _("{lanes}: steps in (output, input) of {steps}").format(lanes=lanes,
+                                                                            steps=steps)
     if came:
-        raise CheckFailed("lanes that are neighbours among the weights", came, look_at)
+        raise CheckFailed(_("lanes that are neighbours among the weights"), came, look_at)
     steps = schedules.moves(partial, lanes, schedules.stored(partial))
     if steps != [(*[0] * (len(steps[0]) - 1), 1)]:
         shape = [int(extent) for extent in schedules.written(partial).shape]
-        raise CheckFailed("lanes that are neighbours among the partial sums", f"steps of {steps} "
-                          f"in {partial.buffer}{shape}",
-                          "rfactor's second argument: with 2 the partial sums are the last axis")
+        raise CheckFailed(_("lanes that are neighbours among the partial sums"),
+                          _("steps of {steps} in {buffer}{shape}").format(steps=steps,
+                                                                          buffer=partial.buffer,
+                                                                          shape=shape),
+                          _("rfactor's second argument: with 2 the partial sums are the last axis"))
     if lanes.extent not in (8, 16):
-        raise CheckFailed("8 or 16 lanes", f"{lanes}", "the factor by which k is split")
+        raise CheckFailed(_("8 or 16 lanes"), f"{lanes}", _("the factor by which k is split"))
     return int(lanes.extent)
 
 
@@ -275,27 +293,33 @@ def exercise_6_4(fast_model: Callable) -> str:
     funcs = {variable.name_hint: func for variable, func in mod.functions_items()}
     for what in ("conv_pool", "dense"):
         if names[what] not in funcs:
-            raise CheckFailed(f'a function names["{what}"]', f"functions {sorted(funcs)}",
-                              "what you return")
+            raise CheckFailed(_('a function names["{what}"]').format(what=what),
+                              _("functions {names}").format(names=sorted(funcs)),
+                              _("what you return"))
         if tvm_ffi.structural_equal(funcs[names[what]], original[names[what]]):
-            raise CheckFailed(f"{what}, scheduled", f"{what} is as it was", {
-                "dense": 'begin with fast_dense(mod, names["dense"]), and schedule what it returns',
-                "conv_pool": "the return value: the mod of which schedule?"}[what])
+            raise CheckFailed(_("{what}, scheduled").format(what=what),
+                              _("{what} is as it was").format(what=what), {
+                "dense": _('begin with fast_dense(mod, names["dense"]), and schedule what it '
+                           "returns"),
+                "conv_pool": _("the return value: the mod of which schedule?")}[what])
     sums = _require_conv_pool(funcs[names["conv_pool"]])
     dense = schedules.adds_up(funcs[names["dense"]])
     schedules.require_threads(2, dense)
-    lanes = schedules.require_lanes(dense, f"block {schedules.base_name(dense)} of dense")
+    lanes = schedules.require_lanes(dense,
+                                    _("block {base_name} of dense").format(
+                                        base_name=schedules.base_name(dense)))
     weights = [read for read in dense.realize.block.reads
                if np.prod([int(extent) for extent in read.source.shape]) == OUTPUTS * INPUTS]
     steps = schedules.moves(dense, lanes, schedules.indices(weights[0])) if weights else [(1,)]
     if not all(map(any, steps)):
-        many = "all of the same weight" if not any(map(any, steps)) else "several of one weight"
-        raise CheckFailed("lanes of partial sums or of outputs in dense",
-                          f"{lanes}, {many}: a lane for each image",
-                          "which loop of dense is innermost and vectorised")
+        many = _("several of one weight") if any(map(any, steps)) else _("all of the same weight")
+        raise CheckFailed(_("lanes of partial sums or of outputs in dense"),
+                          _("{lanes}, {many}: a lane for each image").format(lanes=lanes,
+                                                                             many=many),
+                          _("which loop of dense is innermost and vectorised"))
     verified = require_same(mod, cnn()[1], reference_200())
-    return (f"{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "
-            f"threads and lanes.\n{verified}")
+    return _("{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "
+             "threads and lanes.\n{verified}").format(sums=sums, verified=verified)
 
 
 def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
@@ -305,19 +329,20 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
     output = func.params[-1].name
     stage, largest = conv, 0
     while stage.buffer != output:  # from the convolution over copies of it to the pooling
-        schedules.require_complete(func, stage, "the sums")
+        schedules.require_complete(func, stage, _("the sums"))
         outer, cause = schedules.kept_in(func, stage)
         exist = schedules.tile(stage, outer, schedules.stored(stage))
         if exist > 2 * 26:
-            raise CheckFailed("no more than two rows of the convolution at a time, 52 numbers",
-                              f"{exist:,} in {stage.buffer}", cause)
+            raise CheckFailed(_("no more than two rows of the convolution at a time, 52 numbers"),
+                              _("{count} in {buffer}").format(
+                                  count=f"{exist:,}", buffer=stage.buffer), cause)
         largest = max(largest, exist)
         stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
                  and schedules.touches(nest, schedules.written(stage))][-1]
         if stage.reduces:
             break
-    schedules.require_lanes_along_x(conv, "the convolution")
-    schedules.require_lanes_along_x(stage, "the pooling")
+    schedules.require_lanes_along_x(conv, _("the convolution"))
+    schedules.require_lanes_along_x(stage, _("the pooling"))
     schedules.require_unrolled_window(conv)
     schedules.require_threads(2, *every)
     schedules.require_decomposed(func)

@@ -16,6 +16,7 @@ from checks.run.answer import line_of_answer
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason
 from tir.loops import nests
+from words import _
 
 # ---- a stochastic schedule -----------------------------------------------------------------
 
@@ -35,32 +36,33 @@ def exercise_7_1(random_conv2d: Callable) -> str:
     for seed, program in zip(_SEEDS, programs, strict=True):
         again = _schedule(random_conv2d(func, seed)).mod["main"]
         if not tvm_ffi.structural_equal(program, again):
-            raise CheckFailed("the same program for the same seed",
-                              f"two different ones for seed {seed:,}",
-                              "tvm.s_tir.Schedule(func, seed=seed)")
+            raise CheckFailed(_("the same program for the same seed"),
+                              _("two different ones for seed {seed}").format(seed=f"{seed:,}"),
+                              _("tvm.s_tir.Schedule(func, seed=seed)"))
     different = sum(not any(tvm_ffi.structural_equal(program, other) for other in programs[:i])
                     for i, program in enumerate(programs))
     if different < 3:
         draws = {str([schedule.trace.decisions[inst] for inst in _samples(schedule)])
                  for schedule in drawn}
-        cause = "split: it gets what sample_perfect_tile returned"
+        cause = _("split: it gets what sample_perfect_tile returned")
         if len(draws) == 1:
-            cause = "tvm.s_tir.Schedule(func, seed=seed): the seed that is given"
-        raise CheckFailed(f"different programs for {len(_SEEDS)} seeds", f"{different}", cause)
+            cause = _("tvm.s_tir.Schedule(func, seed=seed): the seed that is given")
+        raise CheckFailed(_("different programs for {count} seeds").format(count=len(_SEEDS)),
+                          f"{different}", cause)
     for program in programs:
         _require_structure(program)
     for program in programs[:3]:
         schedules.require_same_results(func, program)
-    return (f"{different} different programs from {len(_SEEDS)} seeds, the same one for the same "
-            "seed;\neach parallel, with a vector along x, the window unrolled, decomposed, and the "
-            "results as before")
+    return _("{different} different programs from {count} seeds, the same one for the same seed;\n"
+             "each parallel, with a vector along x, the window unrolled, decomposed, and the "
+             "results as before").format(different=different, count=len(_SEEDS))
 
 
 def _schedule(came: Any) -> tvm.s_tir.Schedule:
     """Return what an answer gave; raise CheckFailed unless it is a Schedule that compiles soon."""
     if not isinstance(came, tvm.s_tir.Schedule):
-        raise CheckFailed("a Schedule, which knows its trace", type(came).__name__,
-                          "the return value: schedule itself")
+        raise CheckFailed(_("a Schedule, which knows its trace"), type(came).__name__,
+                          _("the return value: schedule itself"))
     schedules.warn_of_copies(came.mod["main"])
     return came
 
@@ -75,15 +77,17 @@ def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
     drawn = [[int(factor) for factor in schedule.trace.decisions[inst]] for inst in samples]
     cut = sorted(int(np.prod(factors)) for factors in drawn)
     if [extent for extent in cut if extent > 1] != sorted(_EXTENTS.values()):
-        raise CheckFailed("three draws: of the loops over 32 channels, 26 rows and 26 columns",
-                          f"draws for loops of {cut or 'none'}", "sample_perfect_tile for f, y and "
-                          "x: a number drawn elsewhere is not in the trace")
+        raise CheckFailed(_("three draws: of the loops over 32 channels, 26 rows and 26 columns"),
+                          _("draws for loops of {cut}").format(cut=cut or _("none")),
+                          _("sample_perfect_tile for f, y and x: a number drawn elsewhere is not "
+                            "in the trace"))
     for inst, factors in zip(samples, drawn, strict=True):
         most, extent = int(inst.attrs[1]), int(np.prod(factors))
         if most < extent:
-            raise CheckFailed(f"that each factor of {extent} can be drawn",
-                              f"innermost factors up to {most} alone", "max_innermost_factor of "
-                              "sample_perfect_tile: 16 unless you say otherwise")
+            raise CheckFailed(_("that each factor of {extent} can be drawn").format(extent=extent),
+                              _("innermost factors up to {most} alone").format(most=most),
+                              _("max_innermost_factor of sample_perfect_tile: 16 unless you say "
+                                "otherwise"))
 
 
 def _require_structure(program: tvm.tirx.PrimFunc) -> None:
@@ -92,15 +96,16 @@ def _require_structure(program: tvm.tirx.PrimFunc) -> None:
     conv = schedules.adds_up(program)
     schedules.require_threads(2, *nests(program))
     if not conv.loops or conv.loops[-1].kind != "vectorized" or conv.loops[-1].extent != 1:
-        schedules.require_lanes_along_x(conv, "the convolution")
+        schedules.require_lanes_along_x(conv, _("the convolution"))
     schedules.require_unrolled_window(conv)
     window = [place for place, loop in enumerate(conv.loops)
               if loop.kind == "unrolled" and loop.extent == 3]  # no factor of 32 or 26 is 3
     if window and window[-1] - window[0] > len(window) - 1:
         between = conv.loops[window[0] + 1]
-        raise CheckFailed("the inner pieces inside the whole window", f"{between.name} in "
-                          f"{between.extent} between the window's loops",
-                          "reorder: ..., ry, rx, and then the inner pieces")
+        raise CheckFailed(_("the inner pieces inside the whole window"),
+                          _("{name} in {extent} between the window's loops").format(
+                              name=between.name, extent=between.extent),
+                          _("reorder: ..., ry, rx, and then the inner pieces"))
     schedules.require_decomposed(program)
 
 
@@ -128,7 +133,7 @@ class _Log:
     def is_correct(self, fake: _Fake) -> bool:
         if not isinstance(fake, _Fake):
             self.strange = fake
-            raise TypeError(f"is_correct takes a candidate, not {fake!r}")
+            raise TypeError(_("is_correct takes a candidate, not {fake}").format(fake=repr(fake)))
         if self.timed and not self.late:
             self.late = fake.name
         self.checked.append(fake.name)
@@ -139,41 +144,43 @@ class _Log:
     def time_of(self, fake: _Fake) -> float:
         if not isinstance(fake, _Fake):
             self.strange = fake
-            raise TypeError(f"time_of takes a candidate, not {fake!r}")
+            raise TypeError(_("time_of takes a candidate, not {fake}").format(fake=repr(fake)))
         self.timed.append(fake.name)
         return float(fake.times[(self.timed.count(fake.name) - 1) % len(fake.times)])
 
 
 _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
-    "the lower of the two middle times": statistics.median_low,
-    "the upper of the two middle times": statistics.median_high,
-    "the least single time": min, "the least of the longest times": max,
-    "the least mean": lambda times: float(np.mean(times)),
-    "the least first time": lambda times: times[0], "the least last time": lambda times: times[-1],
-    "the least time in the middle round": lambda times: times[len(times) // 2],
-    "the greatest median": lambda times: -float(np.median(times)),
-    "the greatest mean": lambda times: -float(np.mean(times))}
+    _("the lower of the two middle times"): statistics.median_low,
+    _("the upper of the two middle times"): statistics.median_high,
+    _("the least single time"): min, _("the least of the longest times"): max,
+    _("the least mean"): lambda times: float(np.mean(times)),
+    _("the least first time"):
+        lambda times: times[0], _("the least last time"):
+        lambda times: times[-1],
+    _("the least time in the middle round"): lambda times: times[len(times) // 2],
+    _("the greatest median"): lambda times: -float(np.median(times)),
+    _("the greatest mean"): lambda times: -float(np.mean(times))}
 
 # Together, the winners of the cases show which statistic was taken.
 _CASES: list[tuple[str, int | None, list[_Fake]]] = [
-    ("five rounds", None, [
-        _Fake("steady", [30, 30, 15, 30, 60]), _Fake("wrong", [0.5] * 5, False),
-        _Fake("spiky", [50, 10, 200, 10, 10]), _Fake("lucky", [40, 1, 30, 40, 90]),
-        _Fake("broken", [0.2] * 5, RuntimeError("this candidate cannot run")),
-        _Fake("even", [45, 45, 44, 45, 46]), _Fake("quick start", [5, 70, 71, 72, 73]),
-        _Fake("late", [80, 81, 82, 83, 4]), _Fake("slow", [90] * 5)]),
-    ("repeats=3", 3, [
-        _Fake("broken", [0.1], ValueError("wrong shape")), _Fake("a", [1, 30, 31, 0.5, 0.5]),
-        _Fake("b", [20, 3, 4, 60, 60]), _Fake("wrong", [0.1], False), _Fake("c", [6, 7, 6.5]),
-        _Fake("d", [40, 41, 2]), _Fake("e", [50, 2.5, 52])]),
+    (_("five rounds"), None,
+     [_Fake("steady", [30, 30, 15, 30, 60]), _Fake("wrong", [0.5] * 5, False),
+      _Fake("spiky", [50, 10, 200, 10, 10]), _Fake("lucky", [40, 1, 30, 40, 90]),
+      _Fake("broken", [0.2] * 5, RuntimeError(_("this candidate cannot run"))),
+      _Fake("even", [45, 45, 44, 45, 46]), _Fake("hasty", [5, 70, 71, 72, 73]),
+      _Fake("late", [80, 81, 82, 83, 4]), _Fake("slow", [90] * 5)]),
+    ("repeats=3", 3,
+     [_Fake("broken", [0.1], ValueError(_("wrong shape"))), _Fake("a", [1, 30, 31, 0.5, 0.5]),
+      _Fake("b", [20, 3, 4, 60, 60]), _Fake("wrong", [0.1], False), _Fake("c", [6, 7, 6.5]),
+      _Fake("d", [40, 41, 2]), _Fake("e", [50, 2.5, 52])]),
     ("repeats=4", 4, [
         _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
     ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
-    ("a single correct one", 4, [
-        _Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),
-    ("none correct", None, [
-        _Fake("wrong", [1], False), _Fake("broken", [1], KeyError("weights"))]),
-    ("no candidates", None, [])]
+    (_("a single correct one"), 4,
+     [_Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),
+    (_("none correct"), None,
+     [_Fake("wrong", [1], False), _Fake("broken", [1], KeyError("weights"))]),
+    (_("no candidates"), None, [])]
 
 
 def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[_Fake]) -> Any:
@@ -189,24 +196,28 @@ def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[
         raised = error
     if log.strange is not None:
         is_name = isinstance(log.strange, str) and log.strange in candidates
-        raise CheckFailed("that is_correct and time_of get a candidate",
-                          f"the name {log.strange!r}" if is_name else type(log.strange).__name__,
-                          "candidates.items(): names and candidates" if is_name else
-                          "what is handed to is_correct and to time_of")
+        raise CheckFailed(_("that is_correct and time_of get a candidate"),
+                          _("the name {strange}").format(strange=repr(log.strange))
+                          if is_name else type(log.strange).__name__,
+                          _("candidates.items(): names and candidates")
+                          if is_name else _("what is handed to is_correct and to time_of"))
     if raised is not None:
         if names := [fake.name for fake in fakes if raised is fake.right]:
-            raise CheckFailed("that a candidate for which is_correct raises is left out",
-                              f"{reason(raised)}, from {names[0]!r}",
-                              "try around is_correct, and except Exception")
+            raise CheckFailed(_("that a candidate for which is_correct raises is left out"),
+                              _("{reason}, from {name}").format(reason=reason(raised),
+                                                                name=repr(names[0])),
+                              _("try around is_correct, and except Exception"))
         if not right and isinstance(raised, ValueError | IndexError | TypeError):
-            raise CheckFailed(f"None; {title}", reason(raised), "the last step, where nothing was "
-                              f"measured; {line_of_answer(raised)}")
+            raise CheckFailed(_("; ").join(["None", title]), reason(raised),
+                              _("the last step, where nothing was measured; {line}").format(
+                                  line=line_of_answer(raised)))
         raise raised
     _require_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
     if list(handed.items()) != list(candidates.items()):
-        raise CheckFailed(f"that `candidates` stays as it was; {title}",
-                          f"a dict of {sorted(handed)}", "del, pop or an assignment: take a dict "
-                          "of your own for what is correct")
+        raise CheckFailed(_("that `candidates` stays as it was; {title}").format(title=title),
+                          _("a dict of {handed}").format(handed=sorted(handed)),
+                          _("del, pop or an assignment: take a dict of your own for what is "
+                            "correct"))
     return came
 
 
@@ -223,37 +234,44 @@ def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, t
     for name in names:
         count = log.checked.count(name)
         if count != 1 and not log.late:
-            look_at = "is_correct, for every candidate"
+            look_at = _("is_correct, for every candidate")
             if count > 1:
-                look_at = "keep what is_correct said, for it runs the candidate"
+                look_at = _("keep what is_correct said, for it runs the candidate")
             elif log.checked and log.checked == names[:len(log.checked)]:
-                look_at = f"{log.checked[-1]!r} was the last that was checked: continue, not break"
-            raise CheckFailed(f"that each candidate is checked once; {title}",
-                              f"{name!r}: {count} times", look_at)
+                look_at = _("{checked} was the last that was checked: continue, not break").format(
+                    checked=repr(log.checked[-1]))
+            raise CheckFailed(_("that each candidate is checked once; {title}").format(title=title),
+                              _("{name}: {count} times").format(name=repr(name), count=count),
+                              look_at)
     if log.late:
-        raise CheckFailed(f"that all are checked before anything is timed; {title}",
-                          f"{log.late!r} is checked after a time_of",
-                          "two loops: one that checks, then one that measures")
+        raise CheckFailed(_("that all are checked before anything is timed; {title}").format(
+                              title=title),
+                          _("{late} is checked after a time_of").format(late=repr(log.late)),
+                          _("two loops: one that checks, then one that measures"))
     if bad := [name for name in log.timed if name not in right]:
-        raise CheckFailed(f"that only correct candidates are timed; {title}",
-                          f"{bad[0]!r} is timed",
-                          "what is kept where is_correct says False, and where it raises")
+        raise CheckFailed(_("that only correct candidates are timed; {title}").format(title=title),
+                          _("{bad} is timed").format(bad=repr(bad[0])),
+                          _("what is kept where is_correct says False, and where it raises"))
     expected = right * rounds
     if log.timed == expected:
         return
     counts = {name: log.timed.count(name) for name in right}
     for name, count in counts.items():
         if count != rounds:
-            cause = {0: "the loop that measures", rounds + 1: "one time_of too many: no call to "
-                     "warm up, and each round calls it once"}.get(
-                count, "repeats: how many rounds are there?")
-            raise CheckFailed(f"{rounds} calls of time_of for each; {title}",
-                              f"{count} for {name!r}", cause)
+            cause = {0: _("the loop that measures"), rounds + 1: _("one time_of too many: no "
+                                                                "call to warm up, and each "
+                                                                "round calls it once")}.get(
+                count, _("repeats: how many rounds are there?"))
+            raise CheckFailed(_("{rounds} calls of time_of for each; {title}").format(
+                                  rounds=rounds, title=title), _("{count} for {name}").format(
+                                  count=count, name=repr(name)), cause)
     came = ", ".join(log.timed[:len(right) + 1])
-    raise CheckFailed(f"rounds: {', '.join(expected[:len(right) + 1])}, ...; {title}",
-                      f"{came}, ...", "the loop over the rounds goes outside, the loop over the "
-                      "candidates inside" if log.timed == [n for n in right for _ in range(rounds)]
-                      else "in each round the order of the dict")
+    order = ", ".join(expected[:len(right) + 1])
+    turned = log.timed == [name for name in right for _round in range(rounds)]
+    raise CheckFailed(_("rounds: {order}, ...; {title}").format(order=order, title=title),
+                      f"{came}, ...",
+                      _("the loop over the rounds goes outside, the loop over the candidates "
+                        "inside") if turned else _("in each round the order of the dict"))
 
 
 def _require_winners(came: list[Any]) -> None:
@@ -262,31 +280,33 @@ def _require_winners(came: list[Any]) -> None:
         best, title = _best(case), case[0]
         if not (winner is None and best is None or isinstance(winner, str) and winner == best):
             says, look_at = _why(winner, best, came)
-            raise CheckFailed(f"{best!r}, the least median; {title}" if best else f"None; {title}",
-                              says, look_at)
+            right = _("{best}, the least median").format(best=repr(best)) if best else "None"
+            raise CheckFailed(_("; ").join([right, title]), says, look_at)
 
 
 def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
     """Say what a tuner returned, and where to look."""
     if best is None:
-        return repr(winner), "the last step, where no candidate was correct"
+        return repr(winner), _("the last step, where no candidate was correct")
     if winner is None:
-        return "None", "the return statement, and what the search for the least begins with"
+        return "None", _("the return statement, and what the search for the least begins with")
     if isinstance(winner, _Fake):
-        return f"the candidate {winner.name!r}", "what is returned: its name is wanted"
+        return (_("the candidate {name}").format(name=repr(winner.name)),
+                _("what is returned: its name is wanted"))
     if isinstance(winner, numbers.Real):
-        return f"{winner:g}", "what is returned: the name is wanted, not its time"
+        return f"{winner:g}", _("what is returned: the name is wanted, not its time")
     if not isinstance(winner, str):
-        return type(winner).__name__, "what is returned: the name alone"
+        return type(winner).__name__, _("what is returned: the name alone")
     return repr(winner), next(
-        (f"the median: this one has {text}" for text, statistic in _STATISTICS.items()
+        (_("the median: this one has {text}").format(text=text)
+         for text, statistic in _STATISTICS.items()
          if came == [_best(case, statistic) for case in _CASES]),
-        "which times are compared, and which name belongs to them")
+        _("which times are compared, and which name belongs to them"))
 
 
 @exercise("7.2", seconds=10)
 def exercise_7_2(tune: Callable) -> str:
     """a tuner that checks first and compares medians."""
     _require_winners([_run_tuner(tune, *case) for case in _CASES])
-    return ("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and one "
-            "that raises\nare left out; None where none is correct")
+    return _("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and "
+             "one that raises\nare left out; None where none is correct")

@@ -20,6 +20,7 @@ from checks.say.messages import CheckFailed, reason
 from tir.evaluate import every
 from tir.loops import Nest, is_reduction, nests
 from tir.walk import Loop
+from words import _
 
 # ---- how blocks move -----------------------------------------------------------------------
 
@@ -73,8 +74,8 @@ def summing(func: tvm.tirx.PrimFunc) -> list[Nest]:
     """Return the loop nests with a reduction axis; raise CheckFailed where there is none."""
     found = [nest for nest in nests(func) if nest.reduces]
     if not found:
-        raise CheckFailed("a block that adds up", "no block with a reduction axis",
-                          "what became of the reduction")
+        raise CheckFailed(_("a block that adds up"), _("no block with a reduction axis"),
+                          _("what became of the reduction"))
     return found
 
 
@@ -135,16 +136,19 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
     first = nest.loops.index(reducing[0]) if reducing else len(nest.loops)
     between = moving(nest, nest.loops[outer:first], stored(nest))
     if _common([nest, *readers]) > outer:
-        return outer, ("decompose_reduction: the loop that it gets is outside the tile, and so the "
-                       "first values of all tiles are written before that loop")
+        return (outer,
+                _("decompose_reduction: the loop that it gets is outside the tile, and so the "
+                  "first values of all tiles are written before that loop"))
     if not readers or reducing and not between:  # no loop is left to put the reader under
         inner = ", ".join(str(loop) for loop in nest.loops[first:] if loop not in reducing)
-        return outer, f"the size of the tile: the loops {inner}"
+        return outer, _("the size of the tile: the loops {inner}").format(inner=inner)
     if not outer:
-        return outer, (f"block {base_name(readers[-1])}, which reads it, has loops of its own: "
-                       "compute_at or reverse_compute_at")
-    return outer, (f"where block {base_name(readers[-1])} reads it: both are under "
-                   f"{', '.join(map(str, nest.loops[:outer]))}, and no further loop")
+        return (outer,
+                _("block {base_name}, which reads it, has loops of its own: compute_at or "
+                  "reverse_compute_at").format(base_name=base_name(readers[-1])))
+    return outer, (_("where block {base_name} reads it: both are under {loops}, and no further "
+                     "loop").format(base_name=base_name(readers[-1]),
+                                    loops=", ".join(map(str, nest.loops[:outer]))))
 
 
 # ---- what is required ----------------------------------------------------------------------
@@ -169,10 +173,11 @@ def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
                 again()
             except Exception:  # whatever it is, the order is not all that is wrong
                 raise error from None
-        raise CheckFailed(
-            "decompose_reduction after the steps that move or mark its loops", reason(error),
-            f"{line_of_answer(error)}\n{' ' * 12}Before decompose_reduction TVM accepts it; after "
-            "it there are two blocks where one was") from None
+        raise CheckFailed(_("decompose_reduction after the steps that move or mark its loops"),
+                          reason(error),
+                          _("{line}\nBefore decompose_reduction TVM accepts it; after it there "
+                            "are two blocks where one was").format(line=line_of_answer(error))
+                          ) from None
 
 
 def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
@@ -187,9 +192,10 @@ def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx
         apply(schedule)
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
-        raise CheckFailed(f"{wanted}, in the schedule that is given", "the program is as it was",
-                          "what is changed: `schedule` itself. What is done to schedule.copy(), or "
-                          "to a new Schedule, is lost")
+        raise CheckFailed(_("{wanted}, in the schedule that is given").format(wanted=wanted),
+                          _("the program is as it was"),
+                          _("what is changed: `schedule` itself. What is done to "
+                            "schedule.copy(), or to a new Schedule, is lost"))
     warn_of_copies(after)
     return after
 
@@ -203,9 +209,10 @@ def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.
         return scheduled(apply, func, wanted)
     except tvm.s_tir.ScheduleError as error:
         shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
-        raise CheckFailed(f"a schedule for any shape, also for buffers {shapes}", reason(error),
-                          "the factors of your splits: those that belong to one shape alone; None "
-                          "lets TVM compute them") from None
+        raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
+                              shapes=shapes), reason(error),
+                          _("the factors of your splits: those that belong to one "
+                            "shape alone; None lets TVM compute them")) from None
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds
@@ -221,11 +228,13 @@ def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
         unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
         copies = int(np.prod([_most(loop) for loop in unrolled], dtype=float))
         if copies > _MANY:
-            look_at = (f"what is unrolled: {', '.join(map(str, unrolled))} make {copies:,} copies "
-                       f"of block {nest.block}, which take long to compile")
+            look_at = _("what is unrolled: {unrolled} make {copies} copies of block {block}, "
+                        "which take long to compile").format(
+                unrolled=", ".join(map(str, unrolled)), copies=f"{copies:,}", block=nest.block)
             if copies > _TOO_MANY:
-                raise CheckFailed("a program that compiles in seconds",
-                                  f"{copies:,} copies of one statement", look_at)
+                raise CheckFailed(_("a program that compiles in seconds"),
+                                  _("{copies} copies of one statement").format(
+                                      copies=f"{copies:,}"), look_at)
             while_running(look_at)
 
 
@@ -238,21 +247,22 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
     with _or_decomposed_too_early(lambda: answer(copied(original), *more)):
         mod = answer(copied(original), *more)
     if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed("an IRModule", type(mod).__name__, "the return value: schedule.mod")
+        raise CheckFailed(_("an IRModule"), type(mod).__name__, _("the return value: schedule.mod"))
     known = {variable.name_hint: variable for variable in original.get_global_vars()}
     if any(variable.name_hint in known and not variable.same_as(known[variable.name_hint])
            for variable in mod.get_global_vars()):
         marked = copied(original)
         name = "only_in_the_module_that_is_given"
-        marked[name] = next(func for _, func in original.functions_items()
+        marked[name] = next(func for func in original.functions.values()
                             if isinstance(func, tvm.tirx.PrimFunc))
         again = answer(marked, *more)
         if isinstance(again, tvm.IRModule) and name not in {
                 variable.name_hint for variable in again.get_global_vars()}:
-            raise CheckFailed("the module that is given, scheduled", "another module of the same "
-                              "functions", "the name in tvm.s_tir.Schedule(...): the function's "
-                              "argument, not a variable of the notebook")
-    for _, func in mod.functions_items():
+            raise CheckFailed(_("the module that is given, scheduled"),
+                              _("another module of the same functions"),
+                              _("the name in tvm.s_tir.Schedule(...): the function's argument, "
+                                "not a variable of the notebook"))
+    for func in mod.functions.values():
         if isinstance(func, tvm.tirx.PrimFunc):
             warn_of_copies(func)
     return mod
@@ -269,20 +279,22 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
     before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
                      for m in (original, mod))
     if set(before) != set(after):
-        raise CheckFailed(f"functions {sorted(before)}", f"{sorted(after)}", "what you return")
+        raise CheckFailed(_("functions {names}").format(names=sorted(before)),
+                          str(sorted(after)), _("what you return"))
     for other in before:
         if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
-            raise CheckFailed(f"no change besides {called or name}", f"{other} has changed",
-                              "func_name of the blocks that you schedule")
+            raise CheckFailed(_("no change besides {called}").format(called=called or name),
+                              _("{other} has changed").format(other=other),
+                              _("func_name of the blocks that you schedule"))
     try:
         yield after[name]
     except CheckFailed as failed:
         if not tvm_ffi.structural_equal(after[name], before[name]):
             raise
         expected, came, look_at = failed.parts
-        raise CheckFailed(expected, f"{came}; {name} is as it was",
-                          "the return value: schedule.mod, for a Schedule works on a copy of mod. "
-                          f"Or {look_at}") from None
+        raise CheckFailed(expected, _("{came}; {name} is as it was").format(came=came, name=name),
+                          _("the return value: schedule.mod, for a Schedule works on a copy of "
+                            "mod. Or {look_at}").format(look_at=look_at)) from None
 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
@@ -290,7 +302,7 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
     *inputs, output = [tuple(map(int, p.shape)) for p in before.params]
     arrays = [random(*shape, seed=i) for i, shape in enumerate(inputs)]
     require_equal(run_prim_func(after, arrays, output), run_prim_func(before, arrays, output),
-                  "the results: a schedule must not change them", {})
+                  _("the results: a schedule must not change them"), {})
 
 
 def require_threads(least: int, *nests: Nest) -> None:
@@ -300,35 +312,44 @@ def require_threads(least: int, *nests: Nest) -> None:
     """
     for nest in nests:
         if not nest.loops:
-            raise CheckFailed("a parallel outermost loop", f"no loop around block {nest.block}",
-                              "the loops of this block")
+            raise CheckFailed(_("a parallel outermost loop"),
+                              _("no loop around block {block}").format(block=nest.block),
+                              _("the loops of this block"))
         outer = nest.loops[0]
         if outer.kind != "parallel":
-            raise CheckFailed("a parallel outermost loop", f"{outer}, around block {nest.block}",
-                              "schedule.parallel: which loop does it get?")
+            raise CheckFailed(_("a parallel outermost loop"),
+                              _("{outer}, around block {block}").format(outer=outer,
+                                                                        block=nest.block),
+                              _("schedule.parallel: which loop does it get?"))
         if outer in reducing_loops(nest):
-            raise CheckFailed("threads that write different elements", f"the parallel loop {outer} "
-                              f"moves a reduction axis of {nest.block}",
-                              "which loop is made parallel")
+            raise CheckFailed(_("threads that write different "
+                                "elements"), _("the parallel loop "
+                                                                         "{outer} moves a "
+                                                                         "reduction axis of "
+                                                                         "{block}").format(
+                outer=outer, block=nest.block),
+                              _("which loop is made parallel"))
         if _most(outer) < least:
-            raise CheckFailed(f"at least {least} iterations to share", f"{outer}",
-                              "the factors of the split, or fuse before parallel")
+            raise CheckFailed(_("at least {least} iterations to share").format(least=least),
+                              f"{outer}", _("the factors of the split, or fuse before parallel"))
 
 
 def require_lanes(nest: Nest, what: str) -> Loop:
     """Return the innermost loop; raise CheckFailed unless it is a vector of two lanes or more."""
     if not nest.loops:
-        raise CheckFailed(f"a vectorised innermost loop around {what}", "no loop at all",
-                          "the loops of this block")
+        raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
+                          _("no loop at all"), _("the loops of this block"))
     inner = nest.loops[-1]
     if inner.kind != "vectorized":
         found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
-        raise CheckFailed(f"a vectorised innermost loop around {what}",
-                          f"innermost is {inner}" + (f"; vectorised: {found[0]}" if found else ""),
-                          "schedule.vectorize, and the order of the loops")
+        raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
+                          (_("innermost is {inner}; vectorised: {found}") if found
+                           else _("innermost is {inner}")).format(
+                              inner=inner, found=(*found, "")[0]),
+                          _("schedule.vectorize, and the order of the loops"))
     if _most(inner) < 2:
-        raise CheckFailed(f"a vector of {what}: at least two lanes", f"{inner}",
-                          "the factor of the split: how many iterations has the inner loop?")
+        raise CheckFailed(_("a vector of {what}: at least two lanes").format(what=what), f"{inner}",
+                          _("the factor of the split: how many iterations has the inner loop?"))
     return inner
 
 
@@ -341,19 +362,23 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
             continue
         if inside := [loop for loop in reader.loops if loop in reducing]:
             times = int(np.prod([_most(loop) for loop in inside]))
-            raise CheckFailed(
-                f"that {what} leave {nest.buffer} once, when they are complete",
-                f"block {base_name(reader)} takes them out {times} times, under "
-                f"{', '.join(map(str, inside))}, where they are not",
-                f"compute_at or reverse_compute_at: a loop outside all over which {what} run")
+            raise CheckFailed(_("that {what} leave {buffer} once, when they are complete").format(
+                                  what=what, buffer=nest.buffer),
+                              _("block {base_name} takes them out {times} times, under {inside}, "
+                                "where they are not").format(base_name=base_name(reader),
+                                                             times=times,
+                                                             inside=", ".join(map(str, inside))),
+                              _("compute_at or reverse_compute_at: a loop outside all over which "
+                                "{what} run").format(what=what))
 
 
 def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed where T.init is still in a block."""
     for nest in nests(func):
         if nest.has_init:
-            raise CheckFailed("a decomposed reduction", f"block {nest.block} still has its T.init",
-                              "schedule.decompose_reduction, as the last step")
+            raise CheckFailed(_("a decomposed reduction"),
+                              _("block {block} still has its T.init").format(block=nest.block),
+                              _("schedule.decompose_reduction, as the last step"))
 
 
 def require_lanes_along_x(nest: Nest, what: str) -> None:
@@ -361,34 +386,39 @@ def require_lanes_along_x(nest: Nest, what: str) -> None:
     lanes = require_lanes(nest, what)
     steps = moves(nest, lanes, stored(nest))
     if steps != [(0, 0, 0, 1)]:
-        raise CheckFailed(f"lanes of {what} along x, each one column on",
-                          f"steps in (image, channel, y, x) of {steps}, with {lanes}",
-                          "which loop is innermost and vectorised: one over x alone")
+        raise CheckFailed(_("lanes of {what} along x, each one column on").format(what=what),
+                          _("steps in (image, channel, y, x) of {steps}, with {lanes}").format(
+                              steps=steps, lanes=lanes),
+                          _("which loop is innermost and vectorised: one over x alone"))
 
 
 def require_unrolled_window(conv: Nest) -> None:
     """Raise CheckFailed unless all loops over a convolution's window are unrolled."""
     for loop in reducing_loops(conv):
         if loop.kind != "unrolled":
-            raise CheckFailed("an unrolled window of 3 by 3",
-                              f"{loop}, around block {base_name(conv)}",
-                              "schedule.unroll, for both loops of the window")
+            raise CheckFailed(_("an unrolled window of 3 by 3"),
+                              _("{loop}, around block {base_name}").format(
+                                  loop=loop, base_name=base_name(conv)),
+                              _("schedule.unroll, for both loops of the window"))
 
 
 def require_no_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
     """Raise CheckFailed where a block has one of these names: it was not inlined."""
     for nest in nests(func):
         if nest.block in names:
-            raise CheckFailed(f"no block {nest.block}",
-                              f"block {nest.block} still writes {nest.buffer}", "compute_inline")
+            raise CheckFailed(_("no block {block}").format(block=nest.block),
+                              _("block {block} still writes {buffer}").format(block=nest.block,
+                                                                              buffer=nest.buffer),
+                              "compute_inline")
 
 
 def require_local(nest: Nest, what: str) -> None:
     """Raise CheckFailed unless the buffer that a block writes has the scope "local"."""
     if (scope := written(nest).scope()) != "local":
-        raise CheckFailed(f'sums of {what} in a buffer of scope "local"',
-                          f'{nest.buffer}, of scope "{scope}"',
-                          f'cache_write(block, 0, "local") for block {base_name(nest)}')
+        raise CheckFailed(_('sums of {what} in a buffer of scope "local"').format(what=what),
+                          _('{buffer}, of scope "{scope}"').format(buffer=nest.buffer, scope=scope),
+                          _('cache_write(block, 0, "local") for block {base_name}').format(
+                              base_name=base_name(nest)))
 
 
 def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
@@ -399,13 +429,15 @@ def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
     found, update = nests(func), summing(func)[0]
     for nest in found[:found.index(update)]:
         if nest.block == "pad_temp":
-            raise CheckFailed("no padding block", f"block {nest.block} still writes {nest.buffer}",
-                              "step 2: compute_inline")
+            raise CheckFailed(_("no padding block"),
+                              _("block {block} still writes {buffer}").format(block=nest.block,
+                                                                              buffer=nest.buffer),
+                              _("step 2: compute_inline"))
     require_threads(2, update)
     require_threads(2, *found)
-    require_lanes(update, "the convolution")
+    require_lanes(update, _("the convolution"))
     if not any(loop.kind == "unrolled" and _most(loop) > 1 for loop in update.loops):
-        raise CheckFailed("an unrolled loop, of two iterations or more, around the lanes",
-                          ", ".join(map(str, update.loops)), "step 5: unroll")
+        raise CheckFailed(_("an unrolled loop, of two iterations or more, around the lanes"),
+                          ", ".join(map(str, update.loops)), _("step 5: unroll"))
     require_decomposed(func)
     return found

@@ -16,6 +16,7 @@ from tvm.runtime.vm import VMInstrumentReturnKind
 from checks.observe.memory import Fenced, looks_up, require_safe_access
 from checks.run.check import while_calling
 from checks.say.messages import CheckFailed
+from words import _
 
 
 class _Kernel:
@@ -23,7 +24,9 @@ class _Kernel:
 
     def __init__(self, name: str, outputs: int, func: tvm.tirx.PrimFunc | None) -> None:
         self.outputs, self.func = outputs, func
-        self.title = f"{'PrimFunc' if func else 'library function'} {name}"
+        self.name = name
+        self.title = (_("PrimFunc {name}") if func else _("library function {name}")).format(
+            name=name)
         self.looks_up = func is not None and looks_up(func)
 
     def run(self, function: Any, arguments: tuple[Any, ...], filling: float, at_start: bool
@@ -36,7 +39,7 @@ class _Kernel:
                   for given in arguments[:-self.outputs]]
         destinations = arguments[-self.outputs:]
         if self.func is not None and self.looks_up:
-            require_safe_access(self.title.partition(" ")[2], self.func, inputs)
+            require_safe_access(self.name, self.func, inputs)
         given = [Fenced.of(array, at_start) if isinstance(array, np.ndarray) else array
                  for array in inputs]
         outputs = [Fenced.of(_full(tensor, filling), at_start) for tensor in destinations]
@@ -49,13 +52,15 @@ class _Kernel:
         for number, (fenced, array) in enumerate(zip(given, inputs, strict=True)):
             if not isinstance(fenced, Fenced):
                 continue
-            fenced.require_whole(f"input {number} of {self.title}")
+            fenced.require_whole(_("input {number} of {title}").format(number=number,
+                                                                       title=self.title))
             if not np.array_equal(fenced.array, array, equal_nan=array.dtype.kind == "f"):
-                raise CheckFailed("that inputs stay as they were", f"{self.title} writes into its "
-                                  f"input {number} {array.shape}",
-                                  "what it assigns: only its output, the last argument")
+                raise CheckFailed(_("that inputs stay as they were"),
+                                  _("{title} writes into its input {number} {shape}").format(
+                                      title=self.title, number=number, shape=array.shape),
+                                  _("what it assigns: only its output, the last argument"))
         for output, tensor in zip(outputs, destinations, strict=True):
-            output.require_whole(f"the output of {self.title}")
+            output.require_whole(_("the output of {title}").format(title=self.title))
             tensor.copyfrom(output.array)
 
 
@@ -85,7 +90,7 @@ def _kernels(mod: tvm.IRModule) -> dict[str, _Kernel]:
             written = len(types.fields) if isinstance(types, relax.TupleType) else 1
         outputs.setdefault(str(name), set()).add(written)
 
-    for _, function in mod.functions_items():
+    for function in mod.functions.values():
         if isinstance(function, relax.Function):
             relax.analysis.post_order_visit(function, see)
     functions = {variable.name_hint: function for variable, function in mod.functions_items()}

@@ -12,6 +12,7 @@ from checks.observe.memory import Fenced
 from checks.run.answer import line_of_answer
 from checks.run.check import while_calling
 from checks.say.messages import CheckFailed, reason
+from words import _
 
 
 def env_names() -> list[str]:
@@ -49,14 +50,14 @@ def registered(register: Callable, name: str) -> Callable:
     found = tvm.get_global_func(name, allow_missing=True)
     if found is None:
         new = sorted(set(tvm_ffi.registry.list_global_func_names()) - before)
-        raise CheckFailed(f"a function registered as {name}",
-                          f"{', '.join(new) or 'nothing new'} in the registry",
-                          "the name in register_global_func, letter by letter")
+        raise CheckFailed(_("a function registered as {name}").format(name=name),
+                          _("{new} in the registry").format(new=", ".join(new) or _("nothing new")),
+                          _("the name in register_global_func, letter by letter"))
     try:
         register()
     except RuntimeError as error:
-        raise CheckFailed("that it can run twice, as cells do", reason(error),
-                          "override=True in register_global_func") from None
+        raise CheckFailed(_("that it can run twice, as cells do"), reason(error),
+                          _("override=True in register_global_func")) from None
     return found
 
 
@@ -75,7 +76,8 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
         returned = function(*tensors)
     except Exception as error:  # whatever the reader's function raises
         shapes = ", ".join(f"{key} {array.shape}" for key, array in inputs.items())
-        raise CheckFailed(f"{name} to run on {shapes}, out {out}", reason(error),
+        raise CheckFailed(_("{name} to run on {shapes}, out {out}").format(name=name, shapes=shapes,
+                                                                           out=out), reason(error),
                           line_of_answer(error)) from None
     while_calling("")
     for key, item in fenced.items():
@@ -85,36 +87,43 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
         if not np.array_equal(tensor.numpy(), array, equal_nan=True):
             if not written:
-                raise CheckFailed(f"that {key} stays as it was, and out is written",
-                                  f"{name} wrote into {key}, and not into out, its last argument",
-                                  f"the order of the arguments: {', '.join(inputs)}, out")
-            raise CheckFailed(f"that {key} stays as it was", f"{name} wrote into {key}",
-                              "the destination: only out may be written")
+                raise CheckFailed(_("that {key} stays as it was, and out is written").format(
+                                      key=key),
+                                  _("{name} wrote into {key}, and not into out, its last "
+                                    "argument").format(name=name, key=key),
+                                  _("the order of the arguments: {inputs}, out").format(
+                                      inputs=", ".join(inputs)))
+            raise CheckFailed(_("that {key} stays as it was").format(key=key),
+                              _("{name} wrote into {key}").format(name=name, key=key),
+                              _("the destination: only out may be written"))
     if not written:
         _refuse_unwritten(function, tensors, out, returned)
     if returned is not None:
-        raise CheckFailed(f"that {name} returns nothing", "out was written, and a "
-                          f"{type(returned).__name__} was returned",
-                          "the return statement: nobody takes the value")
+        raise CheckFailed(_("that {name} returns nothing").format(name=name),
+                          _("out was written, and a {name} was returned").format(
+                              name=type(returned).__name__),
+                          _("the return statement: nobody takes the value"))
     return result
 
 
 def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ...],
                       returned: Any) -> NoReturn:
     """Raise CheckFailed: a library function left the NaN in `out`, or read it."""
-    came = "out still holds only the NaN from before the call"
+    came = _("out still holds only the NaN from before the call")
     if returned is not None:
-        raise CheckFailed("that out is written", f"{came}, and a value was returned",
-                          "the return statement: nobody takes the value, write it into out")
+        raise CheckFailed(_("that out is written"),
+                          _("{came}, and a value was returned").format(came=came),
+                          _("the return statement: nobody takes the value, write it into out"))
     ones = tvm.runtime.tensor(np.ones(out, "float32"))
     function(*tensors, ones)
     if not (ones.numpy() == 1).all():
-        raise CheckFailed("a result that does not depend on what out held before", "NaN, for "
-                          "out was full of NaN", "what reads out, as += does, before anything "
-                          "is written there: start with out[...] = 0")
-    raise CheckFailed("that out is written", came, "`out = ...` rebinds the name, out.numpy() "
-                      "is a copy; write through np.from_dlpack(out)[...] or "
-                      "torch.from_dlpack(out)")
+        raise CheckFailed(_("a result that does not depend on what out held before"),
+                          _("NaN, for out was full of NaN"),
+                          _("what reads out, as += does, before anything is written there: start "
+                            "with out[...] = 0"))
+    raise CheckFailed(_("that out is written"), came,
+                      _("`out = ...` rebinds the name, out.numpy() is a copy; write through "
+                        "np.from_dlpack(out)[...] or torch.from_dlpack(out)"))
 
 
 def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]]) -> Callable:
@@ -131,7 +140,8 @@ def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]])
 def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int, ...]) -> None:
     """Raise CheckFailed unless `calls` is one call, with float32 arguments of these shapes."""
     if len(calls) != 1:
-        raise CheckFailed(f"one call of {name} when main runs", f"{len(calls)} calls",
+        raise CheckFailed(_("one call of {name} when main runs").format(name=name),
+                          _("{count} calls").format(count=len(calls)),
                           f'bb.emit(relax.op.call_dps_packed("{name}", ...)), once')
     def text(shape: tuple[int, ...], dtype: Any = "float32") -> str:
         return f"{shape}" if dtype == "float32" else f"{dtype} {shape}"
@@ -140,20 +150,24 @@ def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int
     if came == wanted:
         return
     if sorted(came) == sorted(wanted):
-        hint = "the order of the arguments in call_dps_packed"
+        hint = _("the order of the arguments in call_dps_packed")
     elif len(came) != len(wanted):
-        hint = f"the tuple of arguments: {', '.join(list(expected)[:-1])}; out is added by TVM"
+        hint = _("the tuple of arguments: {expected}; out is added by TVM").format(
+            expected=", ".join(list(expected)[:-1]))
     elif came[:-1] == wanted[:-1]:
-        hint = "the TensorType in call_dps_packed: it is the shape and dtype of out"
+        hint = _("the TensorType in call_dps_packed: it is the shape and dtype of out")
     else:
-        hint = "the constants: relax.const(array, \"float32\"), and the shape of each array"
+        hint = _('the constants: relax.const(array, "float32"), and the shape of each array')
     names = [f"{key} {shape}" for key, shape in zip(expected, wanted, strict=True)]
-    raise CheckFailed(f"{name} with {', '.join(names)}", f"with {', '.join(came)}", hint)
+    raise CheckFailed(_("{name} with {names}").format(name=name, names=", ".join(names)),
+                      _("with {came}").format(came=", ".join(came)), hint)
 
 
 def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) -> None:
     """Raise CheckFailed where a library function was given other numbers than these."""
     for (key, wanted), array in zip(expected.items(), came, strict=False):
         if not np.array_equal(array, wanted):
-            raise CheckFailed(f"{name} to be given {key} as it is", "other numbers of its shape",
-                              f"the constants and variables in the call of {name}")
+            raise CheckFailed(_("{name} to be given {key} as it is").format(name=name, key=key),
+                              _("other numbers of its shape"),
+                              _("the constants and variables in the call of {name}").format(
+                                  name=name))

@@ -24,6 +24,7 @@ from tvm import ir, s_tir, tirx
 from checks.say.messages import CheckFailed
 from tir.evaluate import Unknown, iterations_of, variables
 from tir.walk import Access, Loop, Place, accesses, constant, loads, walk
+from words import _
 
 _Data = Mapping[Any, np.ndarray]  # arrays of buffers that are only read, where they are known
 
@@ -85,11 +86,13 @@ def _require_loops_for(name: str, access: Access, bound: set[Any]) -> None:
     known = {loop.variable for loop in access.place.loops} | bound
     for variable in variables(access.indices) - known:
         if not hasattr(variable.ty, "shape"):
-            raise CheckFailed(
-                "a loop for every axis", f"PrimFunc {name} reads {access.buffer.name} at "
-                f"{variable.name}, and no loop runs over {variable.name}: variables "
-                f"({variable.name},) are used, but are not passed in as API arguments",
-                "te.sum or te.max: every te.reduce_axis of the formula belongs into axis=[...]")
+            raise CheckFailed(_("a loop for every axis"),
+                              _("PrimFunc {name} reads {buffer} at {axis}, and no loop runs over "
+                                "{axis}: variables ({axis},) are used, but are not passed in as "
+                                "API arguments").format(name=name, buffer=access.buffer.name,
+                                                        axis=variable.name),
+                              _("te.sum or te.max: every te.reduce_axis of the formula belongs "
+                                "into axis=[...]"))
 
 
 def _require_inside(name: str, access: Access, data: _Data) -> None:
@@ -102,12 +105,14 @@ def _require_inside(name: str, access: Access, data: _Data) -> None:
     with contextlib.suppress(Unknown):
         if wrong := _outside(access, data):
             indices, shape, where = wrong
-            raise CheckFailed(
-                "every index inside its buffer",
-                f"PrimFunc {name} {'writes' if access.writes else 'reads'} "
-                f"{_text(access.buffer, indices)}, outside the range of its shape "
-                f"{shape}: Out of bounds memory access" + f"; {where}" * bool(where),
-                "the shapes and the index expressions of this PrimFunc")
+            says = _("PrimFunc {name} writes {place}, outside the range of its shape {shape}: Out "
+                     "of bounds memory access") if access.writes else _(
+                "PrimFunc {name} reads {place}, outside the range of its shape {shape}: Out of "
+                "bounds memory access")
+            raise CheckFailed(_("every index inside its buffer"),
+                              says.format(name=name, place=_text(access.buffer, indices),
+                                          shape=shape) + f"; {where}" * bool(where),
+                              _("the shapes and the index expressions of this PrimFunc"))
 
 
 def _require_axes(name: str, func: tvm.tirx.PrimFunc) -> None:
@@ -115,10 +120,11 @@ def _require_axes(name: str, func: tvm.tirx.PrimFunc) -> None:
     for node, place in walk(func.body):
         match node:
             case tirx.Return(value=ir.Expr(ty=tirx.BufferType())):
-                raise CheckFailed("a PrimFunc that returns nothing",
-                                  f"return {node.value.name} in {name}",
-                                  "the return statement: take it out; what is written into the "
-                                  "last argument is the result")
+                raise CheckFailed(_("a PrimFunc that returns nothing"),
+                                  _("return {value} in {name}").format(value=node.value.name,
+                                                                       name=name),
+                                  _("the return statement: take it out; what is written into the "
+                                    "last argument is the result"))
             case s_tir.SBlockRealize():
                 inside = place.inside(node)
                 for axis, given in zip(node.block.iter_vars, node.iter_values, strict=True):
@@ -141,13 +147,14 @@ def _require_axis(name: str, block: str, axis: tirx.IterVar, given: Any, place: 
     if not len(reached) or least <= reached.min() and reached.max() < least + extent:
         return
     loops = ", ".join(str(loop) for loop in place.loops if loop.variable in found.at)
-    raise CheckFailed(
-        "every index inside its buffer",
-        f"PrimFunc {name}: axis {axis.var.name} of block {block} goes from {least} to "
-        f"{least + extent - 1}, and its loops run it from {reached.min()} to {reached.max()} "
-        f"({loops}): outside the range",
-        "the extents of these loops; and a split by a factor that does not divide: TVM guards its "
-        "last part, but not with disable_predication=True")
+    raise CheckFailed(_("every index inside its buffer"),
+                      _("PrimFunc {name}: axis {axis} of block {block} goes from {least} to "
+                        "{most}, and its loops run it from {start} to {end} ({loops}): outside "
+                        "the range").format(name=name, axis=axis.var.name, block=block,
+                                            least=least, most=least + extent - 1,
+                                            start=reached.min(), end=reached.max(), loops=loops),
+                      _("the extents of these loops; and a split by a factor that does not "
+                        "divide: TVM guards its last part, but not with disable_predication=True"))
 
 
 # ---- threads and lanes apart ---------------------------------------------------------------
@@ -195,15 +202,18 @@ def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data
         if len(wrong):
             first, second, key = others[wrong[0]], threads[wrong[0]], keys[wrong[0]]
             element = [int(n) for n in np.unravel_index(key % math.prod(shape), shape)]
-            who = "threads" if loop.kind == "parallel" else "lanes"
-            verb = "both write" if access.writes else "write and read"
-            raise CheckFailed(
-                f"{who} that write different elements",
-                f"PrimFunc {name}: iterations {first} and {second} of the loop {loop} "
-                f"{verb} {_text(access.buffer, element)}",
-                "which loop is made parallel: none along which a sum or a maximum runs"
-                if loop.kind == "parallel" else
-                "which loop is vectorised: none along which a sum or a maximum runs")
+            who = _("threads") if loop.kind == "parallel" else _("lanes")
+            verb = _("both write") if access.writes else _("write and read")
+            raise CheckFailed(_("{who} that write different elements").format(who=who),
+                              _("PrimFunc {name}: iterations {first} and {second} of the loop "
+                                "{loop} {verb} {text}").format(name=name, first=first,
+                                                               second=second, loop=loop, verb=verb,
+                                                               text=_text(access.buffer, element)),
+                              _("which loop is made parallel: none along which a sum or a maximum "
+                                "runs")
+                              if loop.kind == "parallel" else _("which loop is vectorised: none "
+                                                                "along which a sum or a maximum "
+                                                                "runs"))
 
 
 def _different(same: Sequence[Access]) -> Iterator[Access]:
@@ -312,5 +322,6 @@ class Fenced:
     def require_whole(self, what: str) -> None:
         """Raise CheckFailed where something was written beside the array."""
         if any((rest != _NOBODYS).any() for rest in self.around):
-            raise CheckFailed("every index inside its buffer", f"a write beside {what}, outside "
-                              "the range of its shape", "every index against its shape")
+            raise CheckFailed(_("every index inside its buffer"),
+                              _("a write beside {what}, outside the range of its shape").format(
+                                  what=what), _("every index against its shape"))

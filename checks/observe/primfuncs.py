@@ -14,6 +14,7 @@ from checks.observe.spies import require_no_topi
 from checks.run.check import several_threads
 from checks.say.messages import CheckFailed
 from tir.walk import constant, loads, stores, walk
+from words import _
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
 # (notebook 07's drawn schedules: 0.2 to 2.3 s at LLVM's usual level, and 0.1 s without).
@@ -32,20 +33,21 @@ def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
     and what is made of a tensor expression has none.
     """
     if any(getattr(store, "span", None) is None for store, _ in stores(func)):
-        raise CheckFailed("a PrimFunc in TVMScript", "one by te.create_prim_func, or built in "
-                          "another way: its statements stand in no source",
-                          "@T.prim_func(s_tir=True) and the loops under it")
+        raise CheckFailed(_("a PrimFunc in TVMScript"),
+                          _("one by te.create_prim_func, or built in another way: its statements "
+                            "stand in no source"),
+                          _("@T.prim_func(s_tir=True) and the loops under it"))
 
 
 def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
     """Check that an answer is a PrimFunc with float32 buffers of these shapes, and return it."""
     if not isinstance(func, tvm.tirx.PrimFunc):
-        raise CheckFailed("a PrimFunc as the result", type(func).__name__,
-                          "the return statement, and the decorator @T.prim_func(s_tir=True)")
+        raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__,
+                          _("the return statement, and the decorator @T.prim_func(s_tir=True)"))
     types = [param.ty for param in func.params]
     if any(not hasattr(buffer, "shape") for buffer in types):
-        raise CheckFailed(f"{len(shapes)} buffers as arguments", "a scalar among them",
-                          'X: T.Buffer(shape, "float32")')
+        raise CheckFailed(_("{count} buffers as arguments").format(count=len(shapes)),
+                          _("a scalar among them"), 'X: T.Buffer(shape, "float32")')
 
     def text(shape: Any, dtype: Any) -> str:
         return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
@@ -58,22 +60,23 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
         for buffer, shape in zip(types, shapes, strict=True))
     if not fits:
         turned = came != wanted and sorted(came) == sorted(wanted)
-        raise CheckFailed(f"buffers {', '.join(wanted)}", ", ".join(came) or "none",
-                          "the order of the arguments: what is written comes last" if turned
-                          else "the shapes and dtypes of the arguments")
+        raise CheckFailed(_("buffers {wanted}").format(wanted=", ".join(wanted)),
+                          ", ".join(came) or _("none"),
+                          _("the order of the arguments: what is written comes last")
+                          if turned else _("the shapes and dtypes of the arguments"))
     if has_while(func):
-        raise CheckFailed("loops by T.grid or range", "a while loop",
-                          "the loop: a compiled while that never ends cannot be stopped")
+        raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
+                          _("the loop: a compiled while that never ends cannot be stopped"))
     if any(isinstance(node, tirx.Return) for node, _ in walk(func.body)):
-        raise CheckFailed("a PrimFunc without a return statement", "it returns a buffer",
-                          "the return inside the PrimFunc: it writes into its last argument, and "
-                          "returns nothing")
+        raise CheckFailed(_("a PrimFunc without a return statement"), _("it returns a buffer"),
+                          _("the return inside the PrimFunc: it writes into its last argument, "
+                            "and returns nothing"))
     return func
 
 
 def name_of(func: tvm.tirx.PrimFunc) -> str:
     """Its name; a private PrimFunc has none."""
-    return str(func.attrs["global_symbol"]) if "global_symbol" in func.attrs else "the PrimFunc"
+    return str(func.attrs["global_symbol"]) if "global_symbol" in func.attrs else _("the PrimFunc")
 
 
 def has_while(func: tvm.tirx.PrimFunc) -> bool:
@@ -89,9 +92,11 @@ def require_order(func: tvm.tirx.PrimFunc) -> None:
     written = {store.buffer.name for store, _ in stores(func)}
     one, other = func.params[0].name, func.params[-1].name
     if one in written and other not in written:
-        raise CheckFailed("the arguments in the order X, Y", f"the first argument, {one}, is "
-                          f"written, and the last, {other}, is only read", "the order of the "
-                          "arguments: what is read comes first, what is written last")
+        raise CheckFailed(_("the arguments in the order X, Y"),
+                          _("the first argument, {one}, is written, and the last, {other}, is "
+                            "only read").format(one=one, other=other),
+                          _("the order of the arguments: what is read comes first, what is "
+                            "written last"))
 
 
 def names_read(expression: Any) -> set[str]:
@@ -100,7 +105,7 @@ def names_read(expression: Any) -> set[str]:
 
 
 def require_first_values(func: tvm.tirx.PrimFunc, name: str,
-                         look_at: str = "T.init: what does an element start from?") -> None:
+                         look_at: str = _("T.init: what does an element start from?")) -> None:
     """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
 
     In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
@@ -110,9 +115,12 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str,
         buffer = store.buffer.name
         if buffer in names_read(store.value) - written:
             place = block.name_hint if block else "root"
-            raise CheckFailed("that every element has a first value",
-                              f"{name} adds to {buffer}, or compares with it, in {place}, and "
-                              f"nothing was written into {buffer} before", look_at)
+            raise CheckFailed(_("that every element has a first value"),
+                              _("{name} adds to {buffer}, or compares with it, in {place}, and "
+                                "nothing was written into {buffer} before").format(name=name,
+                                                                                   buffer=buffer,
+                                                                                   place=place),
+                              look_at)
         written.add(buffer)
 
 
@@ -155,10 +163,11 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
-        raise CheckFailed("the same numbers from every run",
-                          f"{once[at]:.4g} with one thread, {again[at]:.4g} with several",
-                          "what reads an element before it has been written, and which loop is "
-                          "parallel")
+        raise CheckFailed(_("the same numbers from every run"),
+                          _("{once} with one thread, {again} with several").format(
+                              once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"),
+                          _("what reads an element before it has been written, and which loop is "
+                            "parallel"))
     return once
 
 
@@ -178,12 +187,12 @@ def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray
     else:
         run()
     for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
-        fenced.require_whole(f"input {number}")
+        fenced.require_whole(_("input {number}").format(number=number))
         if not np.array_equal(fenced.array, array, equal_nan=True):
-            raise CheckFailed("that the inputs stay as they were",
-                              f"other numbers in input {number}",
-                              "what is assigned: only elements of the output")
-    output.require_whole("the output")
+            raise CheckFailed(_("that the inputs stay as they were"),
+                              _("other numbers in input {number}").format(number=number),
+                              _("what is assigned: only elements of the output"))
+    output.require_whole(_("the output"))
     return output.array.copy()
 
 
@@ -193,19 +202,20 @@ def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
     with require_no_topi():
         output = describe(*inputs)
     if not isinstance(output, te.Tensor):
-        raise CheckFailed("a te.Tensor as the result", type(output).__name__,
-                          "the return statement: return what te.compute gives")
+        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
+                          _("the return statement: return what te.compute gives"))
     if output.dtype != "float32":
-        raise CheckFailed("a float32 result", f"{output.dtype}",
-                          "constants and casts: write 0.0, not a NumPy number of another dtype")
+        raise CheckFailed(_("a float32 result"), f"{output.dtype}",
+                          _("constants and casts: write 0.0, not a NumPy number of another dtype"))
     try:
         func = te.create_prim_func([*inputs, output])
         return run_prim_func(func, arrays, [int(extent) for extent in output.shape])
     except RuntimeError as error:  # TVM's own are such; it names the axes that nothing runs over
         if left_out := re.search(r"variables \((.*?),?\) are used, but are not", str(error)):
-            raise CheckFailed("every reduction axis in axis=[...]", f"{left_out[1]} is used in the "
-                              "formula, and the reduction does not run over it",
-                              "axis=[...] of te.sum or te.max: all of them") from None
+            raise CheckFailed(_("every reduction axis in axis=[...]"),
+                              _("{left_out} is used in the formula, and the reduction does not "
+                                "run over it").format(left_out=left_out[1]),
+                              _("axis=[...] of te.sum or te.max: all of them")) from None
         raise
 
 
@@ -239,7 +249,7 @@ def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
                                       .astype(str(buffer.ty.dtype))) for buffer in own]
         executable(source, destination, *scratch)
         if not np.array_equal(source.numpy(), x):
-            raise CheckFailed("that X stays as it was", "other numbers in X",
-                              "what is assigned: only elements of Y")
+            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
+                              _("what is assigned: only elements of Y"))
         return destination.numpy()
     return run

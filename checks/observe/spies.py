@@ -21,6 +21,7 @@ import tvm
 from tvm import te
 
 from checks.say.messages import CheckFailed
+from words import _
 
 # ---- every call, with its arguments --------------------------------------------------------
 
@@ -126,8 +127,9 @@ class _Changed:
         """Return a function changed; where it has no source, itself, but for the answer's own."""
         found = _rewritten(called)
         if found is None and called is self.answer:
-            raise CheckFailed("an answer that this check can read", f"{called.__name__} has no "
-                              "source", "where it comes from: write it out in the cell above")
+            raise CheckFailed(_("an answer that this check can read"),
+                              _("{name} has no source").format(name=called.__name__),
+                              _("where it comes from: write it out in the cell above"))
         if found is None:
             return called
         self.done.update(_inside(found))
@@ -194,11 +196,13 @@ def require_no_topi() -> Iterator[None]:
     if by:
         name, operator = by[0]
         if operator:
-            raise CheckFailed("an expression of your own, with te and without topi",
-                              "an operator between whole te.Tensors (+, *, ...): these are TOPI's",
-                              "a te.compute over the elements: lambda i, j: y[i, j] + b[j]")
-        raise CheckFailed("an expression of your own", f"one by TOPI: topi's {name}",
-                          "the words of the exercise: with te, without topi")
+            raise CheckFailed(_("an expression of your own, with te and without topi"),
+                              _("an operator between whole te.Tensors (+, *, ...): these are "
+                                "TOPI's"),
+                              _("a te.compute over the elements: lambda i, j: y[i, j] + b[j]"))
+        raise CheckFailed(_("an expression of your own"),
+                          _("one by TOPI: topi's {name}").format(name=name),
+                          _("the words of the exercise: with te, without topi"))
 
 
 @contextlib.contextmanager
@@ -217,7 +221,9 @@ def require_no_tvm(expected: str, look_at: str) -> Iterator[None]:
     with _events(note):
         yield
     if compiled:
-        raise CheckFailed(expected, f"TVM compiled a kernel: tvm.{compiled[0]}", look_at)
+        raise CheckFailed(expected,
+                          _("TVM compiled a kernel: tvm.{compiled}").format(compiled=compiled[0]),
+                          look_at)
 
 
 # ---- PyTorch -------------------------------------------------------------------------------
@@ -259,7 +265,8 @@ def require_numpy_only(expected: str, look_at: str) -> Iterator[None]:
     with TorchCalls() as calls:
         yield
     if calls.names:
-        raise CheckFailed(expected, f"PyTorch's {calls.names[0]} was called", look_at)
+        raise CheckFailed(expected, _("PyTorch's {names} was called").format(names=calls.names[0]),
+                          look_at)
 
 
 @contextlib.contextmanager
@@ -268,7 +275,7 @@ def require_torch(expected: str, look_at: str) -> Iterator[None]:
     with TorchCalls() as calls:
         yield
     if not any(word in name for name in calls.names for word in _MULTIPLIES):
-        raise CheckFailed(expected, "PyTorch multiplied nothing", look_at)
+        raise CheckFailed(expected, _("PyTorch multiplied nothing"), look_at)
 
 
 # ---- arrays: what is done to them ----------------------------------------------------------
@@ -277,7 +284,7 @@ def require_torch(expected: str, look_at: str) -> Iterator[None]:
 def _noting(name: str) -> Any:
     """Return a method of arrays that notes its call in a Watched one."""
     def method(self: "Watched", *arguments: Any, **options: Any) -> Any:
-        self.notes["whole"].append(f"the method {name}")
+        self.notes["whole"].append(_("the method {name}").format(name=name))
         return getattr(np.asarray(self), name)(*arguments, **options)
     return method
 
@@ -316,7 +323,8 @@ class Watched(np.ndarray):
     def __setitem__(self, index: Any, value: Any) -> None:
         size = np.asarray(self)[index].size
         if size > 1 and not self.notes.get("own"):
-            self.notes["whole"].append(f"an assignment to {size} elements at once")
+            self.notes["whole"].append(_("an assignment to {size} elements at once").format(
+                                           size=size))
         self.notes["writes"] += size == 1
         super().__setitem__(index, value)
 
@@ -386,7 +394,7 @@ def elementwise(function: Callable, whole: list[str], least: int) -> Callable:
         name, kind = getattr(called, "__name__", type(called).__name__), ""
         given = (*arguments, *options.values())
         if isinstance(owner, np.ndarray | torch.Tensor):
-            given, kind = (owner, *given), "the method "
+            given, kind = ((owner, *given), _("the method "))
         elif isinstance(owner, np.ufunc):
             kind, module = f"np.{owner.__name__}.", "numpy"
         elif module.split(".")[0] == "numpy":
@@ -399,7 +407,8 @@ def elementwise(function: Callable, whole: list[str], least: int) -> Callable:
             watches[0].notes["reads"] += watches[0].size
         size = max(map(_size, given), default=0)
         if kind and not moves and size >= least:
-            whole.append(f"{kind}{name} on {'many' if size == float('inf') else size} numbers")
+            whole.append((_("{call} on many numbers") if size == float("inf")
+                          else _("{call} on {size} numbers")).format(call=kind + name, size=size))
         came = called(*arguments, **options)
         if kind and type(came) is np.ndarray:
             return watched(came, watches[0].notes if watches else own)

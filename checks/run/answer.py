@@ -17,6 +17,7 @@ import tvm
 import tvm_ffi
 
 from checks.say.messages import CheckFailed, place_in_script, reason
+from words import _
 
 ROOT = Path(__file__).resolve().parents[2]
 OWN = tuple(str(ROOT / room) + os.sep for room in ("checks", "tir"))
@@ -47,8 +48,8 @@ def line_of_answer(error: BaseException) -> str:
               if _of_answer(frame)]
     for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
         if line := linecache.getline(frame.filename, frame.lineno or 0).strip():
-            return f"your line {frame.lineno}: {line}"
-    return "your cell above, from its first line"
+            return _("your line {line}: {source}").format(line=frame.lineno, source=line)
+    return _("your cell above, from its first line")
 
 
 def _own_line(error: BaseException) -> str:
@@ -60,7 +61,8 @@ def _own_line(error: BaseException) -> str:
     for frame in reversed(frames):
         if frame.filename.startswith(OWN):
             path = Path(frame.filename)
-            return f"{path.name}, line {frame.lineno}" if path.parent.name != "run" else ""
+            return "" if path.parent.name == "run" else _("{name}, line {line}").format(
+                name=path.name, line=frame.lineno)
         if any(frame.filename.startswith(folder) for folder in tvms):
             return ""
     return ""
@@ -95,21 +97,26 @@ def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
         with _nobody_there(), mock.patch.object(inspect, "getmodule", lambda *_, **__: None):
             return True, run()
     except _Waits as waits:
-        return False, ("an answer that nobody has to talk to", f"{waits}, in your code",
-                       f"{line_of_answer(waits)}; take it out, for a check runs alone")
+        return (False,
+                (_("an answer that nobody has to talk to"),
+                 _("{waits}, in your code").format(waits=waits),
+                 _("{line_of_answer}; take it out, for a check runs alone").format(
+                     line_of_answer=line_of_answer(waits))))
     except CheckFailed as failed:
         return False, failed.parts
     except (SystemExit, KeyboardInterrupt) as error:
-        return False, ("that your code runs to its end", type(error).__name__,
-                       line_of_answer(error))
+        return (False,
+                (_("that your code runs to its end"), type(error).__name__, line_of_answer(error)))
     except Exception as error:  # whatever the reader's code raises is to be shown in one line
         if isinstance(error, NotImplementedError) and not str(error):  # the stub's
             name = traceback.extract_tb(error.__traceback__)[-1].name
-            return False, (f"not done yet: write the code at the TODO of {name}, then run both "
-                           "cells.", "", "")
+            return False, (_("not done yet: write the code at the TODO of {name}, then run both "
+                             "cells.").format(name=name), "", "")
         if own := _own_line(error):
-            return False, ("a result that this check can look at", reason(error),
-                           f"the form of what you return or change, beside the text's words; "
-                           f"that the check has no better ones is its own fault ({own})")
-        return False, ("that your code runs", reason(error),
-                       place_in_script(error) or line_of_answer(error))
+            return (False,
+                    (_("a result that this check can look at"), reason(error),
+                     _("the form of what you return or change, beside the text's words; that the "
+                       "check has no better ones is its own fault ({own})").format(own=own)))
+        return (False,
+                (_("that your code runs"), reason(error),
+                 place_in_script(error) or line_of_answer(error)))

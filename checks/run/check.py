@@ -9,6 +9,7 @@ import contextlib
 import functools
 import gc
 import io
+import json
 import math
 import mmap
 import os
@@ -27,8 +28,8 @@ import tvm
 from checks.run.answer import note_answers, outcome
 from checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from checks.run.timeout import alarmed
-from checks.say.i18n import say
 from checks.say.messages import CheckFailed
+from words import _, language, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
 PATIENCE = 20  # times its limit of CPU time that a check may take on a busy machine
@@ -90,9 +91,11 @@ def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], An
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
                 expected, came, look_at = parts
-                raise CheckFailed(expected, came, look_at, f"Exercise {number} ✗" if came
-                                  else f"Exercise {number} is ")
-            print(say(f"Exercise {number} ✓"), say(parts))
+                if not came:
+                    expected = _("Exercise {number} is {what}").format(number=number, what=expected)
+                raise CheckFailed(expected, came, look_at,
+                                  _("Exercise {number} ✗").format(number=number))
+            print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         registered[number] = Exercise(number, run, tuple(prepare))
         return run
@@ -120,18 +123,26 @@ def prepared(make: Callable) -> Callable:
 
 # ---- in the child --------------------------------------------------------------------------
 
-_note = mmap.mmap(-1, 1000)  # shared with the child: what to look at if it comes to no end
-_called = mmap.mmap(-1, 100)  # and which kernel it is in
+_note = mmap.mmap(-1, 4000)  # shared with the child: what to look at if it comes to no end
+_called = mmap.mmap(-1, 1000)  # and which kernel it is in
+
+
+def _write(memory: mmap.mmap, text: str) -> None:
+    memory[:] = json.dumps(packed(text)).encode().ljust(len(memory))
+
+
+def _read(memory: mmap.mmap) -> str:
+    return unpacked(json.loads(memory[:]))
 
 
 def while_running(look_at: str) -> None:
     """Say what a reader should look at if the check comes to no end from here on."""
-    _note[:] = look_at.encode()[:len(_note)].ljust(len(_note), b"\0")
+    _write(_note, look_at)
 
 
 def while_calling(kernel: str) -> None:
     """Name what runs now, for the message if it ends the process; "" where it has ended."""
-    _called[:] = kernel.encode()[:len(_called)].ljust(len(_called), b"\0")
+    _write(_called, kernel)
 
 
 class Bounded(io.TextIOBase):
@@ -205,12 +216,12 @@ def _in_child(run: Callable[[], str], seconds: float) -> tuple[bool, Any, str]:
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
         passed, parts = _observed(run)
-    return passed, parts, printed.kept
+    return passed, packed(parts), printed.kept
 
 
 # ---- and its verdict -----------------------------------------------------------------------
 
-_LOOPS = "your loops: does each end, and does each count what it should?"
+_LOOPS = _("your loops: does each end, and does each count what it should?")
 
 
 def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
@@ -218,33 +229,38 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
     seconds = limits.asleep
     match ended.why:
         case "asleep":
-            return ("an answer in time", f"still running after {seconds:g} seconds, in which it "
-                    "waits and computes nothing",
-                    "what your code waits for: a sleep, a lock, another thread")
+            return (_("an answer in time"),
+                    _("still running after {seconds} seconds, in which it waits and computes "
+                      "nothing").format(seconds=f"{seconds:g}"),
+                    _("what your code waits for: a sleep, a lock, another thread"))
         case "wall":
-            return ("an answer in time", f"still running after {limits.wall:g} seconds",
-                    "your loops: does each end? Or the machine is busy: then stop what else it "
-                    "does, and run the check again")
+            return (_("an answer in time"),
+                    _("still running after {seconds} seconds").format(seconds=f"{limits.wall:g}"),
+                    _("your loops: does each end? Or the machine is busy: then stop what else it "
+                      "does, and run the check again"))
         case "memory" | "processes":
-            return ("an answer in the memory that there is",
-                    f"more than {limits.memory / GIGABYTE:g} GB, or {limits.processes} processes",
-                    "what grows in your loops, and the shapes of the arrays that it makes")
+            return (_("an answer in the memory that there is"),
+                    _("more than {memory} GB, or {processes} processes").format(
+                        memory=f"{limits.memory / GIGABYTE:g}", processes=limits.processes),
+                    _("what grows in your loops, and the shapes of the arrays that it makes"))
         case "strange":
-            return ("that your code leaves files alone that it did not open",
-                    "no verdict of the check", "what your code writes or closes, by os.write, "
-                    "os.close or open with a number")
+            return (_("that your code leaves files alone that it did not open"),
+                    _("no verdict of the check"),
+                    _("what your code writes or closes, by os.write, os.close or open with a "
+                      "number"))
     code = ended.code if ended.why == "code" else 1
     if code == -signal.SIGXCPU:
-        look_at = bytes(_note).rstrip(b"\0").decode(errors="replace")
-        return ("an answer in time", f"still running after {seconds:g} seconds of computing",
-                look_at or _LOOPS)
-    name = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+        return (_("an answer in time"),
+                _("still running after {seconds} seconds of computing").format(
+                    seconds=f"{seconds:g}"), _read(_note) or _LOOPS)
+    name = signal.Signals(-code).name if code < 0 else _("exit code {code}").format(code=code)
     memory = -code in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-    kernel = bytes(_called).rstrip(b"\0").decode(errors="replace")
-    return ("that your code runs to its end", f"it ended the process ({name})"
-            + f", in {kernel}" * bool(kernel),
-            "reads and writes outside a buffer: every index against its shape" if memory
-            else "what your code calls: something in it ends the process")
+    kernel = _read(_called)
+    return (_("that your code runs to its end"),
+            (_("it ended the process ({name}), in {kernel}") if kernel
+             else _("it ended the process ({name})")).format(name=name, kernel=kernel),
+            _("reads and writes outside a buffer: every index against its shape")
+            if memory else _("what your code calls: something in it ends the process"))
 
 
 def isolated(run: Callable[[], str], seconds: float) -> Outcome:
@@ -256,7 +272,8 @@ def isolated(run: Callable[[], str], seconds: float) -> Outcome:
         try:
             return alarmed(lambda: _observed(run), seconds)
         except TimeoutError:
-            return False, ("an answer in time", f"still running after {seconds:g} seconds", _LOOPS)
+            came = _("still running after {seconds} seconds").format(seconds=f"{seconds:g}")
+            return False, (_("an answer in time"), came, _LOOPS)
     while_running("")
     while_calling("")
     limits = Limits(asleep=seconds, wall=PATIENCE * seconds)
@@ -265,5 +282,6 @@ def isolated(run: Callable[[], str], seconds: float) -> Outcome:
     except Ended as ended:
         return False, _without_verdict(ended, limits)
     if printed:
-        print(printed[:MOST_PRINTED] + "\n... cut here\n" * (len(printed) > MOST_PRINTED), end="")
-    return passed, parts
+        cut = f"\n{_('... cut here')}\n" if len(printed) > MOST_PRINTED else ""
+        print(printed[:MOST_PRINTED] + cut, end="")
+    return passed, unpacked(parts)

@@ -7,6 +7,8 @@ from collections.abc import Callable
 from types import FrameType
 from typing import TypeVar
 
+from words import _
+
 Result = TypeVar("Result")
 
 
@@ -39,5 +41,6 @@ def alarmed(call: Callable[[], Result], seconds: float) -> Result:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
     if late:  # also if what was raised came back as an error of TVM's
-        raise TimeoutError(f"still running after {seconds:g} seconds")
+        raise TimeoutError(_("still running after {seconds} seconds").format(
+                               seconds=f"{seconds:g}"))
     return result

@@ -5,26 +5,28 @@ import re
 
 import numpy as np
 
-from checks.say.i18n import language, say
 from data.store import ROOT, CourseError
+from words import _, language, told
 
 
 class CheckFailed(CourseError):
     """What an exercise's check says: expected, came, look at.
 
-    Where docs/tvm_errors.md explains the message of TVM in `came`, a line names the place. `parts`
-    are in English; the error's text is in the notebook's language.
+    Where docs/tvm_errors.md explains the message of TVM in `came`, a line names the place. What is
+    expected stands alone where nothing came.
     """
 
     def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "") -> None:
         self.parts = (expected, came, look_at)
-        texts = (*self.parts, _in_edition(explained(came)))
-        labels = [say(label) for label in ("expected:", "came:", "look at:", "read:")]
+        labels = [str(label) for label in
+                  (_("expected:"), _("came:"), _("look at:"), _("read:"))]
         width = max(map(len, labels))
-        lines = [say(title)] if title else []
-        lines += [f"  {label:{width}} {say(text)}"
-                  for label, text in zip(labels, texts, strict=True) if text]
-        super().__init__("\n".join(lines) if came else say(f"{title}{expected}"))
+        # lines that follow stand below the first
+        texts = [told(text, language()).replace("\n", "\n" + " " * (width + 3))
+                 for text in (*self.parts, _in_edition(explained(came)))]
+        lines = [f"  {label:{width}} {text}"
+                 for label, text in zip(labels, texts, strict=True) if text]
+        super().__init__("\n".join([title] * bool(title) + lines) if came else texts[0])
 
 
 def _in_edition(link: str) -> str:
@@ -52,7 +54,7 @@ def _explanations() -> dict[str, str]:
 def explained(message: str) -> str:
     """Return the link into docs/ that explains a message of TVM, or ""."""
     if re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message):
-        return "docs/rosetta.md, which has the old names and today's"
+        return _("docs/rosetta.md, which has the old names and today's")
     return next((link for words, link in _explanations().items() if words in message), "")
 
 
@@ -60,9 +62,10 @@ def reason(error: BaseException) -> str:
     """Return the one line of a TVM or Python error that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines()
              if line.strip() and not line.strip().startswith("# Metadata omitted")]
-    name, text = type(error).__name__, lines[-1] if lines else "no message"
+    name, text = type(error).__name__, lines[-1] if lines else _("no message")
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
-        return f"{name}: a {kinds[1]} in the place of a {kinds[2]}; relax.const(array) makes one"
+        return _("{error}: a {came} in the place of a {wanted}; relax.const(array) makes "
+                 "one").format(error=name, came=kinds[1], wanted=kinds[2])
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
@@ -91,10 +94,11 @@ def place_in_script(error: BaseException) -> str:
         return ""
     line, column, source, carets = found.groups()
     indent = len(source) - len(source.lstrip())
-    text = f"your line {line}, column {column}:\n{' ' * 12}{source.strip()[:100]}"
+    text = _("your line {line}, column {column}:\n{source}").format(
+        line=line, column=column, source=source.strip()[:100])
     if carets:
         before = len(carets) - len(carets.lstrip()) - indent
-        text += f"\n{' ' * (12 + max(0, before))}{carets.strip()}"
+        text += f"\n{' ' * max(0, before)}{carets.strip()}"
     return text
 
 

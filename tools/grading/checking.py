@@ -18,10 +18,10 @@ from IPython.core.interactiveshell import InteractiveShell
 
 from checks.run import check as running
 from checks.run.answer import line_of_answer
-from checks.say import i18n
 from checks.say.messages import CheckFailed, reason
 from data.store import CourseError
 from tools.grading import confine, integrity
+from words import _, use
 
 MOST_SAID = 10_000  # characters
 
@@ -52,7 +52,7 @@ def run(number: str, answer: str, sources: list[str], language: str, scratch: Pa
     `sources` are the cells to run, the answer's among them; `answer` is the name that the check
     takes. Nothing of this process can be used for anything else afterwards.
     """
-    i18n.use(language)
+    use(language)
     exercise = running.registered[number]
     printed = running.Bounded(4 * MOST_SAID)
     sys.stdout = sys.stderr = printed
@@ -73,16 +73,17 @@ def run(number: str, answer: str, sources: list[str], language: str, scratch: Pa
             exercise.check(shell.user_ns[answer])
         require_unchanged()
         said = printed.kept.strip()
-        passed = i18n.say(f"Exercise {number} ✓") + " "
+        passed = str(_("Exercise {number} ✓").format(number=number)) + " "
         if not any(line.startswith(passed) for line in said.splitlines()):
-            raise _failed(number, "a verdict of the check", "it did not say that it passed", "")
+            raise _failed(number, _("a verdict of the check"), _("it did not say that it passed"),
+                          "")
     except BaseException as error:  # whatever comes is what the check said
         return False, _words(error)[:MOST_SAID]
     return True, said[:MOST_SAID]
 
 
 def _failed(number: str, expected: str, came: str, look_at: str) -> CheckFailed:
-    return CheckFailed(expected, came, look_at, f"Exercise {number} ✗")
+    return CheckFailed(expected, came, look_at, _("Exercise {number} ✗").format(number=number))
 
 
 def _define(shell: Shell, sources: list[str], answer: str, number: str) -> None:
@@ -90,10 +91,10 @@ def _define(shell: Shell, sources: list[str], answer: str, number: str) -> None:
     for source in sources:
         result = shell.run_cell(source, store_history=False)
         if error := result.error_before_exec or result.error_in_exec:
-            raise _failed(number, "that the cell runs", _words(error), line_of_answer(error))
+            raise _failed(number, _("that the cell runs"), _words(error), line_of_answer(error))
     if answer not in shell.user_ns:
-        raise _failed(number, f"that {answer} is defined", "no cell above the check defines it",
-                      "the answer's cell")
+        raise _failed(number, _("that {answer} is defined").format(answer=answer),
+                      _("no cell above the check defines it"), _("the answer's cell"))
 
 
 def _watch(seal: ModuleType, number: str) -> Callable[[], None]:
@@ -123,7 +124,8 @@ def _watch(seal: ModuleType, number: str) -> Callable[[], None]:
 
 
 def _refusal(names: list[str]) -> tuple[str, str, str]:
-    return ("an answer that leaves the functions and the data that its check relies on alone",
-            f"changed: {', '.join(names[:3])}" + (f" and {len(names) - 3} more"
-                                                  if len(names) > 3 else ""),
-            "the lines that assign to an attribute of a module or a class, or change what is in it")
+    return (_("an answer that leaves the functions and the data that its check relies on alone"),
+            (_("changed: {names} and {count} more") if len(names) > 3 else _("changed: {names}")
+             ).format(names=", ".join(names[:3]), count=len(names) - 3),
+            _("the lines that assign to an attribute of a module or a class, or change what is "
+              "in it"))

@@ -27,7 +27,7 @@ import tvm_ffi
 from checks.run import check as running
 from data import store
 
-OURS = {"checks", "helpers", "listing", "tir", "kernels", "plots", "data", "tools"}
+OURS = {"checks", "helpers", "listing", "words", "tir", "kernels", "plots", "data", "tools"}
 PACKAGES = OURS | {"numpy", "tvm", "tvm_ffi", *sys.stdlib_module_names}
 # of PyTorch, which has as many names as all others, what a check calls by itself
 TORCH = {"torch", "torch.nn", "torch.nn.functional", "torch.testing"}

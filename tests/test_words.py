@@ -1,0 +1,141 @@
+"""What the course says in two languages: sentences, their catalogue, and the guard over it."""
+
+from pathlib import Path
+
+import chinese
+import numpy as np
+import pytest
+
+import checks
+import words
+from tools import messages
+from words import Sentence, _, told
+
+ROOT = Path(__file__).resolve().parent.parent
+
+
+@pytest.fixture
+def in_chinese(monkeypatch) -> None:
+    monkeypatch.setattr(words, "_chosen", "zh")
+
+
+@pytest.fixture
+def catalogue(tmp_path: Path, monkeypatch) -> Path:
+    monkeypatch.setattr(messages, "CATALOGUE", tmp_path / "zh.po")
+    return tmp_path / "zh.po"
+
+
+def test_the_language_is_the_one_asked_for_or_the_folders(monkeypatch) -> None:
+    monkeypatch.setattr(words, "_chosen", "")
+    monkeypatch.setenv("MLC_LANG", "zh")
+    assert words.language() == "zh"
+    for folder, language in (("work/zh", "zh"), ("work/zh/week1", "zh"), ("build/html/zh", "zh"),
+                             ("work", "en"), ("", "en")):
+        assert words.of_folder(ROOT / folder) == language
+    assert words.of_folder(Path("/zh/x")) == "en", "not below the course"
+
+
+def test_english_is_the_default() -> None:
+    assert words.language() == "en" and _("the return statement") == "the return statement"
+
+
+def test_a_sentence_is_said_in_either_language() -> None:
+    """Also one in the place of another, one that is joined, and one that came through JSON."""
+    said = _("{what} for {input}").format(
+        what=_("shape {shape}").format(shape=(2, 3)), input=_("all numbers the same"))
+    both = _("; ").join([said, "lv1"]) + "!"
+    assert both == "shape (2, 3) for all numbers the same; lv1!" == told(both, "en")
+    assert told(both, "zh") == "形状 (2, 3)（所有的数都相同）；lv1!"
+    assert words.unpacked(words.packed([both]))[0].told("zh") == told(both, "zh")
+    assert isinstance(both, str) and told("lv1", "zh") == "lv1" and told(_("lv1"), "zh") == "lv1"
+
+
+def test_one_thing_and_several() -> None:
+    for number, english in ((1, ", only in channel 3"), (2, ", only in channels 3")):
+        said = words.ngettext(", only in channel {places}", ", only in channels {places}",
+                              number).format(places=3)
+        assert told(said, "en") == english and told(said, "zh") == "，只在通道 3"
+
+
+@pytest.mark.parametrize(("value", "chinese"), [
+    ("lv1", "只有 lv1 3 不对"), ("行", "只有行 3 不对")])
+def test_chinese_and_latin_are_apart_by_a_space(value: str, chinese: str, in_chinese) -> None:
+    said = _("only {name} {number}{place} is wrong: where a loop begins or ends, a condition")
+    assert said.format(name=value, number=3, place="").startswith(chinese)
+
+
+def test_the_catalogue_fits_the_code() -> None:
+    """No entry that nothing says, none that is missing or fuzzy; every place is there."""
+    assert messages.write(change=False) is False, "run `make sync`"
+    assert messages.wrong() == messages.missing() == []
+
+
+def test_a_changed_message_is_english_until_somebody_has_looked(catalogue, monkeypatch) -> None:
+    catalogue.write_text('msgid "the sum leaves out the last row"\nmsgstr "求和漏掉了最后一行"\n\n'
+                         'msgid "what nobody says"\nmsgstr "没有人说的"\n', encoding="utf-8")
+    new = messages.Catalog("zh")
+    new.add("the sum leaves out the very last row")
+    monkeypatch.setattr(messages, "extracted", lambda: new)
+    assert messages.write() and not messages.write()
+    text = catalogue.read_text(encoding="utf-8")
+    assert "#, fuzzy" in text and "求和漏掉了最后一行" in text and "nobody says" not in text
+    assert messages.missing() == ["the sum leaves out the very last row"]
+
+
+def test_chinese_whose_places_or_words_do_not_fit_is_told(catalogue) -> None:
+    catalogue.write_text('msgid "a {this} of {that}"\nmsgstr "{other} 的 {this}"\n\n'
+                         'msgid "b {this}"\nmsgstr "{"\n\n'
+                         'msgid "the softmax"\nmsgstr "这个 softmax 的 maximum"\n\n'
+                         'msgid "numbers from {low}"\nmsgstr "从 {low} 起的数"\n',
+                         encoding="utf-8")
+    assert len(messages.wrong()) == 3
+
+
+@pytest.mark.parametrize(("found", "fault"), [
+    (_("shape {shape}").format(shape="(2, 3) for numbers from 1 on"), "English: 'for numbers"),
+    ("a sentence that nobody has put into the catalogue", "English: "),
+    ("AssertionError: shapes do not match", ""), ("[0, 1]", ""), ("np.matmul", ""),
+    (_("your line {line}: {source}").format(line=2, source="return a if all b else c"), ""),
+    (Sentence("; {a}").format(a="x"), "") , (_("the return statement") + "  ", "a space too many"),
+])
+def test_the_guard_sees_english_and_spaces(found: str, fault: str) -> None:
+    faults = chinese.faults(found)
+    assert faults and fault in faults[0] if fault else not faults
+
+
+def test_the_guard_sees_numbers_that_are_lost(monkeypatch) -> None:
+    monkeypatch.setattr(words, "_chinese", lambda: {"{a} at {b}": "在 {a}"})
+    (fault,) = chinese.faults(_("{a} at {b}").format(a=3, b=5))
+    assert fault.startswith("the number 5 is missing")
+
+
+def test_an_exercise_in_chinese_not_done_wrong_and_right(in_chinese, capsys) -> None:
+    def not_done(confusion: np.ndarray) -> np.ndarray:
+        raise NotImplementedError
+
+    def of_columns(confusion: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.diag(confusion) / confusion.sum(0)
+
+    def right(confusion: np.ndarray) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return np.diag(confusion) / confusion.sum(1)
+
+    with pytest.raises(checks.CheckFailed) as stopped:
+        checks.exercise_1_1(not_done)
+    assert str(stopped.value) \
+        == "练习 1.1 还没有做：在 not_done 的 TODO 处写好代码，再运行这两个单元格。"
+    with pytest.raises(checks.CheckFailed) as stopped:
+        checks.exercise_1_1(of_columns)
+    title, expected, came, look_at = str(stopped.value).splitlines()
+    assert title == "练习 1.1 ✗" and expected.startswith("  期望：") and "，在 [" in expected
+    assert came.startswith("  得到：") and came.endswith(" 的值不对")
+    assert look_at.split() == ["检查：", "求和：行是标签；按列求和得到的是精确率，不是召回率"]
+    assert told(stopped.value.parts[2], "en").startswith("the sums: rows are labels")
+    checks.exercise_1_1(right)
+    assert capsys.readouterr().out.startswith("练习 1.1 ✓ 7 个混淆矩阵；")
+
+
+def test_a_message_of_tvm_points_into_the_chinese_document(in_chinese) -> None:
+    failed = checks.CheckFailed("x", "AssertionError: Reduction dimensions of dense do not match.")
+    assert str(failed).endswith("docs/zh/tvm_errors.md#reduction-dimensions-of-dense-do-not-match")
