@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 from unittest import mock
 
@@ -88,13 +89,22 @@ def _nobody_there() -> Iterator[None]:
         yield
 
 
+def module_of(item: Any, file: str | None = None) -> ModuleType | None:
+    """Return the module of a function, a class or a frame, as inspect.getmodule does.
+
+    TVMScript's decorators ask for that of each frame of the caller's, and inspect looks for it
+    among all modules, 0.2 seconds long. TVM quotes the lines of a cell only where it gets one.
+    """
+    name = item.f_globals.get("__name__") if inspect.isframe(item) \
+        else getattr(item, "__module__", None)
+    return sys.modules.get(name or "")
+
+
 def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
     """Run a check: (True, what was verified) or (False, the parts of a CheckFailed)."""
     try:
-        # TVMScript's decorators look at the caller's lines, and on the way inspect looks for the
-        # module of each frame among all modules, 0.2 seconds long; cells are in linecache without
-        # one. Not around this function: grading looks afterwards whether inspect was changed
-        with _nobody_there(), mock.patch.object(inspect, "getmodule", lambda *_, **__: None):
+        # not around this function: grading looks afterwards whether inspect was changed
+        with _nobody_there(), mock.patch.object(inspect, "getmodule", module_of):
             return True, run()
     except _Waits as waits:
         return (False,

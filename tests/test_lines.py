@@ -1,0 +1,65 @@
+"""Errors point at the reader's own line: whatever line of a TVMScript answer is wrong."""
+
+import linecache
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import nbformat
+import pytest
+
+import checks
+from checks.run.check import registered
+
+ROOT = Path(__file__).resolve().parent.parent
+SCRIPT = re.compile(r"^ *@(?:T\.prim_func|R\.function|I\.ir_module)", re.MULTILINE)
+WRONG = re.compile(r"\b([TR])\.(?!Buffer|Tensor|prim_func|function)(\w+)")
+
+
+def solutions() -> Iterator[tuple[str, str, list[str]]]:
+    """Yield each exercise whose solution is in TVMScript, its cell, and the cells before it."""
+    for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb")):
+        before: list[str] = []
+        for cell in nbformat.read(path, as_version=4).cells:
+            grader = cell.metadata.get("nbgrader", {})
+            if grader.get("solution") and SCRIPT.search(cell.source):
+                yield grader["grade_id"].removesuffix("-solution"), cell.source, list(before)
+            elif cell.cell_type == "code" and re.match(r"(import|from) ", cell.source):
+                before.append("\n".join(line for line in cell.source.splitlines()
+                                        if re.match(r"(import|from) ", line)))
+
+
+CASES = [(number, source, before, line) for number, source, before in solutions()
+         for line, text in enumerate(source.splitlines())
+         if WRONG.search(text) and source.find(text) > SCRIPT.search(source).start()]
+
+
+@pytest.mark.parametrize(("number", "source", "before", "line"), CASES,
+                         ids=[f"{number} line {line}" for number, _, _, line in CASES])
+def test_the_line_that_is_wrong_is_quoted(number: str, source: str, before: list[str], line: int,
+                                          monkeypatch) -> None:
+    lines = source.splitlines()
+    lines[line] = WRONG.sub(r"\1.\2_of_a_book", lines[line], count=1)
+    cell = ModuleType("cell")
+    monkeypatch.setitem(sys.modules, "cell", cell)
+    text = "\n".join(lines) + "\n"
+    linecache.cache["<cell>"] = (len(text), None, text.splitlines(keepends=True), "<cell>")
+    exec("\n".join(before), cell.__dict__)
+    exec(compile(text, "<cell>", "exec"), cell.__dict__)
+    answer = cell.__dict__[re.search(r"^def (\w+)", source, re.MULTILINE)[1]]
+    with pytest.raises(checks.CheckFailed) as stopped:
+        registered[number].check(answer)
+    said = str(stopped.value).splitlines()
+    quoted = next(place for place, one in enumerate(said) if lines[line].strip()[:60] in one)
+    if lines[line].lstrip().startswith("def "):  # Python evaluates it, not TVM's parser
+        assert f"line {line + 1}: def " in said[quoted], said
+    else:
+        assert f"line {line + 1}, column " in said[quoted - 1], said
+        assert said[quoted + 1].strip("^ ") == "" and "^" in said[quoted + 1], said
+    assert said[-1].startswith("  read:     docs/rosetta.md")
+
+
+def test_there_are_such_lines() -> None:
+    assert len(CASES) > 20 and {number for number, *_ in CASES} >= {"0.2", "0.3", "0.5"}
