@@ -45,7 +45,8 @@ def test_the_line_that_is_wrong_is_quoted(number: str, source: str, before: list
     cell = ModuleType("cell")
     monkeypatch.setitem(sys.modules, "cell", cell)
     text = "\n".join(lines) + "\n"
-    linecache.cache["<cell>"] = (len(text), None, text.splitlines(keepends=True), "<cell>")
+    monkeypatch.setitem(linecache.cache, "<cell>", (len(text), None,
+                                                    text.splitlines(keepends=True), "<cell>"))
     exec("\n".join(before), cell.__dict__)
     exec(compile(text, "<cell>", "exec"), cell.__dict__)
     answer = cell.__dict__[re.search(r"^def (\w+)", source, re.MULTILINE)[1]]
