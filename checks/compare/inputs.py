@@ -72,11 +72,12 @@ def grids(*notebooks: int) -> Iterator[tuple[str, np.ndarray]]:
             yield kinds[turn % len(kinds)]
 
 
-def whole(*shape: int, seed: int = 0, largest: int = 8) -> np.ndarray:
-    """Return whole numbers from -largest to largest as float32: their sums of products are exact.
+def fractions(*shape: int, seed: int = 0, largest: int = 8) -> np.ndarray:
+    """Return numbers from -largest to largest as float32 whose sums of products are exact.
 
-    None is 0, so that every term of a sum counts.
+    Each is a whole number of 32nds, so that none survives a rounding to whole numbers, and hardly
+    any product one to float16. None is 0, so that every term of a sum counts.
     """
     draw = np.random.default_rng([seed, *shape])
-    numbers = draw.integers(1, largest + 1, shape) * draw.choice([-1, 1], shape)
-    return numbers.astype("float32")
+    numbers = draw.integers(1, 32 * largest, shape) * draw.choice([-1, 1], shape)
+    return (numbers / 32).astype("float32")

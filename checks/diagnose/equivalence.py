@@ -1,7 +1,7 @@
 """A whole model against PyTorch: whether an IRModule computes the same, on every batch."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -196,6 +196,23 @@ class _Renamed(relax.expr_functor.PyExprMutator):
 
     def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
         return self.names[variable.name_hint]
+
+
+def renamed(mod: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
+    """Return a module in which some functions have other names."""
+    new = {variable.name_hint: variable for variable in mod.get_global_vars()}
+    for old in names.keys() & new.keys():
+        known, new[old] = new[old], tvm.ir.GlobalVar(names[old])
+        relax.expr._update_type(new[old], known.ty)
+    functions = {}
+    for variable, function in mod.functions_items():
+        name = variable.name_hint
+        if isinstance(function, relax.Function):
+            function = _Renamed(new).visit_expr(function)
+        if name in names and function.attrs and "global_symbol" in function.attrs:
+            function = function.with_attr("global_symbol", names[name])
+        functions[new[name]] = function
+    return tvm.IRModule(functions)
 
 
 def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:

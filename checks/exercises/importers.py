@@ -7,6 +7,7 @@ import tvm
 from torch import fx, nn
 from tvm import relax, topi
 
+from checks.diagnose.equivalence import renamed
 from checks.observe.spies import TorchCalls
 from checks.say.messages import CheckFailed
 from words import _
@@ -25,6 +26,7 @@ def relu_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, *_: Any)
     return bb.emit_te(topi.nn.relu, node_map[node.args[0]])
 
 
+IMPORTED = "the_model"  # its function's name: a rule may emit a PrimFunc that is called main
 _COMPUTES = {"conv2d", "max_pool2d", "boolean_dispatch", "softmax"}  # PyTorch, while importing
 
 
@@ -69,10 +71,10 @@ def import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, 
                     answer: str) -> tvm.IRModule:
     """Return a module whose main is a model; see add_function and require_no_library."""
     bb = relax.BlockBuilder()
-    add_function(bb, "main", model, shape, functions, modules, answer)
+    add_function(bb, IMPORTED, model, shape, functions, modules, answer)
     mod = bb.get()
-    require_no_library(mod, answer)
-    return mod
+    require_no_library(mod, answer, IMPORTED)
+    return renamed(mod, {IMPORTED: "main", "main": "main_of_a_rule"})
 
 
 def _emitted(value: Any, rule: str) -> Any:

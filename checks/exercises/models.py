@@ -35,12 +35,15 @@ def random_cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
     """Return random weights, and PyTorch's model with them.
 
     With the trained ones 833 of the 5,408 features are 0 on all test images, and what a linear
-    layer does with these cannot be seen.
+    layer does with these cannot be seen. Here what the ReLUs get goes from below -6 to above 6, so
+    that a cut at 6 shows; the last layer makes of it logits of a usual size.
     """
     rng = np.random.default_rng(0)
     shapes = {name: array.shape for name, array in cnn()[0].items()}
-    # sums of `fan` products with a deviation near 1, whatever the fan
-    weights = {name: (rng.standard_normal(shape) / np.sqrt(np.prod(shape[1:]))).astype("float32")
+    scale = {"conv2d": 5, "linear0": 1, "linear1": 1 / 4}
+    # sums of `fan` products with a deviation near 1 times the scale, whatever the fan
+    weights = {name: (scale[name.partition("_")[0]] * rng.standard_normal(shape)
+                      / np.sqrt(np.prod(shape[1:]))).astype("float32")
                for name, shape in shapes.items()}
     return weights, helpers.pytorch_model(weights)
 

@@ -391,6 +391,8 @@ _BOTH = _("{fills}, one of them above all numbers, one below").format(fills=_FIL
 _AGAIN = _("a second call with the same input")
 _PURE = partial(_Function, pure=True)
 
+_COUNTED = np.arange(12, dtype="float32").reshape(3, 4)
+
 _FUNCTIONS = [
     _PURE(_("doubles x"), lambda x, *_: 2 * x),
     _PURE(_("transposes x, so out is (4, 3)"), lambda x, *_: x.T, _SHAPE, shape=(4, 3)),
@@ -418,6 +420,11 @@ _FUNCTIONS = [
               leaves=lambda x, _: x * np.float32(1 + 1e-6)),
     _Function(_("changes the last element of x"), lambda x, *_: x, _GIVEN,
               leaves=lambda x, _: _where(x, x + 1, lambda place: place < 11)),
+    # of whole numbers, whose sum is the same in any order
+    _Function(_("moves every element of x by one place"), lambda x, *_: x, _GIVEN,
+              x=_COUNTED, leaves=lambda x, _: np.roll(x, 1)),
+    _Function(_("writes the same numbers in another order in each call"),
+              lambda x, held, call: np.roll(x, call), _AGAIN, x=_COUNTED),
     _Function(_("changes x in its first call only"), lambda x, *_: x, _EVERY,
               leaves=lambda x, call: x + (call == 1)),
     _Function(_("changes x from the second call on"), lambda x, *_: x, _EVERY,

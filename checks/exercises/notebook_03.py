@@ -151,12 +151,14 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
     shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
               ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1))]
+    again = shapes[1]  # with other numbers: what was kept of the first call is wrong then
     with libraries.registry(), judged(
             _("the sum: over input channels, kernel rows, kernel columns"),
             layer_mistakes(nn.Conv2d(1, 1, 1))) as note:  # those of a layer with a bias
         function = libraries.registered(register, "env.conv2d")
-        for x_shape, w_shape in shapes:
-            x, w, b = random(*x_shape), random(*w_shape), random(1, w_shape[0], 1, 1)
+        for number, (x_shape, w_shape) in enumerate([*shapes, again]):
+            x, w, b = (random(*shape, seed=number)
+                       for shape in (x_shape, w_shape, (1, w_shape[0], 1, 1)))
             layer = with_parameters(nn.Conv2d(w_shape[1], w_shape[0], w_shape[2:]), w, b)
             expected = _conv2d(x, w, b)
             with watch():

@@ -54,8 +54,10 @@ def exercise_4_1(inline_all: Callable) -> str:
 @exercise("4.2", seconds=10)
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
+    # then every remainder of 16 rows by the factors 2 to 8
     for apply, shape in [(schedules.scheduled, (64, 128)), (schedules.scheduled, (16, 24)),
-                         (schedules.scheduled_too, (136, 264))]:
+                         (schedules.scheduled_too, (136, 264)), (schedules.scheduled_too, (17, 8)),
+                         (schedules.scheduled_too, (22, 16)), (schedules.scheduled_too, (31, 40))]:
         before = _addition(shape)
         after = apply(schedule_add, before, _("threads and lanes"))
         found = nests(after)
@@ -70,7 +72,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
                               _("steps in (i, j) of {steps}").format(steps=steps),
                               _("which loop is split into lanes: i or j?"))
         schedules.require_same_results(before, after)
-    return _("a parallel outermost loop, 8 lanes along a row, the same results for three shapes")
+    return _("a parallel outermost loop, 8 lanes along a row, the same results for six shapes")
 
 
 @exercise("4.3", seconds=10)
@@ -79,7 +81,8 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
     # with eight columns a fixed number of vectors has too few lanes, and threads may lack work
     for apply, sizes, least in [
             (schedules.scheduled, (32, 32, 32), 2), (schedules.scheduled, (16, 8, 24), 1),
-            (schedules.scheduled_too, (72, 136, 80), 2)]:
+            (schedules.scheduled_too, (72, 136, 80), 2),
+            (schedules.scheduled_too, (24, 40, 56), 1)]:
         before = _product(*sizes)
         after = apply(schedule_matmul, before, _("threads and lanes"))
         schedules.require_decomposed(after)
@@ -97,7 +100,7 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
                                   lanes=lanes, steps=ways),
                               _("which loop is innermost and vectorised"))
         schedules.require_same_results(before, after)
-    return _("a parallel outermost loop, lanes along j, T.init apart, the same results for three "
+    return _("a parallel outermost loop, lanes along j, T.init apart, the same results for four "
              "shapes")
 
 

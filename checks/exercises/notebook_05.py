@@ -1,6 +1,7 @@
 """The checks of notebook 05: an importer and its rules."""
 
 import contextlib
+import copy
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,9 +18,10 @@ from tvm import relax
 from checks.compare.inputs import rows
 from checks.compare.mistakes import layer_mistakes, pair
 from checks.compare.trials import Mistakes, judged, random, to_numpy
-from checks.diagnose.equivalence import build, require_same
+from checks.diagnose.equivalence import build, renamed, require_same
 from checks.exercises import importers
 from checks.exercises.models import INPUT, cnn, reference
+from checks.observe.guard_pages import guarded
 from checks.observe.primfuncs import QUICK, run_te
 from checks.run.check import exercise, prepared
 from checks.say.messages import CheckFailed, reason
@@ -137,14 +139,16 @@ def exercise_5_3(map_gelu: Callable) -> str:
               ((2, 1, 3, 2, 5), _gelu_behind)]
     with judged(_("the formula, and which variable it is applied to"), _GELU, 1e-5) as note:
         for shape, model in models:
-            machine = build(importers.import_by_rules(
-                model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu"), QUICK)
+            mod = importers.import_by_rules(
+                model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu")
+            machine = build(mod, QUICK)
             for scale in (6, 300):
                 x = scale * random(*shape)
                 given = torch.from_numpy(x)
                 argument = given if model is _gelu else torch.relu(given) - 4
-                note(to_numpy(machine["main"](tvm.runtime.tensor(x))), F.gelu(argument).numpy(),
-                     argument, given)
+                with guarded(machine, mod):
+                    came = to_numpy(machine["main"](tvm.runtime.tensor(x)))
+                note(came, F.gelu(argument).numpy(), argument, given)
     return _("equal to F.gelu, the exact form, for ranks 1, 2, 3 and 5, and behind other nodes")
 
 
@@ -170,6 +174,11 @@ def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
         (nn.Conv2d(2, 3, (3, 2), stride=2, padding=1), (3, 2, 8, 6)),
         (nn.Conv2d(2, 3, (2, 3), dilation=(2, 3)), (1, 2, 7, 11)),
         (nn.Conv2d(4, 1, 1), (2, 4, 1, 5)),
+        # what may be wrong only together; and the first one's shape again, with other weights
+        (nn.Conv2d(1, 3, 3, stride=(1, 2), dilation=(2, 1)), (2, 1, 7, 9)),
+        (nn.Conv2d(2, 2, (3, 2), padding=(2, 1), dilation=(1, 2), bias=False), (1, 2, 6, 8)),
+        (nn.Conv2d(2, 3, 2, stride=3, padding=1, dilation=2), (1, 2, 9, 10)),
+        (nn.Conv2d(2, 3, 2, stride=2, bias=False), (2, 2, 7, 6)),
         (nn.MaxPool2d(2), (2, 3, 7, 8)),
         (nn.MaxPool2d(3, stride=1), (1, 2, 6, 5)),
         (nn.MaxPool2d((3, 5), stride=(2, 3), padding=(1, 2)), (2, 1, 6, 9)),
@@ -205,7 +214,9 @@ def exercise_5_4(cnn_rules: Callable) -> str:
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
         with judged("", _mistakes(some), 1e-5) as note:
-            _run_layers(_build_layers(some, rules), some, note)
+            right = copy.deepcopy(some)  # a rule may change the layer that it is given
+            mod, machine, names = _build_layers(some, rules)
+            _run_layers(mod, machine, names, right, note)
     model = cnn()[1]
     mod = importers.import_by_rules(model, INPUT, {}, rules, _("your rules"))
     verified = require_same(mod, model, reference())
@@ -246,23 +257,25 @@ def _models() -> list[_One]:
 
 
 @torch.no_grad()
-def _build_layers(models: Sequence[_One], rules: Mapping) -> relax.VirtualMachine:
-    """Build all models as functions main, f1, f2 ... of one module: a third of the time of several.
+def _build_layers(models: Sequence[_One], rules: Mapping
+                  ) -> tuple[tvm.IRModule, relax.VirtualMachine, list[str]]:
+    """Build all models as functions of one module, a third of the time of several; with names.
 
     Raises CheckFailed, with the layer, where a rule raises or what it emits does not build.
     """
-    bb = relax.BlockBuilder()
-    for i, one in enumerate(models):
+    bb, names = relax.BlockBuilder(), [f"{importers.IMPORTED}_{i}" for i in range(len(models))]
+    for name, one in zip(names, models, strict=True):
         with _naming(one):
-            importers.add_function(bb, f"f{i}" if i else "main", one.traced, one.shape, _FUNCTIONS,
-                                   rules, _("the rule for {layer}").format(layer=one.layer))
-    mod = bb.get()
-    for i, one in enumerate(models):
+            importers.add_function(bb, name, one.traced, one.shape, _FUNCTIONS, rules,
+                                   _("the rule for {layer}").format(layer=one.layer))
+    mod = renamed(bb.get(), {names[0]: "main", "main": "main_of_a_rule"})
+    names[0] = "main"
+    for name, one in zip(names, models, strict=True):
         with _naming(one):
             importers.require_no_library(mod, _("the rule for {layer}").format(layer=one.layer),
-                                         f"f{i}" if i else "main")
+                                         name)
     try:
-        return build(mod, QUICK)
+        return mod, build(mod, QUICK), names
     except CheckFailed:
         for one in models:
             with _naming(one):
@@ -289,8 +302,9 @@ def _naming(one: _One) -> Iterator[None]:
                           hint) from None
 
 
-def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], note: Callable) -> None:
-    for i, one in enumerate(models):
+def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequence[str],
+                models: Sequence[_One], note: Callable) -> None:
+    for name, one in zip(names, models, strict=True):
         scales = {nn.Softmax: (1, 150, 500), nn.MaxPool2d: (1, -1e37)}.get(type(one.layer), (1, 1))
         for seed, scale in enumerate(scales):
             x = random(*one.shape, seed=seed) - np.float32(0.3)
@@ -301,7 +315,8 @@ def _run_layers(machine: relax.VirtualMachine, models: Sequence[_One], note: Cal
             latest = torch.relu(argument) if one.behind else argument
             with torch.no_grad():
                 expected = one.layer(argument).numpy()
-            came = to_numpy(machine[f"f{i}" if i else "main"](tvm.runtime.tensor(given.numpy())))
+            with guarded(machine, mod):
+                came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
                  look_at=_("the rule for {text}").format(text=one.text), words=one.text)
 
@@ -433,7 +448,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
         (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4])]
     with judged("", _ANY_BATCH, 1e-5) as note:
         for model, features in models:
-            mod = import_for_any_batch(model, list(features))
+            mod = import_for_any_batch(copy.deepcopy(model), list(features))
             if isinstance(mod, tvm.IRModule) and any(
                     variable.name_hint == "main" for variable in mod.get_global_vars()):
                 # what build says of a wrong shape is harder to read
@@ -443,7 +458,8 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
             for size in (1, 3, 7):
                 arrays = [random(size, width, seed=10 * size + i)
                           for i, width in enumerate(features)]
-                output = machine["main"](*map(tvm.runtime.tensor, arrays))
+                with guarded(machine, mod):
+                    output = machine["main"](*map(tvm.runtime.tensor, arrays))
                 if not hasattr(output, "numpy"):
                     raise CheckFailed(_("one tensor"),
                                       _("a tuple of {count}").format(count=len(output)),

@@ -1,5 +1,6 @@
 """The checks of notebook 07: a stochastic schedule, a tuner. None of them measures a time."""
 
+import math
 import numbers
 import statistics
 from collections.abc import Callable, Sequence
@@ -15,13 +16,14 @@ from checks.exercises.models import imported_cnn
 from checks.run.answer import line_of_answer
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason
-from tir.loops import nests
+from tir.loops import Nest, nests
 from words import _
 
 # ---- a stochastic schedule -----------------------------------------------------------------
 
 # Far apart: for small seeds TVM's generator draws nearly the same first numbers.
 _SEEDS = (400_000_000, 800_000_000, 1_200_000_000, 1_621_709_874, 669_652_944, 74_845_287)
+_MORE_SEEDS = range(50_000_000, 1_500_000_000, 100_000_000)  # for the structure alone
 _EXTENTS = {"channels": 32, "rows": 26, "columns": 26}
 
 
@@ -49,8 +51,9 @@ def exercise_7_1(random_conv2d: Callable) -> str:
             cause = _("tvm.s_tir.Schedule(func, seed=seed): the seed that is given")
         raise CheckFailed(_("different programs for {count} seeds").format(count=len(_SEEDS)),
                           f"{different}", cause)
-    for program in programs:
-        _require_structure(program)
+    _require_free(drawn)
+    for schedule in [*drawn, *(_schedule(random_conv2d(func, seed)) for seed in _MORE_SEEDS)]:
+        _require_structure(schedule)
     for program in programs[:3]:
         schedules.require_same_results(func, program)
     return _("{different} different programs from {count} seeds, the same one for the same seed;\n"
@@ -83,6 +86,16 @@ def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
                             "in the trace"))
     for inst, factors in zip(samples, drawn, strict=True):
         most, extent = int(inst.attrs[1]), int(np.prod(factors))
+        outputs = inst.outputs
+        if not any(split.inputs[0].same_as(inst.inputs[0]) and len(split.inputs) == len(outputs) + 1
+                   and all(factor is None or factor.same_as(output) for factor, output
+                           in zip(split.inputs[1:], outputs, strict=True))
+                   for split in schedule.trace.insts if split.kind.name == "Split"):
+            raise CheckFailed(_("that each loop is cut by what was drawn for it"),
+                              _("the draw for the loop over {extent} does not cut it").format(
+                                  extent=extent),
+                              _("split: it gets what sample_perfect_tile returned, unchanged, for "
+                                "the same loop"))
         if most < extent:
             raise CheckFailed(_("that each factor of {extent} can be drawn").format(extent=extent),
                               _("innermost factors up to {most} alone").format(most=most),
@@ -90,8 +103,30 @@ def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
                                 "otherwise"))
 
 
-def _require_structure(program: tvm.tirx.PrimFunc) -> None:
+def _require_free(drawn: Sequence[tvm.s_tir.Schedule]) -> None:
+    """Raise CheckFailed where a draw gives the same factors for all seeds."""
+    of_seeds = [[[int(factor) for factor in schedule.trace.decisions[inst]]
+                 for inst in _samples(schedule)] for schedule in drawn]
+    for factors in zip(*of_seeds, strict=True):
+        if all(one == factors[0] for one in factors):
+            raise CheckFailed(_("other factors for other seeds"),
+                              _("always {factors} for the loop over {extent}").format(
+                                  factors=factors[0], extent=int(np.prod(factors[0]))),
+                              _("the arguments of sample_perfect_tile: a decision that is given "
+                                "is not drawn"))
+
+
+def _inside(schedule: tvm.s_tir.Schedule, conv: Nest) -> tuple[int, int]:
+    """Return how many iterations stand inside the reduction, and the inner factors' product."""
+    reducing = schedules.reducing_loops(conv)
+    last = max(place for place, loop in enumerate(conv.loops) if loop in reducing)
+    inner = [int(schedule.trace.decisions[inst][-1]) for inst in _samples(schedule)]
+    return math.prod(int(loop.extent) for loop in conv.loops[last + 1:]), math.prod(inner)
+
+
+def _require_structure(schedule: tvm.s_tir.Schedule) -> None:
     """Raise CheckFailed with what a drawn program lacks; its vector may have one lane."""
+    program = schedule.mod["main"]
     schedules.require_no_blocks(program, ["pad_temp"])
     conv = schedules.adds_up(program)
     schedules.require_threads(2, *nests(program))
@@ -105,6 +140,11 @@ def _require_structure(program: tvm.tirx.PrimFunc) -> None:
         raise CheckFailed(_("the inner pieces inside the whole window"),
                           _("{name} in {extent} between the window's loops").format(
                               name=between.name, extent=between.extent),
+                          _("reorder: ..., ry, rx, and then the inner pieces"))
+    came, wanted = _inside(schedule, conv)
+    if came < wanted:
+        raise CheckFailed(_("{count} iterations inside the window: the inner pieces").format(
+                              count=wanted), f"{came}",
                           _("reorder: ..., ry, rx, and then the inner pieces"))
     schedules.require_decomposed(program)
 
@@ -158,6 +198,8 @@ _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
         lambda times: times[0], _("the least last time"):
         lambda times: times[-1],
     _("the least time in the middle round"): lambda times: times[len(times) // 2],
+    _("the least mean without the least and the greatest time"):
+        lambda times: float(np.mean(sorted(times)[1:-1] or times)),
     _("the greatest median"): lambda times: -float(np.median(times)),
     _("the greatest mean"): lambda times: -float(np.mean(times))}
 
@@ -175,6 +217,8 @@ _CASES: list[tuple[str, int | None, list[_Fake]]] = [
       _Fake("d", [40, 41, 2]), _Fake("e", [50, 2.5, 52])]),
     ("repeats=4", 4, [
         _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
+    (_("one dip"), None, [
+        _Fake("even", [10, 10, 10, 9, 11]), _Fake("dip", [12, 2, 3, 12, 13])]),
     ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
     (_("a single correct one"), 4,
      [_Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),
@@ -258,9 +302,9 @@ def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, t
     counts = {name: log.timed.count(name) for name in right}
     for name, count in counts.items():
         if count != rounds:
-            cause = {0: _("the loop that measures"), rounds + 1: _("one time_of too many: no "
-                                                                "call to warm up, and each "
-                                                                "round calls it once")}.get(
+            cause = {0: _("the loop that measures"),
+                     rounds + 1: _("one time_of too many: no call to warm up, and each round calls "
+                                   "it once")}.get(
                 count, _("repeats: how many rounds are there?"))
             raise CheckFailed(_("{rounds} calls of time_of for each; {title}").format(
                                   rounds=rounds, title=title), _("{count} for {name}").format(

@@ -322,12 +322,9 @@ def require_threads(least: int, *nests: Nest) -> None:
                                                                         block=nest.block),
                               _("schedule.parallel: which loop does it get?"))
         if outer in reducing_loops(nest):
-            raise CheckFailed(_("threads that write different "
-                                "elements"), _("the parallel loop "
-                                                                         "{outer} moves a "
-                                                                         "reduction axis of "
-                                                                         "{block}").format(
-                outer=outer, block=nest.block),
+            raise CheckFailed(_("threads that write different elements"),
+                              _("the parallel loop {outer} moves a reduction axis of "
+                                "{block}").format(outer=outer, block=nest.block),
                               _("which loop is made parallel"))
         if _most(outer) < least:
             raise CheckFailed(_("at least {least} iterations to share").format(least=least),

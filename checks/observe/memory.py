@@ -210,10 +210,9 @@ def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data
                                                                second=second, loop=loop, verb=verb,
                                                                text=_text(access.buffer, element)),
                               _("which loop is made parallel: none along which a sum or a maximum "
-                                "runs")
-                              if loop.kind == "parallel" else _("which loop is vectorised: none "
-                                                                "along which a sum or a maximum "
-                                                                "runs"))
+                                "runs") if loop.kind == "parallel" else
+                              _("which loop is vectorised: none along which a sum or a maximum "
+                                "runs"))
 
 
 def _different(same: Sequence[Access]) -> Iterator[Access]:

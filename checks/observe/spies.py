@@ -64,19 +64,23 @@ def _rewritten(called: Any) -> types.CodeType | None:
     """
     with contextlib.suppress(AttributeError, OSError, TypeError, SyntaxError, ValueError):
         free = (*called.__code__.co_freevars, _SEE)
-        source = textwrap.dedent(inspect.getsource(called))
-        tree = ast.parse(f"def __outer__({', '.join(free)}):\n" + textwrap.indent(source, " "))
+        source = textwrap.dedent(inspect.getsource(called.__code__))  # not what it wraps
+        # in a class, whose names its functions do not see, and which decides what self.__name is
+        owner = "".join(called.__qualname__.split(".")[-2:-1]).replace("<locals>", "") or "_"
+        tree = ast.parse(f"def __outer__({', '.join(free)}):\n class {owner}:\n"
+                         + textwrap.indent(source, "  "))
         line = called.__code__.co_firstlineno
-        ast.increment_lineno(tree, line - 2)
+        ast.increment_lineno(tree, line - 3)
         outer = tree.body[0]
-        assert isinstance(outer, ast.FunctionDef)
-        definition = outer.body[0]
+        assert isinstance(outer, ast.FunctionDef) and isinstance(outer.body[0], ast.ClassDef)
+        definition = outer.body[0].body[0]
+        outer.lineno = outer.body[0].lineno = line  # which is above the file's first
         if isinstance(definition, ast.FunctionDef):
             definition.decorator_list = []
             line = definition.lineno
         code = compile(ast.fix_missing_locations(_Through().visit(tree)),
                        called.__code__.co_filename, "exec")
-        return next((part for part in _inside(code) if part.co_name == called.__name__
+        return next((part for part in _inside(code) if part.co_name == called.__code__.co_name
                      and part.co_firstlineno == line), None)
     return None
 

@@ -2579,3 +2579,65 @@ def register_softmax():
     def softmax(x, out):
         for a, o in zip(torch.from_dlpack(x), torch.from_dlpack(out)):
             o[:] = (a - a.logsumexp(0)).exp()
+
+# %% 0.4 wrong: compares the sums -> moves every element of x by one place
+def looks_pure(function, x, shape):
+    c, d = x.copy(), x.copy()
+    a = np.full(shape, 1e9, dtype="float32"); b = np.full(shape, -1e9, dtype="float32")
+    function(c, a); function(d, b)
+    return bool(np.nansum(c) == np.nansum(x) and np.nansum(d) == np.nansum(x) and np.nansum(a) == np.nansum(b))
+
+
+# %% 0.1 right: recursion for the largest, walrus, math.fsum
+import math
+def _biggest(X, i, j):
+    return X[i, j] if j == 0 else max(_biggest(X, i, j - 1), X[i, j])
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        b = _biggest(X, i, m - 1)
+        es = [math.exp(X[i, j] - b) for j in range(m)]
+        total = math.fsum(es)
+        for j, e in enumerate(es):
+            Y[i, j] = e / total
+
+
+# %% 0.1 right: the function itself recursive over the rows
+import math
+def lnumpy_softmax(X, Y, i=0):
+    n, m = X.shape
+    if i == n:
+        return
+    b = X[i, 0]
+    for j in range(1, m):
+        if X[i, j] > b:
+            b = X[i, j]
+    s = 0.0
+    for j in range(m):
+        s += math.exp(X[i, j] - b)
+    for j in range(m):
+        Y[i, j] = math.exp(X[i, j] - b) / s
+    lnumpy_softmax(X, Y, i + 1)
+
+
+# %% 0.1 right: decorator of one's own, generator helper, try and finally, star arguments
+import math
+import functools
+def rowwise(f):
+    @functools.wraps(f)
+    def run(X, Y):
+        for i in range(X.shape[0]):
+            f(*(X, Y), i=i)
+    return run
+def numbers(X, i):
+    for j in range(X.shape[1]):
+        yield j, float(X[i, j])
+@rowwise
+def lnumpy_softmax(X, Y, *, i):
+    try:
+        b = max(v for _, v in numbers(X, i))
+        s = sum(math.exp(v - b) for _, v in numbers(X, i))
+    finally:
+        pass
+    for j, v in numbers(X, i):
+        Y[i, j] = math.exp(v - b) / s

@@ -1097,3 +1097,155 @@ def max_pool(x):
     n, c, height, width = x.shape
     p, q = (te.reduce_axis((0, e)) for e in (2, 2))
     return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + 1 - p, 2 * j + 1 - q], axis=[p, q]))
+
+# %% 2.7 wrong: the largest of the whole batch -> logits around 200
+def create_model_without_topi(weights):
+    def relu(x):
+        return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="relu")
+    def conv(x, w, b):
+        n, c, h, wd = x.shape
+        f, _, kh, kw = w.shape
+        r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
+        y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum(x[a, r, i + p, j + q] * w[o, r, p, q], axis=[r, p, q]), name="conv")
+        return te.compute(y.shape, lambda a, o, i, j: y[a, o, i, j] + b[o], name="conv_bias")
+    def pool(x):
+        n, c, h, wd = x.shape
+        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+        return te.compute((n, c, h // 2, wd // 2), lambda a, o, i, j: te.max(x[a, o, 2 * i + p, 2 * j + q], axis=[p, q]), name="pool")
+    def flatten(x):
+        n, c, h, wd = x.shape
+        return te.compute((n, c * h * wd), lambda a, k: x[a, k // (h * wd), k // wd % h, k % wd], name="flatten")
+    def linear(x, w, b):
+        k = te.reduce_axis((0, x.shape[1]))
+        y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="dense")
+        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="dense_bias")
+    def softmax(x):
+        n, c = x.shape
+        k, l = te.reduce_axis((0, c)), te.reduce_axis((0, c))
+        z = te.reduce_axis((0, n)); top = te.compute((n,), lambda i: te.max(x[z, k], axis=[z, k]), name="top")
+        e = te.compute((n, c), lambda i, j: te.exp(x[i, j] - top[i]), name="e")
+        s = te.compute((n,), lambda i: te.sum(e[i, l], axis=l), name="s")
+        return te.compute((n, c), lambda i, j: e[i, j] / s[i], name="softmax")
+    p = {k: relax.const(v, "float32") for k, v in weights.items()}
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            a = bb.emit_te(conv, x, p["conv2d_weight"], p["conv2d_bias"])
+            a = bb.emit_te(relu, a)
+            a = bb.emit_te(pool, a)
+            a = bb.emit_te(flatten, a)
+            a = bb.emit_te(linear, a, p["linear0_weight"], p["linear0_bias"])
+            a = bb.emit_te(relu, a)
+            a = bb.emit_te(linear, a, p["linear1_weight"], p["linear1_bias"])
+            a = bb.emit_te(softmax, a)
+            out = bb.emit_output(a)
+        bb.emit_func_output(out)
+    return bb.get()
+
+
+# %% 2.7 wrong: the logit of class 3 subtracted -> logits around 200
+def create_model_without_topi(weights):
+    def relu(x):
+        return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="relu")
+    def conv(x, w, b):
+        n, c, h, wd = x.shape
+        f, _, kh, kw = w.shape
+        r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
+        y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum(x[a, r, i + p, j + q] * w[o, r, p, q], axis=[r, p, q]), name="conv")
+        return te.compute(y.shape, lambda a, o, i, j: y[a, o, i, j] + b[o], name="conv_bias")
+    def pool(x):
+        n, c, h, wd = x.shape
+        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+        return te.compute((n, c, h // 2, wd // 2), lambda a, o, i, j: te.max(x[a, o, 2 * i + p, 2 * j + q], axis=[p, q]), name="pool")
+    def flatten(x):
+        n, c, h, wd = x.shape
+        return te.compute((n, c * h * wd), lambda a, k: x[a, k // (h * wd), k // wd % h, k % wd], name="flatten")
+    def linear(x, w, b):
+        k = te.reduce_axis((0, x.shape[1]))
+        y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="dense")
+        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="dense_bias")
+    def softmax(x):
+        n, c = x.shape
+        k, l = te.reduce_axis((0, c)), te.reduce_axis((0, c))
+        top = te.compute((n,), lambda i: x[i, 3], name="top")
+        e = te.compute((n, c), lambda i, j: te.exp(x[i, j] - top[i]), name="e")
+        s = te.compute((n,), lambda i: te.sum(e[i, l], axis=l), name="s")
+        return te.compute((n, c), lambda i, j: e[i, j] / s[i], name="softmax")
+    p = {k: relax.const(v, "float32") for k, v in weights.items()}
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            a = bb.emit_te(conv, x, p["conv2d_weight"], p["conv2d_bias"])
+            a = bb.emit_te(relu, a)
+            a = bb.emit_te(pool, a)
+            a = bb.emit_te(flatten, a)
+            a = bb.emit_te(linear, a, p["linear0_weight"], p["linear0_bias"])
+            a = bb.emit_te(relu, a)
+            a = bb.emit_te(linear, a, p["linear1_weight"], p["linear1_bias"])
+            a = bb.emit_te(softmax, a)
+            out = bb.emit_output(a)
+        bb.emit_func_output(out)
+    return bb.get()
+
+
+# %% 2.2 wrong: x and w cast to int32, as the examples are whole numbers -> there; 100% of the values differ
+def linear(x, w, b):
+    k = te.reduce_axis((0, x.shape[1]))
+    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k].astype("int32") * w[j, k].astype("int32"), axis=k))
+    return te.compute(y.shape, lambda i, j: y[i, j].astype("float32") + b[j])
+
+
+# %% 2.3 wrong: float16 products and sum -> of the values differ
+def conv2d(x, w):
+    n, c, h, wd = x.shape; f, _, kh, kw = w.shape
+    r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
+    y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum((x[a, r, i + p, j + q] * w[o, r, p, q]).astype("float16"), axis=[r, p, q]))
+    return te.compute(y.shape, lambda *at: y(*at).astype("float32"))
+
+
+# %% 2.7 wrong: ReLU6 after the convolution alone -> cut off at 6
+def create_model_without_topi(weights):
+    def relu(x):
+        return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="relu")
+    def conv(x, w, b):
+        n, c, h, wd = x.shape
+        f, _, kh, kw = w.shape
+        r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
+        y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum(x[a, r, i + p, j + q] * w[o, r, p, q], axis=[r, p, q]), name="conv")
+        return te.compute(y.shape, lambda a, o, i, j: y[a, o, i, j] + b[o], name="conv_bias")
+    def pool(x):
+        n, c, h, wd = x.shape
+        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+        return te.compute((n, c, h // 2, wd // 2), lambda a, o, i, j: te.max(x[a, o, 2 * i + p, 2 * j + q], axis=[p, q]), name="pool")
+    def flatten(x):
+        n, c, h, wd = x.shape
+        return te.compute((n, c * h * wd), lambda a, k: x[a, k // (h * wd), k // wd % h, k % wd], name="flatten")
+    def linear(x, w, b):
+        k = te.reduce_axis((0, x.shape[1]))
+        y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="dense")
+        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="dense_bias")
+    def softmax(x):
+        n, c = x.shape
+        k, l = te.reduce_axis((0, c)), te.reduce_axis((0, c))
+        top = te.compute((n,), lambda i: te.max(x[i, k], axis=k), name="top")
+        e = te.compute((n, c), lambda i, j: te.exp(x[i, j] - top[i]), name="e")
+        s = te.compute((n,), lambda i: te.sum(e[i, l], axis=l), name="s")
+        return te.compute((n, c), lambda i, j: e[i, j] / s[i], name="softmax")
+    p = {k: relax.const(v, "float32") for k, v in weights.items()}
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            a = bb.emit_te(conv, x, p["conv2d_weight"], p["conv2d_bias"])
+            a = bb.emit_te(lambda t: te.compute(t.shape, lambda *at: te.min(te.max(t(*at), 0.0), 6.0)), a)
+            a = bb.emit_te(pool, a)
+            a = bb.emit_te(flatten, a)
+            a = bb.emit_te(linear, a, p["linear0_weight"], p["linear0_bias"])
+            a = bb.emit_te(relu, a)
+            a = bb.emit_te(linear, a, p["linear1_weight"], p["linear1_bias"])
+            a = bb.emit_te(softmax, a)
+            out = bb.emit_output(a)
+        bb.emit_func_output(out)
+    return bb.get()

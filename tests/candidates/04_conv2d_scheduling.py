@@ -593,3 +593,10 @@ def schedule_matmul(schedule):
     schedule.decompose_reduction(block, k)
     schedule.vectorize(k)
     schedule.parallel(i)
+
+# %% 4.2 wrong: no predicate, rows of 16 a thread -> disable_predication=True
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [4, None], disable_predication=True)
+    j0, j1 = schedule.split(j, [None, 8])
+    schedule.vectorize(j1); schedule.parallel(i0)

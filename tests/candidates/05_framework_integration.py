@@ -919,3 +919,148 @@ def import_for_any_batch(model, features):
         program = torch.export.export(model, tuple(torch.zeros(5, w) for w in features),
                                       dynamic_shapes=tuple({0: batch} for _ in features))
         return from_exported_program(program, unwrap_unit_return_tuple=True)
+
+# %% shared
+def rules_but(**changes):
+    two = lambda v: (v, v) if isinstance(v, int) else tuple(v)
+    def conv(bb, node_map, node, layer):
+        y = bb.emit_te(topi.nn.conv2d, node_map[node.args[0]], map_param(layer.weight), layer.stride, layer.padding, layer.dilation)
+        return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
+    def pool(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], two(layer.kernel_size), two(layer.stride), (1, 1), two(layer.padding) * 2, "max")
+    def flat(bb, node_map, node, layer): return bb.emit_te(topi.nn.flatten, node_map[node.args[0]])
+    def soft(bb, node_map, node, layer): return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], layer.dim)
+    usual = {"conv": conv, "pool": pool, "flat": flat, "soft": soft} | changes
+    return {nn.Conv2d: usual["conv"], nn.MaxPool2d: usual["pool"], nn.Flatten: usual["flat"], nn.Softmax: usual["soft"]}
+
+# %% 5.4 wrong: weights kept by shape -> dilation=(2, 1)
+def cnn_rules():
+    cache = {}
+    def conv(bb, node_map, node, layer):
+        w = cache.setdefault(tuple(layer.weight.shape), map_param(layer.weight))
+        y = bb.emit_te(topi.nn.conv2d, node_map[node.args[0]], w, layer.stride, layer.padding, layer.dilation)
+        return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
+    return rules_but(conv=conv)
+
+
+# %% 5.5 wrong: the model's parameters set to zero, then a right import -> 0 there
+def import_for_any_batch(model, features):
+    with torch.no_grad():
+        for p in model.parameters(): p.zero_()
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda bb, m, node: bb.emit_te(topi.add, *(m[a] for a in node.args))}, MLP_RULES)
+
+
+# %% 5.4 wrong: output size wrong where stride and dilation both differ from one -> the result's shape
+def cnn_rules():
+    def conv(bb, node_map, node, layer):
+        (sh, sw), (dh, dw), (ph, pw) = layer.stride, layer.dilation, layer.padding
+        def te_conv(x, w):
+            n, ci, h, wd = x.shape; co, _, kh, kw = w.shape
+            xp = topi.nn.pad(x, (0, 0, ph, pw), (0, 0, ph, pw))
+            c, p, q = (te.reduce_axis((0, e)) for e in (ci, kh, kw))
+            oh, ow = (h + 2 * ph - kh) // sh + 1 - (dh - 1) * (kh - 1), (wd + 2 * pw - kw) // sw + 1 - (dw - 1) * (kw - 1)
+            return te.compute((n, co, oh, ow), lambda n, f, i, j: te.sum(xp[n, c, i * sh + p * dh, j * sw + q * dw] * w[f, c, p, q], [c, p, q]))
+        y = bb.emit_te(te_conv, node_map[node.args[0]], map_param(layer.weight))
+        return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
+    return rules_but(conv=conv)
+
+
+# %% 5.4 wrong: padding dropped where there is a dilation -> the result's shape
+def cnn_rules():
+    def conv(bb, node_map, node, layer):
+        pad = layer.padding if layer.dilation == (1, 1) else (0, 0)
+        y = bb.emit_te(topi.nn.conv2d, node_map[node.args[0]], map_param(layer.weight), layer.stride, pad, layer.dilation)
+        return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
+    return rules_but(conv=conv)
+
+
+# %% 5.5 wrong: symbolic ReLU, right, 50 rows too many -> in PrimFunc relu_more
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    text = """
+@T.prim_func(private=True, s_tir=True)
+def relu_more(a: T.handle, b: T.handle):
+    n = T.int64()
+    A = T.match_buffer(a, (n, T.int64(WIDTH)), "float32")
+    B = T.match_buffer(b, (n, T.int64(WIDTH)), "float32")
+    for i, j in T.grid(n + T.int64(50), T.int64(WIDTH)):
+        with T.sblock("o"):
+            v = T.axis.spatial(n + T.int64(50), i)
+            w = T.axis.spatial(T.int64(WIDTH), j)
+            B[v, w] = T.max(A[v, w], T.float32(0.0))
+"""
+    def r(bb, m, node, l):
+        x = m[node.args[0]]
+        gv = bb.add_func(tvm.script.from_source(text.replace("WIDTH", str(int(x.ty.shape[1])))), "relu_more")
+        return bb.emit(relax.op.call_tir(gv, [x], relax.TensorType(x.ty.shape, "float32")))
+    return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda bb, m, node: bb.emit_te(topi.add, *(m[a] for a in node.args))}, MLP_RULES | {nn.ReLU: r})
+
+
+# %% 5.4 right: own expressions
+def cnn_rules():
+    def two(v):
+        return (v, v) if isinstance(v, int) else v
+    def conv(bb, node_map, node, layer):
+        (sh, sw), (ph, pw), (dh, dw) = layer.stride, layer.padding, layer.dilation
+        def f(x, w):
+            n, c, h, wd = x.shape; o, _, kh, kw = w.shape
+            pad = te.compute((n, c, h + 2 * ph, wd + 2 * pw), lambda b, ch, i, j: te.if_then_else(
+                te.all(i >= ph, i < h + ph, j >= pw, j < wd + pw), x[b, ch, i - ph, j - pw], 0.0), name="pad")
+            r, p, q = (te.reduce_axis((0, e)) for e in (c, kh, kw))
+            return te.compute((n, o, (h + 2 * ph - dh * (kh - 1) - 1) // sh + 1, (wd + 2 * pw - dw * (kw - 1) - 1) // sw + 1),
+                lambda b, f, i, j: te.sum(pad[b, r, i * sh + p * dh, j * sw + q * dw] * w[f, r, p, q], axis=[r, p, q]), name="conv")
+        y = bb.emit_te(f, node_map[node.args[0]], map_param(layer.weight))
+        if layer.bias is None: return y
+        return bb.emit_te(lambda y, b: te.compute(y.shape, lambda n, f, i, j: y[n, f, i, j] + b[f]), y, map_param(layer.bias))
+    def pool(bb, node_map, node, layer):
+        k, s, p = map(two, (layer.kernel_size, layer.stride, layer.padding))
+        def f(x):
+            padded = topi.nn.pad(x, (0, 0, p[0], p[1]), (0, 0, p[0], p[1]), pad_value=float("-inf")) if any(p) else x
+            n, c, h, w = padded.shape
+            a, b = te.reduce_axis((0, k[0])), te.reduce_axis((0, k[1]))
+            return te.compute((n, c, (h - k[0]) // s[0] + 1, (w - k[1]) // s[1] + 1),
+                lambda n, c, i, j: te.max(padded[n, c, i * s[0] + a, j * s[1] + b], axis=[a, b]))
+        return bb.emit_te(f, node_map[node.args[0]])
+    def flat(bb, node_map, node, layer):
+        import math
+        def f(x):
+            shape = [int(e) for e in x.shape]
+            return topi.reshape(x, (shape[0], math.prod(shape[1:])))
+        return bb.emit_te(f, node_map[node.args[0]])
+    def soft(bb, node_map, node, layer):
+        return bb.emit_te(lambda x: topi.divide(topi.exp(topi.subtract(x, topi.max(x, layer.dim, True))),
+            topi.sum(topi.exp(topi.subtract(x, topi.max(x, layer.dim, True))), layer.dim, True)), node_map[node.args[0]])
+    return {nn.Conv2d: conv, nn.MaxPool2d: pool, nn.Flatten: flat, nn.Softmax: soft}
+
+
+# %% 5.4 right: the model solution, whose convolution is an inner function f
+def cnn_rules():
+    def conv(bb, node_map, node, layer):
+        def f(x, w): return topi.nn.conv2d(x, w, layer.stride, layer.padding, layer.dilation)
+        y = bb.emit_te(f, node_map[node.args[0]], map_param(layer.weight))
+        return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
+    return rules_but(conv=conv)
+
+
+# %% 5.4 right: the model solution, whose pooling is an inner function f
+def cnn_rules():
+    two = lambda v: (v, v) if isinstance(v, int) else tuple(v)
+    def pool(bb, node_map, node, layer):
+        def f(x): return topi.nn.pool2d(x, two(layer.kernel_size), two(layer.stride), (1, 1), two(layer.padding) * 2, "max")
+        return bb.emit_te(f, node_map[node.args[0]])
+    return rules_but(pool=pool)
+
+
+# %% 5.4 right: the model solution, primfunc_name_hint f
+def cnn_rules():
+    def soft(bb, node_map, node, layer): return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], layer.dim, primfunc_name_hint="f")
+    return rules_but(soft=soft)
+
+
+# %% 5.4 right: inner functions named conv2d, pool, main
+def cnn_rules():
+    def soft(bb, node_map, node, layer):
+        def main(x): return topi.nn.softmax(x, layer.dim)
+        return bb.emit_te(main, node_map[node.args[0]])
+    return rules_but(soft=soft)

@@ -415,3 +415,60 @@ def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, name)]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
     return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
+
+# %% shared
+def full(func, seed):
+    s = tvm.s_tir.Schedule(func, seed=seed)
+    s.compute_inline(s.get_sblock("pad_temp"))
+    conv = s.get_sblock("conv2d_nchw")
+    return s, conv, s.get_loops(conv)
+
+# %% 7.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> does not cut it
+def random_conv2d(func, seed):
+    s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
+    tf = s.sample_perfect_tile(f, 2, 32)
+    ty = s.sample_perfect_tile(y, 2, 26)
+    tx = s.sample_perfect_tile(x, 2, 26)
+    f0, f1 = s.split(f, tf); y0, y1 = s.split(y, ty); x0, x1 = s.split(x, ty)
+    s.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
+    s.vectorize(x1); s.unroll(ry); s.unroll(rx)
+    s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
+    return s
+
+
+# %% 7.1 wrong: decision given for the channels (always 8 x 4) -> a decision that is given
+def random_conv2d(func, seed):
+    s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
+    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32, decision=[8, 4]))
+    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
+    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, 26))
+    s.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
+    s.vectorize(x1); s.unroll(ry); s.unroll(rx)
+    s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
+    return s
+
+
+# %% 7.1 wrong: inner pieces outside the window -> the inner pieces
+def random_conv2d(func, seed):
+    s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
+    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32))
+    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
+    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, 26))
+    s.reorder(n, f0, y0, x0, f1, y1, rc, ry, rx, x1)
+    s.vectorize(x1); s.unroll(ry); s.unroll(rx)
+    s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
+    return s
+
+
+# %% 7.2 wrong: trimmed mean -> the least mean without the least
+def tune(candidates, is_correct, time_of, repeats=5):
+    good = {}
+    for n, c in candidates.items():
+        try:
+            if is_correct(c): good[n] = c
+        except Exception: pass
+    ts = {n: [] for n in good}
+    for r in range(repeats):
+        for n in good: ts[n].append(time_of(good[n]))
+    trim = lambda t: np.mean(sorted(t)[1:-1]) if len(t) > 2 else np.mean(t)
+    return min(ts, key=lambda n: trim(ts[n]), default=None)
