@@ -4,6 +4,7 @@ NOTEBOOKS ?= notebooks
 include course.mk
 
 FROM ?=
+ACCEPT ?=
 SUBMISSIONS ?=
 JOBS ?=
 CLUSTER ?=
@@ -64,9 +65,9 @@ tune: $(BENCH) data  ## search notebook 07's schedules anew, for minutes (SERVER
 ##zh tune: 重新搜索 notebook 07 的调度，要几分钟（SERVERS=2：用本机的 RPC 服务器；TRACKER=host:9190 KEY=名字：用登记在那里的设备）
 	@$(PY) -m tools.tune $(if $(SERVERS),--servers "$(SERVERS)") $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
 
-sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way)
-##zh sync: 由 notebooks/ 写出 paired_md/，并更新 paired_md/zh/（FROM=md：由 paired_md/ 写回 notebooks/）
-	@$(PY) -m tools.sync $(FROM)
+sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way; ACCEPT="02 README.md": the Chinese of changed paragraphs there is still right)
+##zh sync: 由 notebooks/ 写出 paired_md/，并更新中文版（FROM=md：由 paired_md/ 写回 notebooks/；ACCEPT="02 README.md"：其中英文改过的段落，中文仍然正确）
+	@$(PY) -m tools.sync $(FROM) $(if $(ACCEPT),accept $(ACCEPT))
 
 $(PAGES): requirements-site.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<

@@ -169,13 +169,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Print what tests have recorded: the two-sided table, and the Chinese that is stale."""
-    def recorded(what: str) -> list:
-        return sorted(row for reports in terminalreporter.stats.values() for report in reports
-                      for name, value in getattr(report, "user_properties", []) if name == what
-                      and getattr(report, "when", "") == "call" for row in value)
-
-    if rows := recorded("two_sided"):
+    """Print what tests have recorded: the two-sided table."""
+    rows = sorted(row for reports in terminalreporter.stats.values() for report in reports
+                  for name, value in getattr(report, "user_properties", []) if name == "two_sided"
+                  and getattr(report, "when", "") == "call" for row in value)
+    if rows:
         terminalreporter.section("exercises: wrong answers caught, right answers accepted")
         for exercise, caught, wrong, accepted, right in rows:
             terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
@@ -184,7 +182,3 @@ def pytest_terminal_summary(terminalreporter) -> None:
         said, faults = (sum(column) for column in zip(*rows, strict=True))
         terminalreporter.write_line(f"In Chinese too: {said} sentences, {faults} with English, "
                                     "lost numbers or stray spaces")
-    if rows := recorded("stale"):
-        terminalreporter.section("Chinese whose English has changed since")
-        for name, count, more in rows:
-            terminalreporter.write_line("\n    ".join([f"{name}   {count}", *more]))

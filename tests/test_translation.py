@@ -15,39 +15,48 @@ ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
 
 
-# ---- the files of paired_md/zh/ ------------------------------------------------------------------
+# ---- marks ---------------------------------------------------------------------------------------
 
 
 class Course:
-    """A course of one notebook, whose Markdown cells are given; behind each stands a code cell."""
+    """A course of one notebook: Markdown cells, behind each a code cell; and a document."""
 
     def __init__(self, folder: Path, *cells: str) -> None:
+        self.folder = folder
         self.file = folder / "paired_md" / "zh" / "00_x.md"
         self.master = folder / "notebooks" / "00_x.ipynb"
         self.file.parent.mkdir(parents=True)
         self.master.parent.mkdir()
         self.english(*cells)
 
-    def english(self, *cells: str) -> None:
+    def english(self, *cells: str, docstring: str = "") -> None:
         """Write the master, and bring the Chinese up to date."""
         notebook = new_notebook()
         for number, cell in enumerate(cells):
             notebook.cells.append(new_markdown_cell(cell, id=f"text-{number}"))
             code = new_code_cell(f"x = {number}\n\n\nprint(x)", id=f"code-{number}")
             code.outputs = [nbformat.v4.new_output("stream", text=f"{number}\n")]
+            if docstring:
+                code.source = f'def f():\n    """{docstring}"""\n    return {number}'
+                code.metadata["nbgrader"] = {"solution": True, "grade": False}
             notebook.cells.append(code)
         nbformat.write(notebook, self.master)
         self.sync()
 
-    def sync(self) -> str:
+    def sync(self, accept: tuple[str, ...] = ()) -> str:
         """Bring the Chinese up to date, twice, for the second time must change nothing."""
-        assert translation.write()[1] == []
+        assert translation.write(accept=accept)[1] == []
         assert translation.write() == ([], [])
         return self.text
 
     @property
     def text(self) -> str:
         return self.file.read_text(encoding="utf-8")
+
+    @property
+    def shown(self) -> list[str]:
+        """What the Chinese notebook shows, a string for each Markdown cell."""
+        return [cell.source for cell in translation.notebook(self.master).cells][::2]
 
     def replace(self, old: str, new: str) -> None:
         assert old in self.text
@@ -61,56 +70,55 @@ class Course:
 
 @pytest.fixture
 def course(tmp_path: Path, monkeypatch) -> Course:
-    """A course in a folder of its own: two cells translated, a third one twice, and not."""
+    """A course in a folder of its own: four paragraphs translated, a fifth one twice, and not."""
     monkeypatch.setattr(translation, "ROOT", tmp_path)
-    monkeypatch.setattr(translation, "FOLDER", tmp_path / "paired_md" / "zh")
-    made = Course(tmp_path, "# One", "Two.", "Three.", "Three.")
-    made.translate("# One", "# 一")
-    made.translate("Two.", "二。")
+    made = Course(tmp_path, "# One", "Two.\n\nTwo `b` 7.\n\nTwo `c` 8.", "Three.", "Three.")
+    for english, chinese in (("# One", "# 一"), ("Two.", "二。"), ("Two `b` 7.", "二 `b` 7。"),
+                             ("Two `c` 8.", "二 `c` 8。")):
+        made.translate(english, chinese)
     made.sync()
     return made
 
 
-def test_a_changed_sentence_falls_back_to_english_and_is_counted(course) -> None:
-    assert translation.counted()["00"][0] == 2
-    course.english("# One", "Two, mended.", "Three.", "Three.")
-    assert translation.counted()["00"][0] == 3
-    assert translation.summary(translation.counted()) \
-        == "1 of 4 cells are in Chinese; 3 wait for a translation, or for a newer one (00: 3)"
-    readme = course.master.parents[1] / "README.zh.md"
-    readme.write_text("<!-- counted by make sync -->x<!-- -->。", encoding="utf-8")
-    assert translation.readmes(change=False) == translation.readmes() == ["README.zh.md"]
-    assert readme.read_text(encoding="utf-8").endswith(
-        " -->4 个单元格中译好 1 个，3 个待译或待更新（00：3）<!-- -->。")
-    known = translation.digest("Two, mended.")
-    assert f"<!-- en: {known} untranslated -->\nTwo, mended.\n" in course.text
-    assert f"<!-- old zh: {translation.digest('Two.')}\n二。\n-->" in course.text, "kept beside"
-    shown = [cell.source for cell in translation.notebook(course.master).cells][::2]
-    assert shown == ["# 一", "Two, mended.", "Three.", "Three."], "no comment, no half of it"
-    course.english("# One", "Two.", "Three.", "Three.")
-    assert "old zh" in course.text, "nobody has said yet that it is no longer needed"
+def mark(english: str, was: str = "") -> str:
+    return f"<!-- en: {translation.digest(english)}{was and f' was: {translation.digest(was)}'} -->"
 
 
-def test_exercises_and_notebooks_are_counted(course) -> None:
-    notebook = nbformat.read(course.master, as_version=4)
-    for grade in (False, True, True):
-        notebook.cells.append(nbformat.v4.new_code_cell(metadata={"nbgrader": {"grade": grade}}))
-    nbformat.write(notebook, course.master)
-    place = f"{translation.COUNTED}0<!-- -->, {translation.EXERCISES}0<!-- -->."
-    for name, wanted in (("README.md", "2 exercises in 1 notebooks"),
-                         ("README.zh.md", "1 个 notebook，2 道练习")):
-        readme = course.master.parents[1] / name
-        readme.write_text(place, encoding="utf-8")
-        assert translation.readmes(change=False) == translation.readmes() == [name]
-        said = readme.read_text(encoding="utf-8")
-        assert said.endswith(f"<!-- -->, {translation.EXERCISES}{wanted}<!-- -->."), "the other too"
-        assert ", 0" not in said and translation.readmes() == []
+def test_a_changed_word_puts_one_paragraph_into_english(course) -> None:
+    course.english("# One", "Two.\n\nTwo `b` 7, mended.\n\nTwo `c` 8.", "Three.", "Three.")
+    assert course.shown[:2] == ["# 一", "二。\n\nTwo `b` 7, mended.\n\n二 `c` 8。"]
+    assert f"\n{mark('Two `b` 7, mended.', was='Two `b` 7.')}\n二 `b` 7。\n" in course.text
+    assert "old zh" not in course.text, "it stands where it is to be mended"
+    course.english("# One", "Two.\n\nTwo `b` 7, again.\n\nTwo `c` 8.", "Three.", "Three.")
+    assert mark("Two `b` 7, again.", was="Two `b` 7.") in course.text, "what it is the Chinese of"
+    assert translation.summary(translation.counted()).startswith("3 of 6 paragraphs wait ")
+    course.english("# One", "Two.\n\nTwo `b` 7.\n\nTwo `c` 8.", "Three.", "Three.")
+    assert "was:" not in course.text and course.shown[1] == "二。\n\n二 `b` 7。\n\n二 `c` 8。"
+    course.english("# One", "Two.\nTwo `b`\n7.\n\nTwo `c`\n8.", "Three.", "Three.")
+    assert course.shown[1].endswith("\n\n二 `c` 8。"), "where a line ends is no change"
 
 
-def test_a_translation_follows_its_cell(course) -> None:
-    course.english("New.", "Two.", "Three.", "# One")
-    assert [cell.source for cell in translation.notebook(course.master).cells][::2] \
-        == ["New.", "二。", "Three.", "# 一"]
+def test_who_mends_a_typo_says_that_the_chinese_is_still_right(course, capsys) -> None:
+    course.english("# One", "Two.\n\nTwo `b` 7!\n\nTwo `c` 8.", "Three.", "Three.")
+    course.sync(accept=("README.md",))
+    assert "was:" in course.text, "of another file"
+    course.sync(accept=("00",))
+    assert "was:" not in course.text and mark("Two `b` 7!") in course.text
+    assert course.shown[1:3] == ["二。\n\n二 `b` 7。\n\n二 `c` 8。", "Three."], "not of what is new"
+    assert capsys.readouterr().out == "00: still right for 'Two `b` 7!'\n"
+
+
+def test_an_inserted_paragraph_leaves_its_neighbours_alone(course) -> None:
+    course.english("# One", "New `c`.\n\nTwo.\n\nNew `d`.\n\nTwo `b` 7.\n\nTwo `c` 8.", "Three.")
+    assert course.shown[1] == "New `c`.\n\n二。\n\nNew `d`.\n\n二 `b` 7。\n\n二 `c` 8。"
+    course.english("# One", "Two.\n\nInserted 5.\n\nTwo `b` 7, changed.\n\nTwo `c` 8.", "Three.")
+    assert f"{mark('Two `b` 7, changed.', was='Two `b` 7.')}\n二 `b` 7。" in course.text, \
+        "of two that are new, the one that is like it"
+
+
+def test_a_translation_follows_its_paragraph(course) -> None:
+    course.english("New.\n\nTwo `c` 8.", "Three.", "Two.\n\n# One\n\nTwo `b` 7.")
+    assert course.shown == ["New.\n\n二 `c` 8。", "Three.", "二。\n\n# 一\n\n二 `b` 7。"]
 
 
 def test_the_same_english_twice(course) -> None:
@@ -119,8 +127,16 @@ def test_the_same_english_twice(course) -> None:
     assert course.text.count("三。") == 2 and translation.counted()["00"][0] == 0
     course.replace("三。", "第三。")
     course.sync()
-    assert [cell.source for cell in translation.notebook(course.master).cells][::2] \
-        == ["# 一", "二。", "第三。", "三。"], "each may have its own"
+    assert course.shown[2:] == ["第三。", "三。"], "each may have its own"
+
+
+def test_what_is_removed_is_kept_until_it_comes_back(course) -> None:
+    course.english("# One", "Two.", "Three.", "Three.")
+    known = translation.digest("Two `c` 8.")
+    assert course.text.endswith(f"\n\n<!-- old zh: {known}\n二 `c` 8。\n-->\n")
+    assert course.shown[1] == "二。", "no comment, no half of it"
+    course.english("# One", "Two `c` 8.\n\nTwo.", "Three.", "Three.")
+    assert course.shown[1] == "二 `c` 8。\n\n二。" and course.text.count("old zh") == 1
 
 
 def test_nothing_of_a_translators_work_is_lost(course) -> None:
@@ -128,39 +144,124 @@ def test_nothing_of_a_translators_work_is_lost(course) -> None:
     course.replace(f"<!-- en: {known} untranslated -->\nThree.",
                    f"<!-- en: {known} untranslated -->\n三，还没写完 --> 。\n\n\n第二段")
     assert "三，还没写完 --> 。\n\n第二段" in course.sync(), "begun, and not yet done"
-    assert translation.notebook(course.master).cells[4].source == "Three.", "a draft is not shown"
+    assert course.shown[2] == "Three.", "a draft is not shown"
     course.english("# Other")
-    for kept in ("# 一", "二。", "三，还没写完 --&gt; 。\n\n第二段"):
+    for kept in ("二。", "三，还没写完 --&gt; 。\n\n第二段"):
         assert kept in course.text
-    assert course.text.count("old zh") == 3
-    course.english("# One", "Two.", "Three.")
-    assert course.text.count("old zh") == 3 and translation.counted()["00"][0] == 3
+    assert f"{mark('# Other', was='# One')}\n# 一\n" in course.text and course.shown == ["# Other"]
 
 
-def test_a_changed_code_cell_is_put_back(course) -> None:
+HINT = "<details><summary>Hint 1</summary>\n\nA hint.\n\n</details>"
+
+
+def test_the_docstring_of_an_exercise_is_a_paragraph(course) -> None:
+    course.file.unlink()
+    said = "Half of it.\n\n    APPROACH:\n      1. Halve.\n    "
+    course.english(f"Do it.\n\n{HINT}", docstring=said)
+    english = "Half of it.\n\nAPPROACH:\n  1. Halve."
+    assert course.text.index("Do it.") < course.text.index(english) < course.text.index("Hint 1")
+    assert course.shown == [f"Do it.\n\n{HINT}"], "it stands in the code"
+    course.translate(english, "**思路：** 取一半。")
+    course.sync()
+    assert course.shown == [f"Do it.\n\n**思路：** 取一半。\n\n{HINT}"]
+    notebook = nbformat.read(course.master, as_version=4)
+    notebook.cells[1].source += " + 1"
+    nbformat.write(notebook, course.master)
+    assert "思路" in translation.notebook(course.master).cells[0].source, "of the docstring only"
+    course.english(f"Do it.\n\n{HINT}", docstring=said.replace("Halve", "Divide"))
+    assert course.shown == [f"Do it.\n\n{HINT}"] and translation.counted()["00"] == (3, 3)
+    assert f"was: {translation.digest(english)} -->\n**思路：** 取一半。\n" in course.text
+    course.sync(accept=("00",))
+    assert "思路" in course.shown[0]
+
+
+def test_what_has_no_words_stays_with_its_neighbour() -> None:
+    for joined in ("<details><summary>A</summary>\n\nb\n\n</details>", "a\n\n$$x$$",
+                   "- a\n\n  b\n\n- c", "a\n\n```\nb\n\n\nc\n```", "1. a\n\n2. b"):
+        assert translation.paragraphs(joined) == [joined]
+    assert translation.paragraphs("## a\n\n| b |\n|---|\n\n- c\n\nd") == [
+        "## a", "| b |\n|---|", "- c", "d"]
+
+
+def test_a_document_is_kept_in_the_same_way(course, capsys) -> None:
+    english, chinese = course.folder / "README.md", course.folder / "README.zh.md"
+    english.write_text("# A\n\nb\n\nc\n", encoding="utf-8")
+    chinese.write_text("", encoding="utf-8")
+    assert translation.write()[0] == ["README.zh.md"]
+    chinese.write_text(f"{mark('# A')}\n# 甲\n\n{mark('b')}\n乙\n\n<!-- en: none -->\n只有中文\n\n"
+                       f"{mark('c')}\n丙\n", encoding="utf-8")
+    assert translation.write() == ([], [])
+    assert translation.plain(chinese.read_text(encoding="utf-8")) \
+        == "# 甲\n\n乙\n\n只有中文\n\n丙\n"
+    english.write_text("# A\n\nb!\n\nc\n", encoding="utf-8")
+    assert translation.write(change=False) == (["README.zh.md"], []), "make test would say so"
+    course.sync()
+    text = chinese.read_text(encoding="utf-8")
+    assert f"{mark('b!', was='b')}\n乙\n\n<!-- en: none -->\n只有中文" in text
+    translation.main("status")
+    assert "README.md: 2 of 3 paragraphs in Chinese\n" in capsys.readouterr().out
+    course.sync(accept=("README.md",))
+    assert translation.counted()["README.md"] == (0, 3)
+    english.unlink()
+    (wrong,) = translation.write()[1]
+    assert wrong == "README.zh.md is the Chinese of nothing: rename or delete it."
+
+
+def test_what_is_counted_stands_in_the_readmes(course) -> None:
+    notebook = nbformat.read(course.master, as_version=4)
+    for grade in (False, True, True):
+        notebook.cells.append(nbformat.v4.new_code_cell(metadata={"nbgrader": {"grade": grade}}))
+    nbformat.write(notebook, course.master)
+    place = f"{translation.COUNTED}0<!-- -->, {translation.EXERCISES}0<!-- -->."
+    known = translation.digest(place)
+    for name, counted, exercises in (
+            ("README.md", "2 of 6 paragraphs wait for Chinese, or for newer Chinese (00: 2)",
+             "2 exercises in 1 notebooks"),
+            ("README.zh.md", "6 个段落中有 2 个待译或待更新（00: 2）", "1 个 notebook，2 道练习")):
+        readme = course.folder / name
+        readme.write_text(place, encoding="utf-8")
+        if name == "README.md":
+            assert translation.readmes(change=False) == translation.readmes() == [name]
+            said = readme.read_text(encoding="utf-8")
+            assert said == place.replace("0<", f"{counted}<", 1).replace("0<", f"{exercises}<", 1)
+            assert translation.digest(said) == known, "a count is no change"
+            readme.unlink()
+        else:
+            counts = {"00": (2, 6)}
+            assert translation.summary(counts, "zh") == counted
+
+
+def test_a_changed_code_cell_is_told(course) -> None:
     before = course.text
-    course.replace("print(x)", "print(x + 1)")
-    course.replace("x = 2\n", "y = 2\n")
-    assert translation.write(change=False) == (["00_x"], []), "make test would say so"
+    assert translation.foreign_code() == []
+    course.replace("print(x)", "print(x)  # 打印")
+    (line,) = translation.foreign_code()
+    assert line.startswith("paired_md/zh/00_x.md: ") and "'print(x)  # 打印'" in line \
+        and "code is edited in notebooks/" in line
+    assert translation.write(change=False) == (["paired_md/zh/00_x.md"], [])
     assert course.sync() == before
     made = translation.notebook(course.master)
     master = nbformat.read(course.master, as_version=4)
     assert made.cells[1::2] == master.cells[1::2], "outputs, ids, metadata and all"
     assert [cell.id for cell in made.cells] == [cell.id for cell in master.cells]
+    (course.folder / "paired_md" / "00_x.md").write_text(translation.as_markdown(master))
+    master.cells[1].source = "y = 0"
+    nbformat.write(master, course.master)
+    assert translation.foreign_code() == [], "the code of before, which `make sync` replaces"
 
 
-@pytest.mark.parametrize(("old", "new", "message"), [
-    ("<!-- en: {two} -->\n", "", "paired_md/zh/00_x.md: no line <!-- en: ... --> stands in front "
-                                 "of the text '二。'."),
-    ("<!-- en: {two} -->", "<!-- en {two} -->", "'<!-- en "),
-    ("\n二。", "\n二。\n<!-- en: 12345 -->", "'<!-- en: 12345 -->' is no mark"),
+@pytest.mark.parametrize(("old", "new", "line"), [
+    ("<!-- en: {one} -->\n", "", "# 一"),
+    ("<!-- en: {two} -->", "<!-- en {two} -->", "<!-- en "),
+    ("\n二。", "\n二。\n<!-- en: 12345 -->", "<!-- en: 12345 -->"),
 ])
-def test_a_damaged_mark_is_told_in_a_line(course, old, new, message) -> None:
-    two = translation.digest("Two.")
-    course.replace(old.format(two=two), new.format(two=two))
+def test_a_damaged_mark_is_told_in_a_line(course, old, new, line) -> None:
+    hashes = {"one": translation.digest("# One"), "two": translation.digest("Two.")}
+    course.replace(old.format(**hashes), new.format(**hashes))
     before = course.text
     written, (wrong,) = translation.write()
-    assert written == [] and message in wrong and "\n" not in wrong
+    assert written == [] and wrong.startswith(f"paired_md/zh/00_x.md: above the line '{line}")
+    assert "\n" not in wrong
     assert course.text == before, "nobody's work is overwritten by what could not be read"
 
 
@@ -197,26 +298,31 @@ LINK = "[x](../docs/tvm_errors.md)"
 
 
 @pytest.mark.parametrize(("english", "chinese", "message"), [
-    ("## A title", "### 标题", "headings are"),
+    ("## A title", "### 标题", "the heading ## is missing"),
     ("Take `x` and `y`.", "取 `x` 和 y。", "the code span `y` is missing"),
     ("It is $a + b$.", "它是 $a+c$。", "the formula a+b is missing"),
     ("$$a + b$$", "$$a$$", "the formula a+b is missing"),
-    (f"See {LINK}.", "见附录。", "the link to docs/zh/tvm_errors.md is missing (from here: "
-                              "../../docs/zh/tvm_errors.md)"),
-    (f"See {LINK}.", "见 [x](../../docs/tvm_errors.md)。", "the link to docs/zh/tvm_errors.md is"),
+    (f"See {LINK}.", "见附录。", "the link docs/zh/tvm_errors.md is missing"),
+    (f"See {LINK}.", "见 [x](../../docs/tvm_errors.md)。", "the link docs/zh/tvm_errors.md is"),
     (f"See {LINK}.", f"见 {LINK}。", "leads nowhere"),
-    ("![a boot](../docs/conv2d_before_and_target.png)", "图", "the picture to docs/conv2d"),
-    ("One\n\n```\nx = 1  # one\n```", "一\n\n```\nx = 2  # 一\n```", "fenced blocks"),
-    ("A\n\n<details><summary>B</summary>\n\n`c`\n\n</details>", "甲\n\n`c`", "HTML tags"),
+    ("![a boot](../docs/conv2d_before_and_target.png)", "图", "the picture docs/conv2d"),
+    ("One\n\n```\nx = 1  # one\n```", "一\n\n```\nx = 2  # 一\n```", "the fenced block x = 1"),
+    ("A\n\n<details><summary>B</summary>\n\n`c`\n\n</details>", "甲\n\n`c`",
+     "the HTML tag <details is missing"),
     ("A\n\n<details><summary>B</summary>\n\nc\n\n</details>",
      "甲\n\n<details><summary>乙</summary>\n丙\n</details>", "is not read as Markdown"),
-    ("| a | b |\n|---|---|\n| c | d |", "| 甲 |\n|---|\n| 丙 |", "numbers of cells in the tables"),
+    ("| a | b |\n|---|---|\n| c | d |", "| 甲 |\n|---|\n| 丙 |",
+     "the cell of a table | is missing"),
     ("There are 5,408 of 5.", "有 5,048 个。", "the number 5,408 is missing"),
     ("Two loops here.", "这里有两个圈。", "'loop' is 循环 in the glossary"),
+    ("The loop reads, another loop writes.", "一个循环读，另一个圈写。",
+     "and that stands 1 of 2 times"),
+    ("Its dtype is known.", "dtype已知。", "no space between Chinese and a word"),
+    ("It has a dtype.", "它有dtype 信息。", "no space between Chinese and a word"),
     ("A loop nest is two loops.", "循环套着循环。", "'loop nest' is 循环嵌套"),
     ("On ONNX Runtime.", "在别的库上。", "the name ONNX Runtime does not occur"),
     ("**Predict first.** What?", "**先预测。** 是什么？", "'**先猜一猜。**' in the glossary"),
-    ("### Exercise 2.3: the linear layer ★★", "### 练习 2.3：线性层 ★", "the stars"),
+    ("### Exercise 2.3: the linear layer ★★", "### 练习 2.3：线性层 ★", "the star ★ is missing"),
     ("**A.** B", "**甲。**乙", "asterisks show at"),
     ("Some words.", "Some words.", "no Chinese"),
     ("You read.", "您读。", "not 您"), ("Here `x` is.", "这里`x` 是。", "no space between"),
@@ -233,6 +339,7 @@ def test_what_the_gate_finds(english: str, chinese: str, message: str) -> None:
      "[另见](https://a.b/c)。"),
     ("Indices, registers; builds pass at ONNX Runtime.", "索引、注册；在 ONNX Runtime 上能构建。"),
     ("### loop: the primitive's name", "### loop：原语的名字"),
+    ('Loop by loop; it says "loop".', "逐个循环；它显示“loop”。"),
     ("A\n\n```text\ny = x, the largest\n```", "甲\n\n```text\ny = x，最大的\n```"),
     ("### Exercise 2.3: it ★★\n\n**Predict first.** What?",
      "### 练习 2.3：它 ★★\n\n**先猜一猜。** 是什么？"), ("$$x$$", "$$x$$"), ("", ""),
@@ -242,6 +349,7 @@ def test_what_the_gate_lets_pass(english: str, chinese: str) -> None:
 
 
 def test_a_finding_has_its_line(course, capsys) -> None:
+    course.file.unlink()
     course.english("# One", "Two: `x`.")
     course.translate("Two: `x`.", "二。")
     with pytest.raises(SystemExit) as stopped:
@@ -251,7 +359,7 @@ def test_a_finding_has_its_line(course, capsys) -> None:
     assert f"paired_md/zh/00_x.md:{line + 1}: the code span `x` is missing" in str(stopped.value)
     course.replace("二。", "二：`x`。")
     translation.main("check")
-    assert "all 2 cells are in Chinese" in capsys.readouterr().out
+    assert "1 of 2 paragraphs wait" in capsys.readouterr().out
 
 
 # ---- its notebooks -------------------------------------------------------------------------------

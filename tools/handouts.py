@@ -17,7 +17,7 @@ from pathlib import Path
 
 import nbformat
 
-from tools import lang, messages
+from tools import lang, messages, translation
 from tools.pages import as_html
 from tools.student import SOLUTION, student_version
 
@@ -25,7 +25,7 @@ ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
 FILES = ("*.py", "words/*.py", "tir/*.py", "plots/*.py", "checks/**/*.py", "docs/*",
-         "data/README.md", "data/*.py", "data/stand_in/**/*", "data/tuned/*",
+         "data/README*.md", "data/*.py", "data/stand_in/**/*", "data/tuned/*",
          "requirements*.txt", "LICENSE", "tools/__init__.py", "tools/install.py", "tools/lang.py",
          "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
          "tools/pages.py", "tools/bench.py")
@@ -50,9 +50,10 @@ def chosen(numbers: list[str]) -> list[Path]:
 def readme(edition: str = "en") -> str:
     """Return the students' README, with the troubleshooting of the repository's."""
     end = {"en": ".md", "zh": ".zh.md"}[edition]
-    *_, trouble, licence = (ROOT / f"README{end}").read_text(encoding="utf-8").split("\n## ")
-    return (ROOT / "instructor" / f"student_README{end}").read_text(encoding="utf-8") \
-        + f"## {trouble.strip()}"
+    whole, own = (translation.plain((ROOT / name).read_text(encoding="utf-8"))
+                  for name in (f"README{end}", f"instructor/student_README{end}"))
+    *_, trouble, licence = whole.split("\n## ")
+    return f"{own.strip()}\n\n## {trouble.strip()}"
 
 
 def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:
@@ -60,6 +61,8 @@ def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:
     patterns = FILES + (CHINESE if edition == "zh" else ())
     found = {path.relative_to(ROOT).as_posix(): path.read_bytes()
              for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
+    found |= {name: translation.plain(text.decode()).encode() for name, text in found.items()
+              if "/zh/" in name or ".zh." in name}
     del found["conftest.py"]
     found["README.md"] = readme(edition).encode()
     # what a student types without LANG is for the edition that was handed out

@@ -4,12 +4,15 @@
     python -m tools.sync md        write the cells of notebooks/ from paired_md/; outputs of
                                    cells that did not change, and cell ids, stay
     python -m tools.sync check     change nothing; exit 1 and say what differs
+    python -m tools.sync accept 02 README.md    the first, and where the English of these changed,
+                                   the Chinese is still right; also behind md
 
 Nothing is written if a file that would be overwritten is newer than its twin and says other
 things: somebody edited it.
 """
 
 import sys
+from collections.abc import Collection
 from pathlib import Path
 
 import jupytext
@@ -72,18 +75,25 @@ def write_notebooks() -> None:
     write_markdown()
 
 
-def sync_chinese(change: bool = True) -> list[str]:
-    """Bring paired_md/zh/, zh.po and the READMEs up to date; return what is wrong, in lines."""
-    written, wrong = translation.write(change)
-    behind = [f"paired_md/zh/{stem}.md" for stem in written]
+def sync_chinese(change: bool = True, accept: Collection[str] = ()) -> list[str]:
+    """Bring the Chinese, zh.po and the READMEs up to date; return what is wrong, in lines."""
+    behind, wrong = translation.write(change, accept)
     behind += ["words/zh.po"] * messages.write(change)
     behind += [] if wrong else translation.readmes(change)
     told = [] if change else [f"{name} is not up to date: run `make sync`." for name in behind]
     return [*told, *wrong, *messages.wrong()]
 
 
-def main(*task: str) -> None:
+def main(*words: str) -> None:
     """Do what the module's text says; exit with a line where something differs."""
+    at = words.index("accept") if "accept" in words else len(words)
+    task, accept = words[:at], words[at + 1:]
+    try:
+        translation.files(accept)
+    except translation.TranslationError as error:
+        sys.exit(f"Nothing is written. {error}")
+    if found := translation.foreign_code():  # before what it is compared with is written
+        sys.exit("\n".join(found))
     if task == ("check",):
         if names := differing():
             sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
@@ -94,7 +104,7 @@ def main(*task: str) -> None:
     else:
         sys.exit(f"Nothing is written: there is no {' '.join(task)!r}. `make sync` writes "
                  "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
-    if wrong := sync_chinese(change=task != ("check",)):
+    if wrong := sync_chinese(task != ("check",), accept):
         sys.exit("\n".join(wrong))
 
 

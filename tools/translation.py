@@ -1,26 +1,27 @@
-"""The Chinese edition: paired_md/zh/ holds the Chinese of each Markdown cell on the master's code.
+"""The Chinese edition: each paragraph of Chinese stands under a hash of its English one.
 
-    python -m tools.translation check          does each Chinese cell hold what its English has?
-    python -m tools.translation check 02 03    some notebooks; tools.translation_lint says how
-    python -m tools.translation status         how many cells of each notebook are translated
+    python -m tools.translation check            does each paragraph hold what its English has?
+    python -m tools.translation check 02 docs/rosetta.md    some; tools.translation_lint says how
+    python -m tools.translation status           how many paragraphs of each file are in Chinese
 
-In front of each Markdown cell of paired_md/zh/NN_name.md is a comment with a hash of the
-English cell whose Chinese follows, `<!-- en: 3f9c1a2b7d -->`. `make sync` writes the code cells
-anew from the master. It keeps a translation as long as its hash is that of a cell of the master,
-wherever that has moved to; where none fits it puts the English, marked as
-`<!-- en: 3f9c1a2b7d untranslated -->`. Chinese whose English has changed or gone is kept in a
-comment, `<!-- old zh: ... -->`, behind the cell that took its place, until somebody deletes it.
-Nothing is guessed.
+`<!-- en: 3f9c1a2b -->` stands in front of a paragraph of paired_md/zh/, docs/zh/ or x.zh.md. The
+rules are gettext's; its .po files would hide the prose from readers on GitHub, and po4a is Perl.
+`make sync` keeps a translation wherever its English has moved to. Where the English changed, the
+Chinese stays in its place as `<!-- en: NEW was: OLD -->`, and the notebook has the English, until
+somebody mends it; `make sync ACCEPT=02` says that it is still right. New English comes as
+`<!-- en: HASH untranslated -->`. Chinese without English is kept at the end, in
+`<!-- old zh: ... -->`, until its English comes back or somebody deletes it. What stands below
+`<!-- en: none -->` has no English. The docstring of an exercise is a paragraph too: the 思路.
 """
 
 import difflib
 import hashlib
+import inspect
 import re
 import sys
-from collections import defaultdict
 from collections.abc import Collection
-from dataclasses import dataclass, field
-from itertools import groupby
+from dataclasses import dataclass
+from itertools import groupby, pairwise
 from pathlib import Path
 
 import jupytext
@@ -30,45 +31,54 @@ from jupytext.config import load_jupytext_config
 from tools import translation_lint
 
 ROOT = Path(__file__).resolve().parent.parent
-FOLDER = ROOT / "paired_md" / "zh"
-MARK = re.compile(r"^<!-- en: ([0-9a-f]{10})( untranslated)? -->[ \t]*$", re.MULTILINE)
-OLD = re.compile(r"^<!-- old zh: ([0-9a-f]{10})\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DOTALL)
+MARK = re.compile(r"^<!-- en: ([0-9a-f]{8})(?: was: ([0-9a-f]{8})| (untranslated))? -->[ \t]*$",
+                  re.MULTILINE)
+OLD = re.compile(r"^<!-- old zh: (\w+)\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DOTALL)
+NONE = "<!-- en: none -->"
+ALMOST = re.compile(rf"^(?!{NONE}).*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # mistyped
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
 EXERCISES = "<!-- counted by make sync: exercises -->"  # the same
-ALMOST = re.compile(r"^.*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # a mark that somebody mistyped
+APPROACH = "**思路"
+# of other commands and folders than the English: of these the gate sees only the Chinese
+ADAPTED = ("README.md", "instructor/student_README.md")
 
 
 class TranslationError(Exception):
     """A file of the Chinese edition cannot be read; the message says where and what to do."""
 
 
-def kept(known: str, chinese: str) -> str:
-    """Return the comment that keeps Chinese whose English, of this hash, has changed or is gone."""
-    return f"<!-- old zh: {known}\n{chinese.replace('-->', '--&gt;')}\n-->"
+@dataclass(eq=False)
+class Unit:
+    """A paragraph: the hash of its English, its text, and the hash of what that translates."""
 
-
-@dataclass
-class Block:
-    """The Chinese of one English Markdown cell: its hash, the text, what is kept from before."""
-
-    digest: str
+    known: str  # none: Chinese that is kept
     text: str
-    translated: bool = True
-    old: list[str] = field(default_factory=list)  # by `kept`
-
-    def __str__(self) -> str:
-        mark = f"<!-- en: {self.digest}{'' if self.translated else ' untranslated'} -->"
-        return "\n\n".join([f"{mark}\n{self.text}", *self.old])
+    of: str = ""  # none: it is English, or not finished
+    english: str = ""
+    cell: int = 0  # the number of its Markdown cell
+    docstring: bool = False
 
     @property
-    def pristine(self) -> bool:
-        """Whether nobody has worked on it: it holds the English."""
-        return not self.translated and digest(self.text) == self.digest
+    def translated(self) -> bool:
+        return self.of == self.known
+
+    @property
+    def shown(self) -> str:
+        """What a notebook shows: English is seen from paired_md/zh/, a docstring in its code."""
+        english = "" if self.docstring else self.english.replace("](../", "](../../")
+        return self.text if self.translated else english
+
+    def __str__(self) -> str:
+        if not self.known:
+            return f"<!-- old zh: {self.of or 'draft'}\n{self.text.replace('-->', '--&gt;')}\n-->"
+        note = "" if self.translated else f" was: {self.of}" if self.of else " untranslated"
+        return f"<!-- en: {self.known}{note} -->\n{self.text}".strip()
 
 
 def digest(english: str) -> str:
-    """Return the hash that names an English cell: ten hexadecimal digits of its SHA-256."""
-    return hashlib.sha256(english.strip().encode()).hexdigest()[:10]
+    """Return the hash of a paragraph, wherever its lines end and whatever `make sync` counts."""
+    text = re.sub(r"(<!-- counted.*?-->).*?<!--", r"\1<!--", english, flags=re.DOTALL)
+    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:8]
 
 
 def masters() -> list[Path]:
@@ -76,110 +86,131 @@ def masters() -> list[Path]:
     return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
 
-def chosen(numbers: Collection[str]) -> list[Path]:
-    """Return the English notebooks with these numbers, or all. Raises TranslationError."""
-    found = [path for path in masters() if not numbers or path.name[:2] in numbers]
-    if unknown := set(numbers) - {path.name[:2] for path in found}:
-        raise TranslationError(f"There is no notebook {min(unknown)}: take the two digits of its "
-                               "name.")
-    return found
-
-
 def file_of(master: Path) -> Path:
     """Return the path of a notebook's Chinese."""
-    return FOLDER / f"{master.stem}.md"
+    return ROOT / "paired_md" / "zh" / f"{master.stem}.md"
 
 
-def english(notebook: nbformat.NotebookNode) -> list[nbformat.NotebookNode]:
-    """Return the Markdown cells of a notebook."""
-    return [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+def files(names: Collection[str] = ()) -> dict[str, tuple[Path, Path]]:
+    """Return English and Chinese files by name, all or some: "02", else the English one's path."""
+    found = {master.name[:2]: (master, file_of(master)) for master in masters()}
+    for path in sorted([*ROOT.glob("*.zh.md"), *ROOT.glob("*/*.zh.md"), *ROOT.glob("docs/zh/*")]):
+        folder = path.parent.parent if path.parent.name == "zh" else path.parent
+        source = folder / path.name.replace(".zh.md", ".md")
+        found[source.relative_to(ROOT).as_posix()] = (source, path)
+    if unknown := set(names) - found.keys():
+        raise TranslationError(f"Nothing Chinese is called {min(unknown)}: there are "
+                               f"{', '.join(found)}.")
+    return {name: pair for name, pair in found.items() if name in names or not names}
 
 
-# ---- reading ---------------------------------------------------------------------------------
+def paragraphs(text: str) -> list[str]:
+    """Return the paragraphs of English Markdown.
 
-
-def _runs(text: str) -> list[str]:
-    """Return the Markdown between code cells: two blank lines by hand do not make two cells."""
-    cells = jupytext.reads(text, "md:markdown").cells
-    return ["\n\n".join(cell.source for cell in run)
-            for kind, run in groupby(cells, lambda cell: cell.cell_type) if kind == "markdown"]
-
-
-def blocks(text: str, name: str) -> list[Block]:
-    """Return the blocks of a file of paired_md/zh/, in its order. Raises TranslationError."""
-    found = []
-    for run in _runs(text):
-        first, *pieces = MARK.split(run)
-        if first.strip():
-            raise TranslationError(f"{name}: no line <!-- en: ... --> stands in front of the text "
-                                   f"{first.strip().splitlines()[0][:60]!r}. Put back the one it "
-                                   "had (git diff shows it).")
-        for known, untranslated, body in zip(*[iter(pieces)] * 3, strict=True):
-            content, old = OLD.sub("", body).strip(), [kept(*found) for found in OLD.findall(body)]
-            if wrong := ALMOST.search(content):
-                raise TranslationError(f"{name}: the line {wrong[0][:60]!r} is no mark as it "
-                                       "should be. <!-- en: HASH -->, with the ten digits it had, "
-                                       "is one.")
-            found.append(Block(known, content, not untranslated, old))
+    What has no words stays with a neighbour: fences, formulas and closing tags with what is above,
+    <details> with what is below. A mark between the items of a list would make two lists of it.
+    """
+    found, listed = [""], re.compile(r"(?:[-*]|\d+\.) ")
+    for gap, piece in re.findall(r"(\A|\n(?:[ \t]*\n)+)(.+?)(?=\n[ \t]*\n|\Z)", text.strip(), re.S):
+        above = found[-1]
+        if (not above or above.endswith("</summary>") or re.match(r"</|```|\$\$|[ \t]", piece)
+                or len(re.findall("^ *```", above, re.MULTILINE)) % 2
+                or listed.match(piece) and listed.match(above)):
+            found[-1] += gap + piece
+        else:
+            found.append(piece)
     return found
 
 
-# ---- putting together --------------------------------------------------------------------------
+def english(source: Path) -> tuple[list[Unit], nbformat.NotebookNode]:
+    """Return the paragraphs of a notebook or document, and the notebook (of none, an empty one).
 
-
-def _places(before: list[str], after: list[str]) -> list[int]:
-    """Return, for each hash of the file, the number of the master's cell that it belongs to.
-
-    That is the cell of the same hash; else, in a stretch that changed, the cell as far from its
-    beginning.
+    The docstring of an exercise stands where its Chinese does, in front of the hints.
     """
-    first = {known: number for number, known in reversed(list(enumerate(after)))}
-    places = []
-    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
-    for _, start, end, new, new_end in matcher.get_opcodes():
-        for number in range(start, end):
-            place = min(new + number - start, new_end - 1)
-            if before[number] != after[place]:
-                place = first.get(before[number], place)
-            places.append(max(0, place))
-    return places
+    if source.suffix == ".md":
+        found = [(text, 0, False) for text in paragraphs(source.read_text(encoding="utf-8"))]
+        notebook = nbformat.v4.new_notebook()
+    else:
+        notebook, found, number = nbformat.read(source, as_version=4), [], -1
+        for cell in notebook.cells:
+            if cell.cell_type == "markdown":
+                number += 1
+                found += [(text, number, False) for text in paragraphs(cell.source)]
+            elif cell.metadata.get("nbgrader", {}).get("solution"):
+                at = next((at for at, one in enumerate(found) if one[1] == number and
+                           one[0].startswith("<details><summary>Hint")), len(found))
+                found[at:at] = [(inspect.cleandoc(text), number, True) for text in
+                                re.findall('"""(.*?)"""', cell.source, re.DOTALL)[:1]]
+    return [Unit(digest(one[0]), one[0], "", *one) for one in found], notebook
 
 
-def merged(notebook: nbformat.NotebookNode, have: list[Block]) -> list[Block]:
-    """Return a block for each Markdown cell of the master, with all the work that `have` holds."""
-    cells = [cell.source.strip() for cell in english(notebook)]
-    wanted = [digest(cell) for cell in cells]
-    work: dict[str, list[Block | None]] = defaultdict(list)
-    for given in have:
-        work[given.digest].append(None if given.pristine else given)
-    result: list[Block] = []
-    used = []
-    for known, cell in zip(wanted, cells, strict=True):
-        of_it = work[known]
-        # the same English elsewhere: the same Chinese
-        twins = (other for other in have if other.digest == known and other.translated)
-        block = (of_it.pop(0) if of_it else None) or next(twins, None)
-        if block is None:
-            result.append(Block(known, cell, translated=False))
-        else:
-            used.append(block.text)
-            result.append(Block(known, block.text, block.translated))
-    for given, place in zip(have, _places([given.digest for given in have], wanted), strict=True):
-        if not given.pristine and given.text and given.text not in used:
-            result[place].old.append(kept(given.digest, given.text))
-        result[place].old += given.old
-    return result
+def units(text: str, name: str) -> list[Unit]:
+    """Return what stands in a file, in its order, then what is kept. Raises TranslationError."""
+    kept = [Unit("", chinese, known) for known, chinese in OLD.findall(text)]
+    runs, found = [OLD.sub("", text)], []
+    if name.startswith("paired_md"):  # what stands between code cells: two blank lines part nothing
+        cells = jupytext.reads(runs[0], "md:markdown").cells
+        runs = ["\n\n".join(cell.source for cell in run) for kind, run in
+                groupby(cells, lambda cell: cell.cell_type) if kind == "markdown"]
+    for run in runs:
+        first, *pieces = MARK.split(run)
+        for line in [*first.strip().splitlines(), *ALMOST.findall(MARK.sub("", run))][:1]:
+            raise TranslationError(f"{name}: above the line {line[:60]!r} stands no mark, or it is "
+                                   "a mistyped one: <!-- en: HASH -->, with the eight digits that "
+                                   "it had (git diff shows them).")
+        for known, was, untranslated, body in zip(*[iter(pieces)] * 4, strict=True):
+            found.append(Unit(known, body.strip(), was or ("" if untranslated else known)))
+    return found + kept
 
 
-def current(master: Path) -> tuple[nbformat.NotebookNode, list[Block]]:
-    """Return an English notebook and the blocks of its Chinese, up to date.
+def foreign_code() -> list[str]:
+    """Return a line for each Chinese code cell that is in neither form of its notebook."""
+    lines = []
+    for master in (master for master in masters() if file_of(master).exists()):
+        twin = ROOT / "paired_md" / f"{master.stem}.md"
+        known = as_markdown(nbformat.read(master, as_version=4))
+        known += twin.read_text(encoding="utf-8") if twin.exists() else ""
+        for cell in jupytext.read(file_of(master), fmt="md:markdown").cells:
+            if cell.cell_type == "code" and cell.source not in known:
+                line = next((one for one in cell.source.splitlines() if one not in known), "")
+                lines.append(f"{file_of(master).relative_to(ROOT)}: a code cell differs, "
+                             f"{line.strip()[:60]!r}: code is edited in notebooks/. Take it back.")
+    return lines
 
-    Raises TranslationError.
+
+def _alike(one: str, other: str) -> float:
+    """Return how much of two texts is the same in any language: names, numbers, the beginning."""
+    words = [{text[:1], *re.findall(r"[\w.]+", text, re.ASCII)} for text in (one, other)]
+    return len(words[0] & words[1]) / len(words[0] | words[1])
+
+
+def merge(wanted: list[Unit], have: list[Unit]) -> list[Unit]:
+    """Give English paragraphs the Chinese that there is; return Chinese that has no English.
+
+    That of the same English is taken, wherever it stood. In a stretch that changed, what is left
+    over goes to the paragraph that it is most like, else to that as far from the beginning.
     """
-    notebook = nbformat.read(master, as_version=4)
-    path = file_of(master)
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    return notebook, merged(notebook, blocks(text, path.relative_to(ROOT).as_posix()))
+    left = [unit for unit in have if unit.of or digest(unit.text) != unit.known]
+    for want in wanted:
+        fits = sorted((unit for unit in left if want.known in (unit.known, unit.of)),
+                      key=lambda unit: (unit.of != want.known, unit.known != want.known))[:1]
+        left = [unit for unit in left if unit not in fits]
+        for unit in fits or [unit for unit in have if unit.of == want.known][:1]:  # twins
+            want.text, want.of = unit.text, unit.of
+    matcher = difflib.SequenceMatcher(None, [unit.known for unit in have],
+                                      [want.known for want in wanted], autojunk=False)
+    for kind, start, end, new, new_end in matcher.get_opcodes():
+        pairs = [(-_alike(wanted[at].text, have[old].text), abs(at - new - old + start), old, at)
+                 for old in range(start, end) for at in range(new, new_end) if kind == "replace"]
+        for *_, old, at in sorted(pairs):
+            unit, want = have[old], wanted[at]
+            if (unit in left and unit.known and want.text == want.english
+                    and unit.text.startswith(APPROACH) == want.docstring
+                    and unit.text.startswith("#") == want.text.startswith("#")):
+                left.remove(unit)
+                want.text, want.of = unit.text, unit.of
+    used = {want.text for want in wanted} | {""}
+    return [Unit("", unit.text, unit.of) for unit in left if unit.text not in used]
 
 
 def as_markdown(notebook: nbformat.NotebookNode) -> str:
@@ -188,118 +219,127 @@ def as_markdown(notebook: nbformat.NotebookNode) -> str:
     return jupytext.writes(notebook, "md:markdown", config=config)
 
 
-def up_to_date(master: Path) -> str:
-    """Return what a notebook's file of paired_md/zh/ should hold. Raises TranslationError."""
-    made, have = current(master)
-    for cell, block in zip(english(made), have, strict=True):
-        cell.source = str(block)
-    return as_markdown(made)
+def current(name: str, accept: bool = False
+            ) -> tuple[list[Unit], str, nbformat.NotebookNode]:
+    """Return the paragraphs of one of `files`, up to date, the file's text, and the notebook.
+
+    Raises TranslationError.
+    """
+    ((source, path),) = files([name]).values()
+    wanted, notebook = english(source)
+    have = units(path.read_text(encoding="utf-8") if path.exists() else "",
+                 path.relative_to(ROOT).as_posix())
+    kept = merge(wanted, have)
+    for above, unit in pairwise(have):  # a 思路 stands where its translator has put it
+        for one in [one for one in wanted if one.docstring and one.text == unit.text]:
+            if place := [it for it in wanted if it.text == above.text and it.cell == one.cell]:
+                wanted.remove(one)
+                wanted.insert(wanted.index(place[0]) + 1, one)
+    for unit in wanted:
+        if accept and unit.of and not unit.translated:
+            print(f"{name}: still right for {unit.english[:70]!r}")
+            unit.of = unit.known
+    text = "\n\n".join(map(str, wanted))
+    if notebook.cells:
+        shown = []
+        cells = (cell for cell in notebook.cells if cell.cell_type == "markdown")
+        for cell, (_, group) in zip(cells, groupby(wanted, lambda unit: unit.cell), strict=True):
+            own = list(group)
+            shown.append((cell, "\n\n".join(unit.shown for unit in own if unit.shown)))
+            cell.source = "\n\n".join(map(str, own))
+        text = as_markdown(notebook).rstrip("\n")
+        for cell, said in shown:
+            cell.source = said
+        notebook.metadata["lang"] = "zh"
+    return wanted, "\n\n".join([text, *map(str, kept)]) + "\n", notebook
 
 
 def notebook(master: Path) -> nbformat.NotebookNode:
     """Return the Chinese notebook: the master's code cells, outputs, ids and metadata.
 
-    A cell that waits for its translation is in English. Raises TranslationError.
+    A paragraph that waits for its translation is in English. Raises TranslationError.
     """
-    made, have = current(master)
-    for cell, block in zip(english(made), have, strict=True):
-        cell.source = block.text if block.translated else cell.source.replace("](../", "](../../")
-    made.metadata["lang"] = "zh"
-    return made
+    return current(master.name[:2])[2]
 
 
-def write(change: bool = True) -> tuple[list[str], list[str]]:
-    """Bring paired_md/zh/ up to date, as far as its files can be read.
+def plain(text: str) -> str:
+    """Return Chinese Markdown without marks and what is kept."""
+    return re.sub(rf"(?:{MARK.pattern}|^{NONE}$)\n", "", OLD.sub("", text), flags=re.MULTILINE)
 
-    Returns the names of the notebooks whose file was (with `change=False`: would be) written, and
-    the messages of those that cannot be read, which stay as they are.
+
+def write(change: bool = True, accept: Collection[str] = ()) -> tuple[list[str], list[str]]:
+    """Bring the Chinese up to date, as far as its files can be read.
+
+    Returns the names of the files that were (with `change=False`: would be) written, and the
+    messages of those that cannot be read, which stay as they are.
     """
-    written, wrong = [], []
-    for master in masters():
-        path = file_of(master)
-        try:
-            text = up_to_date(master)
-        except TranslationError as error:
-            wrong.append(str(error))
-            continue
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            written.append(master.stem)
-            if change:
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-    names = {master.stem for master in masters()}
-    wrong += [f"{path.relative_to(ROOT)} belongs to no notebook: rename or delete it."
-              for path in sorted(FOLDER.glob("*.md")) if path.stem not in names]
-    return written, wrong
+    written, wrong, paths = [], [], set((ROOT / "paired_md" / "zh").glob("*.md"))
+    for name, (source, path) in files().items():
+        if source.exists():
+            paths -= {path}
+            try:
+                _, text, _ = current(name, name in accept)
+            except TranslationError as error:
+                wrong.append(str(error))
+                continue
+            if not path.exists() or path.read_text(encoding="utf-8") != text:
+                written.append(path.relative_to(ROOT).as_posix())
+                if change:
+                    path.parent.mkdir(exist_ok=True)
+                    path.write_text(text, encoding="utf-8")
+        else:
+            paths.add(path)
+    return written, wrong + [f"{path.relative_to(ROOT)} is the Chinese of nothing: rename or "
+                             "delete it." for path in sorted(paths)]
 
 
-def status(numbers: Collection[str]) -> list[str]:
-    """Return a line for each notebook: what is translated, what is not, what is kept beside it."""
-    lines = []
-    for master in chosen(numbers):
-        _, have = current(master)
-        lines.append(f"{master.stem}: {sum(block.translated for block in have)} of {len(have)} "
-                     f"cells in Chinese, {sum(len(block.old) for block in have)} kept beside")
-    return lines
-
-
-def check(numbers: Collection[str]) -> list[str]:
-    """Compare the cells of some notebooks, or of all, with their English.
-
-    Returns what is missing or wrong in the Chinese, a line each, with file and line.
-    """
+def check(names: Collection[str]) -> list[str]:
+    """Return what Chinese paragraphs lack, or do wrong, a line each, with file and line."""
     found = []
-    for master in chosen(numbers):
-        path = file_of(master)
-        notebook, have = current(master)
-        text = path.read_text(encoding="utf-8")
-        for cell, block in zip(english(notebook), have, strict=True):
-            line = text[:max(0, text.find(f"<!-- en: {block.digest}"))].count("\n") + 1
-            if block.translated:
-                found += [f"{path.relative_to(ROOT)}:{line}: {wrong}"
-                          for wrong in translation_lint.differences(cell.source, block.text)]
+    for name, (_, path) in files(names).items():
+        text, folder = path.read_text(encoding="utf-8"), path.parent.relative_to(ROOT)
+        above = folder.parent if folder.name == "zh" else folder
+        if adapted := name in ADAPTED:
+            folder = Path()  # students get theirs on top of a handout
+        for unit in current(name)[0]:
+            line = text[:max(0, text.find(f"<!-- en: {unit.known}"))].count("\n") + 1
+            if unit.translated and not unit.text.startswith("[English]("):
+                found += [f"{path.relative_to(ROOT)}:{line}: {wrong}" for wrong in
+                          translation_lint.differences(
+                              "" if unit.docstring or adapted else unit.english,
+                              unit.text.partition(NONE)[0], folders=(above, folder))]
     return found
 
 
-def counted(numbers: Collection[str] = ()) -> dict[str, tuple[int, int]]:
-    """Return for each notebook's number how many cells wait for their Chinese, and of how many."""
-    return {master.name[:2]: (sum(not block.translated for block in have), len(have))
-            for master in chosen(numbers) for _, have in [current(master)]}
+def counted(names: Collection[str] = ()) -> dict[str, tuple[int, int]]:
+    """Return for each file how many paragraphs wait for their Chinese, and of how many."""
+    return {name: (sum(not unit.translated for unit in made), len(made))
+            for name in files(names) for made, _, _ in [current(name)]}
 
 
 def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
     """Say, in "en" or "zh", how far the translation is."""
-    waits = {number: waiting for number, (waiting, _) in counts.items() if waiting}
-    left, total = sum(waits.values()), sum(every for _, every in counts.values())
+    left, total = (sum(count[at] for count in counts.values()) for at in (0, 1))
+    where = ", ".join(f"{name}: {waiting}" for name, (waiting, _) in counts.items() if waiting)
     if language == "zh":
-        where = "，".join(f"{number}：{count}" for number, count in waits.items())
-        return (f"{total} 个单元格中译好 {total - left} 个，"
-                f"{left} 个待译或待更新（{where}）" if waits
-                else f"{total} 个单元格全部译好，没有一个比英文旧")
-    where = ", ".join(f"{number}: {count}" for number, count in waits.items())
-    return (f"{total - left} of {total} cells are in Chinese; {left} wait for a translation, or "
-            f"for a newer one ({where})" if waits else
-            f"all {total} cells are in Chinese, and none is older than its English")
-
-
-def exercises(language: str = "en") -> str:
-    """Say, in "en" or "zh", how many exercises and notebooks the course has."""
-    paths = masters()
-    graded = sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for path in paths
-                 for cell in nbformat.read(path, as_version=4).cells)
-    return (f"{len(paths)} 个 notebook，{graded} 道练习" if language == "zh"
-            else f"{graded} exercises in {len(paths)} notebooks")
+        return f"{total} 个段落" + (f"中有 {left} 个待译或待更新（{where}）" if left else
+                                 "全部译好，没有一个比英文旧")
+    return (f"{left} of {total} paragraphs wait for Chinese, or for newer Chinese ({where})" if left
+            else f"all {total} paragraphs are in Chinese, and none is older than its English")
 
 
 def readmes(change: bool = True) -> list[str]:
     """Write the counts where a README has places for them; return the names that had others."""
-    counts, other = counted(), []
-    for name, language in (("README.md", "en"), ("README.zh.md", "zh")):
+    counts, books, other = counted(), len(masters()), []
+    graded = sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for path in masters()
+                 for cell in nbformat.read(path, as_version=4).cells)
+    for name, language, exercises in (
+            ("README.md", "en", f"{graded} exercises in {books} notebooks"),
+            ("README.zh.md", "zh", f"{books} 个 notebook，{graded} 道练习")):
         path = ROOT / name
         wanted = text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises(language))):
-            before, mark, rest = wanted.partition(place)
-            wanted = before + mark + said + rest[rest.index("<!--"):] if mark else wanted
+        for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
+            wanted = re.sub(f"(?<={place}).*?(?=<!--)", said, wanted, flags=re.DOTALL)
         if wanted != text:
             other.append(name)
             if change:
@@ -307,22 +347,21 @@ def readmes(change: bool = True) -> list[str]:
     return other
 
 
-def main(task: str = "", *numbers: str) -> None:
+def main(task: str = "", *names: str) -> None:
     """Do what the module's text says; exit with what is wrong, a line each."""
     if task not in ("check", "status"):
         sys.exit(__doc__)
-    found: list[str] = []
     try:
+        counts = counted(names)
         if task == "status":
-            print("\n".join(status(numbers)))
-        else:
-            found = check(numbers)
-            print(f"Chinese edition: {summary(counted(numbers))}.")
+            print(*(f"{name}: {total - waiting} of {total} paragraphs in Chinese" for name,
+                    (waiting, total) in counts.items()), sep="\n")
+        print(f"Chinese edition: {summary(counts)}.")
+        if task == "check" and (found := check(names)):
+            sys.exit("\n".join([*found, f"{len(found)} things in the Chinese edition are to be "
+                                "mended; the words stand in docs/glossary.md."]))
     except TranslationError as error:
         sys.exit(str(error))
-    if found:
-        sys.exit("\n".join([*found, f"{len(found)} things in the Chinese edition are to be mended; "
-                            "the words stand in docs/glossary.md."]))
 
 
 if __name__ == "__main__":

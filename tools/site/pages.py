@@ -27,15 +27,15 @@ DOCUMENTS = {"docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
 LOOK_UP = ("live", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
 
 
-def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, bool]]:
-    """Return a notebook in a language, and whether each Markdown cell, by id, is translated."""
+def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, list[str]]]:
+    """Return a notebook in a language, and what in each Markdown cell, by id, is English."""
     if language == "en":
         return nbformat.read(master, as_version=4), {}
-    notebook, blocks = translation.current(master)
-    translated = {}
-    for cell, block in zip(translation.english(notebook), blocks, strict=True):
-        cell.source, translated[cell.id] = block.text, block.translated
-    return notebook, translated
+    paragraphs, _, notebook = translation.current(master.name[:2])
+    cells = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
+    return notebook, {cell.id: [one.shown for one in paragraphs if one.cell == number
+                                and one.shown and not one.translated]
+                      for number, cell in enumerate(cells)}
 
 
 def file_in(language: str, name: str) -> tuple[Path, bool]:
@@ -154,22 +154,23 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
 def notebook_page(master: Path, language: str, build: Path) -> str:
     """Return the source of a notebook's page, an .ipynb; its pictures go to build/pictures/."""
     words = WORDS[language]
-    notebook, translated = read(master, language)
+    notebook, waiting = read(master, language)
+    untranslated = bool(waiting) and all(waiting.values())
+    file = master if language == "en" else translation.file_of(master)
     up = "" if language == "en" else "../"
     Described(source=picture(build / "pictures", up)).preprocess(notebook, {})
     names = terms.defined(master.name[:2], read(master, "en")[0], notebook)
     cells = []
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            file = translation.file_of(master) if translated.get(cell.id) else master
+            for text in () if untranslated else waiting.get(cell.id, ()):
+                cell.source = cell.source.replace(text, _labelled(text, words.english_part), 1)
             cell.source = terms.indexed(linked(cell.source, file, language), names)
-            if any(translated.values()) and not translated[cell.id]:
-                cell.source = _labelled(cell.source, words.english_part)
             cells.append(cell)
         else:
             cells += folded(cell, words)
     notebook.cells = cells
-    if translated and not any(translated.values()):
+    if untranslated:
         cells[0].source = _labelled(cells[0].source, words.english)
     return nbformat.writes(notebook)
 
@@ -184,7 +185,7 @@ def _labelled(text: str, label: str) -> str:
 def document_page(name: str, language: str) -> str:
     """Return the source of a document's page."""
     path, in_it = file_in(language, name)
-    text = linked(path.read_text(encoding="utf-8"), path, language)
+    text = linked(translation.plain(path.read_text(encoding="utf-8")), path, language)
     return text if in_it else _labelled(text, WORDS[language].english)
 
 
