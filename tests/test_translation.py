@@ -1,6 +1,7 @@
 """The Chinese edition: what keeps it on the master's code, its gate, notebooks and messages."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -109,11 +110,16 @@ def test_who_mends_a_typo_says_that_the_chinese_is_still_right(course, capsys) -
 
 
 def test_an_inserted_paragraph_leaves_its_neighbours_alone(course) -> None:
-    course.english("# One", "New `c`.\n\nTwo.\n\nNew `d`.\n\nTwo `b` 7.\n\nTwo `c` 8.", "Three.")
-    assert course.shown[1] == "New `c`.\n\n二。\n\nNew `d`.\n\n二 `b` 7。\n\n二 `c` 8。"
-    course.english("# One", "Two.\n\nInserted 5.\n\nTwo `b` 7, changed.\n\nTwo `c` 8.", "Three.")
-    assert f"{mark('Two `b` 7, changed.', was='Two `b` 7.')}\n二 `b` 7。" in course.text, \
-        "of two that are new, the one that is like it"
+    course.english("# One", "New `c`.\n\nTwo.\n\nTwo `b` 7.\n\nNew `d`.\n\nTwo `c` 8.", "Three.")
+    assert course.shown[1] == "New `c`.\n\n二。\n\n二 `b` 7。\n\nNew `d`.\n\n二 `c` 8。"
+
+
+def test_of_several_that_are_new_the_one_that_is_like_it_gets_the_chinese(course) -> None:
+    course.english("# One", "Two.\n\n## 5\n\nNew 6.\n\nTwo `b` 7!\n\nTwo `c` 8.", "Three.")
+    assert f"{mark('Two `b` 7!', was='Two `b` 7.')}\n二 `b` 7。" in course.text
+    course.english("[x](../docs/x.md)", "Two.")
+    assert course.shown[0] == "[x](../../docs/x.md)", "as it is seen from paired_md/zh/"
+    assert f"old zh: {translation.digest('# One')}\n# 一" in course.text, "no heading, no Chinese"
 
 
 def test_a_translation_follows_its_paragraph(course) -> None:
@@ -157,6 +163,7 @@ HINT = "<details><summary>Hint 1</summary>\n\nA hint.\n\n</details>"
 def test_the_docstring_of_an_exercise_is_a_paragraph(course) -> None:
     course.file.unlink()
     said = "Half of it.\n\n    APPROACH:\n      1. Halve.\n    "
+    other = said.replace("Halve", "Divide")
     course.english(f"Do it.\n\n{HINT}", docstring=said)
     english = "Half of it.\n\nAPPROACH:\n  1. Halve."
     assert course.text.index("Do it.") < course.text.index(english) < course.text.index("Hint 1")
@@ -168,11 +175,28 @@ def test_the_docstring_of_an_exercise_is_a_paragraph(course) -> None:
     notebook.cells[1].source += " + 1"
     nbformat.write(notebook, course.master)
     assert "思路" in translation.notebook(course.master).cells[0].source, "of the docstring only"
-    course.english(f"Do it.\n\n{HINT}", docstring=said.replace("Halve", "Divide"))
+    course.english(f"Do it.\n\n{HINT}", docstring=other)
     assert course.shown == [f"Do it.\n\n{HINT}"] and translation.counted()["00"] == (3, 3)
     assert f"was: {translation.digest(english)} -->\n**思路：** 取一半。\n" in course.text
     course.sync(accept=("00",))
     assert "思路" in course.shown[0]
+    course.english(f"Do it.\n\n{HINT}\n\nAnd that.", docstring=other)
+    thought, hint = "**思路：** 取一半。\n\n", f"{mark(HINT)[:-4]} untranslated -->\n{HINT}\n\n"
+    found = re.search(r"<!-- en: \w+ -->\n\*\*思路.*\n\n", course.text)[0]
+    course.replace(found, "")
+    course.replace(hint, hint + found)
+    course.sync()
+    assert course.shown == [f"Do it.\n\n{HINT}\n\n{thought}And that."], "where it was put"
+
+
+def test_a_docstring_that_changed_gets_no_paragraphs_chinese(course) -> None:
+    course.file.unlink()
+    course.english(f"Do it.\n\n{HINT}", docstring="APPROACH: halve.")
+    course.translate("Do it.", "做。")
+    course.translate("APPROACH: halve.", "**思路：** 取一半。")
+    course.english(HINT, docstring="APPROACH: divide.")
+    assert f"{mark('APPROACH: divide.', was='APPROACH: halve.')}\n**思路：** 取一半。" in course.text
+    assert f"<!-- old zh: {translation.digest('Do it.')}\n做。\n-->" in course.text
 
 
 def test_what_has_no_words_stays_with_its_neighbour() -> None:
@@ -184,27 +208,28 @@ def test_what_has_no_words_stays_with_its_neighbour() -> None:
 
 
 def test_a_document_is_kept_in_the_same_way(course, capsys) -> None:
-    english, chinese = course.folder / "README.md", course.folder / "README.zh.md"
-    english.write_text("# A\n\nb\n\nc\n", encoding="utf-8")
+    english, chinese = course.folder / "docs" / "x.md", course.folder / "docs" / "zh" / "x.md"
+    chinese.parent.mkdir(parents=True)
+    english.write_text("# A a\n\nb\n\nc\n", encoding="utf-8")
     chinese.write_text("", encoding="utf-8")
-    assert translation.write()[0] == ["README.zh.md"]
-    chinese.write_text(f"{mark('# A')}\n# 甲\n\n{mark('b')}\n乙\n\n<!-- en: none -->\n只有中文\n\n"
-                       f"{mark('c')}\n丙\n", encoding="utf-8")
-    assert translation.write() == ([], [])
+    assert translation.write()[0] == ["docs/zh/x.md"]
+    only = "<!-- en: none -->\n# 只有中文 [a](x.md)"
+    chinese.write_text(f"{mark('# A a')}\n# 甲\n\n{mark('b')}\n乙\n\n{only}\n\n{mark('c')}\n丙\n",
+                       encoding="utf-8")
+    assert translation.write() == ([], []) and translation.check(["docs/x.md"]) == []
     assert translation.plain(chinese.read_text(encoding="utf-8")) \
-        == "# 甲\n\n乙\n\n只有中文\n\n丙\n"
-    english.write_text("# A\n\nb!\n\nc\n", encoding="utf-8")
-    assert translation.write(change=False) == (["README.zh.md"], []), "make test would say so"
+        == "# 甲\n\n乙\n\n# 只有中文 [a](x.md)\n\n丙\n"
+    english.write_text("# A a\n\nb!\n\nc\n", encoding="utf-8")
+    assert translation.write(change=False) == (["docs/zh/x.md"], []), "make test would say so"
     course.sync()
-    text = chinese.read_text(encoding="utf-8")
-    assert f"{mark('b!', was='b')}\n乙\n\n<!-- en: none -->\n只有中文" in text
+    assert f"{mark('b!', was='b')}\n乙\n\n{only}\n" in chinese.read_text(encoding="utf-8")
     translation.main("status")
-    assert "README.md: 2 of 3 paragraphs in Chinese\n" in capsys.readouterr().out
-    course.sync(accept=("README.md",))
-    assert translation.counted()["README.md"] == (0, 3)
+    assert "docs/x.md: 2 of 3 paragraphs in Chinese\n" in capsys.readouterr().out
+    course.sync(accept=("docs/x.md",))
+    assert translation.counted()["docs/x.md"] == (0, 3)
     english.unlink()
     (wrong,) = translation.write()[1]
-    assert wrong == "README.zh.md is the Chinese of nothing: rename or delete it."
+    assert wrong == "docs/zh/x.md is the Chinese of nothing: rename or delete it."
 
 
 def test_what_is_counted_stands_in_the_readmes(course) -> None:

@@ -93,11 +93,16 @@ def file_of(master: Path) -> Path:
 
 def files(names: Collection[str] = ()) -> dict[str, tuple[Path, Path]]:
     """Return English and Chinese files by name, all or some: "02", else the English one's path."""
-    found = {master.name[:2]: (master, file_of(master)) for master in masters()}
-    for path in sorted([*ROOT.glob("*.zh.md"), *ROOT.glob("*/*.zh.md"), *ROOT.glob("docs/zh/*")]):
+    found = {}
+    globs = ("paired_md/zh/*.md", "docs/zh/*.md", "*.zh.md", "*/*.zh.md")
+    for path in sorted({*map(file_of, masters()), *(one for it in globs for one in ROOT.glob(it))}):
         folder = path.parent.parent if path.parent.name == "zh" else path.parent
         source = folder / path.name.replace(".zh.md", ".md")
-        found[source.relative_to(ROOT).as_posix()] = (source, path)
+        name = source.relative_to(ROOT).as_posix()
+        if folder.name == "paired_md":
+            source = ROOT / "notebooks" / f"{path.stem}.ipynb"
+            name = path.name[:2] if source.exists() else name
+        found[name] = (source, path)
     if unknown := set(names) - found.keys():
         raise TranslationError(f"Nothing Chinese is called {min(unknown)}: there are "
                                f"{', '.join(found)}.")
@@ -192,10 +197,9 @@ def merge(wanted: list[Unit], have: list[Unit]) -> list[Unit]:
     """
     left = [unit for unit in have if unit.of or digest(unit.text) != unit.known]
     for want in wanted:
-        fits = sorted((unit for unit in left if want.known in (unit.known, unit.of)),
-                      key=lambda unit: (unit.of != want.known, unit.known != want.known))[:1]
-        left = [unit for unit in left if unit not in fits]
-        for unit in fits or [unit for unit in have if unit.of == want.known][:1]:  # twins
+        own = [unit for unit in left if unit.known == want.known][:1]
+        left = [unit for unit in left if unit not in own]
+        for unit in own or [unit for unit in have if unit.of == want.known][:1]:
             want.text, want.of = unit.text, unit.of
     matcher = difflib.SequenceMatcher(None, [unit.known for unit in have],
                                       [want.known for want in wanted], autojunk=False)
@@ -226,6 +230,9 @@ def current(name: str, accept: bool = False
     Raises TranslationError.
     """
     ((source, path),) = files([name]).values()
+    if not source.exists():
+        raise TranslationError(f"{path.relative_to(ROOT)} is the Chinese of nothing: rename or "
+                               "delete it.")
     wanted, notebook = english(source)
     have = units(path.read_text(encoding="utf-8") if path.exists() else "",
                  path.relative_to(ROOT).as_posix())
@@ -273,24 +280,19 @@ def write(change: bool = True, accept: Collection[str] = ()) -> tuple[list[str],
     Returns the names of the files that were (with `change=False`: would be) written, and the
     messages of those that cannot be read, which stay as they are.
     """
-    written, wrong, paths = [], [], set((ROOT / "paired_md" / "zh").glob("*.md"))
-    for name, (source, path) in files().items():
-        if source.exists():
-            paths -= {path}
-            try:
-                _, text, _ = current(name, name in accept)
-            except TranslationError as error:
-                wrong.append(str(error))
-                continue
-            if not path.exists() or path.read_text(encoding="utf-8") != text:
-                written.append(path.relative_to(ROOT).as_posix())
-                if change:
-                    path.parent.mkdir(exist_ok=True)
-                    path.write_text(text, encoding="utf-8")
-        else:
-            paths.add(path)
-    return written, wrong + [f"{path.relative_to(ROOT)} is the Chinese of nothing: rename or "
-                             "delete it." for path in sorted(paths)]
+    written, wrong = [], []
+    for name, (_, path) in files().items():
+        try:
+            _, text, _ = current(name, name in accept)
+        except TranslationError as error:
+            wrong.append(str(error))
+            continue
+        if not path.exists() or path.read_text(encoding="utf-8") != text:
+            written.append(path.relative_to(ROOT).as_posix())
+            if change:
+                path.parent.mkdir(exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+    return written, wrong
 
 
 def check(names: Collection[str]) -> list[str]:
@@ -321,11 +323,11 @@ def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
     """Say, in "en" or "zh", how far the translation is."""
     left, total = (sum(count[at] for count in counts.values()) for at in (0, 1))
     where = ", ".join(f"{name}: {waiting}" for name, (waiting, _) in counts.items() if waiting)
-    if language == "zh":
-        return f"{total} 个段落" + (f"中有 {left} 个待译或待更新（{where}）" if left else
-                                 "全部译好，没有一个比英文旧")
-    return (f"{left} of {total} paragraphs wait for Chinese, or for newer Chinese ({where})" if left
-            else f"all {total} paragraphs are in Chinese, and none is older than its English")
+    if left:
+        return (f"{total} 个段落中有 {left} 个待译或待更新（{where}）" if language == "zh" else
+                f"{left} of {total} paragraphs wait for Chinese, or for newer Chinese ({where})")
+    return (f"{total} 个段落全部译好，没有一个比英文旧" if language == "zh" else
+            f"all {total} paragraphs are in Chinese, and none is older than its English")
 
 
 def readmes(change: bool = True) -> list[str]:
@@ -352,16 +354,15 @@ def main(task: str = "", *names: str) -> None:
     if task not in ("check", "status"):
         sys.exit(__doc__)
     try:
-        counts = counted(names)
-        if task == "status":
-            print(*(f"{name}: {total - waiting} of {total} paragraphs in Chinese" for name,
-                    (waiting, total) in counts.items()), sep="\n")
-        print(f"Chinese edition: {summary(counts)}.")
-        if task == "check" and (found := check(names)):
-            sys.exit("\n".join([*found, f"{len(found)} things in the Chinese edition are to be "
-                                "mended; the words stand in docs/glossary.md."]))
+        counts, found = counted(names), check(names) if task == "check" else []
     except TranslationError as error:
         sys.exit(str(error))
+    for name, (waiting, total) in counts.items() if task == "status" else ():
+        print(f"{name}: {total - waiting} of {total} paragraphs in Chinese")
+    print(f"Chinese edition: {summary(counts)}.")
+    if found:
+        sys.exit("\n".join([*found, f"{len(found)} things in the Chinese edition are to be mended; "
+                            "the words stand in docs/glossary.md."]))
 
 
 if __name__ == "__main__":

@@ -143,12 +143,6 @@ def glossary(text: str) -> Glossary:
                    re.IGNORECASE), re.compile(rf"(?<!\w)({names})(?!\w)"), phrases)
 
 
-def the_glossary() -> Glossary:
-    """Return the course's glossary; an empty one where docs/ has none."""
-    path = ROOT / "docs" / "glossary.md"
-    return glossary(path.read_text(encoding="utf-8") if path.is_file() else "")
-
-
 def _terms(prose: str, words: Glossary) -> Counter[str]:
     """Count the terms of a text: ONNX Runtime is no runtime, "batch by batch" one batch."""
     prose = re.sub(r"\b(\w+) (?:by|to) \1\b", r"\1", words.any_name.sub("\0", prose), flags=re.I)
@@ -184,6 +178,7 @@ def differences(english: str, chinese: str, words: Glossary | None = None,
 
     `folders`: from which the links of the two are seen.
     """
+    words = words or glossary((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
     (one, said, hidden), (other, says, hides) = parts(english), parts(chinese)
     wanted, have = (Counter({(kind, _target(what, folder, own is one) if kind in LINKS else what):
                              times for (kind, what), times in own.items()})
@@ -203,6 +198,6 @@ def differences(english: str, chinese: str, words: Glossary | None = None,
                      "and its neighbour one of 。，：） needs a space, or stands outside")
     if re.search(r"\b[a-z]{2,}\b", said) and not re.search(HAN, says):
         lines.append("no Chinese, though the mark does not say `untranslated`")
-    lines += _words(english, chinese, (said, says), words or the_glossary())
+    lines += _words(english, chinese, (said, says), words)
     return lines + [f"{habit}: {says[max(0, found.start() - 6):][:14]!r}".replace("\\x00", "`...`")
                     for pattern, habit in HABITS if (found := pattern.search(says))]
