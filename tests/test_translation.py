@@ -195,7 +195,8 @@ def test_a_docstring_that_changed_gets_no_paragraphs_chinese(course) -> None:
     course.translate("Do it.", "做。")
     course.translate("APPROACH: halve.", "**思路：** 取一半。")
     course.english(HINT, docstring="APPROACH: divide.")
-    assert f"{mark('APPROACH: divide.', was='APPROACH: halve.')}\n**思路：** 取一半。" in course.text
+    changed = mark("APPROACH: divide.", was="APPROACH: halve.")
+    assert f"{changed}\n**思路：** 取一半。" in course.text
     assert f"<!-- old zh: {translation.digest('Do it.')}\n做。\n-->" in course.text
 
 
