@@ -151,6 +151,8 @@ def test_nothing_of_a_translators_work_is_lost(course) -> None:
                    f"<!-- en: {known} untranslated -->\n三，还没写完 --> 。\n\n\n第二段")
     assert "三，还没写完 --> 。\n\n第二段" in course.sync(), "begun, and not yet done"
     assert course.shown[2] == "Three.", "a draft is not shown"
+    course.replace("二 `b` 7。\n", "")
+    assert "\nTwo `b` 7.\n" in course.sync(), "not left out unseen"
     course.english("# Other")
     for kept in ("二。", "三，还没写完 --&gt; 。\n\n第二段"):
         assert kept in course.text

@@ -195,6 +195,7 @@ def merge(wanted: list[Unit], have: list[Unit]) -> list[Unit]:
     That of the same English is taken, wherever it stood. In a stretch that changed, what is left
     over goes to the paragraph that it is most like, else to that as far from the beginning.
     """
+    have = [unit for unit in have if unit.text]  # without text: somebody took the Chinese out
     left = [unit for unit in have if unit.of or digest(unit.text) != unit.known]
     for want in wanted:
         own = [unit for unit in left if unit.known == want.known][:1]
@@ -213,7 +214,7 @@ def merge(wanted: list[Unit], have: list[Unit]) -> list[Unit]:
                     and unit.text.startswith("#") == want.text.startswith("#")):
                 left.remove(unit)
                 want.text, want.of = unit.text, unit.of
-    used = {want.text for want in wanted} | {""}
+    used = {want.text for want in wanted}
     return [Unit("", unit.text, unit.of) for unit in left if unit.text not in used]
 
 
