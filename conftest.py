@@ -169,11 +169,13 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Print what tests have recorded: the two-sided table."""
-    rows = sorted(row for reports in terminalreporter.stats.values() for report in reports
-                  for name, value in getattr(report, "user_properties", []) if name == "two_sided"
-                  and getattr(report, "when", "") == "call" for row in value)
-    if rows:
+    """Print what tests have recorded: the two-sided table, and what was said in Chinese."""
+    def recorded(what: str) -> list:
+        return sorted(row for reports in terminalreporter.stats.values() for report in reports
+                      for name, value in getattr(report, "user_properties", []) if name == what
+                      and getattr(report, "when", "") == "call" for row in value)
+
+    if rows := recorded("two_sided"):
         terminalreporter.section("exercises: wrong answers caught, right answers accepted")
         for exercise, caught, wrong, accepted, right in rows:
             terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
