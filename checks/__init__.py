@@ -18,7 +18,7 @@ from checks.compare.trials import require_equal, random
 from checks.diagnose.equivalence import check_equivalence
 from checks.observe.intermediates import is_layer
 from checks.observe.primfuncs import run_prim_func
-from checks.run.check import isolated, registered
+from checks.run.check import accepted, isolated, registered
 from checks.say.messages import CheckFailed, bound, reason
 
 # notebooks call checks.exercise_2_3(answer)

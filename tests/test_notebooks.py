@@ -1,5 +1,6 @@
 """What holds for every notebook: its pair, its exercises' form, its stored outputs."""
 
+import ast
 import re
 import subprocess
 import sys
@@ -8,6 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
+import checks
+from checks.run import check as running
 from tools import student, sync
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -38,6 +41,51 @@ def test_opening_and_recap(notebook) -> None:
     assert text.startswith("# ")
     for part in ("**You will be able to**", "**You need**", "**Time**", "## Recap"):
         assert part in text
+
+
+def _needed(node: ast.AST) -> set[str]:
+    """Return the exercises that `if checks.accepted("2.2", ...)` asks for."""
+    match node:
+        case ast.If(test=ast.Call(func=ast.Attribute(attr="accepted"), args=numbers)):
+            return {ast.literal_eval(number) for number in numbers}
+    return set()
+
+
+def test_no_cell_runs_an_answer_that_its_check_has_not_accepted(notebook) -> None:
+    """It would run in the reader's own process: what crashes takes the kernel with it."""
+    answers: dict[str, str] = {}
+
+    def unguarded(node: ast.AST, asked: frozenset[str] = frozenset()) -> set[str]:
+        asked |= _needed(node)
+        used = {answers[node.id]} - asked if isinstance(node, ast.Name) and node.id in answers \
+            and isinstance(node.ctx, ast.Load) else set()
+        return used.union(*(unguarded(child, asked) for child in ast.iter_child_nodes(node)))
+
+    for cell in _code(notebook):
+        grader = cell.metadata.get("nbgrader", {})
+        if grader.get("grade"):
+            continue
+        tree = ast.parse("" if cell.source.startswith("%") else cell.source)
+        if grader.get("solution"):
+            answers |= {node.name: grader["grade_id"].removesuffix("-solution")
+                        for node in tree.body if isinstance(node, ast.FunctionDef)}
+        else:
+            assert not unguarded(tree), cell.source
+
+
+def test_a_cell_that_needs_an_exercise_says_so(monkeypatch, capsys) -> None:
+    def answer() -> None:
+        pass
+
+    def another() -> None:
+        pass
+
+    monkeypatch.setattr(running, "right", {"2.3": (answer,)})
+    names = {"checks": checks, "conv2d": answer}
+    for asked, value in (('"2.3"', True), ('"2.2", "2.3"', False)):
+        assert eval(f"checks.accepted({asked})", names) is value
+    assert capsys.readouterr().out.startswith("This cell needs exercise 2.2: write it")
+    assert not eval('checks.accepted("2.3")', names | {"conv2d": another}), "written anew since"
 
 
 def test_every_exercise_has_its_form(notebook) -> None:

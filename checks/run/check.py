@@ -8,6 +8,7 @@ loops.
 import contextlib
 import functools
 import gc
+import inspect
 import io
 import json
 import math
@@ -29,7 +30,7 @@ from checks.run.answer import note_answers, outcome
 from checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from checks.run.timeout import alarmed
 from checks.say.messages import CheckFailed
-from words import _, language, packed, told, unpacked
+from words import _, language, ngettext, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
 PATIENCE = 20  # times its limit of CPU time that a check may take on a busy machine
@@ -95,11 +96,34 @@ def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], An
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
                 raise CheckFailed(expected, came, look_at,
                                   _("Exercise {number} ✗").format(number=number))
+            right[number] = answers
             print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         registered[number] = Exercise(number, run, tuple(prepare))
         return run
     return wrap
+
+
+right: dict[str, tuple] = {}  # the answers that checks have accepted in this process
+
+
+def accepted(*numbers: str) -> bool:
+    """Whether the caller's answers to these exercises are those that their checks accepted.
+
+    Prints which are not. For cells that run an answer in the reader's own process: what crashes or
+    never ends was refused by its check, and goes no further.
+    """
+    frame = inspect.currentframe()
+    there = set(map(id, frame.f_back.f_globals.values())) if frame and frame.f_back else set()
+    missing = [number for number in numbers if number not in right
+               or not there.issuperset(map(id, right[number]))]
+    if missing:
+        print(ngettext("This cell needs exercise {numbers}: write it, and run its check; the "
+                       "notebook goes on without it.",
+                       "This cell needs exercises {numbers}: write them, and run their checks; the "
+                       "notebook goes on without it.", len(missing)).format(
+                           numbers=", ".join(missing)))
+    return not missing
 
 
 made_ready: dict[tuple, Any] = {}  # what `prepared` has made, by the function and its arguments
