@@ -181,7 +181,8 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
                 (operator, "bb.emit(relax.op...)")
             raise CheckFailed(wanted,
                               _("{name} is {came}").format(name=binding.var.name, came=came),
-                              _("bb.emit_te(topi...), not {instead}").format(instead=instead))
+                              _("bb.emit_te with a tensor expression, not {instead}").format(
+                                  instead=instead))
 
 
 def by_topi(func: Any) -> str:

@@ -144,6 +144,11 @@ def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
 def _require_loops(size: int, given: dict, out: dict, whole: list[str]) -> None:
     """Raise CheckFailed where a softmax did not read and write single elements."""
     says = [*given["whole"], *out["whole"], *whole][:1]
+    if not says and 0 < out["writes"] < size <= given["reads"]:
+        raise CheckFailed(_("that every element of Y is written"),
+                          _("{writes} assignments for {size} elements of Y").format(
+                              writes=out["writes"], size=size),
+                          _("where the loops that assign begin and end, and their conditions"))
     if out["writes"] < size:
         says.append(_("{writes} assignments for {size} elements of Y").format(writes=out["writes"],
                                                                               size=size))
@@ -572,7 +577,7 @@ def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
     given = [*(call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()), call]
     known: dict[Any, tuple[int, str]] = {}
     for param, argument in zip(func.params, given, strict=False):
-        says = _("the output") if argument is call else getattr(argument, "name", "a constant")
+        says = _("the output") if argument is call else getattr(argument, "name", _("a constant"))
         extents = getattr(getattr(argument.ty, "shape", None), "values", None)
         if extents is None or len(extents) != len(getattr(param.ty, "shape", ())):
             continue
@@ -582,11 +587,11 @@ def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
             size, other = (int(symbol), param.name) if isinstance(symbol, tvm.tirx.IntImm) else \
                 known.setdefault(symbol, (int(extent), says))
             if size != int(extent):
-                where_from = "has" if other == param.name else _("of {other} is").format(
-                    other=other)
-                came = _("for {name}: {symbol} {where_from} {size}, of {says} {extent}").format(
-                    name=name, symbol=symbol, where_from=where_from, size=size, says=says,
-                    extent=int(extent))
+                came = (_("for {name}: {symbol} has {size}, of {says} {extent}")
+                        if other == param.name else
+                        _("for {name}: {symbol} of {other} is {size}, of {says} {extent}")).format(
+                            name=name, symbol=symbol, other=other, size=size, says=says,
+                            extent=int(extent))
                 raise CheckFailed(_("arguments of {kernel} whose shapes fit one another").format(
                                       kernel=call.args[0].name_hint), came,
                                   _("the arguments in the line of {name}: which variable does "

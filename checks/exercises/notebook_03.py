@@ -153,7 +153,8 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1))]
     again = shapes[1]  # with other numbers: what was kept of the first call is wrong then
     with libraries.registry(), judged(
-            _("the sum: over input channels, kernel rows, kernel columns"),
+            _("the sum, over input channels, kernel rows and kernel columns; and the bias, one "
+              "number for each output channel"),
             layer_mistakes(nn.Conv2d(1, 1, 1))) as note:  # those of a layer with a bias
         function = libraries.registered(register, "env.conv2d")
         for number, (x_shape, w_shape) in enumerate([*shapes, again]):

@@ -23,6 +23,7 @@ from checks.exercises import importers
 from checks.exercises.models import INPUT, cnn, reference
 from checks.observe.guard_pages import guarded
 from checks.observe.primfuncs import QUICK, run_te
+from checks.run.answer import line_of_answer
 from checks.run.check import exercise, prepared
 from checks.say.messages import CheckFailed, reason
 from words import _
@@ -296,10 +297,10 @@ def _naming(one: _One) -> Iterator[None]:
     except Exception as error:  # whatever the rule raises
         hint = _("which attributes of the layer the rule reads, and whether each is what it "
                  "expects")
-        if getattr(one.layer, "bias", 0) is None:
+        if getattr(one.layer, "bias", 0) is None and "None" in str(error):
             hint = _("bias=False: layer.bias is None, and nothing is to be added")
         raise CheckFailed(_("a rule that imports {text}").format(text=one.text), reason(error),
-                          hint) from None
+                          _("; ").join([line_of_answer(error), hint])) from None
 
 
 def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequence[str],

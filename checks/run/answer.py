@@ -115,18 +115,17 @@ def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
     except CheckFailed as failed:
         return False, failed.parts
     except (SystemExit, KeyboardInterrupt) as error:
-        return (False,
-                (_("that your code runs to its end"), type(error).__name__, line_of_answer(error)))
+        return False, (_("that your code runs to its end"), type(error).__name__,
+                       line_of_answer(error))
     except Exception as error:  # whatever the reader's code raises is to be shown in one line
         if isinstance(error, NotImplementedError) and not str(error):  # the stub's
             name = traceback.extract_tb(error.__traceback__)[-1].name
             return False, (_("not done yet: write the code at the TODO of {name}, then run both "
                              "cells.").format(name=name), "", "")
         if own := _own_line(error):
-            return (False,
-                    (_("a result that this check can look at"), reason(error),
-                     _("the form of what you return or change, beside the text's words; that the "
-                       "check has no better ones is its own fault ({own})").format(own=own)))
-        return (False,
-                (_("that your code runs"), reason(error),
-                 place_in_script(error) or line_of_answer(error)))
+            return False, (_("a check that comes to an end"), reason(error),
+                           _("the form of what you return or change, beside the text's words. That "
+                             "the check stopped is a fault of the course ({place}): please report "
+                             "it, with your cell and these lines").format(place=own))
+        return False, (_("that your code runs"), reason(error),
+                       place_in_script(error) or line_of_answer(error))

@@ -51,9 +51,20 @@ def _explanations() -> dict[str, str]:
     return links
 
 
+@functools.cache
+def _old_names() -> set[str]:
+    """Return the names of attributes and methods that docs/rosetta.md calls old."""
+    document = ROOT / "docs" / "rosetta.md"
+    text = document.read_text(encoding="utf-8") if document.is_file() else ""
+    return {name for old in re.findall(r"^\| (`.*?) \| ", text, re.MULTILINE)
+            for name in re.findall(r"\.(\w+)", old)}
+
+
 def explained(message: str) -> str:
     """Return the link into docs/ that explains a message of TVM, or ""."""
-    if re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message):
+    method = re.search(r"object has no attribute '(\w+)'", message)
+    gone = re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message)
+    if gone or method and method[1] in _old_names():
         return _("docs/rosetta.md, which has the old names and today's")
     return next((link for words, link in _explanations().items() if words in message), "")
 

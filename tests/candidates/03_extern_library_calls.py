@@ -825,7 +825,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w, b.squeeze()))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: half precision -> the sum: over input channels
+# %% 3.3 wrong: half precision -> the sum, over input channels
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x.bfloat16(), w.bfloat16(), b.flatten().bfloat16()))
@@ -865,7 +865,7 @@ def register_conv2d():
         result[...] = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)).numpy()
         result += np.from_dlpack(b)
 
-# %% 3.4 wrong: bias resized to the width, if there are several images -> the sum: over input channels
+# %% 3.4 wrong: bias resized to the width, if there are several images -> the sum, over input channels
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
@@ -908,7 +908,7 @@ def register_conv2d_numpy():
         out[...] = np.einsum("ijpq,fpq->fij", windows_of(x, w).squeeze(), w.squeeze()) + b.squeeze()
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: float16 on the way -> the sum: over input channels
+# %% 3.4 wrong: float16 on the way -> the sum, over input channels
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x.astype("float16"), w), w) + b
