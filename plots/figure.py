@@ -1,22 +1,64 @@
 """Where every figure passes: it is shown once, with a text and with what was drawn in it."""
 
 import base64
+import contextlib
+import functools
 import hashlib
 import html
 import io
 import os
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import matplotlib.pyplot as plt
 import numpy as np
 from IPython.display import display
-from matplotlib import artist, axis, colors, patches, spines
+from matplotlib import artist, axis, colors, font_manager, patches, spines
+from matplotlib.text import Text
+
+from words import Sentence, _, language, told
 
 EDGE, GREY, ORANGE, BLUE, PALE = "#57606a", "#c3cad1", "#d9822b", "#4878a8", "#cfe3f5"
 ARROW = {"arrowstyle": "->", "color": "#30363d", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
+# fonts with Chinese letters, on Linux, macOS and Windows; the last have them in other shapes
+FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN",
+         "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "PingFang SC", "Hiragino Sans GB",
+         "Heiti SC", "STHeiti", "Microsoft YaHei", "SimHei", "Droid Sans Fallback",
+         "Arial Unicode MS", "Noto Sans CJK JP")
+
+
+@functools.cache
+def chinese_font() -> str:
+    """Return the name of an installed font that has Chinese letters, or ""."""
+    known = {entry.fname for entry in font_manager.fontManager.ttflist}
+    for path in set(font_manager.findSystemFonts()) - known:  # installed after Matplotlib looked
+        with contextlib.suppress(Exception):  # a file that is no font, or a kind it cannot read
+            font_manager.fontManager.addfont(path)
+    names = {entry.name for entry in font_manager.fontManager.ttflist}
+    return next((name for name in FONTS if name in names), "")
+
+
+def speak(figure: plt.Figure, tongue: str) -> None:
+    """Say the sentences in a figure in "en" or "zh", the latter in a font that has its letters."""
+    for text in figure.findobj(Text):
+        if isinstance(said := text.get_text(), Sentence):
+            text.set_text(told(said, tongue))
+            if tongue == "zh":  # a letter that the first has not is taken from the second
+                text.set_fontfamily([*text.get_fontfamily(), chinese_font()])
+                text.set_fontstyle("normal")  # Chinese has no italics
+
+
+def caption(text: str) -> Sentence:
+    """Return what a cell put together as a sentence, by the templates that stand here."""
+    for template in (_("label: {name}"), _("{label}\nas {prediction} {probability}"),
+                     _("{count} thread"), _("{count} threads")):
+        pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(template.template))
+        if found := re.fullmatch(pattern, text):
+            return template.format(**found.groupdict())
+    return _(text)
 
 
 def ink(background: str | tuple[float, ...]) -> str:
@@ -52,7 +94,7 @@ def write(axes: plt.Axes, x: float, y: float, text: str, size: float = 9, **styl
     axes.text(x, y, text, size=size, **{"ha": "center", "va": "center", **style})
 
 
-def swatches(says: dict[str, str], colours: dict[str, str]) -> list[patches.Patch]:
+def swatches(says: Mapping[str, str], colours: dict[str, str]) -> list[patches.Patch]:
     """Return what a legend needs: a patch for each kind in `says`, with its text and colour."""
     return [patches.Patch(facecolor=colours[kind], edgecolor=EDGE, label=label)
             for kind, label in says.items()]
@@ -96,13 +138,23 @@ def tag(png: str, alt: str) -> str:
             f'src="data:image/png;base64,{png}">')
 
 
-def _sharp(figure: plt.Figure, path: Path) -> None:
+def _sharp(figure: plt.Figure, path: Path, alt: str | None = None) -> None:
     """Write a figure as SVG for the site, the same bytes for the same figure.
 
     Letters become outlines: a page that is read elsewhere may not have the font.
     """
+    path.parent.mkdir(exist_ok=True)
     with plt.rc_context({"svg.hashsalt": "", "svg.fonttype": "path"}):
-        figure.savefig(path, bbox_inches="tight", metadata={"Date": None, "Creator": None})
+        figure.savefig(path, bbox_inches="tight",
+                       metadata={"Date": None, "Creator": None, "Description": alt})
+
+
+def _keep(figure: plt.Figure, folder: Path, name: str, alt: str) -> None:
+    """Write a figure as SVG in English, and in Chinese, which has its text in it, where it can."""
+    _sharp(figure, folder / f"{name}.svg")
+    if chinese_font():
+        speak(figure, "zh")
+        _sharp(figure, folder / "zh" / f"{name}.svg", told(alt, "zh").replace("\n", " "))
 
 
 def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
@@ -114,15 +166,18 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     pictures without their text: started by `make lab`, it gets them as HTML that has it.
     `make outputs` keeps each as SVG too, for the site, named by the PNG: tools.execute.
     """
-    about, drawn = {"alt": alt}, None
+    if language() == "zh":  # without a font for Chinese letters they would be boxes
+        speak(figure, "zh" if chinese_font() else "en")
+    words = told(alt, language()).replace("\n", " ")
+    about, drawn = {"alt": words}, None
     if not measured:
         about["drawn"] = drawn = fingerprint(figure)
     png = io.BytesIO()
     figure.savefig(png, bbox_inches="tight", metadata={"Description": drawn, "Software": None})
     data = base64.b64encode(png.getvalue()).decode()
-    kind, content = ("text/html", tag(data, alt)) if "MLC_LAB" in os.environ else \
+    kind, content = ("text/html", tag(data, words)) if "MLC_LAB" in os.environ else \
         ("image/png", data)
     if folder := os.environ.get("MLC_SVG"):
-        _sharp(figure, Path(folder) / f"{hashlib.sha256(png.getvalue()).hexdigest()[:16]}.svg")
+        _keep(figure, Path(folder), hashlib.sha256(png.getvalue()).hexdigest()[:16], alt)
     display({kind: content, "text/plain": repr(figure)}, metadata={kind: about}, raw=True)
     plt.close(figure)

@@ -13,6 +13,7 @@ import tvm
 from tvm import relax
 
 from plots.figure import ARROW, EDGE, ORANGE, PALE, box, sheet, show, swatches, write
+from words import Sentence, _, listed, told
 
 _LETTER = 0.076  # inches of one letter, monospace of 9 points
 _FONT = {"size": 8.5, "family": "monospace", "va": "center"}
@@ -44,9 +45,13 @@ def _labelled_box(axes: plt.Axes, x: float, y: float, size: tuple[float, float],
 _INK = {"call_tir": PALE, "call_dps_packed": "#f7d9b0", "operator": "#e3efd9",
         "function": "#cfc9ea", "tuple": "#e8eaed", "direct call": "#f2c6c6",
         "call_packed": "#f2c6c6"}
-_SAYS = {"call_tir": "call_tir of a PrimFunc", "call_dps_packed": "call_dps_packed of a name",
-         "operator": "operator of Relax", "function": "Relax function", "tuple": "tuple",
-         "direct call": "direct call, without a result", "call_packed": "impure call, call_packed"}
+_SAYS = {"call_tir": _("call_tir of a PrimFunc"),
+         "call_dps_packed": _("call_dps_packed of a name"), "operator": _("operator of Relax"),
+         "function": _("Relax function"), "tuple": _("tuple"),
+         "direct call": _("direct call, without a result"),
+         "call_packed": _("impure call, call_packed")}
+_KINDS = {"operator": _("operator"), "function": _("function"), "tuple": _("tuple"),
+          "direct call": _("direct call")}  # the others are names of Relax
 
 
 def shape_text(item: relax.Expr) -> str:
@@ -62,6 +67,11 @@ def shape_text(item: relax.Expr) -> str:
 def _typed(name: str, item: relax.Expr) -> str:
     """Return a tensor's name and shape, such as "lv0 (1, 128)"; of a tuple, the name."""
     return f"{name} {shape_text(item)}".rstrip()
+
+
+def _constant(number: int, item: relax.Expr) -> Sentence:
+    """Return what stands for a constant: its number, in the order of the program, and shape."""
+    return _("constant {number} {shape}").format(number=number, shape=shape_text(item))
 
 
 def operator(mod: tvm.IRModule, value: relax.Expr) -> tuple[str, str]:
@@ -129,7 +139,7 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
                 if part in made:
                     graph.add_edge(made[part], node, text=_typed(first.get(part, part.name), part))
                 elif not isinstance(part, relax.Var):
-                    constant = _add(graph, _typed(f"constant {next(constants)}", part), "input")
+                    constant = _add(graph, _constant(next(constants), part), "input")
                     graph.add_edge(constant, node, text="a constant")
             made[var] = node
             here.append(node)
@@ -146,7 +156,7 @@ def _add_results(graph: nx.DiGraph, result: relax.Expr, made: dict[relax.Var, in
     for var in result.fields if isinstance(result, relax.Tuple) else [result]:
         if var in made and graph.nodes[made[var]]["kind"] != "input":
             text = _typed(first.get(var, var.name), var)
-            node = _add(graph, f"{text}, returned", "returned", after=ends)
+            node = _add(graph, _("{tensor}, returned").format(tensor=text), "returned", after=ends)
             graph.add_edge(made[var], node, text=text)
 
 
@@ -158,7 +168,8 @@ def _draw_blocks(axes: plt.Axes, graph: nx.DiGraph, at: dict[int, tuple[float, f
         rows = [at[node][1] for node, its in graph.nodes(data="block") if its == block]
         box(axes, left + 0.03, min(rows) - 0.42, right - left - 0.06, max(rows) - min(rows) + 0.84,
             "#f3f4f6", lw=0.7, edgecolor="#8b949e", ls="--", zorder=0)
-        label = "dataflow block" + f" {number}" * (len(blocks) > 1)
+        label = _("dataflow block {number}").format(number=number) if len(blocks) > 1 \
+            else _("dataflow block")
         axes.text(left + 0.11, max(rows) + 0.33, label, va="center", size=7.5, style="italic",
                   color=EDGE)
 
@@ -177,8 +188,8 @@ def _draw_inputs(axes: plt.Axes, x: float, y: float, wide: float, texts: list[st
 
 
 def _inches(texts: Iterable[str]) -> float:
-    """Return how wide the widest of some texts is."""
-    return max(map(len, texts), default=0) * _LETTER
+    """Return how wide the widest of some texts is, in English; no Chinese is wider."""
+    return max((len(told(text, "en")) for text in texts), default=0) * _LETTER
 
 
 @dataclass
@@ -266,18 +277,28 @@ def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = F
             axes.text(x, y, titles[node], ha="center", **_FONT)
         else:
             _labelled_box(axes, x, y, (layout.wide, 0.54), _INK.get(kinds[node], _INK["operator"]),
-                          titles[node], kinds[node])
+                          titles[node], _KINDS.get(kinds[node]) or kinds[node])
             _draw_inputs(axes, x, y, layout.wide, beside[node])
     _draw_arrows(axes, layout, arrows, returned)
     found = {kind: says for kind, says in _SAYS.items() if kind in kinds.values()}
     if len(found) > 1:
         axes.legend(handles=swatches(found, _INK), loc="upper left", bbox_to_anchor=(0, 0),
                     fontsize=7.5, frameon=False, ncols=len(found))
-    says = [f"{text} goes to {' and '.join(titles[user] for user in takers)}"
-            for text, takers in users.items() if takers]
-    says += [f"{titles[a]} gives {text}" + (", which is returned" if b in returned else
-                                            f" to {titles[b]}") for a, b, text in arrows]
-    show(figure, f"Computational graph of {name}: " + "; ".join(says) + ".")
+    show(figure, _("Computational graph of {name}: {says}.").format(
+        name=name, says=_says(users, titles, arrows, returned)))
+
+
+def _says(users: dict[str, list[int]], titles: dict[int, str], arrows: list[tuple[int, int, str]],
+          returned: dict[int, str]) -> Sentence:
+    """Return what a computational graph shows: which tensor goes from where to where."""
+    says = [_("{tensor} goes to {users}").format(
+        tensor=text, users=listed(titles[user] for user in takers))
+        for text, takers in users.items() if takers]
+    says += [_("{operator} gives {tensor}, which is returned").format(
+        operator=titles[a], tensor=text) if b in returned else
+        _("{operator} gives {tensor} to {user}").format(
+            operator=titles[a], tensor=text, user=titles[b]) for a, b, text in arrows]
+    return _("; ").join(says)
 
 
 # ---- torch.fx ------------------------------------------------------------------------------
@@ -302,9 +323,10 @@ def fx_graph(graph: torch.fx.Graph) -> None:
         for before in node.all_input_nodes:
             axes.annotate("", (x - 0.77, y), (at[before][0] + 0.77, at[before][1]),
                           arrowprops=ARROW)
-    says = [f"{node.name} ({node.op})" + " from " * bool(node.all_input_nodes)
-            + ", ".join(before.name for before in node.all_input_nodes) for node in graph.nodes]
-    show(figure, "Graph of torch.fx: " + "; ".join(says) + ".")
+    says = [_("{node} from {others}").format(
+        node=f"{node.name} ({node.op})", others=", ".join(map(str, node.all_input_nodes)))
+        if node.all_input_nodes else f"{node.name} ({node.op})" for node in graph.nodes]
+    show(figure, _("Graph of torch.fx: {nodes}.").format(nodes=_("; ").join(says)))
 
 
 # ---- other boxes with arrows ---------------------------------------------------------------
@@ -313,7 +335,8 @@ def fx_graph(graph: torch.fx.Graph) -> None:
 def stages(*steps: tuple[str, str], arrows: list[str]) -> None:
     """Draw texts in boxes from left to right, with a labelled arrow from each to the next.
 
-    A step is a title and its text, of one or more lines; `arrows` has one label fewer.
+    A step is a title and its text, of one or more lines; `arrows` has one label fewer. What is in
+    the catalogue is in Chinese in the Chinese edition: titles, labels, single lines.
     """
     wide = [max(map(len, [title, *text.splitlines()])) for title, text in steps]
     high = max(len(text.splitlines()) for _, text in steps)
@@ -324,22 +347,24 @@ def stages(*steps: tuple[str, str], arrows: list[str]) -> None:
         lines = text.splitlines()
         top = centre - len(lines) / 2
         box(axes, left, top - 0.5, width + 3, len(lines) + 1, "#eef3f8")
-        write(axes, left + width / 2 + 1.5, top - 1.1, title, weight="bold")
+        write(axes, left + width / 2 + 1.5, top - 1.1, _(title), weight="bold")
         for row, line in enumerate(lines):
-            axes.text(left + 1.5, top + row + 0.5, line, va="center", size=8, family="monospace")
+            axes.text(left + 1.5, top + row + 0.5, _(line), va="center", size=8, family="monospace")
         left += width + 3
         if number < len(arrows):
             axes.annotate("", (left + gap - 0.6, centre), (left + 0.6, centre),
                           arrowprops={"arrowstyle": "->", "lw": 1.3, "color": ORANGE})
-            write(axes, left + gap / 2, centre - 0.7, arrows[number], 8, style="italic",
+            write(axes, left + gap / 2, centre - 0.7, _(arrows[number]), 8, style="italic",
                   color="#9a5412")
         left += gap
     axes.set(xlim=(-0.5, left - gap + 0.5), ylim=(high + 0.8, -1.9))
     axes.axis("off")
-    show(figure, "Boxes joined by arrows. " + " ".join(
-        f"{title}: {'; '.join(line.strip() for line in text.splitlines())}."
-        + (f" Arrow: {arrows[i]}." if i < len(arrows) else "")
-        for i, (title, text) in enumerate(steps)))
+    says = [_("{title}: {text}.").format(
+        title=_(title), text=_("; ").join(_(line.strip()) for line in text.splitlines()))
+        for title, text in steps]
+    between = [_("Arrow: {label}.").format(label=_(label)) for label in arrows]
+    show(figure, Sentence(" ").join([_("Boxes joined by arrows."), *(
+        said for pair in itertools.zip_longest(says, between) for said in pair if said)]))
 
 
 def _address(tensor) -> int:
@@ -372,6 +397,8 @@ def memory(**tensors) -> None:
             axes.text(0, row + 0.2, f"{kind} ({shape})", va="center", size=7.5, color=EDGE)
             axes.annotate("", (5.5, middle), (2.4, row), arrowprops=ARROW)
             row += 1
-        said.append(f"{', '.join(names)}: {' '.join(f'{value:g}' for value in values)}")
+        said.append(_("{names}: {values}").format(
+            names=", ".join(names), values=" ".join(f"{value:g}" for value in values)))
     axes.set(xlim=(-0.1, 5.8 + right))
-    show(figure, "Blocks of memory and the names that point to each. " + ". ".join(said) + ".")
+    show(figure, _("Blocks of memory and the names that point to each. {blocks}.").format(
+        blocks=_(". ").join(said)))

@@ -3,7 +3,8 @@
 import matplotlib.pyplot as plt
 import numpy as np
 
-from plots.figure import BLUE, GREY, ORANGE, box, ink, sheet, show, write
+from plots.figure import BLUE, GREY, ORANGE, box, caption, ink, sheet, show, write
+from words import Sentence, _
 
 
 def image_grid(images: np.ndarray, captions: list[str], columns: int = 5) -> None:
@@ -13,10 +14,11 @@ def image_grid(images: np.ndarray, captions: list[str], columns: int = 5) -> Non
                                     squeeze=False, layout="constrained")
     for axes in all_axes.flat:
         axes.axis("off")
-    for axes, image, caption in zip(all_axes.flat, images, captions, strict=False):
+    says = [caption(text) for text in captions]
+    for axes, image, said in zip(all_axes.flat, images, says, strict=False):
         axes.imshow(np.asarray(image).reshape(28, 28), cmap="gray", vmin=0, vmax=1)
-        axes.set_title(caption, size=9)
-    show(figure, "Images with their captions: " + "; ".join(captions).replace("\n", " ") + ".")
+        axes.set_title(said, size=9)
+    show(figure, _("Images with their captions: {captions}.").format(captions=_("; ").join(says)))
 
 
 def class_bars(names: tuple[str, ...], values: np.ndarray, title: str,
@@ -31,18 +33,19 @@ def class_bars(names: tuple[str, ...], values: np.ndarray, title: str,
     if image is not None:
         all_axes[0, 0].imshow(np.asarray(image).reshape(28, 28), cmap="gray", vmin=0, vmax=1)
         all_axes[0, 0].axis("off")
-        all_axes[0, 0].set_title(f"label: {names[label]}" if label is not None else "", size=10)
+        if label is not None:
+            all_axes[0, 0].set_title(_("label: {name}").format(name=names[label]), size=10)
     axes = all_axes[0, -1]
     values = np.asarray(values)
     colours = [ORANGE if i == label else BLUE for i in range(len(names))]
     axes.barh(names, np.nan_to_num(values), color=colours)
     for i, value in enumerate(values):
         axes.text(np.nan_to_num(value) + 0.015, i, f"{value:.3f}", va="center", size=8)
-    axes.set(xlim=(0, 1.15), title=title, xticks=[0, 0.25, 0.5, 0.75, 1])
+    axes.set(xlim=(0, 1.15), title=_(title), xticks=[0, 0.25, 0.5, 0.75, 1])
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
-    show(figure, f"{title}: " + ", ".join(f"{name} {value:.3f}" for name, value in
-                                          zip(names, values, strict=True)) + ".")
+    show(figure, _("{title}: {bars}.").format(title=_(title), bars=_(", ").join(
+        f"{name} {value:.3f}" for name, value in zip(names, values, strict=True))))
 
 
 def confusion_matrix(confusion: np.ndarray, names: tuple[str, ...]) -> None:
@@ -55,10 +58,10 @@ def confusion_matrix(confusion: np.ndarray, names: tuple[str, ...]) -> None:
                   weight="bold" if i == j else "normal")
     axes.set_xticks(range(len(names)), names, rotation=45, ha="right", rotation_mode="anchor")
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlabel="prediction", ylabel="label")
-    rows = "; ".join(f"{name}: {', '.join(map(str, row))}"
-                     for name, row in zip(names, confusion, strict=True))
-    show(figure, f"Confusion matrix, a row for each label. {rows}.")
+    axes.set(xlabel=_("prediction"), ylabel=_("label"))
+    rows = _("; ").join(f"{name}: {', '.join(map(str, row))}"
+                        for name, row in zip(names, confusion, strict=True))
+    show(figure, _("Confusion matrix, a row for each label. {rows}.").format(rows=rows))
 
 
 def network(layers: list[str], shapes: list[tuple[int, ...]]) -> None:
@@ -79,9 +82,15 @@ def network(layers: list[str], shapes: list[tuple[int, ...]]) -> None:
         axes.text(x, -0.85, "×".join(map(str, shape)), ha="center", size=9)
         if i:
             axes.annotate("", (x - 0.56, 0), (x - 0.99, 0), arrowprops={"arrowstyle": "->"})
-            axes.text(x - 0.775, 0.78, layers[i - 1], ha="center", size=9, weight="bold")
-    show(figure, "The network as tensors joined by arrows: input " + str(shapes[0]) + "".join(
-        f", after {layer} {shape}" for layer, shape in zip(layers, shapes[1:], strict=True)) + ".")
+            axes.text(x - 0.775, 0.78, _(layers[i - 1]), ha="center", size=9, weight="bold")
+    show(figure, _("The network as tensors joined by arrows: {says}.").format(says=_(", ").join(
+        [_("input {shape}").format(shape=shapes[0]),
+         *(_("after {layer} {shape}").format(layer=_(layer), shape=shape)
+           for layer, shape in zip(layers, shapes[1:], strict=True))])))
+
+
+def _percent(value: float) -> Sentence:
+    return _("{number} %").format(number=f"{value:.1f}")
 
 
 def shares(names: list[str], **amounts: list[float]) -> None:
@@ -91,14 +100,16 @@ def shares(names: list[str], **amounts: list[float]) -> None:
     for k, (what, values) in enumerate(amounts.items()):
         percent = 100 * np.asarray(values) / np.sum(values)
         rows = np.arange(len(names)) + (k - (len(amounts) - 1) / 2) * thick
-        axes.barh(rows, percent, thick, color=(BLUE, ORANGE, GREY)[k], label=f"share of the {what}")
+        axes.barh(rows, percent, thick, color=(BLUE, ORANGE, GREY)[k],
+                  label=_("share of the {what}").format(what=_(what)))
         for row, value in zip(rows, percent, strict=True):
-            axes.text(value + 0.8, row, f"{value:.1f} %", va="center", size=8)
-        says.append(f"{what}: " + ", ".join(f"{name} {value:.1f} %" for name, value in
-                                            zip(names, percent, strict=True)))
+            axes.text(value + 0.8, row, _percent(value), va="center", size=8)
+        says.append(_("{title}: {bars}").format(title=_(what), bars=_(", ").join(
+            _("{name} {share}").format(name=name, share=_percent(value))
+            for name, value in zip(names, percent, strict=True))))
     axes.set_yticks(range(len(names)), names)
-    axes.set(xlim=(0, 100), xlabel="per cent")
+    axes.set(xlim=(0, 100), xlabel=_("per cent"))
     axes.invert_yaxis()
     axes.spines[["top", "right"]].set_visible(False)
     axes.legend(frameon=False, loc="lower right")
-    show(figure, "Shares. " + "; ".join(says) + ".")
+    show(figure, _("Shares. {says}.").format(says=_("; ").join(says)))

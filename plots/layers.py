@@ -9,6 +9,7 @@ from tvm import relax
 
 from plots.figure import ARROW, ORANGE, PALE, box, sheet, show, write
 from plots.graphs import operator, shape_text, taken
+from words import _, listed
 
 _WINDOWS = ["#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#d7ecec"]
 _WEIGHTS = "#7a4a2b"
@@ -48,15 +49,16 @@ def convolution(x: np.ndarray, w: np.ndarray, at: tuple[int, int] = (0, 0)) -> N
     sum_ = " + ".join(f"{a:g}·{b:g}" for a, b in zip(window.flat, w.flat, strict=True))
     says = f"{sum_} = {y[at]:g}"
     figure, axes = _canvas(x.shape[1] + w.shape[1] + y.shape[1] + 4.2, x.shape[0] + 2.4)
-    right = _grid(axes, 0, x, "input x", lambda i, j: PALE if (i, j) in held else "white", held)
+    right = _grid(axes, 0, x, _("input x"), lambda i, j: PALE if (i, j) in held else "white", held)
     write(axes, right + 0.9, 0, "*", 16)
-    right = _grid(axes, right + 1.8, w, "kernel w", lambda i, j: PALE)
+    right = _grid(axes, right + 1.8, w, _("kernel w"), lambda i, j: PALE)
     axes.annotate("", (right + 1.7, 0), (right + 0.5, 0), arrowprops=ARROW)
-    _grid(axes, right + 2.2, y, "output y", lambda i, j: PALE if (i, j) == at else "white", [at])
+    _grid(axes, right + 2.2, y, _("output y"), lambda i, j: PALE if (i, j) == at else "white", [at])
     axes.text(0, x.shape[0] / 2 + 0.6, f"y[{at[0]}, {at[1]}] = {says}", size=11, va="center",
               family="monospace")
-    show(figure, f"A convolution. Input, row by row: {_text(x)}. Kernel: {_text(w)}. Output: "
-         f"{_text(y)}. The window marked gives element {at}: {says}.")
+    show(figure, _("A convolution. Input, row by row: {input}. Kernel: {kernel}. Output: {output}. "
+                   "The window marked gives element {at}: {says}.").format(
+        input=_text(x), kernel=_text(w), output=_text(y), at=at, says=says))
 
 
 def pooling(x: np.ndarray) -> None:
@@ -70,11 +72,11 @@ def pooling(x: np.ndarray) -> None:
     largest = [(2 * i + p, 2 * j + q) for (i, j), most in np.ndenumerate(y)
                for p, q in np.argwhere(windows[i, j] == most).tolist()]
     figure, axes = _canvas(x.shape[1] + y.shape[1] + 2.4, x.shape[0] + 1.4)
-    right = _grid(axes, 0, x, "input", lambda i, j: colour(i // 2, j // 2), largest)
+    right = _grid(axes, 0, x, _("input"), lambda i, j: colour(i // 2, j // 2), largest)
     axes.annotate("", (right + 1.6, 0), (right + 0.5, 0), arrowprops=ARROW)
-    _grid(axes, right + 2.1, y, "largest of each window", colour)
-    show(figure, f"Max pooling with 2 by 2 windows. Input, row by row: {_text(x)}. Output: "
-         f"{_text(y)}.")
+    _grid(axes, right + 2.1, y, _("largest of each window"), colour)
+    show(figure, _("Max pooling with 2 by 2 windows. Input, row by row: {input}. Output: {output}."
+                   ).format(input=_text(x), output=_text(y)))
 
 
 def bias_along(**biases: np.ndarray) -> None:
@@ -87,19 +89,22 @@ def bias_along(**biases: np.ndarray) -> None:
     figure, axes = _canvas(3.9 + extents[0] * (extents[2] + 0.8), 3.9 * len(biases))
     says = []
     for number, (title, array) in enumerate(biases.items()):
-        shape, top = f"{array.shape}", 3.9 * (number - len(biases) / 2)
-        axes.text(0, top + 2.2, f"{title.replace('_', ' ')}\nbias {shape}", size=10, va="center")
+        top, said = 3.9 * (number - len(biases) / 2), {
+            "title": _(title.replace("_", " ")), "shape": array.shape}
+        axes.text(0, top + 2.2, _("{title}\nbias {shape}").format(**said), size=10, va="center")
         colours = dict(zip(np.unique(array), _WINDOWS, strict=False))
         for channel, values in enumerate(np.broadcast_to(array, extents)):
             left = 3.9 + channel * (extents[2] + 0.8)
-            write(axes, left + extents[2] / 2, top + 0.75, f"channel {channel}")
+            write(axes, left + extents[2] / 2, top + 0.75,
+                  _("channel {number}").format(number=channel))
             for (i, j), value in np.ndenumerate(values):
                 box(axes, left + j, top + 1.2 + i, 1, 1, colours[value])
                 write(axes, left + j + 0.5, top + 1.7 + i, f"{value:g}", 11)
-        says.append(f"{title.replace('_', ' ')}, bias {shape}: " + ", ".join(
-            f"channel {channel}: {_text(values)}" for channel, values in
-            enumerate(np.broadcast_to(array, extents))))
-    show(figure, "The number that is added to each element. " + ". ".join(says) + ".")
+        says.append(_("{title}, bias {shape}: {channels}").format(**said, channels=_(", ").join(
+            _("channel {number}: {values}").format(number=channel, values=_text(values))
+            for channel, values in enumerate(np.broadcast_to(array, extents)))))
+    show(figure, _("The number that is added to each element. {says}.").format(
+        says=_(". ").join(says)))
 
 
 def calls(mod: tvm.IRModule, across: int = 4) -> None:
@@ -112,11 +117,11 @@ def calls(mod: tvm.IRModule, across: int = 4) -> None:
     rows = -(-len(bindings) // across)
     figure, axes = sheet(2.55 * across, 1.2 * rows, xlim=(-0.8, 2.55 * across - 0.7),
                          ylim=(1.25 * rows - 0.4, -0.35))
-    says = [f"input {shape_text(mod['main'].params[0])}"]
+    says = [_("input {shape}").format(shape=shape_text(mod["main"].params[0]))]
     for number, binding in enumerate(bindings):
         row, column = 1.25 * (number // across), number % across
         left, call = 2.55 * column, binding.value
-        name, _ = operator(mod, call)
+        name = operator(mod, call)[0]
         weights = [shape_text(item) for item in taken(call) if not isinstance(item, relax.Var)]
         box(axes, left, row, 1.6, 0.44, PALE)
         for high, text, size, style in [(0.22, name, 10, {"weight": "bold"}),
@@ -125,6 +130,8 @@ def calls(mod: tvm.IRModule, across: int = 4) -> None:
             write(axes, left + 0.8, row + high, text, size, family="monospace", **style)
         start = left - (0.9 if column else 0.5)  # from its left neighbour, or the row above
         axes.annotate("", (left, row + 0.22), (start, row + 0.22), arrowprops=ARROW)
-        says.append(f"{name}{' with ' + ' and '.join(weights) if weights else ''} gives "
-                    f"{shape_text(binding.var)}")
-    show(figure, "The calls of main: " + "; ".join(says) + ".")
+        result = shape_text(binding.var)
+        says.append(_("{operator} with {constants} gives {shape}").format(
+            operator=name, constants=listed(weights), shape=result) if weights else
+            _("{operator} gives {shape}").format(operator=name, shape=result))
+    show(figure, _("The calls of main: {says}.").format(says=_("; ").join(says)))

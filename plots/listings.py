@@ -4,11 +4,12 @@ import html
 import inspect
 import itertools
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import tvm
 
 import helpers
+from words import _
 
 _COLOURS = ("#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#fbe9a6", "#d5ece8", "#e8d8c3")
 _FLEX = "display:flex;flex-wrap:wrap;gap:.3em 1.2em"
@@ -27,13 +28,13 @@ class SideBySide:
     on in the lines that are indented below it.
     """
 
-    def __init__(self, left: str, right: str, pairs: list[tuple[str, str, str]],
+    def __init__(self, left: str, right: str, pairs: Sequence[tuple[str, str, str]],
                  titles: tuple[str, str], scopes: bool = False) -> None:
-        self.says, self.scopes = [pair[2] for pair in pairs], scopes
+        self.says, self.scopes = [_(pair[2]) for pair in pairs], scopes
         self.halves = {}  # for each title the lines, each with the number of its pair, or 0
         for half, (title, program) in enumerate(zip(titles, (left, right), strict=True)):
             words = [pair[half].split("|") for pair in pairs]
-            self.halves[title] = [
+            self.halves[_(title)] = [
                 (next((number for number, marks in enumerate(words, start=1)
                        if any(mark in line for mark in marks)), 0), line)
                 for line in program.strip("\n").splitlines()]
@@ -49,7 +50,7 @@ class SideBySide:
         for title, lines in self.halves.items():
             rows: list[str] = []
             opened: list[tuple[int, str]] = []  # column and colour of those that go on
-            for (before, _), (number, line) in itertools.pairwise([(0, ""), *lines]):
+            for (before, _line), (number, line) in itertools.pairwise([(0, ""), *lines]):
                 indent = len(line) - len(line.lstrip())
                 opened = [scope for scope in opened if self.scopes and scope[0] < indent]
                 if number:
@@ -65,7 +66,7 @@ class SideBySide:
                          for number, says in enumerate(self.says, start=1))
         return (f'<div style="background:#fff;color:#24292f;padding:.6em .8em">'
                 f'<div style="{_FLEX}">{"".join(halves)}</div>'
-                f'<div style="margin-top:.8em"><b>on both sides</b>{legend}</div></div>')
+                f'<div style="margin-top:.8em"><b>{_("on both sides")}</b>{legend}</div></div>')
 
 
 def _colour(number: int) -> str:
@@ -88,11 +89,11 @@ def _painted(opened: list[tuple[int, str]]) -> str:
 
 
 _CALLS = [  # in the builder's source, in the printed module, and what both mean
-    ("with bb.function(", "def main(", "the function"),
-    ("with bb.dataflow(", "with R.dataflow(", "the dataflow block"),
-    ("bb.emit_te(", "R.call_tir(", "one operator"),
-    ("bb.emit_output(", "gv: |R.output(", "what leaves the block"),
-    ("bb.emit_func_output(", "return ", "what the function returns"),
+    ("with bb.function(", "def main(", _("the function")),
+    ("with bb.dataflow(", "with R.dataflow(", _("the dataflow block")),
+    ("bb.emit_te(", "R.call_tir(", _("one operator")),
+    ("bb.emit_output(", "gv: |R.output(", _("what leaves the block")),
+    ("bb.emit_func_output(", "return ", _("what the function returns")),
 ]
 
 
@@ -111,4 +112,4 @@ def builder_and_module(build: Callable[[], tvm.IRModule], mod: tvm.IRModule) -> 
         for number, call in enumerate(calls):
             lines = made[number:] if number == len(calls) - 1 else made[number:number + 1]
             pairs.append((call, "|".join(lines), meaning))
-    return SideBySide(*programs, pairs, ("the builder", "what it made"), scopes=True)
+    return SideBySide(*programs, pairs, (_("the builder"), _("what it made")), scopes=True)

@@ -11,10 +11,12 @@ import tvm
 from plots.figure import ARROW, BLUE, EDGE, ORANGE, PALE, box, ink, sheet, show, swatches, write
 from tir.loops import nests, visit_steps
 from tir.walk import Loop
+from words import _
 
 _INK = {"serial": "#d0d7de", "parallel": "#7cc4a4", "vectorized": "#f2b36b", "unrolled": "#a9a4e0"}
-_SAYS = {"serial": "one after another", "parallel": "shared among threads",
-         "vectorized": "one instruction for all", "unrolled": "written out, no loop left"}
+_SAYS = {"serial": _("serial: one after another"), "parallel": _("parallel: shared among threads"),
+         "vectorized": _("vectorized: one instruction for all"),
+         "unrolled": _("unrolled: written out, no loop left")}
 _TALL = 40  # rows: from here on, what has nothing between it shares a row
 
 
@@ -43,15 +45,16 @@ def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
             nest.loops, lambda loop: (loop.kind, held[loop]) if share else loop)]
         common = sum(itertools.takewhile(bool, (
             row.loops[0] == group[0] for row, group in zip(opened, groups, strict=False))))
-        notes = [note for note, holds in [("reduces", nest.reduces), ("T.init", nest.has_init)]
+        notes = [note for note, holds in [(_("reduces"), nest.reduces), ("T.init", nest.has_init)]
                  if holds]
-        block = nest.block + (f"  ({', '.join(notes)})" if notes else "")
+        block = nest.block + _("  ({notes})").format(notes=_(", ").join(notes)) if notes \
+            else nest.block
         new = [_Row(common + i, group) for i, group in enumerate(groups[common:])]
         opened[common:] = new
         if share and new and held[nest.loops[-1]] == 1:
             new[-1].block = block
         else:
-            new = [*new, _Row(len(groups), [], f"sblock {block}")]
+            new = [*new, _Row(len(groups), [], "sblock " + block)]
         rows += new
         for row in opened:
             row.height = len(rows) - rows.index(row)
@@ -61,7 +64,7 @@ def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
 def _title(title: str, func: tvm.tirx.PrimFunc) -> str:
     """Return a keyword as a title; the name of the function itself stays as it is."""
     own = func.attrs is not None and func.attrs.get("global_symbol") == title
-    return title if own else title.replace("_", " ")
+    return title if own else _(title.replace("_", " "))
 
 
 def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
@@ -90,11 +93,12 @@ def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
         axes.set(xlim=(-0.1, 8.7), ylim=(high + 0.1, -0.1), title=_title(title, funcs[title]))
         axes.axis("off")
     kinds = {loop.kind for rows in every.values() for row in rows for loop in row.loops}
-    handles = swatches({kind: f"{kind}: {_SAYS[kind]}" for kind in _INK if kind in kinds}, _INK)
+    handles = swatches({kind: _SAYS[kind] for kind in _INK if kind in kinds}, _INK)
     figure.legend(handles=handles, loc="outside lower center", ncols=2, fontsize=8, frameon=False)
-    show(figure, "Loop nests as boxes in boxes. " + "; ".join(
-        f"{title}: " + ", ".join(f"{nest.block} in {' > '.join(map(str, nest.loops))}"
-                                 for nest in nests(func)) for title, func in funcs.items()))
+    said = [_("{title}: {nests}").format(title=title, nests=_(", ").join(
+        _("{block} in {loops}").format(block=nest.block, loops=" > ".join(map(str, nest.loops)))
+        for nest in nests(func))) for title, func in funcs.items()]
+    show(figure, _("Loop nests as boxes in boxes. {says}").format(says=_("; ").join(said)))
 
 
 def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
@@ -111,10 +115,11 @@ def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
         drawn = panel.imshow(steps, cmap="YlGnBu", vmin=0, vmax=steps.max() * 1.3 + 1)
         for (i, j), step in np.ndenumerate(steps):
             write(panel, j, i, step, 8, color=ink(drawn.to_rgba(step)))
-        panel.set(title=title.replace("_", " "), xlabel=names[1], ylabel=names[0],
+        panel.set(title=_(title.replace("_", " ")), xlabel=names[1], ylabel=names[0],
                   xticks=range(shape[1]), yticks=range(shape[0]))
-    show(figure, f"For each element of a {shape[0]} by {shape[1]} output, the moment at which it "
-         f"is written: {', '.join(funcs)}.")
+    show(figure, _("For each element of a {rows} by {columns} output, the moment at which it is "
+                   "written: {titles}.").format(rows=shape[0], columns=shape[1],
+                                                titles=_(", ").join(funcs)))
 
 
 def reduction(X: np.ndarray) -> None:
@@ -136,12 +141,14 @@ def reduction(X: np.ndarray) -> None:
               ha="left", family="monospace")
     for k in range(columns):
         write(axes, k + 0.5, -0.16, f"vk = {k}", family="monospace")
-    for y, text in [(-0.55, "vk is R: all of a row into one element"),
-                    (rows + 0.3, "vi is S: each row another element, in any order")]:
+    for y, text in [(-0.55, _("vk is R: all of a row into one element")),
+                    (rows + 0.3, _("vi is S: each row another element, in any order"))]:
         write(axes, columns / 2, y, text, weight="bold")
-    show(figure, "A matrix and its sums of rows. vi is spatial, vk a reduction: " + "; ".join(
-        f"vi = {i}: {' + '.join(f'{v:g}' for v in row)} = {row.sum():g}, in Y[{i}]"
-        for i, row in enumerate(X)) + ".")
+    says = [_("vi = {i}: {sum} = {total}, in Y[{i}]").format(
+        i=i, sum=" + ".join(f"{v:g}" for v in row), total=f"{row.sum():g}")
+        for i, row in enumerate(X)]
+    show(figure, _("A matrix and its sums of rows. vi is spatial, vk a reduction: {sums}.").format(
+        sums=_("; ").join(says)))
 
 
 _COLUMNS = ("#cfe3f5", "#f6d5a8", "#bfe3cf", "#d9d4f2", "#f5c9cf")
@@ -160,13 +167,14 @@ def register_tile(outputs: int, images: int) -> None:
     for n in range(images):
         box(axes, 1.4 + n * 1.2, 0.1, 1.1, 0.9, ORANGE)
         write(axes, 1.95 + n * 1.2, 0.55, f"x{n}", color=ink(ORANGE))
-    says = {BLUE: "weights: a vector for each output", ORANGE: "images: a vector for each image",
-            PALE: "sums: stay in registers"}
+    says = {BLUE: _("weights: a vector for each output"),
+            ORANGE: _("images: a vector for each image"), PALE: _("sums: stay in registers")}
     figure.legend(handles=swatches(says, {colour: colour for colour in says}), frameon=False,
                   loc="outside lower center", fontsize=8)
-    show(figure, f"A tile of {outputs} outputs by {images} images: {outputs * images} vectors of "
-         f"sums stay in registers, each step over the inputs loads {outputs} vectors of weights "
-         f"and {images} of images.")
+    show(figure, _("A tile of {outputs} outputs by {images} images: {sums} vectors of sums stay in "
+                   "registers, each step over the inputs loads {outputs} vectors of weights and "
+                   "{images} of images.").format(outputs=outputs, images=images,
+                                                 sums=outputs * images))
 
 
 def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
@@ -186,8 +194,10 @@ def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
         for start in range(0, len(order), vector):
             box(axes, start, -0.06, vector, 1.12, "none", lw=2, edgecolor=EDGE)
         axes.set(xlim=(-0.2, longest + 0.2), ylim=(-0.2, 1.2))
-        axes.set_title(title.replace("_", " "), size=9, loc="left")
+        axes.set_title(_(title.replace("_", " ")), size=9, loc="left")
         axes.axis("off")
-    show(figure, f"Numbers in the order of memory, in vectors of {vector}. " + "; ".join(
-        f"{title}: " + ", ".join(f"channel {c} column {x}" for c, x in order[:vector])
-        for title, order in orders.items()) + ".")
+    says = [_("{title}: {places}").format(title=title, places=_(", ").join(
+        _("channel {channel} column {column}").format(channel=c, column=x)
+        for c, x in order[:vector])) for title, order in orders.items()]
+    show(figure, _("Numbers in the order of memory, in vectors of {vector}. {says}.").format(
+        vector=vector, says=_("; ").join(says)))

@@ -8,7 +8,8 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 import helpers
-from plots.figure import EDGE, show
+from plots.figure import EDGE, caption, show
+from words import Sentence, _
 
 # on white at least 4.5 to 1, so that names in these colours can be read
 _TRAILS = ("#1f5fa8", "#a34a00", "#1a6e2e", "#b3202a", "#6f42c1", "#7a4a2b", "#a3246f")
@@ -22,6 +23,12 @@ def _note(axes: plt.Axes, text: str, at: tuple[float, float], shift: tuple[float
                   **{"size": 8, "color": EDGE, **style})
 
 
+def _medians(timings: dict[str, helpers.Timing]) -> Sentence:
+    """Return the median times with their names; these stay as the tables have them."""
+    return _(", ").join(_("{name} {time} microseconds").format(
+        name=name, time=f"{timing.median:.0f}") for name, timing in timings.items())
+
+
 def times(timings: dict[str, helpers.Timing], floor: float, libraries: Collection[str]) -> None:
     """Draw median times as dots on a logarithmic axis, with the quartiles as whiskers.
 
@@ -30,8 +37,8 @@ def times(timings: dict[str, helpers.Timing], floor: float, libraries: Collectio
     figure, axes = plt.subplots(figsize=(7, 0.36 * len(timings) + 0.8), layout="constrained")
     medians = [timing.median for timing in timings.values()]
     axes.axvline(floor, color=EDGE, linestyle="--", linewidth=1)
-    _note(axes, "floor", (floor, 1), (3, 2), xycoords=("data", "axes fraction"), color="black")
-    axes.set(xlabel="microseconds for one call (median, quartiles)", xscale="log",
+    _note(axes, _("floor"), (floor, 1), (3, 2), xycoords=("data", "axes fraction"), color="black")
+    axes.set(xlabel=_("microseconds for one call (median, quartiles)"), xscale="log",
              xlim=(min(floor, *medians) * 0.7, max(medians) * 1.8))
     axes.grid(axis="x", color="#eaeef2")
     for row, (name, timing) in enumerate(timings.items()):
@@ -42,9 +49,8 @@ def times(timings: dict[str, helpers.Timing], floor: float, libraries: Collectio
     axes.tick_params(axis="y", length=0)
     axes.margins(y=0.5 / len(timings))
     axes.invert_yaxis()
-    show(figure, f"Dots, with a floor at {floor:.0f}: " + ", ".join(
-        f"{name} {timing.median:.0f} microseconds" for name, timing in timings.items()) + ".",
-        measured=True)
+    show(figure, _("Dots, with a floor at {floor}: {times}.").format(
+        floor=f"{floor:.0f}", times=_medians(timings)), measured=True)
 
 
 def throughput(speeds: dict[int, float], link: float) -> None:
@@ -59,12 +65,13 @@ def throughput(speeds: dict[int, float], link: float) -> None:
     axes.plot(list(speeds), list(speeds.values()), "o-", color=_TRAILS[0])
     for sums, speed in speeds.items():
         _note(axes, f"{speed:.0f}", (sums, speed), (0, 6), ha="center", color="black")
-    _note(axes, "each sum waits for itself", (peak / link / 2, peak / 2), (12, -8), size=9)
-    _note(axes, "every pipe is busy", (max(speeds), peak), (0, -30), ha="right", size=9)
-    axes.set(xlabel="independent sums (vectors) in one thread", ylabel="GFLOP/s", xlim=(0, None),
-             ylim=(0, peak * 1.15), xticks=list(speeds))
-    show(figure, "GFLOP/s of one thread against the number of independent sums: " + ", ".join(
-        f"{sums}: {speed:.0f}" for sums, speed in speeds.items()) + ".", measured=True)
+    _note(axes, _("each sum waits for itself"), (peak / link / 2, peak / 2), (12, -8), size=9)
+    _note(axes, _("every pipe is busy"), (max(speeds), peak), (0, -30), ha="right", size=9)
+    axes.set(xlabel=_("independent sums (vectors) in one thread"), ylabel="GFLOP/s",
+             xlim=(0, None), ylim=(0, peak * 1.15), xticks=list(speeds))
+    said = _(", ").join(f"{sums}: {speed:.0f}" for sums, speed in speeds.items())
+    show(figure, _("GFLOP/s of one thread against the number of independent sums: {speeds}."
+                   ).format(speeds=said), measured=True)
 
 
 def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
@@ -76,13 +83,14 @@ def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
             axes.axvline(size / 1e3, linestyle="--", linewidth=1, color=EDGE)
             _note(axes, f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 0.97), (3, 0),
                   xycoords=("data", "axes fraction"), rotation=90, va="top")
-    axes.set(xscale="log", xlabel="kB that are read again and again", ylabel="GB/s",
+    axes.set(xscale="log", xlabel=_("kB that are read again and again"), ylabel="GB/s",
              ylim=(0, max(speeds.values()) * 1.1))
     axes.grid(color="#eaeef2")
-    show(figure, "GB/s of one thread against the bytes it reads again and again: " + ", ".join(
-        f"{size / 1e3:,.0f} kB {speed:.0f}" for size, speed in speeds.items()) + "; caches: " +
-        (", ".join(f"{name} {size / 1e3:,.0f} kB" for name, size in caches.items()) or "unknown")
-        + ".", measured=True)
+    said = _(", ").join(f"{size / 1e3:,.0f} kB {speed:.0f}" for size, speed in speeds.items())
+    sizes = _(", ").join(f"{name} {size / 1e3:,.0f} kB" for name, size in caches.items())
+    show(figure, _("GB/s of one thread against the bytes it reads again and again: {speeds}; "
+                   "caches: {sizes}.").format(speeds=said, sizes=sizes or _("unknown")),
+         measured=True)
 
 
 def _lifted(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
@@ -102,6 +110,10 @@ def _lifted(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
     return lifted
 
 
+def _peak(peak: float) -> Sentence:
+    return _("peak {peak} GFLOP/s").format(peak=f"{peak:.0f}")
+
+
 def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str, float],
                intensity: np.ndarray) -> None:
     """Draw what the machine allows at each intensity, in operations for each byte moved."""
@@ -109,10 +121,11 @@ def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str
     axes.plot(intensity, roof, color=EDGE)
     slope = (intensity[0] * peak / bandwidth) ** 0.5  # the middle of the slope, for its label
     _note(axes, f"{bandwidth:.0f} GB/s", (slope, bandwidth * slope), (-4, 4), ha="right")
-    _note(axes, f"peak {peak:.0f} GFLOP/s", (end, peak), (-4, 4), ha="right")
+    _note(axes, _peak(peak), (end, peak), (-4, 4), ha="right")
     for name, ceiling in ceilings.items():
         axes.plot([ceiling / bandwidth, end], [ceiling] * 2, linestyle="--", lw=0.8, color=EDGE)
-        _note(axes, f"{name}: {ceiling:.3g}", (end, ceiling), (-4, -9), ha="right")
+        said = _("{name}: {speed}").format(name=_(name), speed=f"{ceiling:.3g}")
+        _note(axes, said, (end, ceiling), (-4, -9), ha="right")
     axes.fill_between(intensity, roof, peak * 3, color="#d0d7de", alpha=0.4, linewidth=0)
 
 
@@ -136,16 +149,21 @@ def roofline(peak: float, bandwidth: float,
         x, y = zip(*trail, strict=True)
         axes.plot(x, y, linestyle=":", marker="o", markersize=4, alpha=0.6, color=colour)
         axes.plot(x[-1], y[-1], marker="o", markersize=9, color=colour)
-        _note(axes, name, (x[-1], y[-1]), (8, lift[name] - 3), size=9, color=colour, zorder=3,
+        _note(axes, _(name), (x[-1], y[-1]), (8, lift[name] - 3), size=9, color=colour, zorder=3,
               bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
              ylim=(min([y for _, y in reached] + list(ceilings.values())) / 2, peak * 3),
-             xlabel="floating-point operations for each byte moved", ylabel="GFLOP/s")
-    axes.annotate("beyond the roof", (0.02, 0.93), xycoords="axes fraction", size=9, color=EDGE)
-    lower = "".join(f"; {name} {ceiling:.3g}" for name, ceiling in ceilings.items())
-    show(figure, f"Roofline, peak {peak:.0f} GFLOP/s{lower}, bandwidth {bandwidth:.0f} GB/s. "
-         + "; ".join(f"{name} at " + " then ".join(f"{y:.1f}" for _, y in trail) + " GFLOP/s"
-                     for name, trail in spots.items()) + ".", measured=True)
+             xlabel=_("floating-point operations for each byte moved"), ylabel="GFLOP/s")
+    axes.annotate(_("beyond the roof"), (0.02, 0.93), xycoords="axes fraction", size=9, color=EDGE)
+    lower = [_peak(peak), *(
+        _("{name} {speed}").format(name=_(name), speed=f"{ceiling:.3g}")
+        for name, ceiling in ceilings.items())]
+    says = [_("{name} at {speeds} GFLOP/s").format(
+        name=_(name), speeds=_(" then ").join(f"{spot[1]:.1f}" for spot in trail))
+        for name, trail in spots.items()]
+    show(figure, _("Roofline, {lower}, bandwidth {bandwidth} GB/s. {says}.").format(
+        lower=_("; ").join(lower), bandwidth=f"{bandwidth:.0f}", says=_("; ").join(says)),
+        measured=True)
 
 
 def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
@@ -159,8 +177,8 @@ def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
         median = np.array([timing.median for timing in times.values()])
         ends = np.array([(timing.low, timing.high) for timing in times.values()]).T
         axes.errorbar(median, [names.index(name) for name in times], xerr=np.abs(ends - median),
-                      fmt=marker, color=colour, ecolor=EDGE, markersize=6, label=title)
-    axes.set(xscale="log", xlabel="microseconds for one call (median, quartiles), logarithmic",
+                      fmt=marker, color=colour, ecolor=EDGE, markersize=6, label=caption(title))
+    axes.set(xscale="log", xlabel=_("microseconds for one call (median, quartiles), logarithmic"),
              yticks=range(len(names)), yticklabels=names, ylim=(len(names) - 0.4, -0.6))
     axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
     axes.xaxis.set_major_formatter("{x:.0f}")
@@ -169,7 +187,6 @@ def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
     axes.grid(axis="both", color="#d0d7de", lw=0.6)
     axes.set_axisbelow(True)
     figure.legend(loc="outside upper right", ncols=len(every), fontsize=9, frameon=False)
-    show(figure, "Dots. " + "; ".join(
-        f"{title}: " + ", ".join(f"{name} {timing.median:.0f} microseconds"
-                                 for name, timing in times.items())
-        for title, times in every.items()) + ".", measured=True)
+    says = [_("{title}: {times}").format(title=caption(title), times=_medians(times))
+            for title, times in every.items()]
+    show(figure, _("Dots. {says}.").format(says=_("; ").join(says)), measured=True)

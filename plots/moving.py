@@ -15,6 +15,7 @@ from tvm import te
 
 from listing import show as listing
 from tir.loops import iterations, nests
+from words import _, language
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 SIDE = 8  # elements a row and a column: small enough to see each
@@ -154,10 +155,10 @@ def live() -> None:
     """Show the page below a cell, where `make lab` runs it; elsewhere a line says where it is."""
     found = data()
     count = sum(len(program["states"]) for program in found["programs"])
-    said = f"Loop nests, live: {count:,} programs, in JupyterLab and on the course's site."
-    shown = {"text/plain": said}
-    edition = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"
+    said = _("Loop nests, live: {count} programs, in JupyterLab and on the course's site.")
+    shown = {"text/plain": str(said.format(count=f"{count:,}"))}
     if "MLC_LAB" in os.environ:  # a frame of its own: its script meets nothing of JupyterLab's
-        shown["text/html"] = (f'<iframe title="Loop nests, live" style="width:100%;height:60em;'
-                              f'border:0" srcdoc="{html.escape(page(found, edition))}"></iframe>')
+        inside = html.escape(page(found, language()))
+        shown["text/html"] = (f'<iframe title="{_("Loop nests, live")}" style="width:100%;'
+                              f'height:60em;border:0" srcdoc="{inside}"></iframe>')
     display(shown, raw=True)

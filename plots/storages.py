@@ -6,6 +6,7 @@ import tvm
 from tvm import relax
 
 from plots.figure import EDGE, ORANGE, PALE, box, sheet, show, write
+from words import _
 
 _OWN = "#f7d9b0"  # a tensor for which nothing was planned: it goes to the caller
 
@@ -44,12 +45,13 @@ def _lives(func: relax.Function) -> tuple[list[str], list[str], list[_Life]]:
                         life.first, life.last = life.first or len(calls), len(calls)
                 case relax.Call(op=tvm.ir.Op(name="relax.memory.alloc_storage")):
                     rows[var] = len(storages)
-                    storages.append(f"{var.name}, {int(value.args[0].values[0])} bytes")
+                    storages.append(_("{name}, {count} bytes").format(
+                        name=var.name, count=int(value.args[0].values[0])))
                 case relax.Call(op=tvm.ir.Op(name="relax.memory.alloc_tensor")):
                     made[var], lives[var] = var, _Life(var.name, rows[value.args[0]], 0, 0)
                 case relax.Call(op=tvm.ir.Op(name="relax.builtin.alloc_tensor")):
                     made[var], lives[var] = var, _Life(var.name, len(storages), 0, 0)
-                    storages.append("allocated apart")
+                    storages.append(_("allocated apart"))
     if func.body.body in made:
         lives[made[func.body.body]].last = len(calls)
     return storages, calls, list(lives.values())
@@ -71,13 +73,15 @@ def storages(mod: tvm.IRModule) -> None:
         axes.plot([step, step], [0, len(rows)], color=EDGE, lw=0.6, ls=":", zorder=0)
     for life in lives:
         left, wide = life.first - 1 + 0.06, life.last - life.first + 0.88
-        own = rows[life.row] == "allocated apart"
+        own = rows[life.row] == _("allocated apart")
         box(axes, left, life.row + 0.16, wide, 0.68, _OWN if own else PALE)
         write(axes, left + wide / 2, life.row + 0.5, life.name, family="monospace")
     axes.annotate("", (len(calls), len(rows) + 0.2), (0, len(rows) + 0.2),
                   arrowprops={"arrowstyle": "->", "color": ORANGE})
-    write(axes, len(calls) / 2, len(rows) + 0.42, "time, call by call", 8.5, style="italic",
+    write(axes, len(calls) / 2, len(rows) + 0.42, _("time, call by call"), 8.5, style="italic",
           color="#9a5412")
-    show(figure, "Storages over time. " + "; ".join(
-        f"{life.name} in {rows[life.row]}: from call {life.first} to {life.last}"
-        for life in lives) + f". Calls: {', '.join(calls)}.")
+    says = [_("{tensor} in {storage}: from call {first} to {last}").format(
+        tensor=life.name, storage=rows[life.row], first=life.first, last=life.last)
+        for life in lives]
+    show(figure, _("Storages over time. {says}. Calls: {calls}.").format(
+        says=_("; ").join(says), calls=_(", ").join(calls)))

@@ -2,23 +2,28 @@
 
     python -m tools.messages           list the messages that have no Chinese, or an old one
 
-`make sync` takes the English from the code, where it stands in `_("...")`; `python -m tools.sync
-check` compares. Where a message changed its Chinese is marked `fuzzy`, as gettext does, and English
-is shown until somebody has mended it and taken the mark away. What is no more said goes.
+`make sync` takes the English from the code, where it stands in `_("...")`, and from the notebooks'
+cells what they write into pictures; `python -m tools.sync check` compares. Where a message changed
+its Chinese is marked `fuzzy`, as gettext does, and English is shown until somebody has mended it
+and taken the mark away. What is no more said goes.
 """
 
+import ast
 import io
 import re
 import string
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
+import nbformat
 from babel.messages import Catalog, pofile
 from babel.messages.extract import extract_from_file
 from babel.messages.pofile import write_po
 
 from words import CATALOGUE, ROOT
 
-SOURCES = ("*.py", "data/*.py", "plots/*.py", "checks/**/*.py", "tools/**/*.py")
+SOURCES = ("*.py", "words/*.py", "data/*.py", "plots/*.py", "checks/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
 HEADER = """# What the course says beside its texts, in Chinese. The English is in the code:
 # `make sync` takes it from there. Write the msgstr, and take `fuzzy` away where it is right.
@@ -33,6 +38,58 @@ def extracted() -> Catalog:
         for _line, message, _comments, _context in extract_from_file(
                 "python", path, keywords={"_": None, "ngettext": (1, 2)}):
             found.add(message, locations=[(name, 0)])
+    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
+        for label in of_pictures(path):
+            found.add(label, locations=[(path.relative_to(ROOT).as_posix(), 0)])
+    return found
+
+
+# ---- what cells write into pictures: their code is the same in both editions --------------------
+
+CODE = re.compile("=|:$")  # in a line of a picture: a program, not words
+
+
+def _titled() -> dict[str, set[str]]:
+    """Return the functions of plots that take titles as keywords, and their other arguments."""
+    return {func.name: {arg.arg for arg in (*func.args.args, *func.args.kwonlyargs)}
+            for path in (ROOT / "plots").glob("*.py") for func in ast.parse(path.read_text()).body
+            if isinstance(func, ast.FunctionDef) and func.args.kwarg and func.name != "memory"}
+
+
+def _labels(node: ast.expr | None) -> Iterator[str]:
+    """Yield the words in an argument of a picture, line by line."""
+    match node:
+        case ast.Constant(value=str(text)):
+            yield from (line for line in text.splitlines() if not CODE.search(line))
+        case ast.Tuple(elts=[_left, _right, meaning]):  # of plots.side_by_side
+            yield from _labels(meaning)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Dict(keys=parts):
+            for part in parts:
+                yield from _labels(part)
+
+
+def of_pictures(path: Path) -> list[str]:
+    """Return the words in a notebook's calls of plots, and in the variables that these take."""
+    nodes = [node for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
+             for node in ast.walk(ast.parse(cell.source))]
+    titled, found, taken = _titled(), list[str](), set[str]()
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name("plots"), attr=name), args=args):
+                taken |= {arg.id for arg in args if isinstance(arg, ast.Name)}
+                found += [word.arg.replace("_", " ") for word in node.keywords
+                          if word.arg and name in titled and word.arg not in titled[name]]
+                found += [label for arg in (*args, *(word.value for word in node.keywords))
+                          for label in _labels(arg)]
+    for node in nodes:
+        match node:
+            case ast.Call(func=ast.Name(name), args=[first, *_rest]) if name == "climb":
+                found += _labels(first)
+            case ast.Assign(targets=[ast.Name(name)], value=ast.Dict() as value) if name in taken:
+                found += _labels(value)
+            case ast.Assign(targets=[ast.Subscript(value=ast.Name(name), slice=place)]) \
+                    if name in taken:
+                found += _labels(place)
     return found
 
 

@@ -7,12 +7,17 @@ zh.po. A sentence is a str in the reader's language, and knows its template and 
 places: so it can be said in the other language too. `tools.messages` keeps the catalogue.
 """
 
+from __future__ import annotations  # the doctor runs on old Pythons too, and says so
+
 import functools
 import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing import Self
 
 ROOT = Path(__file__).resolve().parent.parent
 CATALOGUE = Path(__file__).with_name("zh.po")
@@ -43,10 +48,16 @@ def language() -> str:
 
 @functools.cache
 def _chinese() -> dict[str, str]:
-    """Return the Chinese by the English; what is fuzzy, or not in a handout, is none."""
+    """Return the Chinese by the English; what is fuzzy, or not in a handout, is none.
+
+    Nor is there any where Babel is missing: before the packages are installed.
+    """
+    try:
+        from babel.messages import pofile
+    except ImportError:
+        return {}
     if not CATALOGUE.is_file():  # in an English handout
         return {}
-    from babel.messages import pofile
     with CATALOGUE.open("rb") as file:
         return {english: one.string[0] if one.pluralizable else str(one.string)
                 for one in pofile.read_po(file) if one.id and one.string and not one.fuzzy
@@ -64,24 +75,27 @@ class Sentence(str):
         self.template, self.places = template, places
         return self
 
+    def __str__(self) -> str:
+        return self  # what makes a str of its text, as Matplotlib does, keeps the sentence
+
     def told(self, language: str) -> str:
         """Return it in "en" or "zh"."""
         return _told(self.template, self.places, language)
 
-    def format(self, **places: Any) -> "Sentence":  # type: ignore[override]
+    def format(self, **places: Any) -> Sentence:  # type: ignore[override]
         """Fill in its places: with sentences, numbers, or what str() makes of something."""
         return Sentence(self.template, {name: _kept(value) for name, value in places.items()})
 
-    def join(self, parts: Iterable[str]) -> "Sentence":
+    def join(self, parts: Iterable[str]) -> Sentence:
         """Put parts together, with this one between them."""
         every = [piece for part in parts for piece in (self, part)][1:]
         return Sentence("".join(f"{{p{number}}}" for number in range(len(every))),
                         {f"p{number}": part for number, part in enumerate(every)})
 
-    def __add__(self, other: str) -> "Sentence":
+    def __add__(self, other: str) -> Sentence:
         return Sentence("").join([self, other]) if other else self
 
-    def __radd__(self, other: str) -> "Sentence":
+    def __radd__(self, other: str) -> Sentence:
         return Sentence("").join([other, self]) if other else self
 
     def __reduce__(self) -> tuple:
@@ -126,6 +140,12 @@ def ngettext(one: str, more: str, number: int) -> Sentence:
     return Sentence(one if number == 1 else more)
 
 
+def listed(names: Iterable[str]) -> str:
+    """Return names with "and" before the last."""
+    *most, last = names
+    return _("{these} and {more}").format(these=_(", ").join(most), more=last) if most else last
+
+
 def told(value: Any, language: str) -> Any:
     """Return a sentence in "en" or "zh", and anything else as it is."""
     return value.told(language) if isinstance(value, Sentence) else value
@@ -133,23 +153,17 @@ def told(value: Any, language: str) -> Any:
 
 def packed(value: Any) -> Any:
     """Return a sentence, or what holds sentences, in a form that JSON keeps; see `unpacked`."""
-    match value:
-        case Sentence():
-            return {"template": value.template, "places": packed(value.places)}
-        case dict():
-            return {name: packed(one) for name, one in value.items()}
-        case list() | tuple():
-            return [packed(one) for one in value]
-    return value
+    if isinstance(value, Sentence):
+        return {"template": value.template, "places": packed(value.places)}
+    if isinstance(value, dict):
+        return {name: packed(one) for name, one in value.items()}
+    return [packed(one) for one in value] if isinstance(value, (list, tuple)) else value
 
 
 def unpacked(value: Any) -> Any:
     """Return what `packed` was given; tuples are lists."""
-    match value:
-        case {"template": template, "places": places}:
-            return Sentence(template, unpacked(places))
-        case dict():
-            return {name: unpacked(one) for name, one in value.items()}
-        case list():
-            return [unpacked(one) for one in value]
-    return value
+    if isinstance(value, dict):
+        if {"template", "places"} <= value.keys():
+            return Sentence(value["template"], unpacked(value["places"]))
+        return {name: unpacked(one) for name, one in value.items()}
+    return [unpacked(one) for one in value] if isinstance(value, list) else value
