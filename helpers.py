@@ -27,10 +27,11 @@ from data.store import (
     read_arrays,
     test_images,
 )
+from words import _, listed, ngettext
 
 if wrong := versions.wrong("apache-tvm"):
-    raise CourseError(f"{wrong}.\n     In JupyterLab take the kernel 'Python 3 (ipykernel)'. "
-                      "`make doctor` looks at everything.")
+    raise CourseError(_("{wrong}.\n     In JupyterLab take the kernel 'Python 3 (ipykernel)'. "
+                        "`make doctor` looks at everything.").format(wrong=wrong))
 
 gc.disable()  # nothing that these make is garbage, and looking for it takes a second
 import torch
@@ -116,7 +117,7 @@ class Timing:
     high: float
 
     def __str__(self) -> str:
-        unsteady = "  unsteady: is the machine busy?" if self.high > 2 * self.low else ""
+        unsteady = _("  unsteady: is the machine busy?") if self.high > 2 * self.low else ""
         return f"{self.median:8.1f} µs  ({self.low:.1f} to {self.high:.1f}){unsteady}"
 
 
@@ -139,12 +140,12 @@ def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
             count += 1
         calls[name] = count
     samples: dict[str, list[float]] = {name: [] for name in candidates}
-    for _ in range(repeats):
+    for _round in range(repeats):
         for name, run in candidates.items():
             time.sleep(0.16 if seconds else 0)
             run()
             start = time.perf_counter()
-            for _ in range(calls[name]):
+            for _call in range(calls[name]):
                 run()
             samples[name].append((time.perf_counter() - start) / calls[name] * 1e6)
     return {name: Timing(*(float(np.percentile(times, q)) for q in (50, 25, 75)))
@@ -159,6 +160,6 @@ def machine() -> str:
     except (OSError, StopIteration):
         cpu = platform.processor() or platform.machine()
     busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 0.5  # this process alone: one a core
-    return (f"{cpu}, TVM with {tvm.runtime.num_threads()} threads, PyTorch with "
-            f"{torch.get_num_threads()}" + "; BUSY with something else: no time here means much"
-            * busy)
+    said = _("{cpu}, TVM with {tvm} threads, PyTorch with {torch}").format(
+        cpu=cpu, tvm=tvm.runtime.num_threads(), torch=torch.get_num_threads())
+    return said + _("; BUSY with something else: no time here means much") if busy else said

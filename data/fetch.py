@@ -15,20 +15,21 @@ import time
 from pathlib import Path
 
 from data import store, versions
+from words import _
 
 WEIGHTS_URL = "https://github.com/mlc-ai/web-data/raw/main/models/"
 PATIENCE = 10.0  # seconds without progress
 STARTUP = 20.0  # seconds more for the process to import torch
 SLOWEST = 2_000  # bytes in this time that count as progress
 
-_DAMAGED = ("not the published file (wrong checksum): the download broke off, or the network sent "
-            "something else; try again")
-_BROKE_OFF = "the connection broke off ({}); try again"
-_FULL = "the disk is full ({}); about 90 MB are needed"
+_DAMAGED = _("not the published file (wrong checksum): the download broke off, or the network sent "
+             "something else; try again")
+_BROKE_OFF = _("the connection broke off ({reason}); try again")
+_FULL = _("the disk is full ({reason}); about 90 MB are needed")
 _MEANING = {  # words in the last line of an error: what they mean for somebody who downloads
-    "timed out": "the network or the server does not answer ({})",
-    "urlopen error": "no network, or the server cannot be reached ({})",
-    "HTTP Error": "the server does not hand it out ({})",
+    "timed out": _("the network or the server does not answer ({reason})"),
+    "urlopen error": _("no network, or the server cannot be reached ({reason})"),
+    "HTTP Error": _("the server does not hand it out ({reason})"),
     "Connection reset": _BROKE_OFF, "closed connection": _BROKE_OFF,
     "invalid hash": _DAMAGED, "corrupted": _DAMAGED,
     "No space left": _FULL, "quota exceeded": _FULL, "File too large": _FULL,
@@ -39,7 +40,8 @@ def _in_words(error: Exception) -> str:
     """Return in one line what an error of torch.hub or torchvision means."""
     last = (str(error).strip() or type(error).__name__).splitlines()[-1]
     detail = last.strip("<>").removeprefix("urlopen error ").rpartition("] ")[2]  # [Errno 111]
-    return next((words.format(detail) for part, words in _MEANING.items() if part in last), last)
+    return next((said.format(reason=detail) for part, said in _MEANING.items() if part in last),
+                last)
 
 
 def download(folder: Path) -> None:
@@ -92,14 +94,14 @@ def _run(command: list[str], incoming: Path) -> str:
                 if (now := _size(incoming)) >= size + SLOWEST:
                     size, since = now, time.monotonic()
                 elif time.monotonic() - since > PATIENCE:
-                    return (f"no progress for {PATIENCE:.0f} seconds: the network or the server "
-                            "is too slow, or blocked")
+                    return _("no progress for {seconds} seconds: the network or the server is too "
+                             "slow, or blocked").format(seconds=f"{PATIENCE:.0f}")
         finally:
             child.kill()
             child.wait()
         said.seek(0)
         lines = said.read().strip().splitlines()
-    ended = f"the download ended with status {child.returncode}"
+    ended = _("the download ended with status {status}").format(status=child.returncode)
     return (lines or [ended])[-1] if child.returncode else ""
 
 
@@ -122,7 +124,8 @@ def fetch(target: Path = store.DATA, command: list[str] | None = None) -> str:
                     place.parent.mkdir(parents=True, exist_ok=True)
                     os.replace(path, place)
     except OSError as error:
-        return f"{place.relative_to(target.parent)} cannot be written: {error.strerror or error}"
+        return _("{file} cannot be written: {reason}").format(
+            file=place.relative_to(target.parent), reason=error.strerror or error)
     return ""
 
 
@@ -132,9 +135,9 @@ def main() -> None:
     Raises store.CourseError where that folder is not complete.
     """
     if not os.environ.get("MLC_DATA") and store.missing(store.DATA):
-        print("Downloading Fashion-MNIST (30 MB) and the trained weights (3 MB) ...", flush=True)
+        print(_("Downloading Fashion-MNIST (30 MB) and the trained weights (3 MB) ..."), flush=True)
         if reason := fetch():
-            print(f"That did not work: {reason}.")
+            print(_("That did not work: {reason}.").format(reason=reason))
         os.environ["MLC_DATA"] = "data" if not store.missing(store.DATA) else "data/stand_in"
     print(store.data_line())
 
@@ -148,4 +151,4 @@ if __name__ == "__main__":
         except store.CourseError as error:
             sys.exit(str(error))
         except KeyboardInterrupt:
-            sys.exit("Stopped. Nothing half-written is left; the same command begins again.")
+            sys.exit(_("Stopped. Nothing half-written is left; the same command begins again."))

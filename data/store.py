@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from words import Sentence, _
+
 DATA = Path(__file__).resolve().parent
 ROOT = DATA.parent
 CLASS_NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
@@ -85,9 +87,10 @@ def data_folder() -> Path:
     if named:
         folder = (ROOT / named).resolve()
         if absent := missing(folder):
-            raise CourseError(f"MLC_DATA={named}: no {absent[0]} there.\n"
-                              "Point MLC_DATA at a folder laid out like data/ (data/README.md), "
-                              "or unset it: then the data are downloaded.")
+            raise CourseError(_(
+                "MLC_DATA={folder}: no {file} there.\nPoint MLC_DATA at a folder laid out like "
+                "data/ (data/README.md), or unset it: then the data are downloaded.").format(
+                    folder=named, file=absent[0]))
         return folder
     if missing(DATA):
         subprocess.run([sys.executable, "-m", "data.fetch"], cwd=ROOT, capture_output=True,
@@ -102,9 +105,9 @@ REAL, STAND_IN, UNKNOWN = "real", "stand-in", "unknown"
 # the same whether a file holds these images or all 10,000
 _IMAGES = {"99324003f90225ff171e1aec72f674b69ec6865868cc89648a79ce554830d86d": REAL,
            "d4501a56a983b21ddacb3b2f999706a8c6728a94c766452bbfe0d13f149a5841": STAND_IN}
-_WHOSE = {REAL: ("Fashion-MNIST's images", "the published weights"),
-          STAND_IN: ("the stand-in's images", "the stand-in's weights"),
-          UNKNOWN: ("images of unknown origin", "weights of unknown origin")}
+_WHOSE = {REAL: (_("Fashion-MNIST's images"), _("the published weights")),
+          STAND_IN: (_("the stand-in's images"), _("the stand-in's weights")),
+          UNKNOWN: (_("images of unknown origin"), _("weights of unknown origin"))}
 
 
 def provenance() -> tuple[str, str]:
@@ -138,22 +141,22 @@ def is_stand_in() -> bool:
     return provenance() == (STAND_IN, STAND_IN)
 
 
-def data_line() -> str:
+def data_line() -> Sentence:
     """Return one line that says which data the course runs on."""
     images, weights = provenance()
     if (images, weights) == (REAL, REAL):
-        return "Data: Fashion-MNIST and the published weights."
+        return _("Data: Fashion-MNIST and the published weights.")
     if (images, weights) == (STAND_IN, STAND_IN):
-        return ("Data: the STAND-IN, drawn garments (this is not Fashion-MNIST). "
-                "For the real images, `make data` with a network; see data/README.md.")
-    return (f"Data: {_WHOSE[images][0]} and {_WHOSE[weights][1]}. No number that the course "
-            "states holds for them; see data/README.md.")
+        return _("Data: the STAND-IN, drawn garments (this is not Fashion-MNIST). "
+                 "For the real images, `make data` with a network; see data/README.md.")
+    return _("Data: {images} and {weights}. No number that the course states holds for them; see "
+             "data/README.md.").format(images=_WHOSE[images][0], weights=_WHOSE[weights][1])
 
 
 # ---- images --------------------------------------------------------------------------------
 
-_REPAIR = ("Delete the folder data/FashionMNIST and restart the kernel: "
-           "it is then downloaded anew.")
+_REPAIR = _("\nDelete the folder data/FashionMNIST and restart the kernel: "
+            "it is then downloaded anew.")
 _IDX_TYPES = {8: "u1", 9: "i1", 11: ">i2", 12: ">i4", 13: ">f4", 14: ">f8"}
 
 
@@ -187,14 +190,17 @@ def test_images(count: int | None = N_IMAGES) -> tuple[np.ndarray, np.ndarray]:
     try:
         images, labels = _read_idx(raw / _IDX[0], 3), _read_idx(raw / _IDX[1], 1)
     except Exception as error:  # whatever the parser stumbles over
-        raise CourseError("The test images cannot be read: damaged or incomplete IDX files "
-                          f"({str(error) or type(error).__name__}).\n{_REPAIR}") from None
+        raise CourseError(_(
+            "The test images cannot be read: damaged or incomplete IDX files ({reason}).").format(
+                reason=str(error) or type(error).__name__) + _REPAIR) from None
     if images.shape[1:] != (28, 28) or len(images) != len(labels) or labels.max() > 9:
-        raise CourseError(f"The test images do not fit their labels: images "
-                          f"{images.shape}, labels {labels.shape}.\n{_REPAIR}")
+        raise CourseError(_(
+            "The test images do not fit their labels: images {images}, labels {labels}.").format(
+                images=images.shape, labels=labels.shape) + _REPAIR)
     if count is not None and count > len(images):
-        raise CourseError(f"{count:,} test images asked for, {len(images):,} are there.\n"
-                          f"Ask for fewer, or get all 10,000: data/README.md.")
+        raise CourseError(_("{wanted} test images asked for, {have} are there.\nAsk for fewer, or "
+                            "get all 10,000: data/README.md.").format(
+                                wanted=f"{count:,}", have=f"{len(images):,}"))
     return images[:count], labels[:count]
 
 
@@ -220,7 +226,7 @@ def read_arrays(data: bytes, shapes: Mapping[str, tuple[int, ...]]) -> dict[str,
     try:
         arrays = _ArraysOnly(io.BytesIO(data)).load()
     except Exception as error:  # a damaged pickle raises nearly anything
-        raise CourseError(f"The weight file is refused: {error}.") from None
+        raise CourseError(_("The weight file is refused: {reason}.").format(reason=error)) from None
     return _checked(arrays, shapes)
 
 
@@ -228,14 +234,17 @@ def _checked(arrays: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np
     """Return arrays that have these names and shapes, float32 and finite; else CourseError."""
     if not isinstance(arrays, dict) or set(arrays) != set(shapes):
         names = sorted(map(str, arrays)) if isinstance(arrays, dict) else type(arrays).__name__
-        raise CourseError(f"The weights should be {sorted(shapes)}, the file has {names}.")
+        raise CourseError(_("The weights should be {expected}, the file has {came}.").format(
+            expected=sorted(shapes), came=names))
     for name, shape in shapes.items():
         array = arrays[name]
         if not isinstance(array, np.ndarray) or array.shape != shape or array.dtype != np.float32:
             came = f"{array.dtype} {array.shape}" if isinstance(array, np.ndarray) else type(array)
-            raise CourseError(f"Weight {name} should be float32 {shape}, the file has {came}.")
+            raise CourseError(_("Weight {name} should be {expected}, the file has {came}.").format(
+                name=name, expected=f"float32 {shape}", came=came))
         if not np.isfinite(array).all():
-            raise CourseError(f"Weight {name} holds NaN or infinity: the file is damaged.")
+            raise CourseError(_("Weight {name} holds NaN or infinity: the file is damaged.").format(
+                name=name))
     return arrays
 
 
@@ -249,12 +258,14 @@ def load_weights(model: str) -> dict[str, np.ndarray]:
     if published.is_file():
         data = published.read_bytes()
         if hashlib.sha256(data).hexdigest() != spec.sha256:
-            raise CourseError(f"{spec.file} is not the published file (its SHA-256 differs).\n"
-                              "Delete it and restart the kernel: it is then downloaded anew.")
+            raise CourseError(_("{file} is not the published file (its SHA-256 differs).\nDelete "
+                                "it and restart the kernel: it is then downloaded anew.").format(
+                                    file=spec.file))
         return read_arrays(data, spec.shapes)
     try:
         with np.load(folder / f"{model}.npz", allow_pickle=False) as stored:
             arrays = {name: stored[name].astype(np.float32) for name in stored.files}
     except Exception as error:  # a damaged archive raises nearly anything
-        raise CourseError(f"{model}.npz cannot be read ({error}).") from None
+        raise CourseError(_("{file} cannot be read ({reason}).").format(
+            file=f"{model}.npz", reason=error)) from None
     return _checked(arrays, spec.shapes)

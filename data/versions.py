@@ -8,8 +8,10 @@ import types
 from importlib import metadata
 from pathlib import Path
 
+from words import _
+
 ROOT = Path(__file__).resolve().parent.parent
-FIX = "run `make lab` (it installs what is pinned in requirements.txt)"
+FIX = _("run `make lab` (it installs what is pinned in requirements.txt)")
 
 
 def pins() -> dict[str, str]:
@@ -20,7 +22,8 @@ def pins() -> dict[str, str]:
 
 def line(good: bool, thing: str, says: str, fix: str = "") -> tuple[bool, str]:
     """Return one line of the doctor's report, e.g. "FAIL numpy is not installed: run ..."."""
-    return good, f"{'OK  ' if good else 'FAIL'} {thing} {says}" + (f": {fix}" if fix else "")
+    said = _("{thing} {says}: {fix}") if fix else _("{thing} {says}")
+    return good, f"{'OK  ' if good else 'FAIL'} {said.format(thing=thing, says=says, fix=fix)}"
 
 
 def package(name: str, wanted: str) -> tuple[bool, str]:
@@ -32,9 +35,11 @@ def package(name: str, wanted: str) -> tuple[bool, str]:
     try:
         found = metadata.version(name)
     except metadata.PackageNotFoundError:
-        return line(False, name, f"is not installed, {wanted} is needed", FIX)
+        return line(False, name, _("is not installed, {wanted} is needed").format(wanted=wanted),
+                    FIX)
     if found.partition("+")[0] != wanted:
-        return line(False, name, f"is {found}, the course needs {wanted}", FIX)
+        return line(False, name, _("is {found}, the course needs {wanted}").format(
+            found=found, wanted=wanted), FIX)
     return line(True, name, found)
 
 
