@@ -36,6 +36,7 @@ import helpers
 import kernels
 from checks.compare.trials import ATOL_PROBABILITIES, RTOL, to_numpy
 from data import store
+from words import _, told
 
 try:
     import onnxruntime
@@ -173,7 +174,7 @@ def repeat(call: Call, seconds: float) -> list[float]:
     """Call for so many seconds; return microseconds a call, each a mean over 2 ms."""
     count, means, end = 1, [], time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
-        for _ in range(count):
+        for _call in range(count):
             call()
         mean = (time.perf_counter() - start) / count
         means.append(mean * 1e6)
@@ -305,8 +306,8 @@ class Worker:
             return self.pipe.recv()
         except (EOFError, ConnectionError):
             self.process.join(5)
-            sys.exit(f"\n{self.name}: its process ended (exit code {self.process.exitcode}). "
-                     "Its last words are in build/bench.log.")
+            sys.exit(_("\n{name}: its process ended (exit code {code}). Its last words are in "
+                       "build/bench.log.").format(name=self.name, code=self.process.exitcode))
 
     def ask(self, message: Any) -> Any:
         """Send a message, and return the answer."""
@@ -317,7 +318,7 @@ class Worker:
 def timed(team: list[Worker]) -> dict[str, list[list[float]]]:
     """Let the contenders take turns, another first each time; return each one's blocks."""
     blocks: dict[str, list[list[float]]] = {worker.name: [] for worker in team}
-    for _ in range(ROUNDS):
+    for _round in range(ROUNDS):
         for worker in team:
             blocks[worker.name].append(worker.ask("block"))
         team = team[1:] + team[:1]
@@ -338,7 +339,9 @@ def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.
 
     Whatever is not timed goes into `troubles`, with the reason.
     """
-    print(f"{plural(threads)}: starting {len(CONTENDERS)} processes", flush=True)
+    print(_("{threads}: starting {count} processes").format(
+        threads=(_("{count} thread") if threads == 1 else _("{count} threads")).format(
+            count=threads), count=len(CONTENDERS)), flush=True)
     floor, *team = [Worker(name, threads) for name in (FLOOR, *CONTENDERS)]
     settings, floors = [], []
     for batch in batches:
@@ -352,7 +355,8 @@ def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.
                 troubles[worker.name] = f"{state}: {why}"
                 print(f"  {worker.name} {state}: {why}", flush=True)
         floors.append(floor.ask(threads))
-        print(f"  batch {batch}: outputs verified, timing ", end="", flush=True)
+        print(_("  batch {batch}: outputs verified, timing ").format(batch=batch), end="",
+              flush=True)
         pinned = [worker.name for worker in ready if worker.ask("place")]
         blocks = timed(ready)
         print(flush=True)
@@ -441,7 +445,8 @@ def main(batches: list[int]) -> None:
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.log").write_text("")
     if (load := os.getloadavg()[0]) > 0.5:
-        print(f"This machine is busy (load {load:.1f}): the times will be disturbed.", flush=True)
+        print(_("This machine is busy (load {load}): the times will be disturbed.").format(
+            load=f"{load:.1f}"), flush=True)
     images = next(iter(helpers.test_loader(max(batches), max(batches))))[0]
     with torch.inference_mode():
         reference = network()(images).numpy()
@@ -453,12 +458,13 @@ def main(batches: list[int]) -> None:
     versions = {name: importlib.metadata.version(name)
                 for name in ("apache-tvm", "torch", *["onnxruntime"] * bool(onnxruntime))}
     about = {"date": datetime.date.today().isoformat(),
-             "cpu": f"{helpers.machine().partition(', TVM with')[0]} ({target.attrs['mcpu']})",
+             "cpu": told(helpers.machine(), "en").partition(", TVM with")[0]
+             + f" ({target.attrs['mcpu']})",
              "versions": versions, "not timed": troubles}
     print("\n" + write(settings, about, BUILD))
-    print("Written: build/bench.json, build/bench.md, build/bench.png")
+    print(_("Written: build/bench.json, build/bench.md, build/bench.png"))
     if any(not why.startswith("left out") for why in troubles.values()):
-        sys.exit("Not every contender could be timed: see above.")
+        sys.exit(_("Not every contender could be timed: see above."))
 
 
 def sizes(words: list[str]) -> list[int]:

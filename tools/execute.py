@@ -24,6 +24,7 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 from data.store import data_folder, data_line, is_real
 from tools import lang
 from tools.pages import HTML_LANG, as_html
+from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 PICTURES = ROOT / "docs" / "pictures"
@@ -47,7 +48,7 @@ def execute(path: Path, edition: str = "en", folder: str = "notebooks") -> nbfor
     try:
         client(notebook, folder).execute()
     except (CellExecutionError, DeadKernelError) as error:
-        sys.exit(f"\n{path.name} stopped:\n{error}")
+        sys.exit(_("\n{file} stopped:\n{error}").format(file=path.name, error=error))
     return notebook
 
 
@@ -118,17 +119,17 @@ def write_index(pages: Path, titles: dict[str, str]) -> None:
         f"<title>{course}</title><body style='font-family:sans-serif;max-width:40em;margin:3em "
         f"auto;padding:0 1em'><h1>{course}</h1><ul>{rows}</ul><p>{data_line()}</p>",
         encoding="utf-8")
-    print(f"Open {(pages / 'index.html').relative_to(ROOT)} in a browser.")
+    print(_("Open {file} in a browser.").format(file=(pages / "index.html").relative_to(ROOT)))
 
 
 def _require_storable() -> None:
     """Exit where outputs of this run may not be stored."""
     if not is_real():
-        sys.exit("Stored outputs come from the real images: set MLC_DATA, or get the data "
-                 "with `make data` on a machine with a network.")
+        sys.exit(_("Stored outputs come from the real images: set MLC_DATA, or get the data "
+                   "with `make data` on a machine with a network."))
     if lang.CHOSEN != "en":
-        sys.exit("Outputs are stored in the English notebooks; the Chinese ones show the same: "
-                 "`make outputs`, without LANG.")
+        sys.exit(_("Outputs are stored in the English notebooks; the Chinese ones show the same: "
+                   "`make outputs`, without LANG."))
 
 
 def main(task: str = "", *words: str) -> None:
@@ -153,7 +154,7 @@ def main(task: str = "", *words: str) -> None:
             store(path)
         else:
             titles[path.stem] = to_html(path, pages, folder == "work")
-        print(f"{time.perf_counter() - start:.0f} s", flush=True)
+        print(_("{seconds} s").format(seconds=f"{time.perf_counter() - start:.0f}"), flush=True)
     if titles:
         write_index(pages, titles)
 

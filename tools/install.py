@@ -23,6 +23,7 @@ import urllib.request
 from pathlib import Path
 
 from data.versions import ROOT, pins
+from words import _, listed
 
 INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 PATIENCE = 3.0  # seconds for the index to answer
@@ -57,17 +58,18 @@ def choose(place: Path, gpu: bool) -> tuple[list[str], str]:
         return [], ""
     if gpu:  # === takes no +cpu for it, neither one that is installed nor one of a mirror
         return (["--no-deps", f"torch==={pin}", f"torchvision==={vision}"],
-                f"torch {pin}: from pip's own index, as GPU=1 asks; on Linux that is the CUDA "
-                "build, several GB to download.")
+                _("torch {pin}: from pip's own index, as GPU=1 asks; on Linux that is the CUDA "
+                  "build, several GB to download.").format(pin=pin))
     if sys.platform != "linux":
-        return [], f"torch {pin}: from pip's own index, which has no CUDA build for this system."
+        return [], _("torch {pin}: from pip's own index, which has no CUDA build for this "
+                     "system.").format(pin=pin)
     if answers(INDEX):
         return (["--no-deps", "--index-url", INDEX, f"torch=={pin}", f"torchvision=={vision}"],
-                f"torch {pin}: the CPU build, about 0.2 GB to download, from {INDEX} "
-                "(GPU=1: the CUDA build).")
-    return [], (f"torch {pin}: from pip's own index, since {INDEX} does not answer within "
-                f"{PATIENCE:.0f} seconds; on Linux that is mostly the CUDA build, several GB to "
-                "download.")
+                _("torch {pin}: the CPU build, about 0.2 GB to download, from {index} "
+                  "(GPU=1: the CUDA build).").format(pin=pin, index=INDEX))
+    return [], _("torch {pin}: from pip's own index, since {index} does not answer within "
+                 "{seconds} seconds; on Linux that is mostly the CUDA build, several GB to "
+                 "download.").format(pin=pin, index=INDEX, seconds=f"{PATIENCE:.0f}")
 
 
 def environment(place: Path) -> Path:
@@ -91,10 +93,11 @@ def environment(place: Path) -> Path:
             shutil.rmtree(place, ignore_errors=True)
     if not made:
         reason = (done.stderr + done.stdout).strip().splitlines()[-1:]
-        sys.exit(f"This Python cannot make a virtual environment ({' '.join(reason)}). "
-                 + (f"What was in {place} is still there: if you do not need it, delete it and "
-                    "type the command again. " if before else "")
-                 + "On Debian and Ubuntu: sudo apt install python3-venv")
+        kept = _("What was in {place} is still there: if you do not need it, delete it and "
+                 "type the command again. ").format(place=place) if before else ""
+        sys.exit(_("This Python cannot make a virtual environment ({reason}). {kept}"
+                   "On Debian and Ubuntu: sudo apt install python3-venv").format(
+                       reason=" ".join(reason), kept=kept))
     return python
 
 
@@ -109,7 +112,8 @@ def pip(python: Path, *words: str) -> bool:
             try:
                 return process.wait(None if bars else TICK) == 0
             except subprocess.TimeoutExpired:
-                print(f"pip works: {time.monotonic() - began:.0f} s", flush=True)
+                print(_("pip works: {seconds} s").format(
+                    seconds=f"{time.monotonic() - began:.0f}"), flush=True)
 
 
 def main(words: list[str]) -> None:
@@ -124,23 +128,25 @@ def main(words: list[str]) -> None:
     parser.add_argument("--gpu", action="store_true")
     asked = parser.parse_args(words)
     files = [str(ROOT / "requirements.txt"), *asked.files]
-    print(f"Installing the packages of {' and '.join(['requirements.txt', *asked.files])} into "
-          f"{asked.place}/ (once; some minutes)", flush=True)
+    print(_("Installing the packages of {files} into {place} (once; some minutes)").format(
+        files=listed(["requirements.txt", *asked.files]), place=f"{asked.place}/"),
+        flush=True)
     python = environment(asked.place)
     first, line = choose(asked.place, asked.gpu)
     if line:
         print(line, flush=True)
     if first and not pip(python, *first):
-        sys.exit("torch could not be installed: see the lines above. Type the command again"
-                 + ("." if asked.gpu else ", or add GPU=1 to take it from pip's own index "
-                    "(on Linux several GB)."))
+        sys.exit(_("torch could not be installed: see the lines above. Type the command again.")
+                 if asked.gpu else
+                 _("torch could not be installed: see the lines above. Type the command again, or "
+                   "add GPU=1 to take it from pip's own index (on Linux several GB)."))
     if not pip(python, *(word for file in files for word in ("-r", file))):
-        sys.exit("The packages could not be installed: see the lines above; a network is needed. "
-                 "Then type the command again.")
+        sys.exit(_("The packages could not be installed: see the lines above; a network is "
+                   "needed. Then type the command again."))
 
 
 if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.exit("Stopped. The same command goes on from here.")
+        sys.exit(_("Stopped. The same command goes on from here."))

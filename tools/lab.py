@@ -13,6 +13,7 @@ import sys
 from pathlib import Path
 
 from tools import lang
+from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -45,15 +46,16 @@ def without_news() -> None:
 def main(number: str = "") -> int:
     """Run JupyterLab until it ends; return its status."""
     if not [path for path in lang.masters() if path.name.startswith(number)]:
-        print(f"There is no notebook {number}: take the two digits of its name, NB=03.")
+        print(_("There is no notebook {number}: take the two digits of its name, {typed}.").format(
+            number=number, typed="NB=03"))
         return 1
     without_news()
     line = command(number)
     if "--no-browser" in line:
-        print("Open the address that JupyterLab prints below. Over ssh, forward its port first, on "
-              "your own machine: with 127.0.0.1:8888 in the address, type\n"
-              "    ssh -L 8888:127.0.0.1:8888 <this machine>", flush=True)
-    print("Ctrl-C stops JupyterLab; notebooks that you saved keep everything.", flush=True)
+        print(_("Open the address that JupyterLab prints below. Over ssh, forward its port first, "
+                "on your own machine: with 127.0.0.1:8888 in the address, type\n"
+                "    ssh -L 8888:127.0.0.1:8888 <this machine>"), flush=True)
+    print(_("Ctrl-C stops JupyterLab; notebooks that you saved keep everything."), flush=True)
     # plots.show: pictures come with their texts
     lab = subprocess.Popen(line, env={**os.environ, "MLC_LAB": "1"})
     while True:

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import nbformat
 
+from words import _
+
 ROOT = Path(__file__).resolve().parent.parent
 CHOSEN = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"  # the Makefile sets it
 
@@ -29,14 +31,16 @@ def masters(lang: str = "") -> list[Path]:
         found = masters("en")
     if not found:
         here = {"zh": "en", "en": "zh"}[lang]
-        sys.exit(f"This edition is not in the handout that was unpacked here: LANG={here} is.")
+        sys.exit(_("This edition is not in the handout that was unpacked here: LANG={here} is."
+                   ).format(here=here))
     return found
 
 
 def chosen(paths: list[Path], numbers: Collection[str], typed: str = 'NB="02 03"') -> list[Path]:
     """Return the notebooks with these numbers, or all; exit where there is none, and say so."""
     if unknown := set(numbers) - {path.name[:2] for path in paths}:
-        sys.exit(f"There is no notebook {min(unknown)}: take the two digits of its name, {typed}.")
+        sys.exit(_("There is no notebook {number}: take the two digits of its name, {typed}."
+                   ).format(number=min(unknown), typed=typed))
     return [path for path in paths if not numbers or path.name[:2] in numbers]
 
 

@@ -13,6 +13,7 @@ from nbconvert.preprocessors import Preprocessor
 from traitlets import Bool
 
 from tools import lang
+from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$",
@@ -62,7 +63,7 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
     Never overwrites: the copy that `fresh` (the notebook's number) sets back is renamed first.
     """
     work.mkdir(parents=True, exist_ok=True)
-    done = []
+    done: list[str] = []
     for master in lang.masters():
         copy = work / master.name
         if fresh and master.name.startswith(f"{fresh}_") and copy.exists():
@@ -70,12 +71,13 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
             while (kept := work / f"{master.stem}.old{number}.ipynb").exists():
                 number += 1
             copy.rename(kept)
-            done.append(f"{copy.name}: your old copy is now {kept.name}")
+            done.append(_("{file}: your old copy is now {kept}").format(
+                file=copy.name, kept=kept.name))
         if not copy.exists():
             unfinished = copy.with_suffix(".part")
             nbformat.write(student_version(master, lang.CHOSEN), unfinished)
             unfinished.replace(copy)  # at once: a full disk leaves no half notebook
-            done.append(f"{copy.name}: made")
+            done.append(_("{file}: made").format(file=copy.name))
     return done
 
 
@@ -86,9 +88,11 @@ def main(number: str = "") -> None:
     try:
         done = fill(ROOT / work, number)
     except OSError as error:
-        sys.exit(f"The copies in {work}/ cannot be written: {error.strerror}. Is the disk full, or "
-                 "the clone not yours to write to? What is there already is left as it was.")
-    for line in done or [f"Your notebooks in {work}/ are left as they are."]:
+        sys.exit(_("The copies in {folder} cannot be written: {reason}. Is the disk full, or the "
+                   "clone not yours to write to? What is there already is left as it was.").format(
+                       folder=f"{work}/", reason=error.strerror))
+    for line in done or [_("Your notebooks in {folder} are left as they are.").format(
+            folder=f"{work}/")]:
         print(line)
 
 
