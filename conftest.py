@@ -25,7 +25,7 @@ from PIL import Image
 pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it before this file
 
 ROOT = Path(__file__).resolve().parent
-for _name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES"):
+for _name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MLC_LANG"):
     os.environ.pop(_name, None)  # a `make` that a test calls is no part of `make test`
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")

@@ -445,7 +445,8 @@ def _make(*words: str, **environment: str) -> subprocess.CompletedProcess:
 
 def test_which_edition_make_is_asked_for() -> None:
     """LANG is the locale's name too: one that is Chinese asks for nothing."""
-    assert _make("show", LANG="zh_CN.UTF-8").stdout == "zh_CN.UTF-8 en\n"
+    assert _make("show", LANG="zh_CN.UTF-8").stdout == "zh_CN.UTF-8\n", "nobody asked"
+    assert _make("show", LANG="zh_CN.UTF-8", MLC_LANG="zh").stdout == "zh_CN.UTF-8 zh\n"
     assert _make("show", "LANG=zh", LANG="de_DE.UTF-8").stdout == "C.UTF-8 zh\n"
     assert _make("show", LANG="zh").stdout == "C.UTF-8 zh\n", "LANG=zh make lab"
     assert _make("show", "LANG=en").stdout == "C.UTF-8 en\n"
