@@ -27,7 +27,7 @@ from data.store import (
     read_arrays,
     test_images,
 )
-from words import _, listed, ngettext
+from words import _
 
 if wrong := versions.wrong("apache-tvm"):
     raise CourseError(_("{wrong}.\n     In JupyterLab take the kernel 'Python 3 (ipykernel)'. "

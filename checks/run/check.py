@@ -30,7 +30,7 @@ from checks.run.answer import note_answers, outcome
 from checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from checks.run.timeout import alarmed
 from checks.say.messages import CheckFailed
-from words import _, language, ngettext, packed, told, unpacked
+from words import _, language, listed, ngettext, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
 PATIENCE = 20  # times its limit of CPU time that a check may take on a busy machine
@@ -122,7 +122,7 @@ def accepted(*numbers: str) -> bool:
                        "notebook goes on without it.",
                        "This cell needs exercises {numbers}: write them, and run their checks; the "
                        "notebook goes on without it.", len(missing)).format(
-                           numbers=", ".join(missing)))
+                           numbers=listed(missing)))
     return not missing
 
 
