@@ -62,11 +62,12 @@ class SideBySide:
                             "</span></div>\n")
             halves.append(f'<div style="{_HALF}"><b>{html.escape(title)}</b>'
                           f'<div style="{_CODE}">{"".join(rows)}</div></div>')
+        both = _("on both sides")
         legend = "".join(f'<div>{_badge(number)} {html.escape(says)}</div>'
                          for number, says in enumerate(self.says, start=1))
         return (f'<div style="background:#fff;color:#24292f;padding:.6em .8em">'
                 f'<div style="{_FLEX}">{"".join(halves)}</div>'
-                f'<div style="margin-top:.8em"><b>{_("on both sides")}</b>{legend}</div></div>')
+                f'<div style="margin-top:.8em"><b>{both}</b>{legend}</div></div>')
 
 
 def _colour(number: int) -> str:

@@ -158,7 +158,7 @@ def live() -> None:
     said = _("Loop nests, live: {count} programs, in JupyterLab and on the course's site.")
     shown = {"text/plain": str(said.format(count=f"{count:,}"))}
     if "MLC_LAB" in os.environ:  # a frame of its own: its script meets nothing of JupyterLab's
-        inside = html.escape(page(found, language()))
-        shown["text/html"] = (f'<iframe title="{_("Loop nests, live")}" style="width:100%;'
-                              f'height:60em;border:0" srcdoc="{inside}"></iframe>')
+        title, inside = _("Loop nests, live"), html.escape(page(found, language()))
+        shown["text/html"] = (f'<iframe title="{title}" style="width:100%;height:60em;border:0" '
+                              f'srcdoc="{inside}"></iframe>')
     display(shown, raw=True)

@@ -2,18 +2,25 @@
 
 import base64
 import io
+import re
 
+import chinese
 import matplotlib.pyplot as plt
+import nbformat
 import numpy as np
 import pytest
+import torch
 import tvm
 from bs4 import BeautifulSoup
-from matplotlib import colormaps, colors
+from matplotlib import colormaps, colors, font_manager
+from matplotlib.text import Text
 from PIL import Image
 
 import helpers
 import plots
+import words
 from plots import figure, graphs, layers, loops, measured
+from tools import pages
 
 
 @pytest.fixture
@@ -62,9 +69,9 @@ def test_what_is_measured_is_in_the_text(shown) -> None:
     plots.bandwidths({16_384: 300.0, 1 << 22: 30.0}, {"L1": 49_152, "L9": 1 << 40})
     plots.roofline(100, 50, {"add": [(1e6, 4e6, 90.0)]}, {"one scalar sum": 1.5})
     texts = [metadata["image/png"]["alt"] for _, metadata in shown]
-    for text, words in zip(texts, ("floor at 0: a 2", "8: 160", "4,194 kB 30; caches: L1 49 kB",
+    for text, part in zip(texts, ("floor at 0: a 2", "8: 160", "4,194 kB 30; caches: L1 49 kB",
                                    "one scalar sum 1.5, bandwidth 50"), strict=True):
-        assert words in text
+        assert part in text
 
 
 def test_a_tile_says_what_each_step_loads(shown) -> None:
@@ -254,3 +261,118 @@ def test_calls_are_drawn_with_their_constants_and_shapes(shown) -> None:
     plots.calls(bb.get())
     assert shown[0][1]["image/png"]["alt"] == (
         "The calls of main: input (2, 3); dense with (4, 3) gives (2, 4); relu gives (2, 4).")
+
+
+# ---- in Chinese ----
+
+TIMING = helpers.Timing(2.0, 1.0, 3.0)
+
+
+def _planned(mod: tvm.IRModule) -> tvm.IRModule:
+    for run in (tvm.relax.transform.ToNonDataflow(), tvm.relax.transform.CallTIRRewrite(),
+                tvm.relax.transform.StaticPlanBlockMemory()):
+        mod = run(mod)
+    return mod
+
+
+def _all_pictures() -> dict[str, list]:
+    """Return for each function of plots the texts of what it draws, with words as cells have."""
+    func, image = _relu_model()["relu"], np.zeros((1, 1, 28, 28), dtype=np.float32)
+    cnn = helpers.import_model(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28))
+    numbers, drawn, close = np.arange(4).reshape(2, 2), {}, figure.plt.close
+    calls = {
+        "class_bars": lambda draw: draw(("bag",), [0.5], "recall", image, 0),
+        "image_grid": lambda draw: draw(image, ["label: Bag"]),
+        "confusion_matrix": lambda draw: draw(numbers, ("bag", "coat")),
+        "network": lambda draw: draw(["linear"], [(1, 28, 28), (10,)]),
+        "shares": lambda draw: draw(["0 ReLU"], FLOPs=[1], bytes=[2]),
+        "computational_graph": lambda draw: draw(cnn),
+        "fx_graph": lambda draw: draw(torch.fx.symbolic_trace(torch.nn.ReLU()).graph),
+        "memory": lambda draw: draw(tensor=numbers),
+        "stages": lambda draw: draw(("construct", "by an importer (05)"), ("build", "x = 1"),
+                                    arrows=["fuse"]),
+        "convolution": lambda draw: draw(np.arange(9).reshape(3, 3), numbers),
+        "pooling": lambda draw: draw(numbers),
+        "bias_along": lambda draw: draw(one_a_channel=np.ones((2, 1, 1))),
+        "calls": lambda draw: draw(_relu_model()),
+        "lanes": lambda draw: draw(2, channels_last=[(0, 1), (1, 1)]),
+        "loop_nests": lambda draw: draw(before=func, after_split_and_reorder=func),
+        "visit_order": lambda draw: draw((2, 2), before=func),
+        "reduction": lambda draw: draw(numbers),
+        "register_tile": lambda draw: draw(2, 3),
+        "times": lambda draw: draw({"a": TIMING}, 0.5, ["a"]),
+        "throughput": lambda draw: draw({1: 20.0, 8: 160.0}, 20.0),
+        "bandwidths": lambda draw: draw({16_384: 300.0, 1 << 22: 30.0}, {}),
+        "roofline": lambda draw: draw(100, 50, {"your model": [(1e6, 4e6, 90.0)]},
+                                      {"one scalar sum": 1.5}),
+        "compared": lambda draw: draw({"1 thread": {"a": TIMING}, "2 threads": {"a": TIMING}}),
+        "storages": lambda draw: draw(_planned(_relu_model())),
+    }
+    figure.plt.close = lambda made: drawn.__setitem__(name, [
+        text.get_text() for text in made.findobj(Text)]) or close(made)
+    try:
+        for name, call in calls.items():
+            call(getattr(plots, name))
+    finally:
+        figure.plt.close = close
+    return drawn
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")  # where this machine has none of the fonts
+def test_a_picture_in_chinese_has_no_english_left(shown, monkeypatch) -> None:
+    """Neither in it nor in its text; where no font has the letters it is in English."""
+    english = _all_pictures()
+    assert english.keys() == set(dir(plots)) & {
+        name for name, one in vars(plots).items() if callable(one)} - {
+            "show", "fingerprint", "live", "side_by_side", "builder_and_module"}
+    monkeypatch.setattr(words, "_chosen", "zh")
+    monkeypatch.setattr(figure, "chinese_font", lambda: "")
+    shown.clear()
+    assert _all_pictures() == english
+    for _data, metadata in shown:  # the text for those who cannot see it needs no font
+        alt = metadata["image/png"]["alt"]
+        assert re.search(chinese.HAN, alt) and not chinese.PHRASE.findall(alt), alt
+        assert not [says for pattern, says in chinese.SPACING[1:] if pattern.search(alt)], alt
+    monkeypatch.setattr(figure, "chinese_font", lambda: "Noto Sans CJK SC")
+    for name, texts in _all_pictures().items():
+        assert not [text for text in texts if chinese.PHRASE.search(
+            re.sub("numpy ndarray|^sblock", "", text))], name  # these are names
+        said = set(texts) - set(english[name])
+        assert said or name in ("memory", "fx_graph", "calls"), name
+
+
+def test_the_font_is_the_first_that_is_there(monkeypatch) -> None:
+    class Entry:
+        fname = ""
+
+        def __init__(self, name: str) -> None:
+            self.name = name
+
+    monkeypatch.setattr(font_manager, "findSystemFonts", lambda: [])
+    for names, font in ((["DejaVu Sans"], ""), (["SimHei", "PingFang SC"], "PingFang SC")):
+        monkeypatch.setattr(font_manager.fontManager, "ttflist", [*map(Entry, names)])
+        assert figure.chinese_font.__wrapped__() == font
+
+
+def test_code_beside_code_is_explained_in_chinese(monkeypatch) -> None:
+    monkeypatch.setattr(words, "_chosen", "zh")
+    said = plots.builder_and_module(_relu_model, _relu_model())
+    assert repr(said).endswith("5: 函数的返回值") and "<b>两边都有</b>" in said._repr_html_()
+
+
+@pytest.mark.filterwarnings("ignore:Glyph")
+def test_pictures_for_the_site_are_kept_in_both_languages(shown, monkeypatch, tmp_path) -> None:
+    monkeypatch.setenv("MLC_SVG", str(tmp_path))
+    monkeypatch.setattr(figure, "chinese_font", lambda: "DejaVu Sans")
+    plots.class_bars(("bag", "coat"), np.array([0.25, 0.75]), "recall")
+    (english,), (own,) = tmp_path.glob("*.svg"), (tmp_path / "zh").glob("*.svg")
+    assert english.name == own.name and english.read_bytes() != own.read_bytes()
+    monkeypatch.setattr(pages, "PICTURES", tmp_path)
+    assert pages.in_chinese(own.stem) == (own.read_bytes(), "召回率：bag 0.250，coat 0.750。")
+    cell = nbformat.v4.new_code_cell("1", outputs=[nbformat.v4.new_output(
+        "display_data", shown[0][0], metadata=shown[0][1])])
+    notebook = nbformat.v4.new_notebook(cells=[cell])
+    for lang, alt in (("en", "recall: bag"), ("zh", "召回率：bag")):
+        notebook.metadata["lang"] = lang
+        image = BeautifulSoup(pages.as_html(notebook, "x"), "html.parser").find("img")
+        assert image["alt"].startswith(alt) and ("svg+xml" in image["src"]) == (lang == "zh")

@@ -86,8 +86,10 @@ def test_svgs_of_stored_pictures_only_are_kept(tmp_path: Path,
     (tmp_path / "fresh").mkdir()
     for name in ("pictures/0123456789abcdef", f"fresh/{kept}", "fresh/fedcba9876543210"):
         (tmp_path / f"{name}.svg").write_text("<svg/>")
+    (tmp_path / "fresh" / "zh").mkdir()
+    (tmp_path / "fresh" / "zh" / f"{kept}.svg").write_text("<svg/>")
     execute.keep_svgs(tmp_path / "fresh")
-    assert [path.stem for path in (tmp_path / "pictures").iterdir()] == [kept]
+    assert sorted(path.stem for path in (tmp_path / "pictures").rglob("*.svg")) == [kept, kept]
 
 
 def test_terms_lead_to_their_sections() -> None:

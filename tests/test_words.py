@@ -1,13 +1,19 @@
 """What the course says in two languages: sentences, their catalogue, and the guard over it."""
 
+import ast
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import chinese
+import nbformat
 import numpy as np
 import pytest
 
 import checks
 import words
+from plots import figure
 from tools import messages
 from words import Sentence, _, told
 
@@ -33,6 +39,32 @@ def test_the_language_is_the_one_asked_for_or_the_folders(monkeypatch) -> None:
                              ("work", "en"), ("", "en")):
         assert words.of_folder(ROOT / folder) == language
     assert words.of_folder(Path("/zh/x")) == "en", "not below the course"
+
+
+@pytest.mark.parametrize(("asked", "folder", "speaks"), [
+    ("", "work/zh/week1", "zh"), ("", "work", "en"), ("zh", "work", "zh"), ("zh", "..", "zh"),
+    ("en", "work/zh", "en"), ("fr", "work/zh", "zh")])
+def test_a_kernel_speaks_what_was_asked_for_or_its_folders(
+        asked: str, folder: str, speaks: str, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.setattr(words, "_chosen", "")
+    monkeypatch.setattr(words, "ROOT", tmp_path / "course")
+    (tmp_path / "course" / "work" / "zh" / "week1").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path / "course" / folder)
+    monkeypatch.setenv("MLC_LANG", asked)
+    assert words.language() == speaks
+
+
+def test_before_the_packages_are_installed_it_is_english() -> None:
+    code = ("import sys; sys.modules['babel'] = None; from words import _; "
+            "print(_('the return statement'), _('is {found}').format(found=3))")
+    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True,
+                          capture_output=True, env={**os.environ, "MLC_LANG": "zh"})
+    assert said.stdout == "the return statement is 3\n"
+
+
+@pytest.mark.parametrize("name", ["words/__init__.py", "data/versions.py", "tools/doctor.py"])
+def test_what_the_doctor_needs_is_read_by_old_pythons_too(name: str) -> None:
+    ast.parse((ROOT / name).read_text(encoding="utf-8"), feature_version=(3, 9))
 
 
 def test_english_is_the_default() -> None:
@@ -68,6 +100,52 @@ def test_the_catalogue_fits_the_code() -> None:
     """No entry that nothing says, none that is missing or fuzzy; every place is there."""
     assert messages.write(change=False) is False, "run `make sync`"
     assert messages.wrong() == messages.missing() == []
+
+
+def _of_a_cell(tmp_path: Path, *sources: str) -> list[str]:
+    """Return what is taken from a notebook's cells for the catalogue."""
+    cells = [nbformat.v4.new_code_cell(source) for source in sources]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "00_x.ipynb")
+    return messages.of_pictures(tmp_path / "00_x.ipynb")
+
+
+def test_the_words_that_cells_write_into_pictures_are_taken_from_their_code(tmp_path) -> None:
+    assert _of_a_cell(
+        tmp_path, "plots.loop_nests(before_it=mod['x'], share=True)\nprint('not this')",
+        "plots.stages(('a title', 'y = f(x)\\nby hand'), arrows=['then'])",
+        "plots.side_by_side(f(), g(), [('left(', 'right(', 'a call')], ('one', 'other'))",
+        "roofs = {'one sum': 3}\nroofs['two sums'] = 4\nother = {'no': 1}",
+        "plots.roofline(1, 2, trails, roofs)\nclimb('your layer', f)",
+        "plots.image_grid(a, [f'{b} as c'])\nplots.memory(tensor=t)") == [
+            "before it", "share", "a title", "by hand", "then", "a call", "one", "other",
+            "one sum", "two sums", "your layer"]
+
+
+def test_what_cells_put_together_for_pictures_has_a_template() -> None:
+    """Which stand in plots.figure.caption."""
+    found = set()
+    for path in (ROOT / "notebooks").glob("*.ipynb"):
+        for cell in nbformat.read(path, as_version=4).cells:
+            for call in ast.walk(ast.parse(cell.source if cell.cell_type == "code" else "")):
+                if isinstance(call, ast.Call) and ast.unparse(call.func).startswith("plots."):
+                    found |= {"".join(part.value if isinstance(part, ast.Constant) else "X1"
+                                      for part in node.values)
+                              for node in ast.walk(call) if isinstance(node, ast.JoinedStr)}
+    found = {text for text in found if "X1" in text}  # without how numbers are formatted
+    assert found == {"label: X1", "X1\nas X1 X1"}
+    for text in (*found, "1 thread", "16 threads"):
+        assert figure.caption(text) == text and told(figure.caption(text), "zh") != text
+
+
+def test_nothing_is_said_inside_an_f_string() -> None:
+    """Before Python 3.12 Babel does not see it there."""
+    wrong = [f"{path}: {ast.unparse(inner)}" for pattern in messages.SOURCES
+             if not pattern.startswith("checks")  # where "... cut here" is
+             for path in ROOT.glob(pattern) for node in ast.walk(ast.parse(path.read_bytes()))
+             if isinstance(node, ast.JoinedStr) for inner in ast.walk(node)
+             if isinstance(inner, ast.Call) and ast.unparse(inner.func) in ("_", "ngettext")
+             and isinstance(inner.args[0], ast.Constant)]
+    assert not wrong
 
 
 def test_a_changed_message_is_english_until_somebody_has_looked(catalogue, monkeypatch) -> None:

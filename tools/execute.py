@@ -23,11 +23,11 @@ from nbclient.exceptions import CellExecutionError, DeadKernelError
 
 from data.store import data_folder, data_line, is_real
 from tools import lang
-from tools.pages import HTML_LANG, as_html
+from tools.pages import HTML_LANG, PICTURES, as_html
 from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
-PICTURES = ROOT / "docs" / "pictures"
+
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
 
@@ -74,15 +74,19 @@ def pictures(path: Path) -> dict[str, bool]:
 
 
 def keep_svgs(fresh: Path) -> None:
-    """Put the fresh SVGs of stored pictures into docs/pictures/, and remove the others there."""
+    """Put the fresh SVGs of stored pictures into docs/pictures/, and remove the others there.
+
+    The Chinese ones too, in zh/: they are drawn where the machine has a font for them.
+    """
     used = {f"{name}.svg" for path in (ROOT / "notebooks").glob("[0-9]*.ipynb")
             for name in pictures(path)}
-    PICTURES.mkdir(exist_ok=True)
-    for svg in [*fresh.glob("*.svg"), *PICTURES.glob("*.svg")]:
-        if svg.name not in used:
-            svg.unlink()
-        elif svg.parent == fresh:
-            shutil.move(svg, PICTURES / svg.name)
+    for folder, place in ((fresh, PICTURES), (fresh / "zh", PICTURES / "zh")):
+        place.mkdir(parents=True, exist_ok=True)
+        for svg in [*folder.glob("*.svg"), *place.glob("*.svg")]:
+            if svg.name not in used:
+                svg.unlink()
+            elif svg.parent == folder:
+                shutil.move(svg, place / svg.name)
 
 
 def store(path: Path) -> None:

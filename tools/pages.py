@@ -2,12 +2,15 @@
 
 import base64
 import functools
+import hashlib
 import html
+from pathlib import Path
+from xml.etree import ElementTree
 
 import nbformat
 from nbconvert import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
-from traitlets import Any
+from traitlets import Any, Unicode
 
 # in a narrow window code and pictures are scrolled, not cut off or shrunk until nobody reads them
 STYLE = """<style>
@@ -25,27 +28,46 @@ STYLE = """<style>
 """
 
 
-def embedded(png: bytes) -> str:
+PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
+
+
+def embedded(picture: bytes, name: str) -> str:
     """Return the address of a picture that is part of the page."""
-    return f"data:image/png;base64,{base64.b64encode(png).decode()}"
+    return f"data:{KINDS[Path(name).suffix]};base64,{base64.b64encode(picture).decode()}"
+
+
+def in_chinese(name: str) -> tuple[bytes, str] | None:
+    """Return the Chinese form of a stored picture and its text, where `make outputs` kept one."""
+    path = PICTURES / "zh" / f"{name}.svg"
+    if not path.exists():
+        return None
+    svg = path.read_bytes()
+    return svg, str(ElementTree.fromstring(svg).findtext(".//{*}description"))
 
 
 class Described(Preprocessor):
     """Give pictures the text that is in their outputs' metadata: nbconvert and MyST-NB drop it.
 
-    `source`: a function that gives the address of a picture's bytes.
+    `source`: a function that gives the address of a picture by its bytes and name. Where `lang` is
+    "zh", stored pictures are exchanged for their Chinese forms, as far as there are any.
     """
 
-    source = Any(embedded)
+    source, lang = Any(embedded), Unicode("en")
 
     def preprocess_cell(self, cell, resources, index):
         for output in cell.get("outputs", []):
             about = output.get("metadata", {}).get("image/png", {})
             if "image/png" in output.get("data", {}) and about.get("alt"):
                 png = base64.b64decode(output.data.pop("image/png"))
+                name = hashlib.sha256(png).hexdigest()[:16]
+                own = in_chinese(name) if self.lang == "zh" else None
+                address = self.source(own[0], f"{name}-zh.svg") if own \
+                    else self.source(png, f"{name}.png")
+                alt = html.escape(own[1] if own else about["alt"])
                 output.data["text/html"] = (
-                    f'<div style="overflow-x:auto"><img alt="{html.escape(about["alt"])}" '
-                    f'style="max-width:100%" src="{self.source(png)}"></div>')
+                    f'<div style="overflow-x:auto"><img alt="{alt}" '
+                    f'style="max-width:100%" src="{address}"></div>')
         return cell, resources
 
 
@@ -54,7 +76,7 @@ HTML_LANG = {"en": "en", "zh": "zh-CN"}  # browsers choose the shapes of Chinese
 
 @functools.cache
 def _exporter(lang: str) -> HTMLExporter:  # one for all: it reads its templates once
-    return HTMLExporter(preprocessors=[Described], language_code=lang)
+    return HTMLExporter(preprocessors=[Described(lang=lang, enabled=True)], language_code=lang)
 
 
 def as_html(notebook: nbformat.NotebookNode, name: str) -> str:

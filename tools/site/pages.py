@@ -1,7 +1,6 @@
 """The site's source: notebooks and documents, as Sphinx and MyST take them."""
 
 import ast
-import hashlib
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -9,7 +8,7 @@ from pathlib import Path
 import nbformat
 
 from tools import translation
-from tools.pages import Described
+from tools.pages import PICTURES, Described
 from tools.site import terms
 from tools.site.project import ROOT, repository
 from tools.site.words import WORDS, Words
@@ -17,7 +16,6 @@ from tools.student import SOLUTION, STUB
 from tools.translation import masters
 
 LONG = 35  # lines: a listing of more is folded
-PICTURES = ROOT / "docs" / "pictures"
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 # documents, and the page that each becomes
 DOCUMENTS = {"docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
@@ -99,19 +97,19 @@ def linked(text: str, file: Path, language: str) -> str:
     return re.sub("\\[([^\\]]+)\1([^\2]+)\2", r'<a href="\2">\1</a>', text)
 
 
-def picture(folder: Path, up: str) -> Callable[[bytes], str]:
+def picture(folder: Path, up: str) -> Callable[[bytes, str], str]:
     """Return a function that writes a picture into `folder` and returns its address from a page.
 
-    It writes the SVG that `make outputs` kept in docs/pictures/, where there is one: pictures of
-    times have none until they are measured anew.
+    For a PNG it writes the SVG that `make outputs` kept in docs/pictures/, where there is one:
+    pictures of times have none until they are measured anew.
     """
-    def source(png: bytes) -> str:
-        name = hashlib.sha256(png).hexdigest()[:16]
-        svg = PICTURES / f"{name}.svg"
-        content, kind = (svg.read_bytes(), "svg") if svg.exists() else (png, "png")
+    def source(content: bytes, name: str) -> str:
+        svg = PICTURES / Path(name).with_suffix(".svg")
+        if svg.exists():
+            content, name = svg.read_bytes(), svg.name
         folder.mkdir(parents=True, exist_ok=True)
-        (folder / f"{name}.{kind}").write_bytes(content)
-        return f"{up}pictures/{name}.{kind}"
+        (folder / name).write_bytes(content)
+        return f"{up}pictures/{name}"
 
     return source
 
@@ -158,7 +156,7 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
     untranslated = bool(waiting) and all(waiting.values())
     file = master if language == "en" else translation.file_of(master)
     up = "" if language == "en" else "../"
-    Described(source=picture(build / "pictures", up)).preprocess(notebook, {})
+    Described(source=picture(build / "pictures", up), lang=language).preprocess(notebook, {})
     names = terms.defined(master.name[:2], read(master, "en")[0], notebook)
     cells = []
     for cell in notebook.cells:
