@@ -17,7 +17,10 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from tools import execute, lab, lang, pages, sync
+import words
+from data import versions
+from plots import figure
+from tools import doctor, execute, lab, lang, pages, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -270,6 +273,40 @@ def test_a_page_has_the_texts_of_its_pictures() -> None:
     assert [image["alt"] for image in soup.find_all("img")] == ['a "text" <with> signs']
     assert soup.find("meta", attrs={"name": "viewport"}) and soup.html["lang"] == "en"
     assert "image/png" in cell.outputs[0].data, "the notebook stays as it was"
+
+
+# ---- what make says, in Chinese ----
+
+
+def test_the_doctor_speaks_chinese_and_looks_for_a_font(monkeypatch, capsys) -> None:
+    monkeypatch.setattr(words, "_chosen", "zh")
+    monkeypatch.setattr(doctor.platform, "system", lambda: "Windows")
+    said = [doctor.machine(), versions.package("no-such-package", "1.0")]
+    assert [text for _good, text in said] == [
+        "FAIL 平台：Windows。请用 WSL2（Windows 里的 Linux），在那里输入命令",
+        "FAIL no-such-package：没有安装，需要 1.0。"
+        "请运行 `make lab`（它会安装 requirements.txt 里固定的版本）"]
+    for font, line in (("", "sudo apt install fonts-noto-cjk"), ("SimHei", "图中所用：SimHei")):
+        monkeypatch.setattr(figure, "chinese_font", lambda font=font: font)
+        doctor.writes_chinese()
+        assert line in capsys.readouterr().out
+    asked: list[str] = []
+    monkeypatch.setattr(doctor, "own", lambda thing, *_: asked.append(thing) or (True, thing))
+    doctor.main()
+    assert asked == ["TVM", "torch", "HTML", "数据", "字体"]
+    assert "项全部正常" in (out := capsys.readouterr().out) or "请从第一个 FAIL 开始" in out
+
+
+def test_tools_for_students_speak_chinese() -> None:
+    chinese = {**os.environ, "MLC_LANG": "zh"}
+    for module, status, says in (
+            ("tools.lab", 1, "没有编号为 77 的 notebook：请用文件名开头的两位数字，NB=03。"),
+            ("tools.student", 1, "没有编号为 77 的 notebook：请用文件名开头的两位数字，FRESH=03。"),
+            ("data.fetch", 0, "数据：替代数据（STAND-IN）")):
+        ended = subprocess.run([sys.executable, "-m", module, "77"], cwd=ROOT, text=True,
+                               capture_output=True, check=False,
+                               env=chinese | {"MLC_DATA": "data/stand_in"})
+        assert ended.returncode == status and says in ended.stdout + ended.stderr
 
 
 # ---- imports ----

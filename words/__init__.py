@@ -143,7 +143,11 @@ def ngettext(one: str, more: str, number: int) -> Sentence:
 def listed(names: Iterable[str]) -> str:
     """Return names with "and" before the last."""
     *most, last = names
-    return _("{these} and {more}").format(these=_(", ").join(most), more=last) if most else last
+    if not most:
+        return last
+    these = functools.reduce(
+        lambda these, more: _("{these}, {more}").format(these=these, more=more), most)
+    return _("{these} and {more}").format(these=these, more=last)
 
 
 def told(value: Any, language: str) -> Any:
