@@ -37,7 +37,8 @@ def chinese_font() -> str:
     for path in set(font_manager.findSystemFonts()) - known:  # installed after Matplotlib looked
         with contextlib.suppress(Exception):  # a file that is no font, or a kind it cannot read
             font_manager.fontManager.addfont(path)
-    names = {entry.name for entry in font_manager.fontManager.ttflist}
+    names = {entry.name for entry in font_manager.fontManager.ttflist
+             if entry.name in FONTS and Path(entry.fname).exists()}
     return next((name for name in FONTS if name in names), "")
 
 

@@ -343,7 +343,7 @@ def test_a_picture_in_chinese_has_no_english_left(shown, monkeypatch) -> None:
 
 def test_the_font_is_the_first_that_is_there(monkeypatch) -> None:
     class Entry:
-        fname = ""
+        fname = __file__
 
         def __init__(self, name: str) -> None:
             self.name = name

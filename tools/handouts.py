@@ -20,6 +20,7 @@ import nbformat
 from tools import lang, messages, translation
 from tools.pages import as_html
 from tools.student import SOLUTION, student_version
+from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
@@ -42,8 +43,8 @@ def chosen(numbers: list[str]) -> list[Path]:
     """Return the solved notebooks with these numbers, or all; exit where there is none."""
     names = {path.name[:2]: path for path in masters()}
     if wrong := [number for number in numbers if number not in names]:
-        sys.exit(f"There is no notebook {wrong[0]}: take two digits each, NB=\"02 03\". "
-                 f"There are {', '.join(names)}.")
+        sys.exit(_("There is no notebook {number}: take two digits each, NB=\"02 03\". There are "
+                   "{names}.").format(number=wrong[0], names=", ".join(names)))
     return [names[number] for number in sorted(set(numbers) or names)]
 
 
@@ -154,7 +155,7 @@ def main(numbers: list[str]) -> None:
     paths = chosen(numbers)
     files = contents(paths, lang.CHOSEN)
     if found := leaks(files, masters()):
-        sys.exit("\n".join(["Not written, solutions would leak:", *found]))
+        sys.exit("\n".join([_("Not written, solutions would leak:"), *found]))
     for folder in ("student", "solved"):
         (BUILD / folder).mkdir(parents=True, exist_ok=True)
     for path in paths:
@@ -171,9 +172,11 @@ def main(numbers: list[str]) -> None:
             entry = zipfile.ZipInfo(f"{TOP}/{name}", (2000, 1, 1, 0, 0, 0))
             entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
             archive.writestr(entry, data)
-    print(f"{place}/{target.name}: {len(paths)} notebooks, {len(files)} files, "
-          f"{target.stat().st_size / 1e6:.1f} MB")
-    print(f"{place}/student/ and {place}/solved/: the same as HTML. Keep solved/ to yourself.")
+    print(_("{file}: {notebooks} notebooks, {files} files, {size} MB").format(
+        file=f"{place}/{target.name}", notebooks=len(paths), files=len(files),
+        size=f"{target.stat().st_size / 1e6:.1f}"))
+    print(_("{student} and {solved}: the same as HTML. Keep solved/ to yourself.").format(
+        student=f"{place}/student/", solved=f"{place}/solved/"))
 
 
 if __name__ == "__main__":

@@ -306,6 +306,7 @@ def isolated(run: Callable[[], str], seconds: float) -> Outcome:
     except Ended as ended:
         return False, _without_verdict(ended, limits)
     if printed:
-        cut = f"\n{_('... cut here')}\n" if len(printed) > MOST_PRINTED else ""
-        print(printed[:MOST_PRINTED] + cut, end="")
+        print(printed[:MOST_PRINTED], end="")
+        if len(printed) > MOST_PRINTED:
+            print("\n" + _("... cut here"))
     return passed, unpacked(parts)

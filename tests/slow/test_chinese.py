@@ -44,7 +44,7 @@ def handout(tmp_path_factory) -> Path:
     place = tmp_path_factory.mktemp("handout")
     made = subprocess.run([sys.executable, "-m", "tools.handouts", "01"], cwd=ROOT, text=True,
                           capture_output=True, check=True, env=CHINESE)
-    assert made.stdout.startswith("build/handouts/zh/mlc_zh_01.zip: ")
+    assert made.stdout.startswith("build/handouts/zh/mlc_zh_01.zip：1 个 notebook，")
     with zipfile.ZipFile(ROOT / "build" / "handouts" / "zh" / "mlc_zh_01.zip") as archive:
         archive.extractall(place)
     folder = place / handouts.TOP
