@@ -120,9 +120,9 @@ def test_a_picture_that_was_exchanged_is_found(said) -> None:
 def test_nothing_is_written_where_chinese_code_was_edited(monkeypatch) -> None:
     monkeypatch.setattr(sync.translation, "foreign_code", lambda: ["zh/00_x.md: a code cell"])
     monkeypatch.setattr(sync, "write_markdown", lambda: pytest.fail("written"))
-    for words in ((), ("check",), ("md",), ("accept", "02")):
+    for typed in ((), ("check",), ("md",), ("accept", "02")):
         with pytest.raises(SystemExit, match="zh/00_x.md: a code cell"):
-            sync.main(*words)
+            sync.main(*typed)
     with pytest.raises(SystemExit, match="Nothing is written. Nothing Chinese is called 99"):
         sync.main("md", "accept", "99")
 
