@@ -215,7 +215,8 @@ def exercise_5_4(cnn_rules: Callable) -> str:
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
         with judged("", _mistakes(some), 1e-5) as note:
-            right = copy.deepcopy(some)  # a rule may change the layer that it is given
+            # a rule may change the layer that it is given
+            right = [one._replace(layer=copy.deepcopy(one.layer)) for one in some]
             mod, machine, names = _build_layers(some, rules)
             _run_layers(mod, machine, names, right, note)
     model = cnn()[1]
@@ -316,7 +317,7 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
             latest = torch.relu(argument) if one.behind else argument
             with torch.no_grad():
                 expected = one.layer(argument).numpy()
-            with guarded(machine, mod):
+            with contextlib.nullcontext() if seed else guarded(machine, mod):
                 came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
                  look_at=_("the rule for {text}").format(text=one.text), words=one.text)
