@@ -206,7 +206,7 @@ def test_an_exercise_in_chinese_not_done_wrong_and_right(in_chinese, capsys) -> 
     with pytest.raises(checks.CheckFailed) as stopped:
         checks.exercise_1_1(of_columns)
     title, expected, came, look_at = str(stopped.value).splitlines()
-    assert title == "练习 1.1 ✗" and expected.startswith("  期望：") and "，在 [" in expected
+    assert title == "练习 1.1 ✗" and expected.startswith("  期望：") and "] 处是 " in expected
     assert came.startswith("  得到：") and came.endswith(" 的值不对")
     assert look_at.split() == ["检查：", "求和：行是标签；按列求和得到的是精确率，不是召回率"]
     assert told(stopped.value.parts[2], "en").startswith("the sums: rows are labels")
