@@ -91,21 +91,12 @@ def test_what_the_data_say_in_chinese(folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(words, "_chosen", "zh")
     assert helpers.data_line().startswith("数据：替代数据（STAND-IN），")
     assert told(helpers.data_line(), "en").startswith("Data: the STAND-IN, ")
-    assert helpers.needs("2.2", "2.3", "2.6") \
-        == "这个单元格要用到练习 2.2、2.3 和 2.6；不做也可以继续往下。"
     raw = folder / "FashionMNIST" / "raw" / "t10k-images-idx3-ubyte"
     raw.write_bytes(raw.read_bytes()[:3000])
     with pytest.raises(helpers.CourseError) as stopped:
         helpers.test_data()
     assert str(stopped.value).startswith("测试图像无法读取：") and "\n请删除" in str(stopped.value)
     assert stopped.value._render_traceback_() == str(stopped.value).splitlines()
-
-
-def test_what_a_cell_says_that_needs_exercises() -> None:
-    for numbers, said in ((["0.5"], "exercise 0.5"), (["7.1", "7.2"], "exercises 7.1 and 7.2"),
-                          (["2.2", "2.3", "2.6"], "exercises 2.2, 2.3 and 2.6")):
-        assert helpers.needs(*numbers) \
-            == f"This cell needs {said}; the notebook goes on without it."
 
 
 # ---- whose the data are: known by their content, wherever they lie ----

@@ -10,6 +10,7 @@ import nbformat
 import pytest
 
 import checks
+import words
 from checks.run import check as running
 from tools import student, sync
 
@@ -86,6 +87,14 @@ def test_a_cell_that_needs_an_exercise_says_so(monkeypatch, capsys) -> None:
         assert eval(f"checks.accepted({asked})", names) is value
     assert capsys.readouterr().out.startswith("This cell needs exercise 2.2: write it")
     assert not eval('checks.accepted("2.3")', names | {"conv2d": another}), "written anew since"
+    for asked, said in (('"7.1", "7.2"', "exercises 7.1 and 7.2:"),
+                        ('"2.4", "2.6", "2.7"', "exercises 2.4, 2.6 and 2.7:")):
+        capsys.readouterr()
+        assert not eval(f"checks.accepted({asked})", names)
+        assert capsys.readouterr().out.startswith(f"This cell needs {said}")
+    monkeypatch.setattr(words, "_chosen", "zh")
+    assert not eval('checks.accepted("2.4", "2.6", "2.7")', names)
+    assert capsys.readouterr().out.startswith("这个单元格要用到练习 2.4、2.6 和 2.7：")
 
 
 def test_every_exercise_has_its_form(notebook) -> None:
