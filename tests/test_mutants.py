@@ -40,3 +40,13 @@ def test_what_is_listed_as_equivalent_is_a_mutant_and_has_a_reason() -> None:
 def test_a_sample_is_caught() -> None:
     missed = [str(mutant) for row in mutants.run(mutants.sample(10)) for mutant in row.missed]
     assert not missed, "\n".join(missed)
+
+
+def test_wrong_behaviours_are_tried_too() -> None:
+    """Around the solution of each exercise of a kind, by a title that names it."""
+    (exercise,) = mutants.exercises(["2.3"])
+    every = [one for one in mutants.mutants("2.3", exercise.answer) if not one.was]
+    assert {one.now for one in every} >= {"its result: rounded to float16",
+                                          "input 1: rounded to whole numbers"}
+    (row,) = mutants.run([(exercise, every[::6])], 1)
+    assert row.tried >= 4 and not row.missed

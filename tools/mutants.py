@@ -34,6 +34,7 @@ import torch
 
 from checks.run.check import registered
 from checks.run.isolate import Child, Ended
+from tools import behaviours
 from tools.grading import plan, submission
 from tools.grading.checking import Shell
 from tools.student import SOLUTION, student_version
@@ -172,7 +173,12 @@ def mutants(exercise: str, source: str) -> list[Mutant]:
                 ast.parse(changed)
                 at, was, now = _difference(source, changed)
                 found.setdefault(changed, Mutant(exercise, at, was, now, changed))
-    return sorted(found.values(), key=lambda mutant: (mutant.line, mutant.now))
+    (name,) = (node.name for node in ast.parse(source).body if isinstance(node, ast.FunctionDef)
+               and node.lineno <= first <= (node.end_lineno or 0))
+    behaving = [Mutant(exercise, 0, "", title, f"{source}\n\nfrom tools import behaviours\n"
+                       f"{name} = behaviours.wrong({exercise!r}, {name}, {title!r})\n")
+                for title in behaviours.titles(exercise)]
+    return [*sorted(found.values(), key=lambda mutant: (mutant.line, mutant.now)), *behaving]
 
 
 def _difference(old: str, new: str) -> tuple[int, str, str]:

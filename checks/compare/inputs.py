@@ -72,12 +72,13 @@ def grids(*notebooks: int) -> Iterator[tuple[str, np.ndarray]]:
             yield kinds[turn % len(kinds)]
 
 
-def fractions(*shape: int, seed: int = 0, largest: int = 8) -> np.ndarray:
-    """Return numbers from -largest to largest as float32 whose sums of products are exact.
+def fractions(*shape: int, seed: int = 0, fine: bool = True) -> np.ndarray:
+    """Return numbers from -8 to 8 in quarters; or fine ones, from -256 to 256 in 32nds.
 
-    Each is a whole number of 32nds, so that none survives a rounding to whole numbers, and hardly
-    any product one to float16. None is 0, so that every term of a sum counts.
+    As float32; sums of products of a fine number and another are exact. Hardly any fine one
+    survives a rounding to float16, or a cut at 100. None is 0, so that every term of a sum counts.
     """
     draw = np.random.default_rng([seed, *shape])
-    numbers = draw.integers(1, 32 * largest, shape) * draw.choice([-1, 1], shape)
-    return (numbers / 32).astype("float32")
+    parts, largest = (32, 256) if fine else (4, 8)
+    numbers = draw.integers(1, parts * largest, shape) * draw.choice([-1, 1], shape)
+    return (numbers / parts).astype("float32")

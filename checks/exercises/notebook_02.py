@@ -131,8 +131,9 @@ def exercise_2_2(linear: Callable) -> str:
                       "or the bias b[j]: which of the two? With b = "
                       "0 or w = 0 you see"), {}, axes=(_("row"), _("column")))
     sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1)]
-    for n, m, k in sizes:
-        x, w, b = fractions(n, k), fractions(m, k, seed=1), fractions(m, seed=2)
+    for number, (n, m, k) in enumerate(sizes):
+        x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
+        b = fractions(m, seed=2)
         layer = with_parameters(nn.Linear(k, m), w, b)
         trials.add(partial(run_te, linear, x, w, b), x @ w.T + b, layer, torch.from_numpy(x),
                    words=f"x {(n, k)}, w {(m, k)}")
@@ -183,7 +184,8 @@ def exercise_2_3(conv2d: Callable) -> str:
     for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
                           ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
                           ((2, 1, 3, 4), (3, 1, 1, 1))]:
-        x, w = fractions(*shape), fractions(*kernel, seed=1)
+        fine = len(trials.all) % 2 == 0  # one of the two, in turn
+        x, w = fractions(*shape, fine=fine), fractions(*kernel, seed=1, fine=not fine)
         layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
         images = torch.from_numpy(x)
         trials.add(partial(run_te, conv2d, x, w), layer(images).numpy(), layer, images,
@@ -217,7 +219,7 @@ def exercise_2_4(max_pool: Callable) -> str:
                     layer_mistakes(layer) | _POOL,
                     axes=(_("image"), _("channel"), _("row"), _("column")))
     for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
-                         ((3, 2, 8, 2), 0), ((1, 5, 2, 10), 3)]:
+                         ((3, 2, 8, 2), -200), ((1, 5, 2, 10), 3)]:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
         for place in range(4):  # the largest of a window is in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2

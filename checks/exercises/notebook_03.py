@@ -158,13 +158,14 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
             layer_mistakes(nn.Conv2d(1, 1, 1))) as note:  # those of a layer with a bias
         function = libraries.registered(register, "env.conv2d")
         for number, (x_shape, w_shape) in enumerate([*shapes, again]):
-            x, w, b = (random(*shape, seed=number)
-                       for shape in (x_shape, w_shape, (1, w_shape[0], 1, 1)))
+            scales = ((1, 1, 1), (200, 1, 9), (1, 200, 1))[number % 3]  # small and large ones
+            x, w, b = (np.float32(scale) * random(*shape, seed=number) for scale, shape in
+                       zip(scales, (x_shape, w_shape, (1, w_shape[0], 1, 1)), strict=True))
             layer = with_parameters(nn.Conv2d(w_shape[1], w_shape[0], w_shape[2:]), w, b)
             expected = _conv2d(x, w, b)
             with watch():
                 came = libraries.run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
-            note(came, expected, layer, torch.from_numpy(x))
+            note(came, expected, layer, torch.from_numpy(x), atol=1e-4 * max(scales))
     return _("env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with "
              "{shapes}").format(
         shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
