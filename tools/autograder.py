@@ -28,8 +28,8 @@ from tools.grading.submission import Found, find, printable, read
 from tools.student import student_version
 
 ROOT = Path(__file__).resolve().parent.parent
-MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py", "tools/messages.py",
-        "instructor/requirements.txt")
+MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py", "tools/lang.py",
+        "tools/messages.py", "tools/translation*.py", "instructor/requirements.txt")
 SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
 
 

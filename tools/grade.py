@@ -20,7 +20,7 @@ import shutil
 import signal
 import sys
 import textwrap
-from collections import ChainMap
+from collections import ChainMap, Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -32,8 +32,6 @@ try:
     from tqdm import tqdm
 except ImportError:
     sys.exit("What grading needs is not installed. `make grade SUBMISSIONS=folder` installs it.")
-
-import nbformat
 
 from data import store
 from tools.grading import confine, page, plan
@@ -81,11 +79,12 @@ def _students(folder: Path) -> list[Path]:
                  "it for each student.")
     students = []
     for path in sorted(folder.iterdir()):
-        if path.is_dir() and not path.is_symlink() and path.name[0] not in "._":
+        hidden = path.name[0] in "._"  # macOS and Windows leave such behind
+        if path.is_dir() and not path.is_symlink() and not hidden:
             students.append(path)
-        elif path.name[0] not in "._":
-            print(f"{printable(path.name)} is not a student's folder: left out. Unpack archives "
-                  "first.")
+        else:
+            print(f"{printable(path.name)} is not a student's folder: left out. " + (
+                "Rename it if it is one." if hidden else "Unpack archives first."))
     if not students:
         sys.exit(f"{folder} holds no folders: it needs one for each student.")
     return students
@@ -97,9 +96,12 @@ class Report:
 
     students: list[Student]
     worth: dict[str, float]  # points by exercise
+    stems: dict[str, str]  # the notebook by exercise
+    published: set[str]  # what the solutions' `plan.likeness` is
     to: Path
     bar: Any  # tqdm's
     rows: dict[int, list[str]] = field(default_factory=dict)
+    spoilt: int = 0  # students of whom something could not be graded
 
     def say(self, *lines: str) -> None:
         """Print lines above the bar."""
@@ -119,16 +121,19 @@ class Report:
             return
         points = ChainMap(*(result.points for result in student.results.values()))
         notes = student.problems()
-        earned = [f"{points.get(key, 0):g}" for key in self.worth]
-        total = f"{sum(points.values()):g}", f"{sum(self.worth.values()):g}"
+        spoilt = {stem for stem, result in student.results.items() if not result.whole}
+        self.spoilt += bool(spoilt)
+        earned = ["" if self.stems[key] in spoilt else f"{points.get(key, 0):g}"
+                  for key in self.worth]  # no grade is a grade that nobody gave
+        total = ("" if spoilt else f"{sum(points.values()):g}"), f"{sum(self.worth.values()):g}"
         try:
             self._write_pages(student, earned, total, notes)
         except (OSError, UnicodeError) as error:
             notes.append(f"no page of feedback ({error.__class__.__name__})")
         self.rows[number] = [cell(student.name), *earned, *total, "; ".join(few(notes))]
         self._write_table()
-        self.say(f"[{len(self.rows)}/{len(self.students)}] {student.name}: {' of '.join(total)}",
-                 *few(notes))
+        self.say(f"[{len(self.rows)}/{len(self.students)}] {student.name}: "
+                 + (" of ".join(total) if total[0] else "not graded"), *few(notes))
         if notes:
             look = sum(row[-1] != "" for row in self.rows.values())
             self.bar.set_postfix_str(f"look at {look}, last {textwrap.shorten(student.name, 20)}",
@@ -139,45 +144,67 @@ class Report:
         place = self.to / "feedback" / student.folder.name
         place.mkdir(parents=True, exist_ok=True)
         words = ChainMap(*(result.words for result in student.results.values()))
+        answers = ChainMap(*(result.answers for result in student.results.values()))
         pages = {stem: result.page for stem, result in student.results.items() if result.page}
-        rows = [(key, f"{points} of {most:g}", words.get(key, "not handed in"))
+        rows = [(key, f"{points} of {most:g}" if points else "not graded",
+                 words.get(key, "not handed in" if points else ""), answers.get(key, [""])[0])
                 for (key, most), points in zip(self.worth.items(), earned, strict=True)]
-        rows.append(("total", " of ".join(total), ""))
+        rows.append(("total", " of ".join(total) if total[0] else "not graded", "", ""))
         for stem, text in pages.items():
             (place / f"{stem}.html").write_text(text, encoding="utf-8")
         (place / "index.html").write_text(page.index(student.name, rows, list(pages), notes),
                                           encoding="utf-8")
 
+    def _alike(self) -> dict[int, list[int]]:
+        """Return how many answers of each student are as published, and how many as another's.
+
+        Up to names and comments; of these only such as are not as published.
+        """
+        written = {number: [kind for result in self.students[number].results.values()
+                            for _, kind in result.answers.values()] for number in self.rows}
+        every = Counter(kind for kinds in written.values() for kind in set(kinds))
+        return {number: [sum(kind in self.published for kind in kinds),
+                         sum(every[kind] > 1 and kind not in self.published for kind in kinds)]
+                for number, kinds in written.items()}
+
     def _write_table(self) -> None:
         """Write the rows that there are, in the students' order; the file is always a whole one."""
+        alike = self._alike()
         unfinished = self.to / "grades.csv.part"
         with unfinished.open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
-            table.writerow(["student", *self.worth, "total", "of", "problems"])
-            table.writerows(row for _, row in sorted(self.rows.items()))
+            table.writerow(["student", *self.worth, "total", "of", "as published", "as another's",
+                            "problems"])
+            table.writerows([*row[:-1], *alike[number], row[-1]]
+                            for number, row in sorted(self.rows.items()))
         unfinished.replace(self.to / "grades.csv")
 
 
-def _results(todo: Iterator[tuple[Any, Job]], count: int, options: Any, folder: Path,
-             say: Any) -> Iterator[tuple[Any, Result]]:
-    """Yield the results of all that is to do, from where the options say."""
+def _results(todo: Iterator[tuple[Any, Job]], count: int, solved: list[Job], options: Any,
+             folder: Path, say: Any) -> Iterator[tuple[Any, Result]]:
+    """Yield the results of all that is to do, from where the options say.
+
+    Raises Lost where the course's own solutions, `solved`, do not pass there.
+    """
     workers = min(options.jobs or dask.system.CPU_COUNT, count)
     if not count or workers == 1 and not options.cluster:
         with contextlib.closing(Grader(folder)) as grader:
+            if wrong := grader.proved(solved if count else []):
+                raise Lost(f"Nothing was graded: {wrong}\n")
             yield from ((place, grader.grade(job)) for place, job in todo)
         return
     from tools.grading import fleet  # Dask's parts take a second
     connected = fleet.running(options.cluster, options.tls) if options.cluster \
-        else fleet.local(workers)
+        else fleet.local(workers, folder)
     below = str(folder.relative_to(ROOT)) if not options.cluster else "build/grading"
     with connected as client:
-        yield from fleet.Fleet(client, course_versions(), below, say).results(todo)
+        yield from fleet.Fleet(client, course_versions(), solved, below, say).results(todo)
 
 
-def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept: Kept,
-               options: argparse.Namespace, folder: Path) -> None:
+def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.Namespace,
+               folder: Path) -> None:
     """Grade what is not graded yet, and write all of it."""
-    masters = {stem: json.dumps(version) for stem, version in versions.items()}
+    masters = {job.stem: job.master for job in solved}
 
     def jobs(places: Iterable[tuple[int, str]]) -> Iterator[tuple[tuple[int, str, str], Job]]:
         """Yield the jobs at some places, with these and what their results are kept under."""
@@ -185,28 +212,34 @@ def _grade_all(report: Report, versions: dict[str, nbformat.NotebookNode], kept:
             try:
                 data = read(report.students[number].found.taken[stem])
             except ValueError as error:
-                report.take(number, stem, Result(notes=[f"{stem[:2]}: {error}"]))
+                report.take(number, stem, Result(notes=[f"{stem[:2]}: {error}"], whole=True))
                 continue
             job = Job(stem, data, masters[stem], options.seconds)
             yield (number, stem, kept.key(job)), job
 
     missing: list[tuple[int, str]] = []
+    before = 0
     for number, student in enumerate(report.students):
         for (_, stem, key), _job in jobs((number, stem) for stem in student.found.taken):
             if result := kept.find(key):
+                before += 1
                 report.take(number, stem, result)
             else:
                 missing.append((number, stem))
         if not student.found.taken:
             report.finish(number)
-    count = sum(len(student.found.taken) for student in report.students)
-    if before := count - len(missing):
-        report.say(f"{before} of {count} notebooks were graded before; FRESH=1 starts over.")
-    report.bar.initial = before  # for the time that is left
-    for (number, stem, key), result in _results(jobs(missing), len(missing), options, folder,
-                                                report.say):
+    if before:
+        report.say(f"{before} of {before + len(missing)} notebooks were graded before; FRESH=1 "
+                   "starts over.")
+    report.bar.initial = report.bar.n  # for the time that is left
+    if not options.cluster:
+        solved = [job for job in solved if not kept.find(kept.key(job))]
+    for (number, stem, key), result in _results(jobs(missing), len(missing), solved, options,
+                                                folder, report.say):
         kept.keep(key, result)
         report.take(number, stem, result)
+    for job in solved:  # they passed, or nothing came
+        kept.keep(kept.key(job), Result(whole=bool(missing)))
 
 
 def _options(arguments: list[str]) -> argparse.Namespace:
@@ -226,16 +259,16 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     return options
 
 
-def _asked(options: argparse.Namespace, folders: list[Path]) -> dict[str, nbformat.NotebookNode]:
-    """Return the student versions of the notebooks to grade, by their stems; exit without any."""
+def _asked(options: argparse.Namespace, folders: list[Path]) -> list[Job]:
+    """Return the solved notebooks of those to grade, as jobs; exit without any."""
     masters = {path.stem: path for path in chosen(options.notebooks)}
     handed_in = masters.keys() if options.notebooks else {
         stem for folder in folders for stem in find(folder, list(masters)).taken}
-    versions = {stem: student_version(path) for stem, path in masters.items() if stem in handed_in}
-    if not versions:
+    if not handed_in:
         sys.exit(f"No notebook of the course is in {options.folder}: their names begin as in "
                  "work/, 02_...")
-    return versions
+    return [Job(stem, path.read_bytes(), json.dumps(student_version(path)), options.seconds,
+                page=False) for stem, path in masters.items() if stem in handed_in]
 
 
 @contextlib.contextmanager
@@ -252,12 +285,16 @@ def _alone(to: Path) -> Iterator[Path]:
         try:
             yield scratch
         finally:
+            shutil.rmtree(scratch / "dask", ignore_errors=True)
             with contextlib.suppress(OSError):  # somebody's workers are at work there
                 scratch.rmdir()
 
 
 def _warn(options: argparse.Namespace, scratch: Path) -> None:
-    """Print what this system does not keep submissions from."""
+    """Print who counts memory, and what this system does not keep submissions from."""
+    if not options.cluster:
+        print("Memory is counted by the kernel (systemd-run)." if confine.counted_by_kernel() else
+              "Memory is counted by looking, five times a second: systemd-run gives no limit here.")
     if not options.cluster and (gaps := confine.gaps(confine.namespaces_work(scratch))):
         print(f"This system does not keep submissions from: {'; '.join(gaps)}. Use a container, "
               "see instructor/README.md.")
@@ -282,26 +319,32 @@ def main(arguments: list[str]) -> int:
     """Grade; return the exit status."""
     options = _options(arguments)
     folders = _students(options.folder)
-    versions = _asked(options, folders)
+    solved = _asked(options, folders)
     os.environ["MLC_DATA"] = str(store.data_folder())  # a submission has no network
     with _alone(options.to) as scratch:
         _warn(options, scratch)
-        print(f"{len(folders)} students, notebooks {', '.join(stem[:2] for stem in versions)}",
+        print(f"{len(folders)} students, notebooks {', '.join(job.stem[:2] for job in solved)}",
               flush=True)
         every = [path.stem for path in chosen([])]
-        students = [Student(folder, printable(folder.name), find(folder, every, list(versions)))
+        students = [Student(folder, printable(folder.name),
+                            find(folder, every, [job.stem for job in solved]))
                     for folder in folders]
         shutil.rmtree(options.to / "feedback", ignore_errors=True)
+        (options.to / "feedback").mkdir()  # there before a part of a job hides it
         if options.fresh:
             shutil.rmtree(options.to / "graded", ignore_errors=True)
-        worth = {check.number: check.points for version in versions.values()
-                 for check in plan.checks_of(version)}
+        checks = [(job.stem, check) for job in solved for check in job.checks()]
+        published = {kind for job in solved for _, kind in plan.of_file(
+            job.data, json.loads(job.master))["answers"].values()}
         count = sum(len(student.found.taken) for student in students)
         try:
             with tqdm(total=count, unit="notebook", disable=None, dynamic_ncols=True) as bar, \
                     _stoppable():
-                _grade_all(Report(students, worth, options.to, bar), versions,
-                           Kept(options.to / "graded", course_versions()), options, scratch)
+                report = Report(students, {check.number: check.points for _, check in checks},
+                                {check.number: stem for stem, check in checks}, published,
+                                options.to, bar)
+                _grade_all(report, solved, Kept(options.to / "graded", course_versions()),
+                           options, scratch)
         except (KeyboardInterrupt, Lost) as why:
             print(f"\n{str(why) or 'Stopped.'} {options.to.name}/grades.csv has the rows of the "
                   "students above. What was graded is kept: the same command does the rest.",
@@ -309,7 +352,10 @@ def main(arguments: list[str]) -> int:
             return 1 if isinstance(why, Lost) else 130
     place = os.path.relpath(options.to)
     print(f"Written: {place}/grades.csv, and for each student {place}/feedback/<name>/index.html")
-    return 0
+    if report.spoilt:
+        print(f"Not graded: {report.spoilt} students, with no points in the table. Its last column "
+              "says why; the same command tries again.")
+    return int(report.spoilt > 0)
 
 
 if __name__ == "__main__":

@@ -50,6 +50,8 @@ def line_of_answer(error: BaseException) -> str:
     for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
         if line := linecache.getline(frame.filename, frame.lineno or 0).strip():
             return _("your line {line}: {source}").format(line=frame.lineno, source=line)
+    if isinstance(error, SyntaxError) and error.text and not frames:
+        return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
     return _("your cell above, from its first line")
 
 

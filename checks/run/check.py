@@ -36,9 +36,6 @@ MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
 PATIENCE = 20  # times its limit of CPU time that a check may take on a busy machine
 
 Outcome = tuple[bool, Any]
-# for who wants to see what an answer does: each gets a function that gives a check's outcome, in
-# the process in which the answer runs, calls it, and returns an outcome
-observers: list[Callable[[Callable[[], Outcome]], Outcome]] = []
 
 
 def forks() -> bool:
@@ -220,12 +217,6 @@ def _limit_computing(seconds: float) -> None:
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
 
 
-def _observed(run: Callable[[], str]) -> Outcome:
-    """Return a check's outcome as it is after all observers."""
-    return functools.reduce(lambda inside, observer: functools.partial(observer, inside),
-                            observers, functools.partial(outcome, run))()
-
-
 def _in_child(run: Callable[[], str], seconds: float) -> tuple[bool, Any, str]:
     """Run a check in the forked child: its outcome, and the beginning of what was printed."""
     gc.freeze()  # what the kernel has made is not to be looked through in each child
@@ -239,7 +230,7 @@ def _in_child(run: Callable[[], str], seconds: float) -> tuple[bool, Any, str]:
     printed = Bounded(MOST_PRINTED + 1)
     warnings.simplefilter("ignore")
     with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        passed, parts = _observed(run)
+        passed, parts = outcome(run)
     return passed, packed(parts), printed.kept
 
 
@@ -294,7 +285,7 @@ def isolated(run: Callable[[], str], seconds: float) -> Outcome:
     """
     if not forks():
         try:
-            return alarmed(lambda: _observed(run), seconds)
+            return alarmed(lambda: outcome(run), seconds)
         except TimeoutError:
             came = _("still running after {seconds} seconds").format(seconds=f"{seconds:g}")
             return False, (_("an answer in time"), came, _LOOPS)

@@ -30,8 +30,8 @@ class Limits:
     """What a child may take before it is ended; times are in seconds.
 
     `asleep`: in which it computes nothing; `wall`: in all; `memory`: bytes of it and all processes
-    below it, without what they share; `given`: bytes of what it gives. (Of CPU time a process can
-    only be limited from inside: see checks.run.check.)
+    below it, what they share counted once; `given`: bytes of what it gives. (Of CPU time a process
+    can only be limited from inside: see checks.run.check.)
     """
 
     asleep: float = math.inf
@@ -167,7 +167,10 @@ class Child:
         except psutil.Error:
             return
         family = list({process.pid: process for process in family}.values())
-        if sum(map(_own_memory, family)) > self.limits.memory:
+        for measure in (_mapped, _share):  # the second takes longer, and is never more
+            if sum(map(measure, family)) <= self.limits.memory:
+                break
+        else:
             raise Ended("memory")
         if len(family) > self.limits.processes:
             raise Ended("processes")
@@ -175,12 +178,22 @@ class Child:
             raise Ended("look", words=words)
 
 
-def _own_memory(process: psutil.Process) -> int:
-    """The bytes of a process that no other one shares."""
+def _mapped(process: psutil.Process) -> int:
+    """The bytes of a process that are in memory, those that others have too among them."""
     with contextlib.suppress(psutil.Error):
-        memory = process.memory_info()
-        return memory.rss - (memory.shared if sys.platform == "linux" else 0)
+        return process.memory_info().rss
     return 0
+
+
+def _share(process: psutil.Process) -> int:
+    """The bytes of a process; of what n processes share, an n-th (Linux: proportional set size)."""
+    try:
+        memory = process.memory_full_info()
+    except psutil.NoSuchProcess:
+        return 0
+    except psutil.Error:  # it may not be looked into
+        return _mapped(process)
+    return getattr(memory, "pss", memory.uss)
 
 
 def _cpu_and_state(child: int) -> tuple[float, bool]:

@@ -151,7 +151,7 @@ def _on_a_terminal(words: list[str]) -> str:
     return shown.decode()
 
 
-def test_a_job_that_ends_its_worker_each_time_is_given_up() -> None:
+def test_a_job_that_ends_its_worker_each_time_is_given_up(tmp_path) -> None:
     """It is tried on three workers; the class goes on."""
     def deadly(asked: dict, folder: str) -> dict:
         import os
@@ -163,10 +163,10 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up() -> None:
     jobs = [(number, Job(STEM, b"deadly" if number == 1 else b"harmless", "{}"))
             for number in range(6)]
     said: list[str] = []
-    with pytest.MonkeyPatch.context() as patch, fleet.local(2) as client:
+    with pytest.MonkeyPatch.context() as patch, fleet.local(2, tmp_path) as client:
         patch.setattr(fleet, "grade", deadly)
-        patch.setattr(fleet, "greet", lambda versions, folder: {"wrong": "", "gaps": []})
-        came = dict(fleet.Fleet(client, {}, "build/nowhere", said.append).results(jobs))
+        patch.setattr(fleet, "greet", lambda *_: {"wrong": "", "gaps": []})
+        came = dict(fleet.Fleet(client, {}, [], "build/nowhere", said.append).results(jobs))
     assert came.keys() == set(range(6))
     assert not [line for line in said if "No worker is there" not in line]
     assert {number for number, result in came.items() if result.whole} == {0, 2, 3, 4, 5}
@@ -174,19 +174,19 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up() -> None:
                              "time (by the system, for want of memory?)"]
 
 
-def test_workers_that_are_not_started_again_are_replaced() -> None:
+def test_workers_that_are_not_started_again_are_replaced(tmp_path) -> None:
     """Dask leaves one alone that ends while it starts; here it believes that this one does."""
     said: list[str] = []
-    with pytest.MonkeyPatch.context() as patch, fleet.local(1) as client:
+    with pytest.MonkeyPatch.context() as patch, fleet.local(1, tmp_path) as client:
         patch.setattr(fleet, "PATIENCE", 1)
         patch.setattr(fleet, "grade", lambda asked, folder: {"whole": True})
-        patch.setattr(fleet, "greet", lambda versions, folder: {"wrong": "", "gaps": []})
+        patch.setattr(fleet, "greet", lambda *_: {"wrong": "", "gaps": []})
         for nanny in client.cluster.workers.values():
             nanny.status = Status.starting
             os.kill(nanny.process.pid, signal.SIGKILL)
         _until(lambda: not client.nthreads())
         jobs = [(number, Job(STEM, b"", "{}")) for number in range(2)]
-        came = dict(fleet.Fleet(client, {}, "build/nowhere", said.append).results(jobs))
+        came = dict(fleet.Fleet(client, {}, [], "build/nowhere", said.append).results(jobs))
     assert [came[number].whole for number in range(2)] == [True, True]
     assert said == ["No worker is there: waiting for one. Ctrl-C ends this."]
 
@@ -223,7 +223,7 @@ class Scripted:
 def test_who_waited_behind_a_deadly_job_is_tried_again_alone() -> None:
     """Dask suspects every job that a worker had when it ended, whichever of them ended it."""
     client, names = Scripted(), [b"a", b"deadly", b"b"]
-    team = fleet.Fleet(client, {}, "build/nowhere", lambda line: None)
+    team = fleet.Fleet(client, {}, [], "build/nowhere", lambda line: None)
     company, submit = [], team._submit
 
     def watched(*given, **named) -> None:

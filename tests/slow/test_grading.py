@@ -12,8 +12,19 @@ import subprocess
 import sys
 
 import submissions
-from nbformat.v4 import new_markdown_cell
-from submissions import LINUX, MASTER, POINTS, ROOT, SOLVED, STEM, answers, raw, wrong_linear
+from nbformat.v4 import new_code_cell, new_markdown_cell
+from submissions import (
+    LINUX,
+    MASTER,
+    POINTS,
+    ROOT,
+    SOLVED,
+    STEM,
+    answers,
+    cell,
+    raw,
+    wrong_linear,
+)
 from test_pages import mutated
 
 from tools import student
@@ -30,8 +41,8 @@ def _write(place: Path) -> None:
     large.cells.append(new_markdown_cell("all work and no play " * 1_800_000))
     brackets.cells.append(new_markdown_cell("[" * 60_000))
     stripped = answers("2.1", "2.2")
-    for cell in stripped.cells:
-        cell.metadata = {}
+    for bare in stripped.cells:
+        bare.metadata = {}
     patches = submissions.PATCHES
     submissions.write(place, {
         "right": SOLVED, "empty": student.student_version(MASTER),
@@ -39,18 +50,15 @@ def _write(place: Path) -> None:
         "edited": submissions.edited(),
         "cheat 1": answers(own="checks.exercise_2_2 = lambda answer: None"),
         "cheat 2": answers(own=patches, _2_2=wrong_linear()),
-        "cheat 3": answers(_2_2=patches + wrong_linear()),
-        "cheat 4": answers(_2_2=wrong_linear().replace("return", "exec(PATCHES); return")
-                           + f"\nPATCHES = {patches!r}\n"),
-        "cheat 5": answers(own=submissions.TRANSFORMER),
-        "cheat 6": answers(_2_2=submissions.BLIND),
-        "cheat 7": answers(_2_2=submissions.MASTERS_SOLUTION),
-        "cheat 8": answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
+        "forged": answers(_2_2=patches + wrong_linear()),
+        "cheat 3": answers(own=submissions.REFERENCE, _2_5=submissions.without_softmax()),
+        "cheat 4": answers(own=submissions.TRANSFORMER),
+        "cheat 5": answers(_2_2=submissions.BLIND),
+        "cheat 6": answers(_2_2=submissions.MASTERS_SOLUTION),
+        "cheat 7": answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
                                 "    raise SystemExit"),
-        "cheat 9": answers(own=submissions.TOLERANT, _2_2=wrong_linear()),
-        "cheat 10": answers(_2_5=submissions.without_softmax() + submissions.REFERENCE),
-        "cheat 11": answers(_2_2=wrong_linear().replace("return", "exec(TOLERANT); return")
-                            + f"\nTOLERANT = {submissions.TOLERANT!r}\n"),
+        "cheat 8": answers(own=submissions.TOLERANT, _2_2=wrong_linear()),
+        "copied": answers("2.1", "2.2"), "scratch": scratch(),
         "broken": b'{"cells": [', "list": b"[]", "no cells": b'{"nbformat": 4}',
         "no type": raw(small, **{'"cell_type": "code",': b""}),
         "list for a name": raw(small, **{'"grade_id": "2.2"': b'"grade_id": ["2.2"]'}),
@@ -76,6 +84,19 @@ def _write(place: Path) -> None:
     (place / "mail.zip").touch()
 
 
+def scratch() -> nbformat.NotebookNode:
+    """Right answers with a shell's command, helpers that a call fills, and cells that fail."""
+    notebook = answers("2.1")
+    solution = cell(SOLVED, "2.2-solution").source.replace("def linear(", "def _line(")
+    own = ["TABLE = {}\ndef fill(table, key, value):\n    table[key] = value", solution,
+           "fill(TABLE, 'linear', _line)\nparts = []", "list.append(parts, 1)", "1 / 0"]
+    notebook.cells[2:2] = list(map(new_code_cell, own))
+    cell(notebook, "2.2-solution").source = (
+        "!ls /usr > listed\nnames = !ls\nassert list(names) == ['listed']\n"
+        "def linear(x, w, b):\n    return TABLE['linear'](x, w, b) if parts else None\n1 / 0")
+    return notebook
+
+
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory) -> submissions.Run:
     """Grade all submissions once."""
@@ -94,8 +115,10 @@ CASES = [
     ("helped", {"2.1": 1, "2.2": 2, "2.3": 2}, ""),
     ("edited", {"2.3": 2}, "check 2.3 is there more than once: the last one counts; check 2.1 was "
                            "edited: put back; check 2.2 was missing: put back"),
-    ("cheat 1", {}, "look at: checks.exercise_2_2 = lambda answer: None"),
-    *[(f"cheat {number}", {}, None) for number in range(2, 12)],
+    *[(f"cheat {number}", {}, None) for number in range(1, 9)],
+    ("forged", {"2.2": 2}, ""),
+    ("copied", {"2.1": 1, "2.2": 2}, ""),
+    ("scratch", {"2.1": 1, "2.2": 2}, ""),
     ("broken", {}, "02: not a notebook (Expecting value"),
     ("list", {}, "02: not a notebook (no cells)"),
     ("no cells", {}, "02: not a notebook (no cells)"),
@@ -160,12 +183,20 @@ def test_feedback_says_what_was_wrong(graded) -> None:
     assert "1 of 1</td><td><pre>Exercise 2.1 ✓" in page and "3 of 15" in page
     assert "Exercise 2.2 ✗" in graded.page("partial", STEM)
     assert "was not handed in" in graded.page("no notebook")
-    assert "changed: numpy.allclose, numpy.isclose" in graded.page("cheat 3")
-    assert "changed: numpy.allclose, numpy.isclose" in graded.page("cheat 4")
-    assert "PermissionError: [Errno 13] Permission denied" in graded.page("cheat 7")
-    assert "SystemExit" in graded.page("cheat 8")
+    assert "PermissionError: [Errno 13] Permission denied" in graded.page("cheat 6")
+    assert "SystemExit" in graded.page("cheat 7")
     assert "Exercise 2.1 ✓" in graded.page("large", STEM)
     assert "Exercise 2.1 ✓" in graded.page("brackets", STEM)
+
+
+def test_what_cannot_be_excluded_can_be_read(graded) -> None:
+    """An answer that forges its verdict stands beside it; answers that are alike are counted."""
+    assert "np.isclose = lambda a, *others" in graded.page("forged")
+    alike = {name: (int(row["as published"]), int(row["as another's"]))
+             for name, row in graded.rows.items()}
+    assert alike["right"] == (7, 0) and alike["empty"] == (0, 0)
+    assert alike["copied"] == (2, 0) and alike["partial"] == (2, 1), "2.2 is wrong, as cheat 2's"
+    assert alike["cheat 7"] == (0, 0)
 
 
 def test_a_page_is_for_people_and_phones(graded) -> None:
@@ -193,7 +224,8 @@ def test_what_cannot_be_limited_is_said(monkeypatch) -> None:
                                                   "listening on the network, and UDP"]
     monkeypatch.setattr(confine, "landlock_abi", lambda: 0)
     assert confine.gaps(namespaces=True) == ["reading your files and the solutions",
-                                             "talking to local sockets, such as Docker's"]
+                                             "talking to local sockets, such as Docker's",
+                                             "taking memory that no process has mapped"]
 
 
 def test_what_a_link_leads_to_stays(tmp_path) -> None:

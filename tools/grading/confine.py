@@ -10,11 +10,13 @@ but pairs, no change of modes, priorities or limits. `gaps` says what this machi
 import contextlib
 import ctypes
 import errno
+import functools
 import os
 import resource
 import shutil
 import signal
 import struct
+import subprocess
 import sys
 from pathlib import Path
 
@@ -27,6 +29,7 @@ ROOT = Path(__file__).resolve().parents[2]
 GIGABYTE = 2**30
 # TVM and torch need 1.5 GB of addresses; the compiler and matplotlib write small files
 LIMITS = {"AS": 4 * GIGABYTE, "FSIZE": GIGABYTE // 16, "CPU": 3600, "CORE": 0}
+SCOPE = 8 * GIGABYTE  # of a server with all below it, where the kernel counts
 DISK, FILES = GIGABYTE // 2, 20_000  # of the only folder that can be written to, altogether
 # what a submission may read of the course: what its cells import. Not the solved notebooks
 COURSE = {*(path.name for path in ROOT.glob("*.py")), "words", "tir", "plots", "checks", "data",
@@ -55,7 +58,7 @@ REFUSED = ("socket", "io_uring_setup", "ptrace", "process_vm_readv", "process_vm
            "setxattr", "lsetxattr", "fsetxattr", "removexattr", "lremovexattr", "fremovexattr",
            "setpriority", "ioprio_set", "sched_setattr", "keyctl", "add_key", "request_key", "bpf",
            "perf_event_open", "userfaultfd", "mount", "umount2", "unshare", "setns", "kcmp",
-           "pidfd_getfd")
+           "pidfd_getfd", "memfd_create", "memfd_secret", "shmget")  # memory that is no process's
 
 _libc = ctypes.CDLL(None, use_errno=True)
 
@@ -103,6 +106,31 @@ def go_below() -> None:
     os._exit(code)
 
 
+# ---- memory -----------------------------------------------------------------------------------
+
+
+@functools.cache
+def counted_by_kernel() -> tuple[str, ...]:
+    """Return what stands before a command whose memory the kernel limits; () where it cannot.
+
+    systemd gives it a cgroup of its own, if it has a manager for this user, and memory to give.
+    """
+    scope = ("systemd-run", "--user", "--scope", "--quiet", "--collect",
+             f"--property=MemoryMax={SCOPE}", "--property=MemorySwapMax=0")
+    shown = "cat /sys/fs/cgroup$(sed -n s/^0:://p /proc/self/cgroup)/memory.max"
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        tried = subprocess.run([*scope, "sh", "-c", shown], capture_output=True, timeout=10,
+                               check=True)
+        return scope if tried.stdout.strip() == str(SCOPE).encode() else ()
+    return ()
+
+
+def be_ended_first() -> None:
+    """Let the kernel choose this process, and all below it, where memory is short (Linux)."""
+    with contextlib.suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")
+
+
 # ---- namespaces -------------------------------------------------------------------------------
 
 
@@ -123,9 +151,13 @@ def enter_namespaces(scratch: Path) -> None:
     attributes = struct.pack("=QQQQ", READ_ONLY, 0, 0, 0)
     _call("syscall", MOUNT_SETATTR, HERE, b"/", RECURSIVE, attributes,
           ctypes.c_size_t(len(attributes)))
-    size = f"size={DISK},nr_inodes={FILES},mode=700".encode()
-    for kind, place, options in [(b"tmpfs", os.fsencode(scratch), size), (b"proc", b"/proc", None)]:
-        _call("mount", kind, place, kind, ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV), options)
+    results = [scratch.parents[1] / name for name in ("feedback", "graded")]  # other students'
+    for kind, place, options in [
+            ("tmpfs", scratch, f"size={DISK},nr_inodes={FILES},mode=700"),
+            ("proc", Path("/proc"), ""),
+            *(("tmpfs", place, "size=4k,mode=000") for place in results if place.is_dir())]:
+        _call("mount", kind.encode(), os.fsencode(place), kind.encode(),
+              ctypes.c_ulong(MOUNT_NOSUID | MOUNT_NODEV), options.encode())
     for capability in range(64):  # what the new user namespace gave: it could undo the mounts
         with contextlib.suppress(OSError):  # this kernel has fewer
             _call("prctl", CAPBSET_DROP, capability, 0, 0, 0)
@@ -155,6 +187,14 @@ def landlock_abi() -> int:
     return max(0, _libc.syscall(CREATE, None, ctypes.c_size_t(0), 1)) if linux else 0
 
 
+def _libraries() -> set[str]:
+    """Return where packages lie that are outside of this Python, as behind links."""
+    found = {Path(place).resolve() for place in sys.path if place}
+    found |= {Path(file).resolve().parent for name, module in list(sys.modules.items())
+              if "." not in name and (file := getattr(module, "__file__", None))}
+    return {str(place) for place in found if not ROOT.is_relative_to(place)}
+
+
 def _lock(folder: Path, data: Path) -> None:
     """Allow reading what a cell of the course needs, writing in `folder` only, and no TCP."""
     abi = landlock_abi()
@@ -164,11 +204,9 @@ def _lock(folder: Path, data: Path) -> None:
     handled = struct.pack("QQQ", files, TCP, SIGNAL_AND_SOCKET)
     handled = handled[:8 if abi < 4 else 16 if abi < 6 else 24]
     rules = _call("syscall", CREATE, handled, ctypes.c_size_t(len(handled)), 0)
-    read = dict.fromkeys([*SYSTEM, *(str(ROOT / name) for name in COURSE), str(data)],
-                         READ_FILE | READ_DIR)
-    places = read | dict.fromkeys(DEVICES, READ_FILE | 1 << 1) | {
-        str(ROOT): READ_DIR,  # the names of its files, which Python's import looks through
-        str(folder): files}
+    read = dict.fromkeys([*SYSTEM, *_libraries(), *(str(ROOT / name) for name in COURSE),
+                          str(data)], READ_FILE | READ_DIR)
+    places = read | dict.fromkeys(DEVICES, READ_FILE | 1 << 1) | {str(folder): files}
     for place, access in places.items():
         try:
             opened = os.open(place, os.O_PATH | os.O_CLOEXEC)
@@ -242,6 +280,7 @@ def gaps(namespaces: bool) -> list[str]:
         (not namespaces and not calls and abi < 4, "opening TCP connections"),
         (not namespaces and not calls, "listening on the network, and UDP"),
         (not calls, "talking to local sockets, such as Docker's"),
+        (not calls, "taking memory that no process has mapped"),
         (not namespaces and not calls, "changing modes of your files and priorities of your "
                                        "processes"),
         (not namespaces and abi < 6, "ending other processes of the same user")]

@@ -45,12 +45,14 @@ class Job:
 class Result:
     """What came of a job: points and words by exercise, notes, the page of feedback as HTML.
 
-    `whole`: it ran to its end. Else the machine may be to blame, and it is worth another try.
+    `answers`: by exercise what was written, and its `plan.likeness`. `whole`: it ran to its end.
+    Else the machine may be to blame: it is no grade, is not kept, and is worth another try.
     """
 
     points: dict[str, float] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
+    answers: dict[str, list[str]] = field(default_factory=dict)
     page: str = ""
     whole: bool = False
 

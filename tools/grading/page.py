@@ -228,10 +228,17 @@ def render(title: str, cells: list[dict[str, Any]], outputs: dict[str, list[dict
     return document(title, safe(body), HtmlFormatter().get_style_defs(".highlight"))
 
 
-def index(name: str, rows: list[tuple[str, str, str]], pages: list[str], notes: list[str]) -> str:
-    """Return a student's first page: points, what each check said, links to the notebooks."""
-    cells = "\n".join(f"<tr><th scope=\"row\">{exercise}</th><td>{points}</td><td><pre>"
-                      f"{html.escape(words)}</pre></td></tr>" for exercise, points, words in rows)
+def index(name: str, rows: list[tuple[str, str, str, str]], pages: list[str], notes: list[str]
+          ) -> str:
+    """Return a student's first page: points, what each check said, links to the notebooks.
+
+    `rows`: exercise, points, what the check said, and the answer that it judged.
+    """
+    cells = "\n".join(
+        f"<tr><th scope=\"row\">{exercise}</th><td>{points}</td><td><pre>{html.escape(words)}</pre>"
+        + (f"<details><summary>the answer</summary><pre>{html.escape(answer[:MOST_SHOWN])}</pre>"
+           "</details>" if answer else "") + "</td></tr>"
+        for exercise, points, words, answer in rows)
     links = "".join(f'<li><a href="{stem}.html">{stem}, as it was graded</a></li>'
                     for stem in pages)
     lines = "".join(f"<li>{html.escape(note)}</li>" for note in notes)

@@ -5,8 +5,12 @@ needs. Whatever else a student's notebook does, to modules, to IPython or to the
 there when the check runs.
 """
 
+import ast
+import contextlib
+import hashlib
 import re
 from dataclasses import asdict, dataclass
+from difflib import SequenceMatcher
 from typing import Any
 
 import nbformat
@@ -14,11 +18,7 @@ import nbformat
 from tools.grading import submission
 from tools.grading.submission import Cell
 
-# own lines that may be an attempt to pass without an answer: for a person to look at
-SUSPECT = re.compile(r"\bchecks\b(?!\.(exercise_\d_\d|check_equivalence)\()|CheckFailed|_exit\b|"
-                     r"sys\.modules|builtins|get_ipython|_render_traceback_|_getframe|\bgc\.|"
-                     r"__globals__|__closure__|__code__")
-
+GIVEN = "given"  # the name of a cell that was put back
 
 @dataclass
 class Check:
@@ -43,24 +43,53 @@ def checks_of(master: nbformat.NotebookNode) -> list[Check]:
     return found
 
 
-def _placed(cells: list[Cell], checks: list[Check]) -> tuple[dict[str, int], list[str]]:
-    """Give cells that lost their grade_id their name; return where each is, and what was wrong.
-
-    Of a cell that is there twice the last one counts.
-    """
-    names = {check.number for check in checks}
+def _names(cells: list[Cell], checks: list[Check]) -> None:
+    """Give cells that lost their grade_id their name, and take away what is none."""
+    names = {name for check in checks for name in (check.number, f"{check.number}-solution")}
     by_line = {check.source: check.number for check in checks}
-    place: dict[str, int] = {}
-    notes = []
-    for at, cell in enumerate(cells):
-        if cell.name.removesuffix("-solution") not in names:
+    for cell in cells:
+        if cell.name not in names:
             cell.name = by_line.get(cell.source.strip(), "")
         if not cell.code:  # an answer or a check that was made a Markdown cell
             cell.name = ""
-        if cell.name:
+
+
+def _restored(cells: list[Cell], master: nbformat.NotebookNode) -> list[Cell]:
+    """Return a submission's cells with those that are given, each where the master has it.
+
+    In front of what a student made of them: an own definition comes later, and wins.
+    """
+    def key(source: str, code: bool, name: str) -> tuple[str, bool]:
+        return (name, True) if name else (source.strip(), code)
+
+    given = [Cell(cell.source, cell.cell_type == "code",
+                  cell.metadata.get("nbgrader", {}).get("grade_id", "")) for cell in master.cells]
+    came = SequenceMatcher(None, [key(**vars(cell)) for cell in given],
+                           [key(**vars(cell)) for cell in cells], autojunk=False)
+    whole = []
+    for what, first, last, start, end in came.get_opcodes():
+        if what != "equal":
+            whole += [Cell(cell.source, True, GIVEN) for cell in given[first:last]
+                      if cell.code and not cell.name]
+        whole += cells[start:end]
+    return whole
+
+
+def _place(cells: list[Cell], checks: list[Check]) -> tuple[dict[str, int], list[str]]:
+    """Return where each answer and check is, and what was wrong; of two the last one counts."""
+    names = {check.number for check in checks}
+    place: dict[str, int] = {}
+    notes = []
+    for at, cell in enumerate(cells):
+        if cell.name and cell.name != GIVEN:
             if cell.name in place and cell.name in names:
                 notes.append(f"check {cell.name} is there more than once: the last one counts")
             place[cell.name] = at
+    for check in checks:
+        if check.number not in place:
+            notes.append(f"check {check.number} was missing: put back")
+        elif cells[place[check.number]].source.strip() != check.source:
+            notes.append(f"check {check.number} was edited: put back")
     return place, list(dict.fromkeys(notes))
 
 
@@ -71,7 +100,7 @@ def _cut(code: str, picked: list[submission.Statement]) -> str:
     return "".join(line if number in kept else "\n" for number, line in enumerate(lines))
 
 
-def _parsed(cells: list[Cell]) -> tuple[list[str], list[submission.Statement]]:
+def _parsed(cells: list[Cell], given: set[str]) -> tuple[list[str], list[submission.Statement]]:
     """Return the Python of each cell, "" of one that is no code, and all their statements."""
     codes, flat = [], []
     for at, cell in enumerate(cells):
@@ -80,13 +109,14 @@ def _parsed(cells: list[Cell]) -> tuple[list[str], list[submission.Statement]]:
         except Exception:  # IPython's transformer, on anything that is no Python
             code = cell.source
         codes.append(code)
-        flat += submission.statements(code, at)
+        flat += submission.statements(code, at, own=cell.source.strip() not in given)
     return codes, flat
 
 
-def _sources(cells: list[Cell], checks: list[Check], place: dict[str, int]) -> dict[str, list[str]]:
+def _sources(cells: list[Cell], checks: list[Check], place: dict[str, int], given: set[str]
+             ) -> dict[str, list[str]]:
     """Return for each check what has to run for it: the answer's cell, and what that depends on."""
-    codes, flat = _parsed(cells)
+    codes, flat = _parsed(cells, given)
     others = {place[check.number] for check in checks if check.number in place}
     found = {}
     for check in checks:
@@ -102,54 +132,74 @@ def _sources(cells: list[Cell], checks: list[Check], place: dict[str, int]) -> d
     return found
 
 
-def _shown(cells: list[Cell], first: int, master: nbformat.NotebookNode, checks: list[Check],
-           place: dict[str, int]) -> tuple[list[Cell], list[str]]:
-    """Return the cells for the page, with the master's checks, and the lines to look at.
-
-    `first`: the place of the submission's own first cell.
-    """
-    given = {cell.source.strip() for cell in master.cells}
-    given_lines = {line.strip() for cell in master.cells for line in cell.source.splitlines()}
+def _shown(cells: list[Cell], master: nbformat.NotebookNode, checks: list[Check],
+           place: dict[str, int]) -> list[Cell]:
+    """Return the cells for the page: the submission's own, with the master's checks."""
     timed = {cell.source for cell in master.cells if "timing" in cell.metadata.get("tags", [])}
     known = {check.number: check for check in checks}
-    shown, notes = [], []
-    for at, cell in enumerate(cells[first:], first):
+    shown = []
+    for at, cell in enumerate(cells):
         if cell.source in timed:  # no check needs its times, and notebook 06 measures for minutes
             continue
-        if cell.name in known and place[cell.name] != at:
-            continue
-        source = cell.source if cell.name not in known else known[cell.name].source
-        shown.append(Cell(source, cell.code, cell.name))
-        if cell.code and cell.name not in known and cell.source.strip() not in given:
-            notes += [f"look at: {submission.printable(line.strip()[:80])}"
-                      for line in cell.source.splitlines()
-                      if line.strip() not in given_lines and SUSPECT.search(line)]
+        if cell.name != GIVEN and not (cell.name in known and place[cell.name] != at):
+            shown.append(Cell(known[cell.name].source if cell.name in known else cell.source,
+                              cell.code, cell.name))
     for number, check in known.items():
         if number not in place:
             after = [i for i, cell in enumerate(shown) if cell.name == f"{number}-solution"]
             shown.insert(after[-1] + 1 if after else len(shown), Cell(check.source, True, number))
-    return shown, notes
+    return shown
+
+
+class _Anonymous(ast.NodeTransformer):
+    """Gives what a cell binds names by their order, and takes away texts that nothing reads."""
+
+    def __init__(self, tree: ast.AST) -> None:
+        self.bound: dict[str, str] = {}
+        for node in ast.walk(tree):
+            name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) \
+                else node.arg if isinstance(node, ast.arg) \
+                else node.name if isinstance(node, ast.FunctionDef) else ""
+            if name:
+                self.bound.setdefault(name, f"name{len(self.bound)}")
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        for part in ("id", "arg", "name"):
+            if isinstance(old := getattr(node, part, None), str):
+                setattr(node, part, self.bound.get(old, old))
+        if isinstance(node, ast.Call):
+            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "name"]
+        if isinstance(body := getattr(node, "body", None), list):
+            node.body = [one for one in body  # type: ignore[attr-defined]
+                         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
+        return super().generic_visit(node)
+
+
+def likeness(source: str) -> str:
+    """Return what is the same for answers that differ by their names and comments only."""
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
+        tree = ast.parse(submission.python(source))
+        source = ast.dump(_Anonymous(tree).visit(tree))
+    return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
 def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
     """Return what is to be done with a submission, as JSON; `master` is the student version.
 
-    "cells": as the page shows them; "sources": by check the cells to be run for it; "notes".
+    "cells": as the page shows them; "sources": by check the cells to be run for it; "answers": by
+    check the answer's text, and what it is `likeness` is, where something was written; "notes".
     """
     checks = checks_of(master)
-    own = {cell.source.strip() for cell in cells}
-    lacking = [Cell(cell.source, True) for cell in master.cells if cell.cell_type == "code"
-               and "nbgrader" not in cell.metadata and cell.source.strip() not in own]
-    cells = [*lacking, *cells]  # what is given to everybody runs first
-    place, notes = _placed(cells, checks)
-    for check in checks:
-        if check.number not in place:
-            notes.append(f"check {check.number} was missing: put back")
-        elif cells[place[check.number]].source.strip() != check.source:
-            notes.append(f"check {check.number} was edited: put back")
-    shown, suspect = _shown(cells, len(lacking), master, checks, place)
-    return {"cells": list(map(asdict, shown)), "sources": _sources(cells, checks, place),
-            "notes": notes + suspect}
+    given = {cell.source.strip() for cell in master.cells}
+    _names(cells, checks)
+    cells = _restored(cells, master)
+    place, notes = _place(cells, checks)
+    answers = {check.number: cells[at].source for check in checks
+               if (at := place.get(f"{check.number}-solution")) is not None}
+    return {"cells": [asdict(cell) for cell in _shown(cells, master, checks, place)],
+            "sources": _sources(cells, checks, place, given), "notes": notes,
+            "answers": {number: (text, likeness(text)) for number, text in answers.items()
+                        if text.strip() not in given}}
 
 
 def of_file(data: bytes, master: dict[str, Any]) -> dict[str, Any]:

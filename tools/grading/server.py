@@ -2,14 +2,16 @@
 
     python -m tools.grading.server folder 5    with a socket as the file of this number
 
-A server has everything imported once. Each part of a job, which works on what a student wrote, is a
-child of it that is closed in (checks.run.isolate, tools.grading.confine): a part may crash, never
-end, eat the machine, or start processes that outlive it, and costs itself. `folder` is made,
-emptied after each part, and removed. A server ends, and all below it, with who started it.
+A server has everything imported once, and never sees a job: a child of it takes each. Each part of
+a job, which works on what a student wrote, is a child of that one, and closed in
+(checks.run.isolate, tools.grading.confine): a part may crash, never end, eat the machine, or start
+processes that outlive it, and costs itself. `folder` is made, emptied after each part, and removed.
+A server ends, and all below it, with who started it.
 """
 
 import contextlib
 import hashlib
+import importlib
 import itertools
 import json
 import os
@@ -18,7 +20,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import asdict
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -47,7 +49,11 @@ class Died(Exception):
 
 
 class Lost(Exception):
-    """A cluster cannot be used, or no longer; the text says why."""
+    """Nothing can be graded, or no longer; the text says why."""
+
+
+class Fault(Exception):
+    """Something failed before a line of an answer ran: nobody's points are to suffer."""
 
 
 def given_up(job: Job) -> Result:
@@ -61,7 +67,8 @@ def _environment() -> dict[str, str]:
 
     With several graders on a machine more threads would wait for one another, and spin.
     """
-    environment = {name: os.environ[name] for name in confine.KEPT if name in os.environ}
+    names = [*confine.KEPT, *["XDG_RUNTIME_DIR"] * bool(confine.counted_by_kernel())]
+    environment = {name: os.environ[name] for name in names if name in os.environ}
     beside = str(Path(sys.executable).parent)  # what cells call by its name, as jupyter
     path = os.pathsep.join([beside, environment.get("PATH", os.defpath)])
     return environment | {"MLC_DATA": str(store.data_folder()), "PATH": path,
@@ -85,6 +92,8 @@ class Grader:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.server: subprocess.Popen | None = None
+        # the same source has the same verdict, and in a class many exercises are untouched
+        self.verdicts: dict[str, tuple[bool, str]] = {}
 
     def start(self) -> list[str]:
         """Start the server if none is there; return what its system does not keep out."""
@@ -97,7 +106,8 @@ class Grader:
         ours, theirs = socket.socketpair()
         with theirs:
             self.server = subprocess.Popen(
-                [sys.executable, "-m", "tools.grading.server", str(scratch), str(theirs.fileno())],
+                [*confine.counted_by_kernel(), sys.executable, "-m", "tools.grading.server",
+                 str(scratch), str(theirs.fileno())],
                 cwd=confine.ROOT, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL,
                 pass_fds=[theirs.fileno()], start_new_session=True, env=_environment())
         self.link = Connection(ours.detach())
@@ -119,7 +129,23 @@ class Grader:
         self.start()
         asked = asdict(job)
         data = asked.pop("data")
-        return Result(**self._answer(json.dumps(asked).encode(), data))
+        exercises = [check.number for check in job.checks()]
+        came = self._answer(*[json.dumps(part).encode() for part in (exercises, asked)], data)
+        if "keys" in came:
+            came = self._answer(json.dumps({key: self.verdicts[key] for key in came["keys"]
+                                            if key in self.verdicts}).encode())
+        self.verdicts |= came["verdicts"]
+        return Result(**came["result"])
+
+    def proved(self, solved: Iterable[Job]) -> str:
+        """Return "" if the course's own solutions pass here, or what is wrong."""
+        for job in solved:
+            result = self.grade(job)
+            failed = [words for number, words in result.words.items() if not result.points[number]]
+            if failed or not result.whole:
+                return "the course's own solution is not accepted here: " + \
+                    "; ".join([*result.notes, *failed])
+        return ""
 
     def grade(self, job: Job) -> Result:
         """Return the result of a job; one that ended its server ATTEMPTS times is given up."""
@@ -146,16 +172,15 @@ class Grader:
 
 
 class Server:
-    """Grades jobs in a folder of its own, `scratch`; `gone` says whether nobody is there for them.
+    """Grades a job in a folder of its own, `scratch`; `gone` says whether nobody is there for it.
 
-    `namespaces`: they work here. The same source has the same verdict, and in a class many
-    exercises are untouched: `verdicts` has what checks said before.
+    `namespaces`: they work here. `known`, given the keys of the answers, returns the verdicts that
+    were found before; `verdicts` are those which were found now.
     """
 
-    def __init__(self, scratch: Path, gone: Callable[[], bool]) -> None:
-        self.scratch, self.gone = scratch, gone
-        scratch.mkdir(parents=True, exist_ok=True)
-        self.namespaces = confine.namespaces_work(scratch)
+    def __init__(self, scratch: Path, namespaces: bool, gone: Callable[[], bool],
+                 known: Callable[[list[str]], dict[str, tuple[bool, str]]]) -> None:
+        self.scratch, self.namespaces, self.gone, self.known = scratch, namespaces, gone, known
         self.verdicts: dict[str, tuple[bool, str]] = {}
 
     def grade(self, job: Job) -> Result:
@@ -164,9 +189,9 @@ class Server:
         try:
             self._grade(job, result)
             result.whole = not self.gone()
-        except (MemoryError, RecursionError, OSError, ValueError) as error:
-            result.notes.append(f"could not be graded ({type(error).__name__}: "
-                                f"{str(error)[:100]})")
+        except (Fault, MemoryError, RecursionError, OSError, ValueError) as error:
+            result.notes.append(f"{job.stem[:2]} could not be graded ({type(error).__name__}: "
+                                f"{str(error)[:200]})")
         return result
 
     def _grade(self, job: Job, result: Result) -> None:
@@ -175,31 +200,35 @@ class Server:
         if wrong := f"reading it {why}" if why else made.get("wrong"):
             result.notes.append(f"{number}: {wrong}")
             return
+        checks = job.checks()
+        asked = [(check.number, check.answer, made["sources"][check.number], made["language"])
+                 for check in checks]
+        keys = [hashlib.sha256(json.dumps(one).encode()).hexdigest() for one in asked]
+        known = self.known(keys)
         result.notes += made["notes"]
+        result.answers = made["answers"]
         said: dict[str, tuple[bool, str]] = {}
-        for check in job.checks():
-            name = check.number
-            passed, text, why = self._verdict(job.seconds, name, check.answer,
-                                              made["sources"][name], made["language"])
-            if why:
-                text = f"Exercise {name} ✗\n  the answer {why}"
-                result.notes.append(f"{number}: the answer to {name} {why}")
-            said[name] = passed, text
-            result.points[name], result.words[name] = check.points if passed else 0, text
+        for check, one, key in zip(checks, asked, keys, strict=True):
+            if key in known:
+                passed, text = known[key]
+            else:
+                passed, text, why = self._verdict(job.seconds, *one)
+                if why:
+                    result.notes.append(f"{number}: the answer to {check.number} {why}")
+                else:
+                    self.verdicts[key] = passed, text
+            said[check.number] = passed, text
+            result.points[check.number] = check.points if passed else 0
+            result.words[check.number] = text
         if job.page:
             self._write_page(job, result, made["cells"], said)
 
     def _verdict(self, seconds: float, *asked: Any) -> tuple[bool, str, str]:
-        """Return whether an answer passed its check, and what was said, or why nothing was."""
+        """Return whether an answer passed its check, what was said, and why it came to no end."""
         from tools.grading import checking
-        key = hashlib.sha256(json.dumps(asked).encode()).hexdigest()
-        if key not in self.verdicts:
-            came, why = self._part(seconds, checking.run, *asked, self.scratch)
-            if why:
-                return False, "", why
-            passed, text = came
-            self.verdicts[key] = passed is True, submission.clean(text)
-        return *self.verdicts[key], ""
+        came, why = self._part(seconds, checking.run, *asked, self.scratch, raises=True)
+        passed, text = came or (False, f"Exercise {asked[0]} ✗\n  the answer {why}")
+        return passed is True, submission.clean(text), why
 
     def _write_page(self, job: Job, result: Result, cells: list[dict[str, Any]],
                     said: dict[str, tuple[bool, str]]) -> None:
@@ -216,11 +245,12 @@ class Server:
                 return
         result.notes.append(f"{number}: no page of feedback: making it {why}")
 
-    def _part(self, seconds: float, function: Callable[..., Any], *arguments: Any
-              ) -> tuple[Any, str]:
+    def _part(self, seconds: float, function: Callable[..., Any], *arguments: Any,
+              raises: bool = False) -> tuple[Any, str]:
         """Return what function(*arguments) returns in a closed child, or why it gave nothing.
 
-        The reason is in words for a student, and "" where there is a result.
+        The reason is in words for a student, and "" where there is a result. Where it `raises`
+        that is raised, as Fault: then an answer cannot have done it.
         """
         from checks.run.isolate import Child, Ended, Limits
         limits = Limits(wall=seconds, given=MOST_GIVEN)
@@ -228,6 +258,8 @@ class Server:
             return Child(self._closed_in, function, *arguments, limits=limits, alone=True,
                          look=self._look).result(), ""
         except Ended as ended:
+            if raises and ended.why == "raised":
+                raise Fault(ended.words) from None
             return None, _words(ended, limits)
         finally:
             confine.empty(self.scratch)  # no part finds, or imports, what another left
@@ -235,6 +267,7 @@ class Server:
     def _closed_in(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Run a part in the child, as a process that sees no other where namespaces work."""
         confine.end_with_parent(signal.SIGKILL)
+        confine.be_ended_first()
         if self.namespaces:
             confine.enter_namespaces(self.scratch)
         else:
@@ -257,15 +290,32 @@ def _words(ended: "Ended", limits: "Limits") -> str:
                       "its processes",
             "processes": f"started more than {limits.processes} processes",
             "strange": "gave a verdict that is not the check's",
-            "code": f"ended its process ({names.get(ended.code, f'exit code {ended.code}')})",
+            "code": f"ended its process ({names.get(ended.code, f'exit code {ended.code}')}"
+                    + ": too much memory?" * (ended.code == -signal.SIGKILL) + ")",
             }.get(ended.why, ended.words)
 
 
 # ---- the process -----------------------------------------------------------------------------
 
 
+def _one(link: Connection, scratch: Path, namespaces: bool) -> None:
+    """Take one job and give its result: in a child, of which the next job has nothing."""
+    def known(keys: list[str]) -> dict[str, tuple[bool, str]]:
+        link.send_bytes(json.dumps({"keys": keys}).encode())
+        return json.loads(link.recv_bytes())
+
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    confine.adopt_orphans()
+    confine.end_with_parent(signal.SIGKILL)
+    asked = json.loads(link.recv_bytes())
+    # nobody sends anything while a job is graded: then somebody has closed the link
+    server = Server(scratch, namespaces, link.poll, known)
+    result = server.grade(Job(**asked, data=link.recv_bytes()))
+    link.send_bytes(json.dumps({"result": asdict(result), "verdicts": server.verdicts}).encode())
+
+
 def main(scratch: Path, link: Connection) -> None:
-    """Take jobs and give results until nobody is there any more."""
+    """Let children take jobs and give results until nobody is there any more."""
     end_below: Callable[[], object] = list  # nobody is below before the imports
 
     def stop(*_: Any) -> NoReturn:
@@ -276,26 +326,29 @@ def main(scratch: Path, link: Connection) -> None:
     signal.signal(signal.SIGTERM, stop)
     confine.adopt_orphans()
     confine.end_with_parent(signal.SIGTERM)
-    server = Server(scratch, gone=link.poll)  # nobody sends anything while a job is graded
-    try:
-        link.send_bytes(json.dumps(confine.gaps(server.namespaces)).encode())
+    scratch.mkdir(parents=True, exist_ok=True)
+    namespaces = confine.namespaces_work(scratch)
+    with contextlib.suppress(EOFError, OSError):
+        link.send_bytes(json.dumps(confine.gaps(namespaces)).encode())
+        for path in confine.ROOT.glob("*.py"):  # a part cannot list this folder, so not import
+            if path.name in confine.COURSE:
+                importlib.import_module(path.stem)
         import plots  # noqa: F401 (as the next lines: what jobs need, once for all)
         from checks.run import isolate
         from checks.run.check import registered
-        from tools.grading import checking, integrity, page  # noqa: F401
-        end_below, loaded = isolate.end_below, 0
+        from tools.grading import checking, page  # noqa: F401
+        end_below = isolate.end_below
         while True:
-            asked = json.loads(link.recv_bytes())
-            job = Job(**asked, data=link.recv_bytes())
-            for check in job.checks():
-                registered[check.number].get_ready()
-            if loaded != len(sys.modules):
-                loaded = len(sys.modules)
-                integrity.functions.cache_clear()
-                integrity.functions()
-            link.send_bytes(json.dumps(asdict(server.grade(job))).encode())
-    except (EOFError, OSError):
-        stop()
+            for number in json.loads(link.recv_bytes()):
+                registered[number].get_ready()
+            if not (child := os.fork()):
+                with contextlib.suppress(EOFError, OSError):
+                    _one(link, scratch, namespaces)
+                    os._exit(0)
+                os._exit(1)
+            if os.waitpid(child, 0)[1]:
+                break  # who asked sees it, and starts another server
+    stop()
 
 
 if __name__ == "__main__":

@@ -230,11 +230,21 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _changes(statement: ast.stmt) -> set[str]:
-    """Return the names whose values a statement may change without binding them anew."""
+# what is called for its output alone: print, and the course's own
+OUTPUT = {"print", "display", "checks", "helpers", "listing", "plots", "plt"}
+
+
+def _changes(statement: ast.stmt, own: bool) -> set[str]:
+    """Return the names whose values a statement may change without binding them anew.
+
+    `own`: a student wrote it. Then what a function is called with, for no result, may be changed.
+    """
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return set()
     found = set()
+    if own and isinstance(statement, ast.Expr) and isinstance(call := statement.value, ast.Call) \
+            and _root(call) not in OUTPUT:
+        found |= {_root(part) for part in [*call.args, *(k.value for k in call.keywords)]}
     for node in ast.walk(statement):
         match node:
             case ast.Assign(targets=targets) | ast.Delete(targets=targets):
@@ -259,8 +269,8 @@ def _tree(code: str) -> ast.Module:
         return ast.parse(code)
 
 
-def statements(code: str, cell: int) -> list[Statement]:
-    """Return the statements of a cell's Python; none where it is no Python."""
+def statements(code: str, cell: int, own: bool = False) -> list[Statement]:
+    """Return the statements of a cell's Python, a student's `own` one; none if it is no Python."""
     try:
         tree = _tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -286,7 +296,7 @@ def statements(code: str, cell: int) -> list[Statement]:
         found.append(Statement(
             cell, (start, last), binds, not isinstance(statement, COMPOUND),
             {symbol.get_name() for symbol in symbols if symbol.is_referenced()}, _later(table),
-            _changes(statement), isinstance(statement, ast.Import | ast.ImportFrom)))
+            _changes(statement, own), isinstance(statement, ast.Import | ast.ImportFrom)))
     return found
 
 
