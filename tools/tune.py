@@ -12,15 +12,16 @@ before the search has ended.
 
 import argparse
 import contextlib
+import multiprocessing
 import os
 import signal
 import sys
 import tempfile
-import threading
 from collections.abc import Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
-from types import FrameType
 
+import psutil
 import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
@@ -33,7 +34,7 @@ from data.store import CourseError
 SHAPE = (4, 1, 28, 28)
 THREADS = 2
 TRIALS, ROUND = 192, 16  # candidates measured in all, and in one round on one PrimFunc
-LOOK = 20  # seconds between two looks at a tracker
+LOOK, LOOKS = 3, 3  # seconds between two looks at a tracker, and how many have to find nobody
 
 
 def fuse(mod: tvm.IRModule) -> tvm.IRModule:
@@ -45,11 +46,12 @@ def fuse(mod: tvm.IRModule) -> tvm.IRModule:
     return relax.transform.AttachAttrLayoutFreeBuffers()(kernels.fuse_by_kind(mod))
 
 
-def tune(mod: tvm.IRModule, folder: Path, measured_on: devices.Devices | None = None,
-         trials: int = TRIALS) -> None:
+def tune(mod: tvm.IRModule, folder: Path, work_dir: str, trials: int = TRIALS,
+         measured_on: devices.Devices | None = None) -> None:
     """Tune every PrimFunc of mod; write the best record of each into folder.
 
-    For the CPU of the devices, or of this machine; each record names it, in its target.
+    What is measured meanwhile goes to `work_dir`. For the CPU of the devices, or of this machine;
+    each record names it, in its target.
     """
     os.environ["TVM_NUM_THREADS"] = str(THREADS)  # for the processes that run the candidates
     cpu = tvm.target.Target.from_device("cpu")
@@ -57,67 +59,72 @@ def tune(mod: tvm.IRModule, folder: Path, measured_on: devices.Devices | None = 
     runner = "local"
     if measured_on:
         target, runner = measured_on.target(), measured_on.runner()
-    with tempfile.TemporaryDirectory() as work_dir:
-        found = ms.relax_integration.tune_relax(
-            mod, {}, target, work_dir, max_trials_global=trials, num_trials_per_iter=ROUND, seed=0,
-            runner=runner,
-            # there alone: the search, in this process, wants the instructions to be there
-            builder=devices.builder())
-        tasks = sorted(ms.relax_integration.extract_tasks(mod, target),
-                       key=lambda task: task.task_name)
-        records = [found.query_tuning_record(task.dispatched[0], target, task.task_name)
-                   for task in tasks]
-        if missing := [task.task_name for task, record in zip(tasks, records, strict=True)
-                       if record is None]:
-            raise CourseError(f"No candidate of {missing[0]} could be measured; nothing is "
-                              "written. The lines above say why.")
-        folder.mkdir(parents=True, exist_ok=True)
-        for old in folder.glob("*.json"):
-            old.unlink()
-        best = ms.database.JSONDatabase(work_dir=str(folder))
-        for task, record in zip(tasks, records, strict=True):
-            best.commit_workload(record.workload.mod)
-            best.commit_tuning_record(record)
-            print(f"{task.task_name:26} {min(map(float, record.run_secs)) * 1e6:8.1f} µs")
+    tasks = sorted(ms.relax_integration.extract_tasks(mod, target), key=lambda task: task.task_name)
+    if trials < ROUND * len(tasks):
+        raise CourseError(f"{trials} trials are too few: each of {len(tasks)} PrimFuncs takes "
+                          f"{ROUND} at a time, so {ROUND * len(tasks)} at least.")
+    found = ms.relax_integration.tune_relax(
+        mod, {}, target, work_dir, max_trials_global=trials, num_trials_per_iter=ROUND, seed=0,
+        runner=runner,
+        # there alone: the search, in this process, wants the instructions to be there
+        builder=devices.builder())
+    records = [found.query_tuning_record(task.dispatched[0], target, task.task_name)
+               for task in tasks]
+    if missing := [task.task_name for task, record in zip(tasks, records, strict=True)
+                   if record is None]:
+        raise CourseError(f"No candidate of {missing[0]} could be measured; nothing is "
+                          "written. The lines above say why.")
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.glob("*.json"):
+        old.unlink()
+    best = ms.database.JSONDatabase(work_dir=str(folder))
+    for task, record in zip(tasks, records, strict=True):
+        best.commit_workload(record.workload.mod)
+        best.commit_tuning_record(record)
+        print(f"{task.task_name:26} {min(map(float, record.run_secs)) * 1e6:8.1f} µs")
 
 
-@contextlib.contextmanager
-def watched(there: devices.Devices) -> Iterator[None]:
-    """End the block below by a CourseError when no server is left: TVM would wait for one for ever.
-
-    A server that ends costs the candidate that it had; the search goes on with the others.
-    """
-    over, why, main_thread = threading.Event(), "", threading.get_ident()
-
-    def look() -> None:
-        nonlocal why
-        bad = 0
-        while not over.wait(LOOK):
-            try:
-                bad = 0 if devices.keys(there.host, there.port).get(there.key) else bad + 1
-                text = f"no server is left under KEY={there.key}"
-            except CourseError as error:
-                bad, text = bad + 1, str(error)
-            if bad == 2:  # two in a row: a server is away for a moment after each candidate
-                why = text
-                signal.pthread_kill(main_thread, signal.SIGINT)  # wakes it
-                return
-
-    thread = threading.Thread(target=look, daemon=True)
-    thread.start()
+def _child(folder: Path, work_dir: str, trials: int, there: devices.Devices | None) -> None:
+    """Tune, in a process of its own; end with 1 and one line where something is wrong."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
     try:
-        yield
-    except BaseException:
-        if why:
-            raise CourseError(f"Stopped, {why}; nothing is written.") from None
-        raise
+        cnn = helpers.pytorch_model(helpers.load_weights("cnn"))
+        tune(fuse(helpers.import_model(cnn, SHAPE)), folder, work_dir, trials, there)
+    except CourseError as error:
+        sys.exit(str(error))
+
+
+def wait(process: BaseProcess, there: devices.Devices | None) -> int:
+    """Return a process's exit status; end it, and all below it, where no server is left for it.
+
+    A server that ends costs the candidate that it had, and the search goes on with the others. For
+    the last one TVM would wait for ever, in C++, where no thread of Python gets its turn. Raises
+    CourseError.
+    """
+    bad, why = 0, ""
+    try:
+        while process.exitcode is None:
+            process.join(LOOK)
+            if not there or process.exitcode is not None:
+                continue
+            try:  # a server is away for a moment after each candidate
+                bad = 0 if devices.keys(there.host, there.port).get(there.key) else bad + 1
+                why = f"no server is left under KEY={there.key}"
+            except CourseError as error:
+                bad, why = bad + 1, str(error)
+            if bad == LOOKS:
+                raise CourseError(f"Stopped, {why}; nothing is written.")
+        return process.exitcode
     finally:
-        over.set()
+        if process.is_alive() and process.pid:
+            for child in [*psutil.Process(process.pid).children(recursive=True), process]:
+                with contextlib.suppress(psutil.Error):
+                    child.kill()
 
 
 @contextlib.contextmanager
 def _devices(options: argparse.Namespace) -> Iterator[devices.Devices | None]:
-    """Give the devices that the command line names, watched over; None for this machine alone."""
+    """Give the devices that the command line names; None for this machine alone."""
     if bool(options.tracker) != bool(options.key):
         raise CourseError("TRACKER=host:port and KEY=name go together.")
     with contextlib.ExitStack() as stack:
@@ -133,7 +140,6 @@ def _devices(options: argparse.Namespace) -> Iterator[devices.Devices | None]:
         if there:
             print(f"{there.count} server{'s' * (there.count > 1)} under {there.key}: "
                   f"{there.cpu}, {there.threads} thread(s) each", flush=True)
-            stack.enter_context(watched(there))
         yield there
 
 
@@ -146,30 +152,18 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trials", type=int, default=TRIALS, help="candidates in all")
     parser.add_argument("--to", type=Path, default=helpers.ROOT / "data" / "tuned")
     options = parser.parse_args(arguments)
-    typed = False
-
-    def interrupt(number: int, frame: FrameType | None) -> None:
-        nonlocal typed
-        typed = True
-        signal.default_int_handler(number, frame)
-
-    before = signal.signal(signal.SIGINT, interrupt)
     try:
-        with _devices(options) as there:
-            cnn = helpers.pytorch_model(helpers.load_weights("cnn"))
-            tune(fuse(helpers.import_model(cnn, SHAPE)), options.to, there, options.trials)
+        with _devices(options) as there, tempfile.TemporaryDirectory() as work_dir:
+            process = multiprocessing.get_context("spawn").Process(
+                target=_child, args=(options.to, work_dir, options.trials, there))
+            process.start()
+            return wait(process, there)
     except CourseError as error:
         print(error, file=sys.stderr)
         return 1
-    except (KeyboardInterrupt, Exception) as error:
-        if not typed and not isinstance(error, KeyboardInterrupt):
-            raise
-        # where Ctrl-C meets a function that TVM has called, TVM makes another error of it
+    except KeyboardInterrupt:
         print("Stopped; nothing is written.", file=sys.stderr)
         return 130
-    finally:
-        signal.signal(signal.SIGINT, before)
-    return 0
 
 
 if __name__ == "__main__":

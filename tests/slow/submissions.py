@@ -114,6 +114,34 @@ for number in range(4):
         os._exit(0)
 time.sleep(28)
 """
+SHARED_HOGS = """
+import mmap, os, time
+for number in range(5):
+    if not os.fork():
+        hog = mmap.mmap(-1, 6 << 28)
+        for start in range(0, len(hog), 1 << 24):
+            hog[start:start + (1 << 24)] = bytes(1 << 24)
+        time.sleep(28)
+        os._exit(0)
+time.sleep(28)
+"""
+NOBODYS_MEMORY = """
+import ctypes, os
+print(ctypes.CDLL(None, use_errno=True).shmget(0, ctypes.c_size_t(1 << 30), 0o1600) >= 0, "segment")
+os.memfd_create("hog"); print("the hog", "has it")
+"""
+SPINNERS = """
+import os, time
+for number in range(80):
+    if not os.fork():
+        end = time.monotonic() + 3
+        while time.monotonic() < end:
+            pass
+        os._exit(0)
+for number in range(80):
+    os.wait()
+print("80", "have ended")
+"""
 FILLS = """
 for number in range(14):
     with open(f"file{number}", "wb") as file:
@@ -306,7 +334,7 @@ class Run:
         assert came == earned, row["problems"]
         assert float(row["total"]) == sum(earned.values()) and row["of"] == "15"
         if problem is not None:
-            assert problem in row["problems"] if problem else row["problems"] == ""
+            assert problem in row["problems"] if problem else row["problems"] == "", row["problems"]
         assert row["problems"].count("; ") <= grade.MOST_NOTES
         assert not re.search(r"[\x00-\x1f]", row["problems"])
 

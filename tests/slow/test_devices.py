@@ -1,9 +1,12 @@
 """Tuning by TVM's RPC tracker: servers on loopback, what is looked at first, one that is killed."""
 
 import contextlib
-import os
+import multiprocessing
 import platform
+import re
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -132,53 +135,59 @@ def test_the_search_goes_on_when_a_server_is_killed(tmp_path: Path) -> None:
 
 def test_without_any_server_it_stops(there, monkeypatch) -> None:
     monkeypatch.setattr(tune, "LOOK", 0.2)
+    spawn = multiprocessing.get_context("spawn")
+    process, start = spawn.Process(target=time.sleep, args=(30,)), time.monotonic()
+    process.start()
     nobody = devices.Devices(there.host, there.port, "nobody", 1, there.cpu, 1)
-    start = time.monotonic()
-    with pytest.raises(CourseError, match="no server is left under KEY=nobody; nothing is"), \
-            tune.watched(nobody):
-        time.sleep(30)
-    assert time.monotonic() - start < 20
-    with tune.watched(there):
-        time.sleep(1)
+    with pytest.raises(CourseError, match="no server is left under KEY=nobody; nothing is"):
+        tune.wait(process, nobody)
+    process.join(5)
+    assert process.exitcode == -signal.SIGKILL and time.monotonic() - start < 20
+    process = spawn.Process(target=time.sleep, args=(1,))
+    process.start()
+    assert tune.wait(process, there) == 0
 
 
-def test_the_command_line(tmp_path, capsys, monkeypatch) -> None:
+def _started(*words: str) -> subprocess.Popen:
+    return subprocess.Popen([sys.executable, "-m", "tools.tune", *words], cwd=tune.helpers.ROOT,
+                            text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def test_it_ends_within_seconds_when_the_last_server_does(tmp_path) -> None:
+    with devices.local(1) as found:
+        servers = psutil.Process().children(recursive=True)
+        words = ["--tracker", f"{found.host}:{found.port}", "--key", found.key, "--to",
+                 str(tmp_path / "tuned")]
+        with _started(*words) as process:
+            assert process.stdout.readline().startswith("1 server under here")
+            for server in servers:
+                with contextlib.suppress(psutil.Error):
+                    if "rpc_server" in " ".join(server.cmdline()):
+                        server.kill()
+            start = time.monotonic()
+            _, said = process.communicate(timeout=60)
+    assert process.returncode == 1 and time.monotonic() - start < 30
+    assert said == f"Stopped, no server is left under KEY={found.key}; nothing is written.\n"
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_ctrl_c_is_no_traceback_and_leaves_nothing(tmp_path) -> None:
+    with _started("--servers", "2", "--to", str(tmp_path / "tuned")) as process:
+        assert process.stdout.readline().startswith("2 servers under here")
+        time.sleep(3)
+        below = psutil.Process(process.pid).children(recursive=True)
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=60)
+    assert process.returncode == 130 and said == "Stopped; nothing is written.\n"
+    assert len(below) >= 4 and psutil.wait_procs(below, timeout=20)[1] == []
+    assert not (tmp_path / "tuned").exists()
+
+
+def test_what_is_wrong_is_one_line(tmp_path, capsys) -> None:
     assert tune.main(["--tracker", f"{HERE}:1"]) == 1
     assert "TRACKER=host:port and KEY=name go together" in capsys.readouterr().err
-    asked = []
-
-    def stopped(mod: object, folder: Path, there: devices.Devices | None, trials: int) -> None:
-        asked.append((folder, there.count, trials, dict(os.environ)))
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(tune, "tune", stopped)
-    before = _below()
-    assert tune.main(["--servers", "2", "--to", str(tmp_path), "--trials", "7"]) == 130
-    assert asked[0][:3] == (tmp_path, 2, 7)
-    assert "Stopped; nothing is written." in capsys.readouterr().err
-    end = time.monotonic() + 20
-    while _below() - before:
-        assert time.monotonic() < end
-        time.sleep(0.2)
-
-
-def test_ctrl_c_inside_of_tvm_is_no_traceback(tmp_path, capsys, monkeypatch) -> None:
-    """What Ctrl-C raises in a function that TVM calls comes out as an error of another kind."""
-    def typed(*_: object) -> None:
-        try:
-            os.kill(os.getpid(), signal.SIGINT)
-            time.sleep(10)
-        except KeyboardInterrupt:
-            raise RuntimeError from None
-
-    monkeypatch.setattr(tune, "tune", typed)
-    assert tune.main(["--to", str(tmp_path)]) == 130
-    assert capsys.readouterr().err == "Stopped; nothing is written.\n"
-    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
-
-    def broken(*_: object) -> None:
-        raise RuntimeError("a fault of its own")
-
-    monkeypatch.setattr(tune, "tune", broken)
-    with pytest.raises(RuntimeError, match="of its own"):
-        tune.main(["--to", str(tmp_path)])
+    with _started("--to", str(tmp_path / "tuned"), "--trials", "16") as process:
+        _, said = process.communicate(timeout=100)
+    assert process.returncode == 1 and not (tmp_path / "tuned").exists()
+    assert re.fullmatch(r"16 trials are too few: each of \d PrimFuncs takes 16 at a time, so \d+ "
+                        r"at least.\n", said)

@@ -18,7 +18,7 @@ from submissions import LINUX, ROOT, STEM, answers
 from tools.grading import confine
 
 # the folder of the first is made, and of the second not: what a user of Ubuntu 24.04 has
-WITHOUT = ("crash", "hostile", "stays", "hogs in answer", "fills", "junk")
+WITHOUT = ("crash", "hostile", "stays", "hogs in answer", "shared hogs", "fills", "junk")
 NO_NAMESPACES = """
 import errno, os, sys
 import pyseccomp
@@ -34,9 +34,11 @@ CASES = [
     ("contained", {"2.1": 1, "2.3": 2}, ""),
     ("hang", {"2.1": 1, "2.3": 2}, "02: the answer to 2.2 ran for more than 30 seconds"),
     ("hostile", ONLY_2_1, ""),
-    ("stays", ONLY_2_1, "look at: os._exit(0)"),
+    ("stays", ONLY_2_1, ""),
     ("four hogs", ONLY_2_1, "took more than 6 GB of memory with all its processes"),
     ("hogs in answer", ONLY_2_1, "02: the answer to 2.2 took more than 6 GB of memory"),
+    ("shared hogs", ONLY_2_1, "took more than 6 GB of memory with all its processes"),
+    ("nobody's memory", ONLY_2_1, ""), ("spinners", ONLY_2_1, ""),
     ("fills", ONLY_2_1, None),
     ("prints", ONLY_2_1, None),
     ("junk", ONLY_2_1, None),
@@ -63,6 +65,9 @@ def _run(place: Path, outside: Path, namespaces: bool) -> tuple[submissions.Run,
         "hostile": submissions.hostile(outside, listeners.port, str(listeners.path)),
         "stays": answers("2.1", own=submissions.STAYS), "four hogs": answers("2.1", own=four),
         "hogs in answer": answers("2.1", _2_2=four),
+        "shared hogs": answers("2.1", own=submissions.SHARED_HOGS),
+        "nobody's memory": answers("2.1", own=submissions.NOBODYS_MEMORY),
+        "spinners": answers("2.1", own=submissions.SPINNERS),
         "fills": answers("2.1", own=submissions.FILLS),
         "prints": answers("2.1", own=submissions.PRINTS_FOR_EVER),
         "junk": answers("2.1", own=submissions.JUNK),
@@ -117,6 +122,10 @@ def test_a_hostile_submission_does_no_harm(graded, outside) -> None:
         assert words not in page, words
     assert len(page) < 3_000_000, "5 MB were printed"
     assert "the disk is full" not in graded.page("fills", STEM)
+    if "spinners" in graded.rows:
+        assert "80 have ended" in graded.page("spinners", STEM)
+        page = graded.page("nobody's memory", STEM)
+        assert "False segment" in page and "PermissionError" in page and "hog has it" not in page
 
 
 @LINUX
