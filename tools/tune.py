@@ -152,6 +152,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--trials", type=int, default=TRIALS, help="candidates in all")
     parser.add_argument("--to", type=Path, default=helpers.ROOT / "data" / "tuned")
     options = parser.parse_args(arguments)
+    # the semaphores of a process that was killed are cleaned up without a word
+    os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
     try:
         with _devices(options) as there, tempfile.TemporaryDirectory() as work_dir:
             process = multiprocessing.get_context("spawn").Process(

@@ -3,6 +3,7 @@
 import contextlib
 import io
 import itertools
+import json
 import os
 import pty
 import re
@@ -18,11 +19,12 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import nbformat
 import pytest
 import torch
 
 from data import versions
-from tools import doctor, handouts, install, symbols
+from tools import doctor, handouts, install, student, symbols
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -458,3 +460,28 @@ relax.vm.build(mod); tvm.nd.array(x); ms.tune_tir; op.add; np.zeros(3); te.compu
     assert {"tvm.s_tir.meta_schedule.database.JSONDatabase", "tvm.te.compute"} <= everywhere
     assert symbols.resolves("tvm.relax")
     assert not symbols.resolves("tvm.relax.vm.build") and not symbols.resolves("tvm.nd.array")
+
+
+# ---- a container that grades ----
+
+
+def test_what_an_image_is_built_with_grades(clone: Path, tmp_path: Path) -> None:
+    """The commands of instructor/Containerfile, in a clone in which the packages are there."""
+    lines = (clone / "instructor" / "Containerfile").read_text(encoding="utf-8").splitlines()
+    said = dict(line.split(" ", 1) for line in lines if line[0] != "#")  # the last of each kind
+    assert said["COPY"].endswith(" . .") and said["USER"] == "grader"
+    assert re.fullmatch(r"docker.io/library/python:3[.]1[123]", said["FROM"])
+    (clone / ".venv").symlink_to(sys.prefix)
+    try:
+        built = _run("sh", "-ec", said["RUN"], cwd=clone, MLC_DATA="")
+        assert built.returncode == 0, built.stdout + built.stderr
+        master = next((clone / "notebooks").glob("01*.ipynb"))
+        (tmp_path / "class" / "one").mkdir(parents=True)
+        nbformat.write(student.student_version(master), tmp_path / "class" / "one" / master.name)
+        words = [word.replace("/submissions", str(tmp_path / "class"))
+                 for word in json.loads(said["ENTRYPOINT"])]
+        graded = _run(*words, "JOBS=1", cwd=clone, MLC_DATA="")
+        assert graded.returncode == 0, graded.stdout + graded.stderr
+        assert "one: 0 of 5" in graded.stdout and "Memory is counted by " in graded.stdout
+    finally:
+        (clone / ".venv").unlink()
