@@ -1,7 +1,9 @@
 """Grading what students hand in: right, wrong, edited, broken, oddly named, and cheats."""
 
+import importlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import nbformat
@@ -26,11 +28,13 @@ from submissions import (
     wrong_linear,
 )
 from test_pages import mutated
+from tqdm import tqdm
 
-from tools import student
-from tools.grading import confine
-from tools.grading.job import Job
-from tools.grading.server import Grader
+from tools import grade, student
+from tools.grading import checking, confine
+from tools.grading.job import Job, Result
+from tools.grading.server import Grader, Server
+from tools.grading.submission import Found
 
 MUTANTS = range(1000, 1006)  # test_pages.py reads 500 others
 
@@ -82,6 +86,7 @@ def _write(place: Path) -> None:
     with open(latin + b"/" + STEM.encode() + b" B\xe4r.ipynb", "wb") as file:
         file.write(raw(small))
     (place / "mail.zip").touch()
+    (place / "_late").mkdir()
 
 
 def scratch() -> nbformat.NotebookNode:
@@ -167,12 +172,49 @@ def test_the_same_source_is_checked_once() -> None:
     assert words[1][1] != words[2][1]
 
 
+SEARCHES = """
+def linear(x, w, b):
+    import re
+    with open("/proc/self/maps") as maps, open("/proc/self/mem", "rb", 0) as memory:
+        for start, end in re.findall(r"^(\\w+)-(\\w+) rw", maps.read(), re.MULTILINE):
+            memory.seek(int(start, 16))
+            try:
+                part = memory.read(int(end, 16) - int(start, 16))
+            except (OSError, OverflowError):
+                continue
+            if re.search(rb"the answer o[f] " + WHOM, part):
+                raise ValueError("it has" + " seen it")
+    raise ValueError("it has seen nothing")
+"""
+
+
+@LINUX
+def test_nothing_of_one_student_is_in_the_process_of_the_next() -> None:
+    """An answer searches its memory for the words of another; for its own it finds them."""
+    folder = ROOT / "build" / "test_grading_next"
+    folder.mkdir(parents=True, exist_ok=True)
+    grader, words = Grader(folder), []
+    try:
+        for answer in ("def linear(x, w, b):\n    raise ValueError('the answer of ' 'Anna 4711')",
+                       f"WHOM = b'Anna 47[1]1'\n{SEARCHES}",
+                       f"WHOM = b'Ben 8[1]5'  # the answer of Ben 815\n{SEARCHES}"):
+            data = nbformat.writes(answers(_2_2=answer)).encode()
+            master = json.dumps(student.student_version(MASTER))
+            words.append(grader.grade(Job(STEM, data, master, page=False)).words["2.2"])
+    finally:
+        grader.close()
+    assert "the answer of Anna 4711" in words[0]
+    assert "it has seen nothing" in words[1] and "it has seen it" in words[2], words
+
+
 def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:
     assert graded.status == 0
     assert set(graded.rows) == {case[0] for case in CASES} | {f"mutant {i}" for i in MUTANTS}
     assert not any("could not be graded" in row["problems"] for row in graded.rows.values())
     assert b"\x1b" not in graded.printed and b"Traceback" not in graded.printed
-    assert b"mail.zip is not a student's folder: left out" in graded.printed
+    assert b"mail.zip is not a student's folder: left out. Unpack archives" in graded.printed
+    assert b"_late is not a student's folder: left out. Rename it if" in graded.printed
+    assert b"graded before" not in graded.printed
     gaps = b"This system does not keep submissions from"
     assert (gaps in graded.printed) == bool(confine.gaps(confine.namespaces_work(graded.build)))
 
@@ -206,6 +248,85 @@ def test_a_page_is_for_people_and_phones(graded) -> None:
         assert page.index("Content-Security-Policy") < page.index("<style>")
     assert '<th scope="col">exercise</th>' in graded.page("right")
     assert 'alt="' in graded.page("right", STEM), "pictures keep their alt texts"
+
+
+# ---- faults of the grader ------------------------------------------------------------------------
+
+
+def test_nothing_is_graded_where_the_courses_own_solution_fails(tmp_path) -> None:
+    """In a copy of the course whose solution of 2.2 lacks its bias; nobody gets 0 points for it."""
+    course = tmp_path / "course"
+    shutil.copytree(ROOT, course, ignore=lambda folder, names: [
+        name for name in names if name in ("build", "work", ".venv", ".git", "tests", "paired_md",
+                                           "FashionMNIST", "__pycache__")])
+    broken = course / "notebooks" / MASTER.name
+    broken.write_text(broken.read_text().replace(" + b[j]", ""), encoding="utf-8")
+    submissions.write(tmp_path / "class", {"one": answers("2.1"), "two": answers("2.3")})
+    for jobs in ("1", "2"):
+        words = submissions.command(tmp_path / "class", course / "build", 60, "--jobs", jobs)
+        done = subprocess.run(words, cwd=course, capture_output=True, text=True, check=False)
+        said = done.stdout + done.stderr
+        assert done.returncode == 1 and "Traceback" not in said
+        assert "the course's own solution is not accepted here: Exercise 2.2 ✗" in said, said
+        assert not (course / "build" / "grades.csv").exists()
+        assert not list((course / "build" / "graded").glob("*.json"))
+
+
+def test_what_was_spoilt_has_no_points(tmp_path, monkeypatch) -> None:
+    """An error in a check before the answer's first line; the row, the page and the exit status."""
+    master = student.student_version(MASTER)
+    job = Job(STEM, nbformat.writes(answers("2.1", "2.2")).encode(), json.dumps(master), page=False)
+
+    def fails(number: str, *asked: object) -> tuple[bool, str]:
+        if number == "2.2":
+            raise PermissionError("/opt/packages/torch")
+        return True, f"Exercise {number} ✓"
+
+    monkeypatch.setattr(checking, "run", fails)
+    (tmp_path / "grading" / "here").mkdir(parents=True)
+    server = Server(tmp_path / "grading" / "here", False, lambda: False, lambda keys: {})
+    result = server.grade(job)
+    assert not result.whole and result.points == {"2.1": 1}
+    assert "02 could not be graded (Fault: PermissionError: /opt/packages/torch)" in result.notes
+    found = Found({STEM: tmp_path}, {STEM: []})
+    report = grade.Report([grade.Student(tmp_path / name, name, found) for name in "ab"], POINTS,
+                          dict.fromkeys(POINTS, STEM), set(), tmp_path, tqdm(disable=True))
+    report.take(0, STEM, result)
+    report.take(1, STEM, Result({"2.1": 1}, whole=True))
+    rows = submissions.rows(tmp_path)
+    assert [rows["a"][key] for key in ("2.1", "2.2", "total")] == ["", "", ""]
+    assert report.spoilt == 1
+    assert [rows["b"][key] for key in ("2.1", "2.2", "total")] == ["1", "0", "1"]
+    assert "not graded" in (tmp_path / "feedback" / "a" / "index.html").read_text()
+
+
+def test_packages_behind_links_can_be_read(tmp_path, monkeypatch) -> None:
+    (tmp_path / "elsewhere" / "package").mkdir(parents=True)
+    (tmp_path / "elsewhere" / "package" / "__init__.py").touch()
+    (tmp_path / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "site" / "package").parent.mkdir()
+    (tmp_path / "site" / "package").symlink_to(tmp_path / "elsewhere" / "package")
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "linked"), str(ROOT), str(ROOT.parent)])
+    assert str(tmp_path / "elsewhere") in confine._libraries()
+    monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), *sys.path])
+    module = importlib.import_module("package")
+    monkeypatch.setitem(sys.modules, "package", module)
+    assert str(tmp_path / "elsewhere" / "package") in confine._libraries()
+    assert not {str(place) for place in (ROOT, *ROOT.parents)} & confine._libraries()
+
+
+def test_what_systemd_gives_stands_before_the_command(tmp_path, monkeypatch) -> None:
+    """A stand-in for systemd-run that says what limit it was asked for; and one that fails."""
+    program = tmp_path / "systemd-run"
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    for text, works in [(f"echo {confine.SCOPE}", True), ("echo max", False), ("exit 1", False)]:
+        program.write_text(f"#!/bin/sh\n{text}\n")
+        program.chmod(0o755)
+        confine.counted_by_kernel.cache_clear()
+        before = confine.counted_by_kernel()
+        assert (before[:3] == ("systemd-run", "--user", "--scope")) == works
+        assert (f"--property=MemoryMax={confine.SCOPE}" in before) == works
+    confine.counted_by_kernel.cache_clear()
 
 
 # ---- what the system allows ---------------------------------------------------------------------

@@ -118,7 +118,7 @@ def test_a_hostile_submission_does_no_harm(graded, outside) -> None:
         assert words in page, words
     for words in ("the hog has it", "my own helpers", "my own checks", "s3cret", "evil()</script>",
                   "the grader&#39;s own key", "the grader's own key", "it listens",
-                  "it is connected", "nbformat_minor&quot;: 5"):
+                  "it is connected", "it lists", "nbformat_minor&quot;: 5"):
         assert words not in page, words
     assert len(page) < 3_000_000, "5 MB were printed"
     assert "the disk is full" not in graded.page("fills", STEM)
