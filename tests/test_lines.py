@@ -12,6 +12,7 @@ import pytest
 
 import checks
 from checks.run.check import registered
+from tools import execute
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = re.compile(r"^ *@(?:T\.prim_func|R\.function|I\.ir_module)", re.MULTILINE)
@@ -64,3 +65,24 @@ def test_the_line_that_is_wrong_is_quoted(number: str, source: str, before: list
 
 def test_there_are_such_lines() -> None:
     assert len(CASES) > 20 and {number for number, *_ in CASES} >= {"0.2", "0.3", "0.5"}
+
+
+def test_a_cell_that_is_no_python_is_not_judged_by_an_earlier_one() -> None:
+    """In a kernel: a right answer, then one with a slip, then the right one again."""
+    notebook = nbformat.read(ROOT / "notebooks" / "02_emit_te_ingestion.ipynb", as_version=4)
+    cells = {cell.metadata.nbgrader.grade_id: cell.source for cell in notebook.cells
+             if "nbgrader" in cell.metadata}
+    first = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:2]
+    right, check = cells["2.1-solution"], cells["2.1"]
+    slip = right.replace("    return ", "    return = ", 1)
+    notebook.cells = list(map(nbformat.v4.new_code_cell,
+                              [*first, right, check, slip, check, right, check]))
+    for cell in notebook.cells:
+        cell.metadata["tags"] = ["raises-exception"]
+    execute.client(notebook).execute()
+    said = ["".join(output.get("text", output.get("evalue", "")) for output in cell.outputs)
+            for cell in notebook.cells if cell.source == check]
+    assert "Exercise 2.1 ✓" in said[0] and "Exercise 2.1 ✓" in said[2], said
+    assert "Exercise 2.1 ✗" in said[1] and "came:     SyntaxError: " in said[1], said
+    line = next(number for number, text in enumerate(slip.splitlines(), 1) if "return =" in text)
+    assert f"look at:  your line {line}: return =" in said[1], said

@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import linecache
 import os
+import re
 import sys
 import traceback
 from collections.abc import Callable, Iterator
@@ -16,6 +17,7 @@ from unittest import mock
 
 import tvm
 import tvm_ffi
+from IPython import get_ipython
 
 from checks.say.messages import CheckFailed, place_in_script, reason
 from words import _
@@ -37,6 +39,30 @@ def note_answers(*answers: Any) -> None:
     """Note where the answers were defined that are checked next."""
     checked.names = frozenset(code.co_filename for answer in answers
                               if (code := getattr(answer, "__code__", None)))
+
+
+broken: dict[str, SyntaxError] = {}  # what the last cell that begins `def name` was no Python by
+
+
+def note_broken_cells() -> None:
+    """Remember in a kernel which functions a cell would have defined, had it been Python.
+
+    A check after such a cell gets the function of an earlier one, and would judge that.
+    """
+    def after(result: Any) -> None:
+        for name in re.findall(r"^def (\w+)", result.info.raw_cell or "", re.MULTILINE):
+            broken.pop(name, None)
+            if isinstance(error := result.error_before_exec, SyntaxError):
+                broken[name] = error
+
+    if shell := get_ipython():
+        shell.events.register("post_run_cell", after)
+
+
+def broken_cell(*answers: Any) -> SyntaxError | None:
+    """Return the error of an answer's cell that ran last, and was no Python."""
+    return next((broken[name] for answer in answers
+                 if (name := getattr(answer, "__name__", "")) in broken), None)
 
 
 def _of_answer(frame: traceback.FrameSummary) -> bool:

@@ -26,10 +26,10 @@ from typing import Any
 import torch
 import tvm
 
-from checks.run.answer import note_answers, outcome
+from checks.run.answer import broken_cell, line_of_answer, note_answers, outcome
 from checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from checks.run.timeout import alarmed
-from checks.say.messages import CheckFailed
+from checks.say.messages import CheckFailed, reason
 from words import _, language, listed, ngettext, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
@@ -85,6 +85,10 @@ def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], An
         @functools.wraps(check)
         def run(*answers: Any) -> None:
             note_answers(*answers)
+            if error := broken_cell(*answers):
+                raise CheckFailed(_("that the cell of your answer runs"), reason(error),
+                                  line_of_answer(error),
+                                  _("Exercise {number} ✗").format(number=number))
             registered[number].get_ready()
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:

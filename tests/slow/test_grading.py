@@ -63,6 +63,8 @@ def _write(place: Path) -> None:
                                 "    raise SystemExit"),
         "cheat 8": answers(own=submissions.TOLERANT, _2_2=wrong_linear()),
         "copied": answers("2.1", "2.2"), "scratch": scratch(),
+        "no Python": answers("2.1", own=cell(SOLVED, "2.2-solution").source,
+                             _2_2="def linear(x, w, b):\n    return (x\n"),
         "broken": b'{"cells": [', "list": b"[]", "no cells": b'{"nbformat": 4}',
         "no type": raw(small, **{'"cell_type": "code",': b""}),
         "list for a name": raw(small, **{'"grade_id": "2.2"': b'"grade_id": ["2.2"]'}),
@@ -121,7 +123,7 @@ CASES = [
     ("edited", {"2.3": 2}, "check 2.3 is there more than once: the last one counts; check 2.1 was "
                            "edited: put back; check 2.2 was missing: put back"),
     *[(f"cheat {number}", {}, None) for number in range(1, 9)],
-    ("forged", {"2.2": 2}, ""),
+    ("forged", {"2.2": 2}, ""), ("no Python", {"2.1": 1}, ""),
     ("copied", {"2.1": 1, "2.2": 2}, ""),
     ("scratch", {"2.1": 1, "2.2": 2}, ""),
     ("broken", {}, "02: not a notebook (Expecting value"),
@@ -227,6 +229,8 @@ def test_feedback_says_what_was_wrong(graded) -> None:
     assert "was not handed in" in graded.page("no notebook")
     assert "PermissionError: [Errno 13] Permission denied" in graded.page("cheat 6")
     assert "SystemExit" in graded.page("cheat 7")
+    assert "SyntaxError" in graded.page("no Python")
+    assert "your line 2: return (x" in graded.page("no Python")
     assert "Exercise 2.1 ✓" in graded.page("large", STEM)
     assert "Exercise 2.1 ✓" in graded.page("brackets", STEM)
 

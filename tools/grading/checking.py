@@ -79,14 +79,18 @@ def run(number: str, answer: str, sources: list[str], language: str, scratch: Pa
 def _define(shell: Shell, sources: list[str], answer: str, number: str) -> None:
     """Run an answer's cells, all as in a notebook, whatever one raises.
 
-    Raises CheckFailed where none defines the answer, with the first error if there was one.
+    Raises CheckFailed where none defines the answer, with the first error if there was one; or the
+    answer's own cell is no Python (the others are, or nothing of them was taken).
     """
-    failed = []
+    failed, broken = [], False
     for source in sources:
         result = shell.run_cell(source, store_history=False)
         if error := result.error_before_exec or result.error_in_exec:
             failed.append((_("that the cell runs"), _words(error), line_of_answer(error)))
-    if answer not in shell.user_ns:
+        if broken := bool(result.error_before_exec):
+            failed = failed[-1:]
+            break
+    if broken or answer not in shell.user_ns:
         missing = (_("that {answer} is defined").format(answer=answer),
                    _("no cell above the check defines it"), _("the answer's cell"))
         raise CheckFailed(*[*failed, missing][0], _("Exercise {number} ✗").format(number=number))
