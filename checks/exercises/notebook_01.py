@@ -375,7 +375,8 @@ def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
     for case in ((4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
                  (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
                  (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
-                 (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2)):
+                 (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2), (3, 4, 5, 8, 1, 3, 2),
+                 (2, 1030, 4099, 57, 3, 1, 1)):  # these costs are more than float32 can tell apart
         batch, inner, outer, size, kernel, stride, padding = case
         layer = nn.Conv2d(inner, outer, kernel, stride, padding, device="meta")  # shapes, no data
         outputs = layer(torch.empty(batch, inner, size, size, device="meta"))

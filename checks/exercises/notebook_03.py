@@ -46,13 +46,13 @@ _RELU: Mistakes = {
 @exercise("3.1")
 def exercise_3_1(register_relu: Callable) -> str:
     """env.relu writes max(x, 0) into out."""
-    shapes = [(1, 128), (4, 3, 5, 5), (7,), (1,), (2, 300, 1)]
+    shapes = [(1, 128), (4, 3, 5, 5), (7,), (1,), (2, 300, 1), (5, 1)]
     layer = nn.ReLU()
     with libraries.registry(), judged(_("the formula: max(x, 0), element by element"),
                                       layer_mistakes(layer) | _RELU) as note:
         function = libraries.registered(register_relu, "env.relu")
-        for number, shape in enumerate(shapes):
-            x = (np.float32(10) ** (3 * number) * random(*shape)).astype("float32")
+        for number, shape in enumerate([*shapes, shapes[0]]):  # with other numbers
+            x = np.float32(10) ** (3 * number) * random(*shape, seed=number)
             if not number:  # extremes in the first, a middle and the last place
                 x[0, [0, 60, -1]] = -1e30, 1e30, 1e38
             with require_numpy_only(_("NumPy in env.relu"), _("np.from_dlpack and np.maximum")):
@@ -133,8 +133,9 @@ def exercise_3_2(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
     with judged(_("which variable main returns, and what stands between it and the call"),
                 _BIAS_OF_LINEAR) as note:
-        for m, k in [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]:
-            weight, bias, x = random(m, k), random(m), random(1, k)
+        sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
+        for number, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
+            weight, bias, x = (random(*shape, seed=number) for shape in [(m, k), (m,), (1, k)])
             calls: list[list[np.ndarray]] = []
             mod = create_linear_module(weight.copy(), bias.copy())
             _require_x(mod, m, k)

@@ -7,7 +7,7 @@ from torch import nn
 from tvm import relax, te, topi
 
 import helpers
-from checks.diagnose.equivalence import batches, require_same
+from checks.diagnose.equivalence import batches
 from checks.exercises import schedules
 from checks.exercises.models import INPUT, cnn, imported_cnn, reference_200
 from checks.run.check import exercise
@@ -111,7 +111,7 @@ def exercise_4_4(schedule_conv2d: Callable) -> str:
     mod = schedules.returned(schedule_conv2d, original)
     with schedules.changed(mod, original, "conv2d") as func:
         schedules.require_scheduled(func)
-    verified = require_same(mod, cnn()[1], reference_200())
+    verified = schedules.require_same_model(mod, original, ["conv2d"], cnn()[1], reference_200())
     return _("padding inlined, parallel, unrolled, vectorised, decomposed. {verified}").format(
         verified=verified)
 
@@ -136,5 +136,6 @@ def exercise_4_5(schedule_conv2d_with_bias: Callable) -> str:
         last = schedules.require_scheduled(func)[-1]
     schedules.require_lanes(last, _("block {block}").format(block=last.block))
     convolution = nn.Sequential(model[0])
-    require_same(mod, convolution, batches(convolution, helpers.test_loader(count=40)))
+    schedules.require_same_model(mod, original, ["conv2d"], convolution,
+                                 batches(convolution, helpers.test_loader(count=40)))
     return _("convolution and bias block scheduled, values equal to PyTorch's on 40 images")

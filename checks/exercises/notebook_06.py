@@ -10,7 +10,6 @@ import tvm
 import tvm_ffi
 
 from checks.compare.trials import RTOL
-from checks.diagnose.equivalence import require_same
 from checks.exercises import schedules
 from checks.exercises.models import cnn, fused_cnn, imported_cnn, reference_200
 from checks.run.check import exercise
@@ -163,7 +162,7 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
                           cause)
     schedules.require_threads(2, *nests(func))
     schedules.require_decomposed(func)
-    verified = require_same(mod, cnn()[1], reference_200())
+    verified = schedules.require_same_model(mod, original, ["conv2d"], cnn()[1], reference_200())
     return _("padding inlined, parallel, lanes along x, the window unrolled, {sums} sums at a "
              "time, decomposed.\n{verified}").format(sums=sums, verified=verified)
 
@@ -184,7 +183,8 @@ def exercise_6_3(fast_dense: Callable) -> str:
     mod = schedules.returned(fast_dense, original, names["dense"])
     with schedules.changed(mod, original, names["dense"], _("the dense layer")) as func:
         sums, lanes = _require_dense(func)
-    verified = require_same(mod, cnn()[1], reference_200())
+    verified = schedules.require_same_model(mod, original, [names["dense"]], cnn()[1],
+                                            reference_200())
     return _("the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
              "time, parallel, decomposed.\n{verified}").format(lanes=lanes, sums=sums,
                                                                verified=verified)
@@ -317,7 +317,8 @@ def exercise_6_4(fast_model: Callable) -> str:
                           _("{lanes}, {many}: a lane for each image").format(lanes=lanes,
                                                                              many=many),
                           _("which loop of dense is innermost and vectorised"))
-    verified = require_same(mod, cnn()[1], reference_200())
+    verified = schedules.require_same_model(mod, original, [names["conv_pool"], names["dense"]],
+                                            cnn()[1], reference_200())
     return _("{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "
              "threads and lanes.\n{verified}").format(sums=sums, verified=verified)
 

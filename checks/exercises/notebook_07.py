@@ -219,6 +219,8 @@ _CASES: list[tuple[str, int | None, list[_Fake]]] = [
         _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
     (_("one dip"), None, [
         _Fake("even", [10, 10, 10, 9, 11]), _Fake("dip", [12, 2, 3, 12, 13])]),
+    (_("times close together"), 3,
+     [_Fake("first", [300.02, 300.5, 299]), _Fake("second", [300.01, 299.5, 301])]),
     ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
     (_("a single correct one"), 4,
      [_Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),

@@ -3,17 +3,21 @@
 import contextlib
 import itertools
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
 import numpy as np
 import tvm
 import tvm_ffi
+from torch import nn
+from tvm import relax
 
-from checks.compare.trials import random, require_equal
+from checks.compare.inputs import fractions
+from checks.compare.trials import ATOL, require_equal
+from checks.diagnose.equivalence import Batch, build, require_same
 from checks.exercises.models import copied
-from checks.observe.primfuncs import run_prim_func
+from checks.observe.primfuncs import LIGHT, run_prim_func
 from checks.run.answer import line_of_answer
 from checks.run.check import while_running
 from checks.say.messages import CheckFailed, reason
@@ -298,11 +302,46 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
-    """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same on random numbers."""
-    *inputs, output = [tuple(map(int, p.shape)) for p in before.params]
-    arrays = [random(*shape, seed=i) for i, shape in enumerate(inputs)]
-    require_equal(run_prim_func(after, arrays, output), run_prim_func(before, arrays, output),
-                  _("the results: a schedule must not change them"), {})
+    """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same, on large numbers."""
+    arrays, right = _results(before)
+    _require_results(run_prim_func(after, arrays, right.shape), right)
+
+
+def _results(func: tvm.tirx.PrimFunc) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return large numbers for a PrimFunc, and what it gives."""
+    *inputs, output = [tuple(map(int, param.shape)) for param in func.params]
+    arrays = [fractions(*shape, seed=i, fine=not i) for i, shape in enumerate(inputs)]
+    return arrays, run_prim_func(func, arrays, output)
+
+
+def _require_results(came: np.ndarray, right: np.ndarray) -> None:
+    require_equal(came, right, _("the results: a schedule must not change them"), {},
+                  atol=max(ATOL, 1e-6 * float(np.abs(right).max())))  # a sum's order is free
+
+
+_ALONE = "{name}_alone"
+
+
+def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, names: Sequence[str],
+                       model: nn.Sequential, reference: Iterable[Batch]) -> str:
+    """Do as require_same, and compare some PrimFuncs with the original's, on large numbers.
+
+    The model's own activations are small and hide a cut. All is compiled at once.
+    """
+    bb = relax.BlockBuilder(mod)
+    for name in names:
+        *inputs, output = [relax.TensorType(tuple(map(int, param.shape)), "float32")
+                           for param in mod[name].params]
+        params = [relax.Var(f"x{i}", kind) for i, kind in enumerate(inputs)]
+        with bb.function(_ALONE.format(name=name), params):
+            bb.emit_func_output(bb.emit(relax.call_tir(mod.get_global_var(name), params, output)))
+    machine = build(bb.get(), LIGHT)
+    verified = require_same(mod, model, reference, machine=machine)
+    for name in names:
+        arrays, right = _results(original[name])
+        came = machine[_ALONE.format(name=name)](*map(tvm.runtime.tensor, arrays))
+        _require_results(came.numpy(), right)
+    return verified
 
 
 def require_threads(least: int, *nests: Nest) -> None:
