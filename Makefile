@@ -35,8 +35,8 @@ test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, 
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分
 	@$(PYTEST) tests/slow
 
-mutants: data  ## change the solutions mechanically and say which changes the checks miss (NB="03 5.1": some)
-##zh mutants: 机械地改动答案，看检查漏掉哪些（NB="03 5.1" 只试这些）
+mutants: data  ## change the solutions mechanically, or how they behave, and say which changes the checks miss (NB="03 5.1": some)
+##zh mutants: 机械地改动答案或它的行为，看检查漏掉哪些（NB="03 5.1" 只试这些）
 	@$(PY) -m tools.mutants $(NB)
 
 outputs: data  ## execute the notebooks and store their outputs (NB="02 03": some; TIMES=1: measured times as well)

@@ -1,4 +1,4 @@
-"""Mechanical changes of the solutions: how they are made, and some of them, which checks catch.
+"""Mechanical changes of the solutions and wrong behaviours around them: some, which checks catch.
 
 More of them: tests/slow/test_more_mutants.py; all of them: `make mutants`.
 """

@@ -4,7 +4,8 @@
     python -m tools.mutants 03 5.1     those of a notebook, or one exercise
 
 A number off by one, two indices or arguments exchanged, a term, a keyword, a call or a condition
-left out, a comparison turned, a statement skipped or doubled: a slip as people make it. (Names that
+left out, a comparison turned, a statement skipped or doubled: a slip as people make it. Beside them
+wrong behaviours are tried, wrapped around the solution: see tools/behaviours. (Names that
 an answer gives to its axes and tensors are left alone: nobody may ask for these.) A check that
 passes on one is too weak, or the change changes nothing: then it is listed in tests/mutants.toml,
 with the reason.
@@ -292,11 +293,11 @@ def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2)
 
 
 def sample(count: int, seed: int = 0) -> list[tuple[Exercise, list[Mutant]]]:
-    """Return some mutants of the judged exercises, the same ones every time."""
-    every = exercises(judged())
-    chosen = random.Random(seed).sample(
-        [mutant for exercise in every for mutant in mutants(exercise.number, exercise.answer)],
-        count)
+    """Return some mutants of the judged exercises, the same ones each time; half are behaviours."""
+    every, draw = exercises(judged()), random.Random(seed)
+    found = [mutant for exercise in every for mutant in mutants(exercise.number, exercise.answer)]
+    chosen = [*draw.sample([mutant for mutant in found if mutant.line], count - count // 2),
+              *draw.sample([mutant for mutant in found if not mutant.line], count // 2)]
     return [(exercise, some) for exercise in every
             if (some := [mutant for mutant in chosen if mutant.exercise == exercise.number])]
 

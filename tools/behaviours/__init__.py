@@ -1,0 +1,40 @@
+"""Wrong behaviours, each around a right answer: what no change of one line of a solution makes.
+
+    wrong("2.3", conv2d, "its result: rounded to float16")
+
+`make mutants` tries them beside the mechanical changes. Each is a class of mistakes that a check
+may overlook, whatever the exercise: numbers rounded or cut off, a row taken for another, what was
+kept from the first call, a constant exchanged, two arguments that are wrong only together. For each
+kind of exercise a function yields titles, each with what wraps the answer.
+"""
+
+import functools
+from collections.abc import Callable
+
+from tools.behaviours import arrays, importing, programs, schedules
+from tools.behaviours.common import Wrapped
+
+KINDS: dict[Callable[[str], Wrapped], tuple[str, ...]] = {
+    arrays.of_loops: ("0.1",), arrays.of_purity: ("0.4",), arrays.of_arrays: ("1.1", "1.2"),
+    arrays.of_numbers: ("1.3", "6.1"), arrays.of_registered: ("0.6", "3.1", "3.3", "3.4"),
+    arrays.of_tuner: ("7.2",), programs.of_te: ("2.1", "2.2", "2.3", "2.4", "5.1", "5.2"),
+    programs.of_primfuncs: ("0.2", "0.3"),
+    programs.of_modules: ("0.5", "2.5", "2.6", "2.7", "3.2", "3.5", "5.5"),
+    importing.of_rule: ("5.3",), importing.of_rules: ("5.4",),
+    schedules.of_schedules: ("4.1", "4.2", "4.3", "4.4", "4.5", "6.2", "6.3", "6.4", "7.1")}
+
+
+@functools.cache
+def _all(number: str) -> dict[str, Callable[[Callable], Callable]]:
+    return {title: wrap for kind, numbers in KINDS.items() if number in numbers
+            for title, wrap in kind(number)}
+
+
+def titles(number: str) -> list[str]:
+    """Return the wrong behaviours of an exercise's kind."""
+    return list(_all(number))
+
+
+def wrong(number: str, answer: Callable, title: str) -> Callable:
+    """Return a right answer to an exercise with a wrong behaviour, by its title."""
+    return functools.wraps(answer)(_all(number)[title](answer))
