@@ -85,7 +85,7 @@ def exercise_5_2(avg_pool: Callable) -> str:
              ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
              ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
              ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2))]
-    with judged("", _AVG_POOL, 1e-6) as note:
+    with judged("", _AVG_POOL, 1e-4) as note:  # numbers up to 256, added in any order
         for shape, kernel, stride in tried:
             x, layer = fractions(*shape), nn.AvgPool2d(kernel, stride)
             images = torch.from_numpy(x)
@@ -322,7 +322,8 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
             with contextlib.nullcontext() if seed else guarded(machine, mod):
                 came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
-                 look_at=_("the rule for {text}").format(text=one.text), words=one.text)
+                 look_at=_("the rule for {text}").format(text=one.text), words=one.text,
+                 atol=3e-4 if scale == 30 else None)
 
 
 def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
@@ -473,7 +474,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
                 inputs = list(map(torch.from_numpy, arrays))
                 note(output.numpy(), model(*inputs).numpy(), model, *inputs,
                      look_at=_("a batch of {size}: which shape belongs to which input, and the "
-                               "rules").format(size=size))
+                               "rules").format(size=size), atol=1e-5 * float(scale))
             if len(features) > 1:
                 _require_refusals(machine, features)
     return _("one module each for a model of one input, of two and of three, run with batches of "
