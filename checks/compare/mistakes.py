@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
 from words import _
@@ -293,23 +294,55 @@ _BATCH: dict[str, Mistake] = {
     _("the batch: only image 0 is written"): _image_0_alone}
 
 
+def _with(change: Callable[[Tensor], Tensor], name: str = "weight") -> Mistake:
+    """Return a layer's mistake: its weight, or its bias, changed."""
+    return lambda layer, x: functional_call(layer, {name: change(getattr(layer, name))}, (x,))
+
+
+_INPUT: dict[str, Mistake] = {
+    _("the input is rounded to float16 before it is used"):
+        lambda layer, x: layer(x.half().float()),
+    _("the input is rounded to bfloat16 before it is used"):
+        lambda layer, x: layer(x.bfloat16().float()),
+    _("the input is cut to whole numbers before it is used"): lambda layer, x: layer(x.trunc()),
+    _("the signs of the input are lost before it is used"): lambda layer, x: layer(x.abs())}
+_BIAS: dict[str, Mistake] = {
+    _("the bias: each place has the number of the one before"):
+        _with(lambda bias: bias.roll(1), "bias"),
+    _("the bias: each place has the number of the next one"):
+        _with(lambda bias: bias.roll(-1), "bias"),
+    _("the bias runs backwards"): _with(lambda bias: bias.flip(0), "bias")}
+_WEIGHT: dict[str, Mistake] = {
+    _("the weight's first axis: each place has the numbers of the one before"):
+        _with(lambda weight: weight.roll(1, 0)),
+    _("the weight's first axis: each place has the numbers of the next one"):
+        _with(lambda weight: weight.roll(-1, 0)),
+    _("the weight's first axis runs backwards"): _with(lambda weight: weight.flip(0)),
+    _("the weight is rounded to float16"): _with(lambda weight: weight.half().float()),
+    _("the weight is rounded to bfloat16"): _with(lambda weight: weight.bfloat16().float()),
+    _("the weight is cut to whole numbers"): _with(torch.trunc),
+    _("the signs of the weight are lost"): _with(torch.abs)}
+
+
 def layer_mistakes(layer: nn.Module) -> dict[str, Mistake]:
     """Return the usual mistakes of a layer; {} where none is known."""
     match layer:
         case nn.Conv2d():
-            return (_CONV2D_BIAS if layer.bias is not None else {}) | _CONV2D | _BATCH
+            biased = {} if layer.bias is None else _CONV2D_BIAS | _BIAS
+            return biased | _CONV2D | _BATCH | _INPUT | _WEIGHT
         case nn.Linear():
-            return (_LINEAR_BIAS if layer.bias is not None else {}) | _LINEAR | _BATCH
+            biased = {} if layer.bias is None else _LINEAR_BIAS | _BIAS
+            return biased | _LINEAR | _BATCH | _INPUT | _WEIGHT
         case nn.MaxPool2d():
             return _MAX_POOL2D | _POOLING | _BATCH
         case nn.AvgPool2d():
-            return _AVG_POOL2D | _POOLING | _BATCH
+            return _AVG_POOL2D | _POOLING | _BATCH | _INPUT
         case nn.ReLU():
             return _RELU | _BATCH
         case nn.Flatten():
             return _FLATTEN | _BATCH
         case nn.Softmax():
-            return _axes(_dim(layer)) | _SOFTMAX
+            return _axes(_dim(layer)) | _SOFTMAX | _INPUT
     return {}
 
 

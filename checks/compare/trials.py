@@ -67,7 +67,7 @@ def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
     return ""
 
 
-def _slab(wrong: np.ndarray, axes: Sequence[str]) -> str:
+def _slab(came: np.ndarray, wrong: np.ndarray, axes: Sequence[str]) -> str:
     """Name the one axis along which right and wrong values part, if there is one."""
     best, said = 0.0, ""
     for axis, extent in enumerate(wrong.shape):
@@ -85,8 +85,10 @@ def _slab(wrong: np.ndarray, axes: Sequence[str]) -> str:
             said = _("only {name} {number}{place} is wrong: where a loop begins or ends, a "
                      "condition").format(name=name, number=bad[0], place=place)
         elif len(good) == 1:
-            said = _("only {name} {number} is right: is the loop's variable used for the "
-                     "others?").format(name=name, number=good[0])
+            alike = np.allclose(came, came.take(good, axis), RTOL, equal_nan=True)
+            said = (_("only {name} {number} is right, and the others are as it is: is the loop's "
+                      "variable used?") if alike else _("only {name} {number} is right")
+                    ).format(name=name, number=good[0])
         else:
             said = _("{name} {numbers} differ, the others are right").format(
                 name=name, numbers=", ".join(map(str, bad[:4])) + " ..." * (len(bad) > 4))
@@ -96,7 +98,7 @@ def _slab(wrong: np.ndarray, axes: Sequence[str]) -> str:
 def _what_differs(came: np.ndarray, expected: np.ndarray, wrong: np.ndarray, axes: Sequence[str],
                   atol: float) -> str:
     """Return what is true of all values that differ, as a place to look at, or ""."""
-    if slab := _slab(wrong, axes):
+    if slab := _slab(came, wrong, axes):
         return slab
     if wrong.mean() > 0.5 and (relation := _relation(came, expected, atol)):
         return relation
@@ -106,6 +108,39 @@ def _what_differs(came: np.ndarray, expected: np.ndarray, wrong: np.ndarray, axe
     values = np.unique(expected[wrong])
     if len(values) == 1 and wrong.sum() > 1 and (expected != values[0]).any():
         return _("what differs is where {value} is right").format(value=f"{values[0]:.4g}")
+    return ""
+
+
+def _of_numbers(every: Sequence["Tried"], atol: float) -> str:
+    """Say what became of each number of every result, or of which call they are; else ""."""
+    if any(not isinstance(tried.came, np.ndarray) or tried.came.shape != tried.expected.shape
+           or tried.came.dtype != tried.expected.dtype or tried.came.dtype.kind != "f"
+           or not np.isfinite(tried.came).all() for tried in every):
+        return ""
+    top, bottom = (edge([edge(tried.came) for tried in every if tried.came.size])
+                   for edge in (np.max, np.min))
+    became: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        _("every number is rounded to float16"): lambda x: x.astype("float16").astype(x.dtype),
+        _("every number is rounded to bfloat16"):
+            lambda x: torch.from_numpy(x).bfloat16().to(torch.float32).numpy(),
+        _("every number is cut to a whole one: an integer's dtype"): np.trunc,
+        _("every number is rounded to a whole one"): np.rint,
+        _("every number is without its sign"): np.abs,
+        _("numbers above {number} are cut").format(number=f"{top:.4g}"):
+            lambda x: np.minimum(x, top),
+        _("numbers below {number} are cut").format(number=f"{bottom:.4g}"):
+            lambda x: np.maximum(x, bottom)}
+    with np.errstate(all="ignore"):
+        hints = [hint for hint, change in became.items() if all(
+            np.allclose(tried.came, change(tried.expected), RTOL,
+                        atol if tried.atol is None else tried.atol) for tried in every)]
+    if len(hints) == 1:
+        return hints[0]
+    wrong = [at for at, tried in enumerate(every) if tried.wrong(atol) is not None]
+    if all(any(every[at].came.shape == before.expected.shape and
+               np.allclose(every[at].came, before.expected, RTOL, atol) for before in every[:at])
+           for at in wrong):
+        return _("the result of an earlier call with this shape: what is kept between calls?")
     return ""
 
 
@@ -197,7 +232,7 @@ class Trials:
         hints = [hint for hint, forms in self.mistakes.items()
                  if any(all(tried.due_to(form, self.atol) for tried in self.all)
                         for form in (forms if isinstance(forms, tuple) else (forms,)))]
-        return hints[0] if len(hints) == 1 else ""
+        return hints[0] if len(hints) == 1 else "" if hints else _of_numbers(self.all, self.atol)
 
     def require_right(self) -> None:
         """Raise CheckFailed unless everything is right in shape, dtype and value."""

@@ -15,6 +15,7 @@ from torch import nn
 
 from checks.compare.mistakes import without_bias
 from checks.compare.trials import ATOL, RTOL
+from checks.diagnose.constants import inexact_constant
 from checks.diagnose.hypotheses import Hypothesis, explain, found_at, holds
 from checks.observe.intermediates import Binding, differing, intermediate_values
 from checks.say.messages import CheckFailed, where
@@ -355,8 +356,9 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
     good, after = _matched(layers, references, found)
     facts = _Facts(layers, references, found, good, after)
     last = len(layers) - 1
+    inexact = inexact_constant(mod, model)
     if good == len(layers):
-        return _returns_another(facts)
+        return inexact[1] if inexact else _returns_another(facts)
     if last and (half := _half_built(facts)):
         return half
     # a right layer's value may be made wrong afterwards, as by a bias that is added twice
@@ -369,4 +371,6 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
         return CheckFailed(_("an output of shape {shape}").format(shape=facts.shape(last)),
                            f"{facts.final.value.shape}",
                            _("which variable is emitted as the output, and the last layers"))
+    if inexact and place and inexact[0] == place[1]:
+        return inexact[1]
     return _unexplained(facts, place)

@@ -1,7 +1,6 @@
 """A whole model against PyTorch: whether an IRModule computes the same, on every batch."""
 
 import contextlib
-import itertools
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
@@ -13,12 +12,13 @@ from torch import nn
 from tvm import relax
 
 from checks.compare.trials import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
+from checks.diagnose.constants import inexact_constant
 from checks.diagnose.diagnosis import diagnose
 from checks.observe.guard_pages import guarded
 from checks.observe.intermediates import compiled, is_layer
 from checks.observe.primfuncs import LIGHT, require_inside_buffers
 from checks.run.check import isolated, several_threads
-from checks.say.messages import CheckFailed, bound, reason, where
+from checks.say.messages import CheckFailed, bound, reason
 from words import _, language, told
 
 
@@ -118,42 +118,6 @@ def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Sequential) -> bool
     return came.shape == expected.shape and np.allclose(came, expected, RTOL, atol)
 
 
-_NEARLY, _MOST = 2e-3, 0.99  # of a weight's numbers that a constant has nearly: it is that weight
-
-
-def _require_constants(mod: tvm.IRModule, model: nn.Sequential) -> None:
-    """Raise CheckFailed where a constant is nearly a weight of the model's, and not the same.
-
-    A number among half a million changes no output by more than the tolerance. Nothing is said of
-    constants in another order, or of what is computed of several weights.
-    """
-    found: list[np.ndarray] = []
-
-    def see(value: Any) -> None:
-        if isinstance(value, tvm.ir.GenericConst) and str(value.value.dtype) == "float32":
-            found.append(value.value.numpy())
-
-    relax.analysis.post_order_visit(mod["main"], see)
-    weights = {name: value.detach().numpy() for name, value in model.named_parameters()}
-    for array, (name, weight) in itertools.product(found, weights.items()):
-        if array.size != weight.size or weight.size < 2:
-            continue
-        for came in (array, array.T):
-            came = came if came.ndim == weight.ndim else came.reshape(weight.shape)  # a bias
-            if came.shape != weight.shape or np.isclose(came, weight, _NEARLY).mean() < _MOST:
-                continue
-            if (differ := ~np.isclose(came, weight, RTOL, 0)).any():
-                at = tuple(np.argwhere(differ)[0])
-                raise CheckFailed(_("the model's own {name}, {shape}").format(
-                                      name=name, shape=weight.shape),
-                                  _("a constant of which {count} numbers differ, by up to {most}; "
-                                    "the first at {place}: {value} for {right}").format(
-                                        count=f"{differ.sum():,}", place=where(differ),
-                                        most=f"{np.abs(came - weight).max():.2g}",
-                                        value=f"{came[at]:.6g}", right=f"{weight[at]:.6g}"),
-                                  _("what becomes of this weight before it is a constant"))
-
-
 def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = LIGHT,
                  machine: relax.VirtualMachine | None = None) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
@@ -207,7 +171,8 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
     came = results[0]
     # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
     if is_layer(came, batch.expected, model[-1]) or _equal(came, batch.expected, model):
-        _require_constants(mod, model)
+        if inexact := inexact_constant(mod, model):
+            raise inexact[1]
         return
     once = _output(machine, batch, main)
     if _equal(once, batch.expected, model):

@@ -79,6 +79,20 @@ def _one_short(layer: nn.Conv2d, x: Tensor, axis: int) -> Tensor:
     return torch.func.functional_call(layer, {"weight": weight}, (x,))
 
 
+def _normed(layer: nn.BatchNorm2d, x: Tensor, **changes: Any) -> Tensor:
+    """Normalise as the layer does, but for the changes."""
+    names = ("running_mean", "running_var", "weight", "bias", "eps")
+    return F.batch_norm(x, **{name: getattr(layer, name) for name in names} | changes)
+
+
+# What becomes of the images before the first layer.
+_IMAGES: dict[str, Mistake] = {
+    _("the images: their rows and columns are exchanged"):
+        lambda layer, x: layer(x.transpose(-1, -2)),
+    _("the images: they are inverted, 1 - x"): lambda layer, x: layer(1 - x),
+    _("the images: they are normalised, (x - 0.5) / 0.5"): lambda layer, x: layer(2 * x - 1),
+    _("the images: they are multiplied by 255"): lambda layer, x: layer(255 * x),
+    _("the images: they are divided by 255"): lambda layer, x: layer(x / 255)}
 # Those of a module's layers beside the usual ones, by the layer's class.
 _MORE: dict[Any, dict[str, Mistake]] = {
     nn.Conv2d: {
@@ -106,15 +120,31 @@ _MORE: dict[Any, dict[str, Mistake]] = {
         _("the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU"):
             lambda _, x: F.leaky_relu(x),
         _("a sigmoid instead of the ReLU"): lambda _, x: x.sigmoid(),
-        _("tanh instead of the ReLU"): lambda _, x: x.tanh()},
-    nn.MaxPool2d | nn.AvgPool2d: {_("the pooling is left out"): lambda _, x: x}}
+        _("tanh instead of the ReLU"): lambda _, x: x.tanh(),
+        _("GELU instead of the ReLU"): lambda _, x: F.gelu(x),
+        _("SiLU instead of the ReLU"): lambda _, x: F.silu(x)},
+    nn.BatchNorm2d: {
+        _("the running mean is not subtracted"):
+            lambda layer, x: _normed(layer, x, running_mean=torch.zeros_like(layer.running_mean)),
+        _("nothing is divided by the running variance's root"):
+            lambda layer, x: _normed(layer, x, running_var=torch.ones_like(layer.running_var)),
+        _("the weight of the normalisation is left out"):
+            lambda layer, x: _normed(layer, x, weight=None),
+        _("the bias of the normalisation is left out"):
+            lambda layer, x: _normed(layer, x, bias=None),
+        _("eps is left out"): lambda layer, x: _normed(layer, x, eps=0),
+        _("eps is 1e-5, not the layer's"): lambda layer, x: _normed(layer, x, eps=1e-5)},
+    nn.MaxPool2d | nn.AvgPool2d: {
+        _("the pooling is left out"): lambda _, x: x,
+        _("the reduction: this is the minimum"): lambda layer, x: -F.max_pool2d(
+            -x, layer.kernel_size, layer.stride, layer.padding)}}
 
 
 def _own(layers: Layers, index: int) -> Iterator[Change]:
     """Yield the mistakes of one layer alone: the usual ones, and those of a module's layers."""
     layer = layers[index]
     more = next((table for kind, table in _MORE.items() if isinstance(layer, kind)), {})
-    for text, mistake in (layer_mistakes(layer) | more).items():
+    for text, mistake in (layer_mistakes(layer) | more | (_IMAGES if not index else {})).items():
         yield text, {index: functools.partial(mistake, layer)}, ""
     follows = layers[index + 1] if index + 1 < len(layers) else None
     if isinstance(layer, nn.Conv2d | nn.Linear) and not isinstance(follows, nn.ReLU):

@@ -138,10 +138,18 @@ def compiled(mod: tvm.IRModule, target: Any) -> relax.VirtualMachine:
 def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
               inputs: Sequence[np.ndarray]) -> list[Binding]:
     """Return the tensors that main of `mod` binds; the machine is built of with_all_values(mod)."""
-    bindings = _tensors(relax.transform.ToNonDataflow()(mod)["main"])
+    main = relax.transform.ToNonDataflow()(mod)["main"]
+    bindings = _tensors(main)
+    tuples = {binding.var: binding.value for block in main.body.blocks
+              for binding in block.bindings if isinstance(binding.var.ty, relax.TupleType)}
+
+    def computes(value: Any) -> Any:  # what is taken of a tuple was computed with the others
+        return tuples.get(value.tuple_value, value) if isinstance(value, relax.TupleGetItem) \
+            else value
+
     runs = [[value.numpy() for value in machine[ALL_VALUES](tvm.runtime.tensor(x))]
             for x in inputs]
-    return [Binding(binding.var.name, kernel_of(binding.value), _taken(binding.value),
+    return [Binding(binding.var.name, kernel_of(value := computes(binding.value)), _taken(value),
                     [run[position] for run in runs])
             for position, binding in enumerate(bindings)]
 
