@@ -50,3 +50,10 @@ def test_wrong_behaviours_are_tried_too() -> None:
                                           "input 1: rounded to whole numbers"}
     (row,) = mutants.run([(exercise, every[::6])], 1)
     assert row.tried >= 4 and not row.missed
+
+
+def test_what_there_is_not_is_said(capsys) -> None:
+    assert mutants.main(["9.9"]) == mutants.main(["3.1", "2.9"]) == mutants.main(["x"]) == 2
+    assert capsys.readouterr().out.splitlines() == [
+        "There is no exercise 9.9.", "There is no exercise 2.9.",
+        "x: a notebook is 03, an exercise 3.1"]

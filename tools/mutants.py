@@ -306,6 +306,11 @@ def main(wanted: Sequence[str]) -> int:
     if strange := [text for text in wanted if not re.fullmatch(r"\d\d|\d\.\d", text)]:
         print(f"{strange[0]}: a notebook is 03, an exercise 3.1")
         return 2
+    every = {text for exercise in exercises() for text in (
+        exercise.number, f"{int(exercise.number.partition('.')[0]):02}")} if wanted else set()
+    if unknown := [text for text in wanted if text not in every]:
+        print(f"There is no exercise {unknown[0]}.")
+        return 2
     rows = []
     for row in run([(exercise, mutants(exercise.number, exercise.answer))
                     for exercise in exercises(wanted)], os.cpu_count() or 1):
