@@ -358,7 +358,8 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
     last = len(layers) - 1
     inexact = inexact_constant(mod, model)
     if good == len(layers):
-        return inexact[1] if inexact else _returns_another(facts)
+        return inexact[1] if inexact and holds(facts.final, facts.right(last), layers[last]) \
+            else _returns_another(facts)
     if last and (half := _half_built(facts)):
         return half
     # a right layer's value may be made wrong afterwards, as by a bias that is added twice
@@ -371,6 +372,10 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
         return CheckFailed(_("an output of shape {shape}").format(shape=facts.shape(last)),
                            f"{facts.final.value.shape}",
                            _("which variable is emitted as the output, and the last layers"))
-    if inexact and place and inexact[0] == place[1]:
-        return inexact[1]
-    return _unexplained(facts, place)
+    unexplained = _unexplained(facts, place)
+    if inexact and place and inexact[0] == place[1]:  # and no other layer is wrong before it
+        expected, came, _look_at = unexplained.parts
+        weight, constant, _look_at = inexact[1].parts
+        return CheckFailed(expected, came, _("{given}: {expected}").format(
+            given=weight, expected=constant))
+    return unexplained

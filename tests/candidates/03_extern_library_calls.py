@@ -908,7 +908,7 @@ def register_conv2d_numpy():
         out[...] = np.einsum("ijpq,fpq->fij", windows_of(x, w).squeeze(), w.squeeze()) + b.squeeze()
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: float16 on the way -> the sum, over input channels
+# %% 3.4 wrong: float16 on the way -> the input is rounded to float16
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x.astype("float16"), w), w) + b

@@ -772,7 +772,7 @@ def avg_pool(x, kernel, stride):
     n, c, h, w = x.shape
     return pool_of(x, kernel, stride, kernel[0] * kernel[1], (h - kernel[0]) // stride[0], (w - kernel[1]) // stride[1])
 
-# %% 5.3 wrong: cut where it hardly changes -> the formula, and which variable
+# %% 5.3 wrong: cut where it hardly changes -> numbers above 50 are cut
 def map_gelu(bb, node_map, node):
     x = bb.emit(relax.op.clip(node_map[node.args[0]], -50, 50))
     return bb.emit(relax.op.nn.gelu(x))

@@ -100,7 +100,7 @@ UNARY: dict[str, tuple[Callable, str]] = {  # in the place of a ReLU, and the ca
     "leaky": (lambda x: te.if_then_else(x > 0, x, 0.01 * x), "leaky ReLU"),
     "sigmoid": (te.sigmoid, "a sigmoid instead of the ReLU"),
     "tanh": (te.tanh, "tanh instead of the ReLU"),
-    "swish": (lambda x: x * te.sigmoid(x), ""),
+    "swish": (lambda x: x * te.sigmoid(x), "SiLU instead of the ReLU"),
     "shifted": (lambda x: te.max(x - 1, te.const(0, "float32")), ""),
     "-max(x, 0)": (lambda x: -te.max(x, te.const(0, "float32")), "")}
 
@@ -218,7 +218,7 @@ def _pool_rows() -> list[Row]:
     return [
         Row("pool: average", _edit({"pool": pool("avg")}), 2, ("average pooling instead",), wrong),
         Row("pool: sum", _edit({"pool": total}), 2, ("this is the sum",), wrong),
-        Row("pool: minimum", _edit({"pool": least}), 2, (), wrong, named=False),
+        Row("pool: minimum", _edit({"pool": least}), 2, ("this is the minimum",), wrong),
         Row("pool: the first of each window", _edit({"pool": first}), 2, (), wrong, named=False),
         Row("pool: stride 1", _edit({"pool": pool(stride=1)}), 2,
             ("the stride of the pooling is 1",), wrong),
@@ -263,8 +263,8 @@ def _linear_rows() -> list[Row]:
                 y.shape, lambda n, j: y[n, j] - b[j], name="add")}), index, (), (bias,),
                 named=False),
             Row(f"{dense}: bias wrong in a column", _weights(**{
-                offset: _some_wrong(offset, 0, [column])}), index, (), (bias,), places=(column,),
-                named=False),
+                offset: _some_wrong(offset, 0, [column])}), index, (f"model's own {index}.bias",),
+                (bias,), places=(column,), named=False),
             Row(f"{dense}: weight reshaped", _weights(**{
                 key: weight.reshape(weight.shape[::-1]).T}), index,
                 ("reshaped where it should be transposed",), (dense,)),
@@ -276,8 +276,8 @@ def _linear_rows() -> list[Row]:
                 key: weight[rng.permutation(len(weight))]}), index, (), (dense,), named=False),
             Row(f"{dense}: columns backwards", _weights(**{key: weight[:, ::-1]}), index,
                 ("its columns run backwards",), (dense,)),
-            Row(f"{dense}: one row wrong", _weights(**{key: _some_wrong(key, 0, [1])}), index, (),
-                (dense,), places=(1,), named=False),
+            Row(f"{dense}: one row wrong", _weights(**{key: _some_wrong(key, 0, [1])}), index,
+                (f"model's own {index}.weight",), (dense,), places=(1,), named=False),
             Row(f"{dense}: the first k left out", _edit({dense: functools.partial(
                 _dense_parts, first=1, end=0)}), index, ("leaves out the first k",), (dense,)),
         ]
@@ -360,8 +360,8 @@ def _other_rows() -> list[Row]:
         Row("an input that is scaled", _edit({"-conv": [("0 scaled", scaled, [])]}), 0, (),
             ("0 scaled",), named=False),
         Row("an input with its rows and columns exchanged", _edit({"-conv": [(
-            "0 turned", lambda x: topi.transpose(x, (0, 1, 3, 2)), [])]}), 0, (), ("0 turned",),
-            named=False),
+            "0 turned", lambda x: topi.transpose(x, (0, 1, 3, 2)), [])]}), 0,
+            ("their rows and columns are exchanged",), ("0 turned",)),
         Row("all images the first, from the input on", _edit({"-conv": [(
             "0 first", _images(lambda n: 0, 4), [])]}), 0,
             FIRST, ("0 first",), images=(1, 2, 3)),
