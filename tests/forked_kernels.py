@@ -40,8 +40,13 @@ def _kernel(ready: Connection, arguments: list[str], env: dict[str, str], folder
         os.dup2(nowhere, number)
         os.close(nowhere)
     _fork_workers()
-    from ipykernel import kernelapp
-    kernelapp.launch_new_instance(argv=arguments)
+    from ipykernel.kernelapp import IPKernelApp
+
+    from checks.run.answer import note_broken_cells
+    app = IPKernelApp.instance()
+    app.initialize(arguments)
+    note_broken_cells()  # which a kernel's `import checks` does: here it ran before the kernel
+    app.start()
 
 
 def _worker(ready: Connection, reader: Connection, writer: Connection, env: dict[str, str],
