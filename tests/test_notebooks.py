@@ -163,7 +163,7 @@ def test_student_version_holds_no_solution(notebook) -> None:
                 inside |= {line.strip() for line in match[0].splitlines()}
             source = student.SOLUTION.sub("", source)
         outside |= {line.strip() for line in source.splitlines()}
-    copy, _ = student.StudentVersion().preprocess(notebook, {})
+    copy = student.for_students(notebook)
     text = "\n".join(cell.source for cell in copy.cells)
     assert "SOLUTION" not in text and not any(cell.outputs for cell in _code(copy))
     assert len(inside) > 5
@@ -172,7 +172,7 @@ def test_student_version_holds_no_solution(notebook) -> None:
 
 
 def test_check_cells_of_a_student_are_protected(notebook) -> None:
-    copy, _ = student.StudentVersion().preprocess(notebook, {})
+    copy = student.for_students(notebook)
     for cell in copy.cells:
         locked = cell.metadata.get("nbgrader", {}).get("grade", False)
         assert (cell.metadata.get("editable"), cell.metadata.get("deletable")) == (

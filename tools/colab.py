@@ -1,7 +1,9 @@
 """Copies of the students' notebooks that Google Colab opens, in build/colab/.
 
-    python -m tools.colab            all notebooks; LANG=zh: make colab LANG=zh
+    python -m tools.colab            all notebooks, in both languages: what the workflow publishes
     python -m tools.colab 02 03      some of them
+
+Python's library and nbformat are enough for it; jupytext for the Chinese ones.
 
 Each begins with a cell that clones the repository and installs TVM's two packages beside Colab's
 own PyTorch, and goes on in the clone. The address is that of the git remote `origin`, or the line
@@ -9,6 +11,8 @@ own PyTorch, and goes on in the clone. The address is that of the git remote `or
 """
 
 import sys
+from collections.abc import Collection
+from pathlib import Path
 
 import nbformat
 
@@ -20,11 +24,13 @@ from tools.student import student_version
 PACKAGES = ("apache-tvm", "apache-tvm-ffi")
 START = """\
 # Colab: run this cell first. It fetches the course, and TVM to stand beside Colab's own PyTorch.
+import importlib.util
 import os
 import subprocess
 import sys
 
 packages = {packages}
+packages += [name for name in ("torch", "torchvision") if importlib.util.find_spec(name) is None]
 if not os.path.exists("{up}/helpers.py"):
     if not os.path.isdir("course"):
         subprocess.run(["git", "clone", "--quiet", "--depth=1", "{address}", "course"], check=True)
@@ -45,19 +51,35 @@ def for_colab(notebook: nbformat.NotebookNode, address: str) -> nbformat.Noteboo
     return notebook
 
 
+def notebooks(language: str, numbers: Collection[str] = ()) -> dict[str, nbformat.NotebookNode]:
+    """Return the students' notebooks of a language by their files' names.
+
+    They set Colab up where the repository's address is known.
+    """
+    address = repository()
+    made = {master.name: student_version(master, language, keep_given=True)
+            for master in lang.chosen(lang.masters(language), numbers)}
+    return {name: for_colab(notebook, address) if address else notebook
+            for name, notebook in made.items()}
+
+
+def write(found: dict[str, nbformat.NotebookNode], folder: Path) -> None:
+    """Write notebooks into a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, notebook in found.items():
+        nbformat.write(notebook, folder / name)
+
+
 def main(*numbers: str) -> None:
     address = repository()
     if not address:
         sys.exit("Where is the repository? Colab clones it, so its address must be known: push it "
                  "to a git remote `origin`, or write it into CITATION.cff, repository-code.")
-    masters = lang.chosen(lang.masters(), numbers)
-    folder = ROOT / lang.place("build/colab")
-    folder.mkdir(parents=True, exist_ok=True)
-    for master in masters:
-        notebook = for_colab(student_version(master, lang.CHOSEN, keep_given=True), address)
-        nbformat.write(notebook, folder / master.name)
-    print(f"{len(masters)} notebooks for Colab are in {folder.relative_to(ROOT)}/; they clone "
-          f"{address}. Open them by colab.research.google.com, Upload.")
+    for language in ("en", "zh"):
+        write(notebooks(language, numbers), ROOT / lang.place("build/colab", language))
+    print(f"The students' notebooks for Colab are in build/colab/ and build/colab/zh/; they clone "
+          f"{address}. The workflow `site` publishes them on the branch `students`, to which the "
+          "site's links lead; by hand: colab.research.google.com, Upload.")
 
 
 if __name__ == "__main__":

@@ -9,8 +9,6 @@ import sys
 from pathlib import Path
 
 import nbformat
-from nbconvert.preprocessors import Preprocessor
-from traitlets import Bool
 
 from tools import lang
 from words import _
@@ -21,31 +19,28 @@ SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[
 STUB = r"\1# TODO: your code here\n\1raise NotImplementedError"
 
 
-class StudentVersion(Preprocessor):
+def for_students(notebook: nbformat.NotebookNode, keep_given: bool = False
+                 ) -> nbformat.NotebookNode:
     """Replace every solution by a stub and clear the outputs, which would give answers away.
 
     The markers are nbgrader's (### BEGIN SOLUTION, ### END SOLUTION); nbgrader is not needed.
     `keep_given`: outputs above the first exercise stay, for they come from given cells only.
     """
-
-    keep_given = Bool(False)
-
-    def preprocess(self, nb, resources):
-        given = self.keep_given
-        for cell in nb.cells:
-            if cell.cell_type != "code":
-                continue
-            given = given and not cell.metadata.get("nbgrader")
-            cell.source = SOLUTION.sub(STUB, cell.source)
-            if not given:
-                cell.outputs, cell.execution_count = [], None
-            if cell.metadata.get("nbgrader", {}).get("grade"):  # nobody changes it by accident
-                cell.metadata.update(deletable=False, editable=False)
-            if cell.metadata.get("nbgrader", {}).get("grade") \
-                    or cell.source.startswith("# needs exercise"):
-                # "Run all cells" goes on after a check that fails, and where an answer is wrong
-                cell.metadata.setdefault("tags", []).append("raises-exception")
-        return nb, resources
+    given = keep_given
+    for cell in notebook.cells:
+        if cell.cell_type != "code":
+            continue
+        given = given and not cell.metadata.get("nbgrader")
+        cell.source = SOLUTION.sub(STUB, cell.source)
+        if not given:
+            cell.outputs, cell.execution_count = [], None
+        graded = cell.metadata.get("nbgrader", {}).get("grade")
+        if graded:  # nobody changes it by accident
+            cell.metadata.update(deletable=False, editable=False)
+        if graded or cell.source.startswith("# needs exercise"):
+            # "Run all cells" goes on after a check that fails, and where an answer is wrong
+            cell.metadata.setdefault("tags", []).append("raises-exception")
+    return notebook
 
 
 def student_version(master: Path, edition: str = "en", keep_given: bool = False
@@ -54,7 +49,7 @@ def student_version(master: Path, edition: str = "en", keep_given: bool = False
     notebook = lang.read(master, edition)
     if not any(SOLUTION.search(cell.source) for cell in notebook.cells):
         return notebook
-    return StudentVersion(keep_given=keep_given).preprocess(notebook, {})[0]
+    return for_students(notebook, keep_given)
 
 
 def fill(work: Path, fresh: str | None = None) -> list[str]:

@@ -1,7 +1,9 @@
 """Sphinx's settings for the site; `make site` (tools/site) says the rest by the environment."""
 
+import html
 import json
 import os
+import textwrap
 from pathlib import Path
 
 import jieba
@@ -12,6 +14,7 @@ from sphinx.search.zh import SearchChinese
 
 SITE = json.loads(os.environ["SITE"])
 HERE = Path(__file__).parent
+OPENING = "conv2d_before_and_target.png"  # the picture of the page to arrive at
 jieba.setLogLevel("WARNING")
 
 project = html_title = SITE["title"]
@@ -30,7 +33,8 @@ smartquotes = False  # code and messages in prose are copied from
 html_theme = "sphinx_book_theme"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
-html_js_files = ["print.js"]
+html_js_files = ["print.js", "section.js", "copy.js"]
+html_baseurl = SITE["address"] and SITE["address"] + ("zh/" if SITE["language"] == "zh" else "")
 html_copy_source = False
 html_use_index = False
 html_math_renderer = "mathml"
@@ -76,7 +80,32 @@ def _block(writer, node):
     raise nodes.SkipNode
 
 
+def _describe(app, pagename, templatename, context, doctree):
+    """Say in the page's head what it is about: for search engines, and for who shares its link."""
+    if doctree is None:
+        return
+    paragraphs = (node.astext().replace("\n", " ") for node in doctree.findall(nodes.paragraph))
+    about = SITE["about"] if pagename == "index" else next(
+        (text for text in paragraphs if len(text) > 60 or (SITE["language"] == "zh"
+                                                           and len(text) > 25)), SITE["about"])
+    said = {"description": textwrap.shorten(about, 200, placeholder=" …")}
+    shared = {"og:type": "article", "og:site_name": SITE["title"], "og:title": context["title"],
+              "og:description": said["description"]}
+    lines = [f'<meta name="{name}" content="{html.escape(text)}">' for name, text in said.items()]
+    if address := SITE["address"]:
+        shared["og:url"] = f"{html_baseurl}{pagename}.html"
+        shared["og:image"] = f"{html_baseurl}_images/{OPENING}"
+        here = {code: f"{address}{folder}{pagename}.html"
+                for code, folder in (("en", ""), ("zh-CN", "zh/"), ("x-default", ""))}
+        lines += [f'<link rel="alternate" hreflang="{code}" href="{link}">'
+                  for code, link in here.items()]
+    lines += [f'<meta property="{name}" content="{html.escape(text)}">'
+              for name, text in shared.items()]
+    context["metatags"] = context.get("metatags", "") + "\n" + "\n".join(lines)
+
+
 def setup(app):
+    app.connect("html-page-context", _describe)
     # MathML: browsers draw it themselves, and no script comes from a network
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None),
                                block_renderers=(_block, None))

@@ -18,9 +18,10 @@ import sys
 from pathlib import Path
 
 from plots import moving
+from tools import colab
 from tools.site import links
-from tools.site.pages import DOCUMENTS, file_in, masters, sources
-from tools.site.project import ROOT, built_from, repository
+from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, sources
+from tools.site.project import ROOT, built_from, repository, site_address
 from tools.site.words import WORDS
 
 BUILD = ROOT / "build"
@@ -48,9 +49,10 @@ def settings(language: str) -> dict:
     files = {path.stem: [(".ipynb", f"notebooks/{path.name}"),
                          ("Markdown", f"{folder}/{path.stem}.md")] for path in masters()}
     files |= {page: [("Markdown", file_in(language, name)[0].relative_to(ROOT).as_posix())]
-              for name, page in (DOCUMENTS | {"README.md": "index"}).items()}
+              for name, page in DOCUMENTS.items()}
     return {"title": words.title, "language": language, "built_from": built_from(),
             "search": words.search, "report": words.report, "repository": repository(),
+            "address": site_address(), "about": words.arrive.split("\n")[0],
             "files": files}
 
 
@@ -79,8 +81,10 @@ def mend(site: Path) -> None:
         text = text.replace('<div id="pst-primary-sidebar" ',
                             '<div id="pst-primary-sidebar" role="banner" ')
         text = re.sub(r'(class="btn search-button-field[^>]*?) aria-label="[^"]*"', r"\1", text)
-        language = path.relative_to(site).parts[0]
-        for english, said in (WORDS[language].theme if language in WORDS else {}).items():
+        first = path.relative_to(site).parts[0]
+        words = WORDS[first if first in WORDS else "en"]
+        text = text.replace("<html ", f'<html data-copy="{"|".join(words.copy)}" ', 1)
+        for english, said in words.theme.items():
             text = re.sub(rf'( (?:title|aria-label)="){english}"', rf'\1{said}"', text)
             text = text.replace(f"</i>{english}<", f"</i>{said}<")
         path.write_text(text, encoding="utf-8")
@@ -95,6 +99,9 @@ def main(task: str = "") -> None:
     if sum(abs(process.wait()) for process in running):
         sys.exit("The site was not built: see the lines above.")
     mend(SITE)
+    for language in WORDS:
+        colab.write(colab.notebooks(language),
+                    (SITE if language == "en" else SITE / language) / DOWNLOADS)
     (SITE / "loops.html").write_text(moving.page(tree), encoding="utf-8")
     if wrong := links.broken(SITE, outside=task == "outside"):
         sys.exit("\n".join(["Links that lead nowhere:", *wrong]))

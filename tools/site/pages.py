@@ -2,27 +2,34 @@
 
 import ast
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import nbformat
+from mdit_py_plugins.anchors.index import slugify
 
 from tools import translation
 from tools.pages import PICTURES, Described
-from tools.site import terms
-from tools.site.project import ROOT, repository
+from tools.site import landing, terms
+from tools.site.dark import for_the_dark, transparent
+from tools.site.project import ROOT, on_github, repository
 from tools.site.words import WORDS, Words
 from tools.student import SOLUTION, STUB
 from tools.translation import masters
 
+DARK = ".dark.svg"
+OPENING = ("before", "target")  # the titles in the first page's picture
+# of students' notebooks: a folder of the site, a branch of the repository
+DOWNLOADS, BRANCH = "notebooks", "students"
 LONG = 35  # lines: a listing of more is folded
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 # documents, and the page that each becomes
-DOCUMENTS = {"docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
+DOCUMENTS = {"README.md": "readme",
+             "docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
              "docs/old_course.md": "old_course", "docs/benchmark.md": "benchmark",
              "data/README.md": "data", "instructor/README.md": "instructor",
              "CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}
-LOOK_UP = ("live", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
+LOOK_UP = ("readme", "live", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
 
 
 def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, list[str]]]:
@@ -53,7 +60,7 @@ def page_of(name: str) -> str | None:
     english = name.replace("/zh/", "/").replace(".zh.md", ".md")
     if english.startswith(("notebooks/", "paired_md/")):
         return Path(name).stem if Path(name).stem in {path.stem for path in masters()} else None
-    return (DOCUMENTS | {"README.md": "index", "docs/glossary.md": "terms"}).get(english)
+    return (DOCUMENTS | {"docs/glossary.md": "terms"}).get(english)
 
 
 def edition_of(name: str, file: Path, language: str) -> str:
@@ -101,17 +108,35 @@ def picture(folder: Path, up: str) -> Callable[[bytes, str], str]:
     """Return a function that writes a picture into `folder` and returns its address from a page.
 
     For a PNG it writes the SVG that `make outputs` kept in docs/pictures/, where there is one:
-    pictures of times have none until they are measured anew.
+    pictures of times have none until they are measured anew. An SVG gets one for the dark.
     """
     def source(content: bytes, name: str) -> str:
         svg = PICTURES / Path(name).with_suffix(".svg")
         if svg.exists():
             content, name = svg.read_bytes(), svg.name
         folder.mkdir(parents=True, exist_ok=True)
+        if name.endswith(".svg"):
+            drawing = content.decode()
+            if dark := for_the_dark(drawing):
+                (folder / f"{Path(name).stem}{DARK}").write_text(dark, encoding="utf-8")
+                content = transparent(drawing).encode()
         (folder / name).write_bytes(content)
         return f"{up}pictures/{name}"
 
     return source
+
+
+def by_theme(shown: str, site: Path) -> str:
+    """Return HTML with a picture for light pages and one for dark ones, where there are both."""
+    def both(image: re.Match) -> str:
+        dark = Path(image[2]).with_suffix(DARK)
+        if not (site / "pictures" / dark.name).exists():
+            return image[0]
+        # a browser does not fetch the one that it does not show
+        return (f'{image[1]}{image[2]}" class="only-light" loading="lazy">'
+                f'{image[1]}{dark.as_posix()}" class="only-dark" loading="lazy">')
+
+    return re.sub(r'(<img [^>]*src=")([^"]+\.svg)">', both, shown)
 
 
 def _tagged(cell: nbformat.NotebookNode, tag: str, label: str) -> None:
@@ -149,6 +174,23 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
     return [cell]
 
 
+def ways(stem: str, language: str) -> dict[str, str]:
+    """Return the addresses at which a student's notebook is opened, by names in words.open_in.
+
+    Colab's is on the branch that the workflow publishes, for it opens what is on GitHub; Binder
+    makes work/ itself (.binder/postBuild).
+    """
+    found = {"download": f"{DOWNLOADS}/{stem}.ipynb"}
+    if known := on_github():
+        below = "" if language == "en" else f"{language}/"
+        at = f"{known[0]}/{known[1]}"
+        found |= {"colab": f"https://colab.research.google.com/github/{at}/blob/{BRANCH}/"
+                           f"{below}{stem}.ipynb",
+                  "binder": f"https://mybinder.org/v2/gh/{at}/HEAD?urlpath=lab/tree/work/"
+                            f"{below}{stem}.ipynb"}
+    return found
+
+
 def notebook_page(master: Path, language: str, build: Path) -> str:
     """Return the source of a notebook's page, an .ipynb; its pictures go to build/pictures/."""
     words = WORDS[language]
@@ -158,16 +200,27 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
     up = "" if language == "en" else "../"
     Described(source=picture(build / "pictures", up), lang=language).preprocess(notebook, {})
     names = terms.defined(master.name[:2], read(master, "en")[0], notebook)
-    cells = []
+    cells: list[nbformat.NotebookNode] = []
     for cell in notebook.cells:
+        for output in cell.get("outputs", []):
+            if shown := output.get("data", {}).get("text/html"):
+                output.data["text/html"] = by_theme(shown, build)
         if cell.cell_type == "markdown":
             for text in () if untranslated else waiting.get(cell.id, ()):
                 cell.source = cell.source.replace(text, _labelled(text, words.english_part), 1)
             cell.source = terms.indexed(linked(cell.source, file, language), names)
             cells.append(cell)
+        elif cells and all(one.cell_type == "code" and not one.get("outputs")
+                           and _only_imports(one) for one in (cell, cells[-1])):
+            cells[-1].source += f"\n\n{cell.source}"  # one fold, not two of one name
         else:
             cells += folded(cell, words)
     notebook.cells = cells
+    known = ways(master.stem, language)
+    links = " · ".join(f'<a href="{known[name]}"{" download" if name == "download" else ""}>'
+                       f'{said}</a>' for name, said in words.open_in.items() if name in known)
+    head, _, rest = cells[0].source.partition("\n")
+    cells[0].source = f'{head}\n\n<p class="open-in">{links}</p>\n\n{rest.lstrip()}'
     if untranslated:
         cells[0].source = _labelled(cells[0].source, words.english)
     return nbformat.writes(notebook)
@@ -208,10 +261,48 @@ def sources(language: str, build: Path, live: str) -> dict[str, str]:
     notebooks = [f"{name[:2]} {notebook_title(text)} <{name}>" for name, text in pages.items()
                  if ".ipynb" in name]
     documents = [Path(name).stem for name in pages if name.endswith(".md")]
-    pages["index.md"] = document_page("README.md", language)
+    pages["index.md"] = arrival(language, opening(
+        [text for name, text in pages.items() if name.endswith(".ipynb")]))
+    in_it = {page: file_in(language, name)[1] for name, page in DOCUMENTS.items()}
+
+    def entry(page: str) -> str:
+        title = words.readme if page == "readme" else \
+            words.titles.get(page) if not in_it.get(page, True) else None
+        return f"{title} <{page}>" if title else page
+
     for caption, names in ((words.parts, notebooks),
-                           (words.look_up, LOOK_UP),
-                           (words.teach, [name for name in documents if name not in LOOK_UP])):
+                           (words.look_up, map(entry, LOOK_UP)),
+                           (words.teach, [entry(name) for name in documents
+                                          if name not in LOOK_UP])):
         entries = "\n".join(names)
         pages["index.md"] += f"\n```{{toctree}}\n:hidden:\n:caption: {caption}\n\n{entries}\n```\n"
     return pages
+
+
+def opening(pages: Iterable[str]) -> str:
+    """Return the picture of the first page as HTML: in 04, the loops before and as one makes them.
+
+    `pages`: the sources of the notebooks' pages.
+    """
+    for output in (output for page in pages for cell in nbformat.reads(page, as_version=4).cells
+                   for output in cell.get("outputs", [])):
+        shown = output.get("data", {}).get("text/html", "")
+        if source := re.search(r'pictures/(\w+)(?:-zh)?\.svg"', shown):
+            drawing = (PICTURES / f"{source[1]}.svg").read_text(encoding="utf-8")
+            if all(f"<!-- {name} -->" in drawing for name in OPENING):
+                return "".join(re.findall("<img [^>]*>", shown))
+    raise LookupError(f"no picture has the titles {OPENING}")
+
+
+def arrival(language: str, picture: str) -> str:
+    """Return the source of the page to arrive at; `picture`: as HTML."""
+    readme = translation.plain(file_in(language, "README.md")[0].read_text(encoding="utf-8"))
+    exercises = {master.name[:2]: sum(bool(cell.metadata.get("nbgrader", {}).get("grade"))
+                                      for cell in nbformat.read(master, as_version=4).cells)
+                 for master in masters()}
+    first = masters()[0].stem
+    commands = re.findall(r"^## (.+)$", readme, re.MULTILINE)[0]
+    known = {"read": f"{first}.html", "here": f"readme.html#{slugify(commands)}",
+             "other": "zh/index.html" if language == "en" else "../index.html",
+             **{name: way for name, way in ways(first, language).items() if name == "colab"}}
+    return landing.page(readme, exercises, WORDS[language], known, picture)

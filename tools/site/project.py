@@ -34,6 +34,24 @@ def repository() -> str | None:
     return web_address(said[1]) if said else None
 
 
+def on_github() -> tuple[str, str] | None:
+    """Return the repository's owner and name where it is on GitHub."""
+    found = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+)", repository() or "")
+    return (found[1], found[2]) if found else None
+
+
+def site_address() -> str:
+    """Return where the workflow publishes the site, with "/" at its end; "" where that is unknown.
+
+    https://docs.github.com/pages: OWNER.github.io/NAME, without NAME where that is the former.
+    """
+    if not (known := on_github()):
+        return ""
+    owner, name = known
+    host = f"{owner.lower()}.github.io"
+    return f"https://{host}/" if name.lower() == host else f"https://{host}/{name}/"
+
+
 def built_from() -> str:
     """Return the commit and the main versions in one line, for the foot of every page."""
     said = [f"{name} {pins()[name]}" for name in ("apache-tvm", "torch")]

@@ -15,8 +15,56 @@ SAID: dict[str, tuple] = {  # in English and in Chinese
     "look_up": ("To look up", "查阅"),
     "teach": ("For instructors and contributors", "教师与贡献者"),
     "live": ("Loop nests, live", "循环嵌套，动手试"),
+    # a button at a block of code, before and after
+    "copy": (("Copy", "Copied"), ("复制", "已复制")),
     "search": ("Search", "搜索"),  # in the search field
     "report": ("Report a mistake on this page", "报告本页的错误"),  # the link below a page
+    # above a notebook: the ways to it, by their names in pages.ways
+    "open_in": ({"colab": "Open in Colab", "binder": "Open in Binder",
+                 "download": "Download this notebook"},
+                {"colab": "在 Colab 中打开", "binder": "在 Binder 中打开",
+                 "download": "下载这个 notebook"}),
+    # the page to arrive at (tools/site/landing.py); the ways in, by their names in pages.arrive
+    "arrive": ("""You bring a trained PyTorch model into Apache TVM, open it down to its loops, \
+transform them until they are fast, and see at every step that the result still equals PyTorch's.
+
+{notebooks} notebooks with {exercises} exercises. Below each exercise stands its check, which says \
+*what* is wrong. You need Python, NumPy and a little PyTorch; no knowledge of compilers, no GPU.""",
+               """把训练好的 PyTorch 模型带进 Apache TVM，层层打开，直到看见循环，\
+再变换这些循环，让它跑得快；\
+每走一步，都确认结果仍与 PyTorch 相同。
+
+{notebooks} 个 notebook，{exercises} 道练习，每道练习下面都有检查，会告诉你**错在哪里**。\
+需要会 Python、NumPy 和一点 PyTorch；不需要懂编译器，也不需要 GPU。"""),
+    "ways": ({"read": "Read", "here": "Run it here", "colab": "Run in Colab", "other": "中文"},
+             {"read": "阅读", "here": "在自己的机器上运行", "colab": "在 Colab 中运行",
+              "other": "English"}),
+    "map": ("The notebooks", "各个 notebook"),
+    "map_about": ("An arrow leads from what is needed to what needs it. Never seen TVM? Begin with "
+                  "00. You know TVMScript and `call_tir`? Begin with 01.",
+                  "箭头从被需要的指向需要它的。没接触过 TVM，从 00 开始；已经了解 TVMScript 和 "
+                  "`call_tir`，从 01 开始。"),
+    "lines": ({"00": "a model in NumPy, as loops, as an IRModule",
+               "01": "the CNN in PyTorch, measured and counted",
+               "02": "operators as tensor expressions, put together",
+               "03": "other people's functions, zero-copy",
+               "04": "its loops, transformed step by step",
+               "05": "fusion, and an importer of your own",
+               "06": "what the machine allows, and a program near it",
+               "07": "numbers drawn by chance, and a search among them"},
+              {"00": "一个模型：NumPy、循环、IRModule", "01": "PyTorch 里的 CNN：测量与计数",
+               "02": "把算子写成张量表达式，拼成模型", "03": "别人写的函数，零拷贝调用",
+               "04": "一步步变换它的循环", "05": "融合，以及自己写的导入器",
+               "06": "机器允许多快，程序怎样接近它", "07": "随机抽取数值，在其中搜索"}),
+    "minutes": ("{0} minutes", "{0} 分钟"),
+    "exercises": ("{0} exercises", "{0} 道练习"),
+    "after": ("after {0}", "先学 {0}"),
+    "comma": (", ", "、"),
+    "other": ("zh", "en"),  # the other language
+    "readme": ("Set-up and commands", "安装与命令"),
+    # in the contents of the Chinese edition: the names of pages that are in English only
+    "titles": ({}, {"benchmark": "性能对比（英文）", "changelog": "各学期的变化（英文）",
+                    "contributing": "参与贡献（英文）"}),
     # the index of terms: its title, what it is, the heads of two columns
     "terms": (("Index of terms", "Each term of the course, and the section that defines it.",
                "Term", "Meaning, and where it is defined"),

@@ -1,0 +1,103 @@
+"""The page to arrive at: what one learns, the ways in, and the notebooks as a map.
+
+The map is README's table of notebooks: who needs what, and the minutes.
+"""
+
+import html
+import re
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from tools.site.words import Words
+
+ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| .+ \| (\d+) \| (.+) \|$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A notebook on the map: in which row and column, and after which others."""
+
+    number: str
+    title: str
+    page: str  # without suffix
+    minutes: int
+    needs: tuple[str, ...]
+    row: int = 0
+    column: float = 0  # its middle, as a share of the width
+    width: float = 1
+
+
+def stops(readme: str) -> list[Stop]:
+    """Return the notebooks of README's table, each below all that it needs.
+
+    Those of one row share its width. Raises KeyError where a notebook needs one that comes later.
+    """
+    found: dict[str, Stop] = {}
+    for number, title, file, minutes, needs in ROW.findall(readme):
+        before = tuple(re.findall(r"\b\d\d\b", needs))
+        row = max((found[name].row + 1 for name in before), default=0)
+        found[number] = Stop(number, title, Path(file).stem, int(minutes), before, row)
+    rows = [[stop for stop in found.values() if stop.row == row]
+            for row in range(max(stop.row for stop in found.values()) + 1)]
+    return [replace(stop, column=(place + .5) / len(row), width=1 / len(row))
+            for row in rows for place, stop in enumerate(row)]
+
+
+def arrows(course: list[Stop]) -> list[tuple[Stop, Stop]]:
+    """Return the pairs (first, then) between which the map has an arrow.
+
+    None where another way leads there: 07 needs 04, but 06 lies between them.
+    """
+    known = {stop.number: stop for stop in course}
+
+    def before(number: str) -> set[str]:
+        return set(known[number].needs).union(*map(before, known[number].needs))
+
+    return [(known[name], stop) for stop in course for name in stop.needs
+            if not any(name in before(other) for other in stop.needs)]
+
+
+def plan(course: list[Stop], exercises: dict[str, int], words: Words) -> str:
+    """Return the map as HTML: a list of links, and the arrows as a drawing behind it."""
+    rows = 1 + max(stop.row for stop in course)
+    lines = []
+    for first, then in arrows(course):  # from below one box to above the other, in the gap
+        left, right = f"{100 * first.column:.1f}", f"{100 * then.column:.1f}"
+        top, foot = 10 * first.row + 8.5, 10 * then.row + 1
+        lines.append(f'<path d="M{left} {top} V{foot - 1.2} C{left} {foot} {right} {foot - 2} '
+                     f'{right} {foot}"/>')
+    items = []
+    for stop in course:
+        told = [words.minutes.format(stop.minutes), words.exercises.format(exercises[stop.number])]
+        if stop.needs:
+            told.append(words.after.format(words.comma.join(stop.needs)))
+        columns = min(round(12 * stop.width), 6)
+        left = round(12 * stop.column - columns / 2) + 1
+        items.append(
+            f'<li{" class=after" if stop.needs else ""} '
+            f'style="grid-area: {stop.row + 1} / {left} / auto / span {columns}">'
+            f'<a href="{stop.page}.html"><strong>{stop.number} {html.escape(stop.title)}</strong>'
+            f"<span>{html.escape(words.lines[stop.number])}</span>"
+            f'<small>{" · ".join(told)}</small></a></li>')
+    return (f'<nav class="course-map" aria-label="{words.map}"><svg viewBox="0 0 100 {10 * rows}" '
+            f'preserveAspectRatio="none" aria-hidden="true">{"".join(lines)}</svg>'
+            f'<ol>{"".join(items)}</ol></nav>')
+
+
+def page(readme: str, exercises: dict[str, int], words: Words, ways: dict[str, str],
+         picture: str) -> str:
+    """Return the source of the page.
+
+    `exercises`: how many, by the notebook's number. `ways`: the address of each way in that there
+    is, by its name in words.ways. `picture`: as HTML.
+    """
+    course = stops(readme)
+    buttons = " ".join(
+        f'<a class="way" href="{html.escape(ways[name])}"'
+        f'{" lang=" + words.other + " hreflang=" + words.other if name == "other" else ""}>'
+        f'{said}</a>' for name, said in words.ways.items() if name in ways)
+    told = words.arrive.format(notebooks=len(course), exercises=sum(exercises.values()))
+    return (f"# {words.title}\n\n"
+            f'<div class="arrive"><div>\n\n{told}\n\n<p>{buttons}</p>\n\n</div>\n'
+            f"<div>{picture}</div></div>\n\n{plan(course, exercises, words)}\n\n"
+            f"{words.map_about}\n")
