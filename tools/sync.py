@@ -75,13 +75,16 @@ def write_notebooks() -> None:
     write_markdown()
 
 
-def sync_chinese(change: bool = True, accept: Collection[str] = ()) -> list[str]:
-    """Bring the Chinese, zh.po and the READMEs up to date; return what is wrong, in lines."""
+def sync_chinese(change: bool = True, accept: Collection[str] = ()
+                 ) -> tuple[list[str], list[str]]:
+    """Bring the Chinese, zh.po and the READMEs up to date.
+
+    Returns the files that were not, and what is wrong, in lines.
+    """
     behind, wrong = translation.write(change, accept)
     behind += ["words/zh.po"] * messages.write(change)
     behind += [] if wrong else translation.readmes(change)
-    told = [] if change else [f"{name} is not up to date: run `make sync`." for name in behind]
-    return [*told, *wrong, *messages.wrong()]
+    return behind, [*wrong, *messages.wrong()]
 
 
 def main(*words: str) -> None:
@@ -94,8 +97,9 @@ def main(*words: str) -> None:
         sys.exit(f"Nothing is written. {error}")
     if found := translation.foreign_code():  # before what it is compared with is written
         sys.exit("\n".join(found))
-    if task == ("check",):
-        if names := differing():
+    names, check = differing(), task == ("check",)
+    if check:
+        if names:
             sys.exit(f"Not in sync: {', '.join(names)}. Run `make sync` "
                      "(or `make sync FROM=md` if you edited the Markdown).")
     elif task in ((), ("md",)):
@@ -104,7 +108,12 @@ def main(*words: str) -> None:
     else:
         sys.exit(f"Nothing is written: there is no {' '.join(task)!r}. `make sync` writes "
                  "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
-    if wrong := sync_chinese(task != ("check",), accept):
+    behind, wrong = sync_chinese(not check, accept)
+    if not check:
+        own = "notebooks/{}.ipynb" if task else "paired_md/{}.md"
+        written = dict.fromkeys([*map(own.format, names), *behind])
+        print(f"Written: {', '.join(written)}." if written else "Nothing to write: all agree.")
+    if wrong := [f"{name} is not up to date: run `make sync`." for name in behind if check] + wrong:
         sys.exit("\n".join(wrong))
 
 
