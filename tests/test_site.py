@@ -10,7 +10,8 @@ import yaml
 
 from plots import moving
 from tools import colab, execute, newest
-from tools.site import links, pages, project, terms
+from tools.site import landing, links, pages, project, terms
+from tools.site.dark import for_the_dark, transparent
 from tools.site.words import WORDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -64,10 +65,82 @@ def test_every_page_of_a_notebook_keeps_all_it_has(tmp_path: Path) -> None:
                                     for output in cell.get("outputs", []) if "data" in output))
         assert len(images) == len(execute.pictures(master)) > 0
         assert all(alt and (tmp_path / source).exists() for alt, source in images)
+        opened = re.compile(r'<p class="open-in">.*</p>\n\n')
+        assert opened.search(page.cells[0].source)
+        page.cells[0].source = opened.sub("", page.cells[0].source)
         assert [c.source for c in page.cells if c.cell_type == "markdown"] == \
             [terms.indexed(pages.linked(c.source, master, "en"),
                            terms.defined(master.name[:2], stored, stored))
              for c in stored.cells if c.cell_type == "markdown"]
+
+
+@pytest.mark.parametrize(("address", "site"), [
+    ("https://github.com/a/B", "https://a.github.io/B/"),
+    ("https://github.com/a/a.github.io", "https://a.github.io/"),
+    ("https://gitlab.com/a/b", ""), (None, "")])
+def test_ways_to_open_a_notebook(monkeypatch: pytest.MonkeyPatch, address: str, site: str) -> None:
+    monkeypatch.setattr(project, "repository", lambda: address)
+    assert project.site_address() == site
+    found = pages.ways("04_x", "zh")
+    assert found["download"] == "notebooks/04_x.ipynb" and (len(found) == 3) == bool(site)
+    if site:
+        assert found["colab"].startswith("https://colab.research.google.com/github/a/")
+        assert found["colab"].endswith("/blob/students/zh/04_x.ipynb")
+        assert found["binder"].endswith("urlpath=lab/tree/work/zh/04_x.ipynb")
+    for words in WORDS.values():
+        assert found.keys() <= words.open_in.keys()
+
+
+def test_the_map_has_each_notebook_below_what_it_needs() -> None:
+    maps = {}
+    for language, name in (("en", "README.md"), ("zh", "README.zh.md")):
+        course = maps[language] = landing.stops((ROOT / name).read_text(encoding="utf-8"))
+        assert sorted(stop.page for stop in course) == [path.stem for path in pages.masters()]
+        rows = {stop.number: stop.row for stop in course}
+        assert all(rows[name] < stop.row for stop in course for name in stop.needs)
+        found = landing.arrows(course)
+        # one of more than a row would run behind a box, and say nothing
+        assert found and all(first.row + 1 == then.row for first, then in found)
+        assert {stop.number for stop in course} == WORDS[language].lines.keys()
+        for row in set(rows.values()):
+            places = [stop.column for stop in course if stop.row == row]
+            assert places == sorted(set(places)) and places[0] > 0 and places[-1] < 1
+        drawn = landing.plan(course, dict.fromkeys(rows, 3), WORDS[language])
+        assert drawn.count("<path ") == len(found) and drawn.count("<a ") == len(course)
+    assert [(s.number, s.needs, s.minutes) for s in maps["en"]] == \
+        [(s.number, s.needs, s.minutes) for s in maps["zh"]]
+
+
+def test_an_arrow_that_another_way_stands_for_is_left_out() -> None:
+    row = "| [{0} x]({0}_x.ipynb) | do it | 9 | {1} |\n"
+    course = landing.stops(row.format("01", "Python") + row.format("02", "01")
+                           + row.format("03", "02, a little of 01"))
+    assert [(a.number, b.number) for a, b in landing.arrows(course)] == [("01", "02"), ("02", "03")]
+
+
+def test_drawings_for_the_dark() -> None:
+    svg = ('<svg width="9"><g id="patch_1">\n<path d="M 0 0" style="fill: #ffffff"/></g>'
+           '<path style="fill: #cfe3f5; stroke: #000000"/><path style="fill: #ffffff"/></svg>')
+    dark = for_the_dark(svg) or ""
+    ground, pale, line, white = re.findall(r"(?:fill|stroke): (none|#\w+)", dark)
+    assert ground == "none" and re.match(r'<svg fill="#(ed)+" ', dark)
+    assert pale[1] < "5" and line[1] == "e" and white[1] == "1", dark  # light and dark exchanged
+    assert for_the_dark('<svg><image href="data:"/></svg>') is None
+    for path in execute.PICTURES.rglob("*.svg"):
+        drawing = path.read_text(encoding="utf-8")
+        assert "style=\"fill: #ffffff\"" not in transparent(drawing).split("patch_2")[0], path
+        dark = for_the_dark(drawing)
+        assert dark is None or dark.count("<path") == drawing.count("<path")
+
+
+def test_the_first_page_has_its_picture() -> None:
+    master = next(path for path in pages.masters() if path.name.startswith("04"))
+    page = nbformat.writes(nbformat.v4.new_notebook(cells=[]))
+    with pytest.raises(LookupError, match="titles"):
+        pages.opening([page])
+    names = list(execute.pictures(master))
+    assert any("<!-- target -->" in (execute.PICTURES / f"{name}.svg").read_text(encoding="utf-8")
+               for name in names if (execute.PICTURES / f"{name}.svg").exists())
 
 
 def test_drawn_pictures_have_an_svg_and_no_svg_is_left_over() -> None:
@@ -175,11 +248,13 @@ def test_colab_notebooks_begin_by_setting_it_up() -> None:
 
 def test_settings_name_what_there_is() -> None:
     container = json.loads((ROOT / ".devcontainer" / "devcontainer.json").read_text())
-    assert "make data" in container["postCreateCommand"]
+    assert "make data" in container["onCreateCommand"]  # before the editor opens work/
+    opened = container["customizations"]["codespaces"]["openFiles"]
+    assert opened == [f"work/{pages.masters()[0].name}"]
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text()
                              + (ROOT / "course.mk").read_text(), re.MULTILINE))
     workflows = [path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")]
-    for text in (container["postCreateCommand"], *workflows):
+    for text in (container["onCreateCommand"], *workflows):
         assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets
     for text in workflows:
         assert yaml.safe_load(text)["jobs"]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import yaml
 from bs4 import BeautifulSoup
 
 from data.versions import pins
@@ -49,7 +50,7 @@ def site(clone: Path) -> Path:
     _run("git", "remote", "remove", "origin", cwd=clone)
     cited = clone / "CITATION.cff"
     cited.write_text(cited.read_text(encoding="utf-8")
-                     + "repository-code: https://example.org/a/b\n", encoding="utf-8")
+                     + "repository-code: https://github.com/a/b\n", encoding="utf-8")
     built = _run(sys.executable, "-m", "tools.site", cwd=clone)
     assert built.returncode == 0, built.stdout + built.stderr  # no warning, no broken link
     assert "WARNING" not in built.stderr
@@ -69,12 +70,56 @@ def test_pages_in_both_languages(site: Path) -> None:
             assert page.select_one(".prev-next-area a") and page.select_one(".page-toc")
             assert all(image.get("alt") for image in page.select("article img"))
             links = [link["href"] for link in page.select(".about-page a")]
-            assert links[0] == f"https://example.org/a/b/blob/HEAD/notebooks/{master.name}"
-            assert links[2].startswith("https://example.org/a/b/issues/new?title=")
+            assert links[0] == f"https://github.com/a/b/blob/HEAD/notebooks/{master.name}"
+            assert links[2].startswith("https://github.com/a/b/issues/new?title=")
             assert pins()["apache-tvm"] in page.select_one("footer.bd-footer-content").text
             outside = [tag.get("src") or tag.get("href") for tag in page.select(
                 "script[src], img[src], link[rel=stylesheet]")]
             assert not [address for address in outside if address.startswith("http")]
+
+
+def test_pages_say_what_they_are_about(site: Path) -> None:
+    for folder, address in ((site, "https://a.github.io/b/"),
+                            (site / "zh", "https://a.github.io/b/zh/")):
+        descriptions = []
+        for name in ("index", *(master.stem for master in masters())):
+            page = _page(folder / f"{name}.html")
+            said = {tag.get("name") or tag.get("property"): tag["content"]
+                    for tag in page.select("head meta[content]")}
+            descriptions.append(said["description"])
+            assert 20 < len(said["description"]) <= 200, said
+            assert said["og:title"] and said["og:description"] == said["description"]
+            assert said["og:url"] == page.select_one("link[rel=canonical]")["href"] \
+                == f"{address}{name}.html"
+            picture = said["og:image"].removeprefix("https://a.github.io/b/")
+            assert (site / picture).exists() and picture.endswith(".png")
+            other = {tag["hreflang"]: tag["href"]
+                     for tag in page.select("link[rel=alternate][hreflang]")}
+            assert other.keys() == {"en", "zh-CN", "x-default"} and said["og:url"] in other.values()
+            assert all((site / link.removeprefix("https://a.github.io/b/")).exists()
+                       for link in other.values())
+        assert len(set(descriptions)) == len(descriptions)
+
+
+def test_the_first_page_leads_everywhere(site: Path) -> None:
+    for folder, language in ((site, "en"), (site / "zh", "zh")):
+        page = _page(folder / "index.html")
+        assert {link["href"] for link in page.select(".course-map a")} \
+            == {f"{master.stem}.html" for master in masters()}
+        assert len(page.select(".arrive :is(img.only-light, img.only-dark)")) == 2
+        ways = [link["href"] for link in page.select("a.way")]
+        assert ways[0] == f"{masters()[0].stem}.html" and ways[1].startswith("readme.html#")
+        assert "colab" in ways[2] and ways[3].endswith("index.html")
+        for master in masters():  # what is opened and downloaded is the student's
+            links = [link["href"] for link in
+                     _page(folder / f"{master.stem}.html").select(".open-in a")]
+            assert [link.split("/")[2] for link in links[:2]] == \
+                ["colab.research.google.com", "mybinder.org"]
+            notebook = nbformat.read(folder / links[2], as_version=4)
+            text = "\n".join(cell.source for cell in notebook.cells)
+            assert "https://github.com/a/b" in notebook.cells[0].source
+            assert "SOLUTION" not in text and "raise NotImplementedError" in text
+            assert notebook.metadata.get("lang", "en") == language
 
 
 def test_every_solution_is_folded(site: Path) -> None:
@@ -129,9 +174,10 @@ def test_the_live_page_is_one_file_without_a_network(site: Path) -> None:
 
 def test_the_devcontainers_command(clone: Path) -> None:
     container = json.loads((clone / ".devcontainer" / "devcontainer.json").read_text())
-    done = _run("bash", "-c", container["postCreateCommand"], cwd=clone, MLC_DATA="data/stand_in")
+    done = _run("bash", "-c", container["onCreateCommand"], cwd=clone, MLC_DATA="data/stand_in")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert len(list((clone / "work").glob("[0-9]*.ipynb"))) == len(masters())
+    for folder in ("work", "work/zh"):
+        assert len(list((clone / folder).glob("[0-9]*.ipynb"))) == len(masters())
     setting = container["customizations"]["vscode"]["settings"]["python.defaultInterpreterPath"]
     assert Path(setting.replace("${containerWorkspaceFolder}", str(clone))).exists()
     shutil.rmtree(clone / "work")
@@ -144,6 +190,26 @@ def test_binders_commands(clone: Path) -> None:
                 PATH=f"{BIN}:{os.environ['PATH']}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert len(list((clone / "work").glob("[0-9]*.ipynb"))) == len(masters())
+
+
+def test_the_branch_for_colab_by_the_workflows_commands(clone: Path, tmp_path: Path) -> None:
+    """Without an environment: `make colab` makes a small one; git pushes to a bare repository."""
+    _run("git", "init", "--quiet", "--bare", str(tmp_path / "hub.git"), cwd=tmp_path)
+    _run("git", "clone", "--quiet", str(clone), str(tmp_path / "fresh"), cwd=tmp_path)
+    for name in ("Makefile", "tools", "CITATION.cff"):
+        _run("cp", "-r", str(clone / name), str(tmp_path / "fresh"), cwd=tmp_path)
+    _run("git", "remote", "set-url", "origin", "https://github.com/a/b", cwd=tmp_path / "fresh")
+    workflow = yaml.safe_load((clone / ".github" / "workflows" / "site.yml").read_text())
+    steps = [step["run"] for step in workflow["jobs"]["students"]["steps"] if "run" in step]
+    for step in steps:
+        done = _run("bash", "-e", "-c", step, cwd=tmp_path / "fresh", GITHUB_SHA="0123",
+                    ADDRESS=str(tmp_path / "hub.git"), PATH=f"{BIN}:{os.environ['PATH']}")
+        assert done.returncode == 0, done.stdout + done.stderr
+    names = _run("git", "ls-tree", "-r", "--name-only", "students",
+                 cwd=tmp_path / "hub.git").stdout.split()
+    assert names == [*(path.name for path in masters()), *(f"zh/{path.name}" for path in masters())]
+    shown = _run("git", "show", f"students:zh/{masters()[2].name}", cwd=tmp_path / "hub.git").stdout
+    assert "SOLUTION" not in shown and "https://github.com/a/b" in shown
 
 
 def test_colab_without_the_courses_environment(clone: Path, tmp_path: Path) -> None:
