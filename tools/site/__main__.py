@@ -5,6 +5,7 @@ is also written as one file, loops.html.
 
     python -m tools.site            build it, and check every link inside it
     python -m tools.site outside    and those that lead outside: a network is needed
+    python -m tools.site pdf        and each notebook as a PDF, by Chrome or Chromium
 
 No warning of Sphinx passes.
 """
@@ -26,6 +27,7 @@ from tools.site.words import WORDS
 
 BUILD = ROOT / "build"
 SITE = BUILD / "site"
+BROWSERS = ("chromium", "google-chrome", "chromium-browser", "chrome")
 
 
 def lay(folder: Path, files: dict[str, str]) -> None:
@@ -90,8 +92,25 @@ def mend(site: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def main(task: str = "") -> None:
-    if task not in ("", "outside"):
+def print_notebooks(folder: Path) -> None:
+    """Write a PDF of each notebook in `folder`, as a browser prints its page, and link it there."""
+    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if not browser:
+        sys.exit(f"A PDF is printed by a browser, and none is in PATH: {', '.join(BROWSERS)}.")
+    for master in masters():
+        page, pdf = folder / f"{master.stem}.html", folder / f"{master.stem}.pdf"
+        subprocess.run([browser, "--headless", "--disable-gpu", "--no-pdf-header-footer",
+                        *(["--no-sandbox"] if not os.geteuid() else []),
+                        "--virtual-time-budget=20000",  # pictures below come when one scrolls
+                        f"--print-to-pdf={pdf}", page.as_uri()],
+                       check=True, capture_output=True, timeout=300)
+        text = page.read_text(encoding="utf-8")
+        page.write_text(text.replace('<p class="open-in">', '<p class="open-in">'
+                                     f'<a href="{pdf.name}">PDF</a> · ', 1), encoding="utf-8")
+
+
+def main(*tasks: str) -> None:
+    if not {*tasks} <= {"outside", "pdf"}:
         sys.exit(__doc__)
     shutil.rmtree(SITE, ignore_errors=True)
     tree = moving.data()
@@ -100,10 +119,12 @@ def main(task: str = "") -> None:
         sys.exit("The site was not built: see the lines above.")
     mend(SITE)
     for language in WORDS:
-        colab.write(colab.notebooks(language),
-                    (SITE if language == "en" else SITE / language) / DOWNLOADS)
+        folder = SITE if language == "en" else SITE / language
+        colab.write(colab.notebooks(language), folder / DOWNLOADS)
+        if "pdf" in tasks:
+            print_notebooks(folder)
     (SITE / "loops.html").write_text(moving.page(tree), encoding="utf-8")
-    if wrong := links.broken(SITE, outside=task == "outside"):
+    if wrong := links.broken(SITE, outside="outside" in tasks):
         sys.exit("\n".join(["Links that lead nowhere:", *wrong]))
     size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
     print(f"Open {(SITE / 'index.html').relative_to(ROOT)} in a browser "
