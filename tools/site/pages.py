@@ -132,9 +132,13 @@ def by_theme(shown: str, site: Path) -> str:
         dark = Path(image[2]).with_suffix(DARK)
         if not (site / "pictures" / dark.name).exists():
             return image[0]
-        # a browser does not fetch the one that it does not show
-        return (f'{image[1]}{image[2]}" class="only-light" loading="lazy">'
-                f'{image[1]}{dark.as_posix()}" class="only-dark" loading="lazy">')
+        drawing = (site / "pictures" / dark.name).read_text(encoding="utf-8")
+        width, height = re.findall(r'\b(?:width|height)="([\d.]+)pt"', drawing)[:2]
+        # a browser does not fetch the one that it does not show, and keeps room for the other
+        rest = (f'width="{float(width) * 4 / 3:.0f}" height="{float(height) * 4 / 3:.0f}" '
+                'loading="lazy">')
+        return (f'{image[1]}{image[2]}" class="only-light" {rest}'
+                f'{image[1]}{dark.as_posix()}" class="only-dark" {rest}')
 
     return re.sub(r'(<img [^>]*src=")([^"]+\.svg)">', both, shown)
 
