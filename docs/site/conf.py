@@ -4,23 +4,17 @@ import html
 import json
 import os
 import textwrap
-from pathlib import Path
 
-import jieba
-import sphinx.search
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
-from sphinx.search.zh import SearchChinese
 
 SITE = json.loads(os.environ["SITE"])
-HERE = Path(__file__).parent
 OPENING = "conv2d_before_and_target.png"  # the picture of the page to arrive at
-jieba.setLogLevel("WARNING")
 
 project = html_title = SITE["title"]
 author = "the authors of the course"
 language = {"en": "en", "zh": "zh_CN"}[SITE["language"]]
-extensions = ["myst_nb"]
+extensions = ["myst_nb", "tools.site.search"]
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_heading_anchors = 4
@@ -33,7 +27,7 @@ smartquotes = False  # code and messages in prose are copied from
 html_theme = "sphinx_book_theme"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
-html_js_files = ["print.js", "section.js", "copy.js"]
+html_js_files = ["print.js", "section.js", "copy.js", "search.js"]
 html_baseurl = SITE["address"] and SITE["address"] + ("zh/" if SITE["language"] == "zh" else "")
 html_copy_source = False
 html_use_index = False
@@ -54,20 +48,6 @@ html_theme_options = {
 }
 html_context = {"site": SITE, "default_mode": "auto"}
 html_favicon = "_static/favicon.svg"
-
-
-class Chinese(SearchChinese):
-    """Sphinx's Chinese index, by jieba, and what its pages lack: queries are split into words.
-
-    The script that stems English words in them defines EnglishStemmer, and Sphinx 9.0.4 calls it
-    by the language's name.
-    """
-
-    language_name = "English"
-    js_splitter_code = (HERE / "split_query.js").read_text(encoding="utf-8")
-
-
-sphinx.search.languages["zh"] = Chinese
 
 
 def _inline(writer, node):

@@ -53,8 +53,9 @@ def settings(language: str) -> dict:
     files |= {page: [("Markdown", file_in(language, name)[0].relative_to(ROOT).as_posix())]
               for name, page in DOCUMENTS.items()}
     return {"title": words.title, "language": language, "built_from": built_from(),
-            "search": words.search, "report": words.report, "repository": repository(),
-            "address": site_address(), "about": words.arrive.split("\n")[0],
+            "search": words.search, "found": words.found, "report": words.report,
+            "repository": repository(), "address": site_address(),
+            "about": words.arrive.split("\n")[0],
             "files": files}
 
 

@@ -18,6 +18,8 @@ SAID: dict[str, tuple] = {  # in English and in Chinese
     # a button at a block of code, before and after
     "copy": (("Copy", "Copied"), ("复制", "已复制")),
     "search": ("Search", "搜索"),  # in the search field
+    # the page of results: how many sections there are, none
+    "found": (("{0} sections", "No section has these words."), ("{0} 个小节", "没有小节含有这些词。")),
     "report": ("Report a mistake on this page", "报告本页的错误"),  # the link below a page
     # above a notebook: the ways to it, by their names in pages.ways
     "open_in": ({"colab": "Open in Colab", "binder": "Open in Binder",
