@@ -6,6 +6,7 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import searching
 import yaml
 
 from plots import moving
@@ -180,8 +181,32 @@ def test_sections_are_indexed_by_the_terms_they_define() -> None:
     heading = next(heading for heading, here in names.items() if "卷积" in here)
     assert "convolution" in names[heading] and heading in terms.headings(chinese)
     marked = terms.indexed(f"## {heading}\n\ntext", names)
-    assert marked.startswith(f"## {heading}\n\n```{{index}} !") and "!卷积" in marked
+    assert marked.startswith(f"## {heading}\n\n```{{index}} ") and "卷积" in marked
     assert terms.indexed("## Another\n\ntext", names) == "## Another\n\ntext"
+
+
+def test_search_knows_names_of_code_and_chinese() -> None:
+    def section(title: str, text: str, page: str = "04_x", **more) -> dict:
+        return {"page": page, "id": title, "title": title, "above": ["Top"], "names": [title],
+                "text": text, "code": "", **more}
+
+    known = [
+        section("Scheduling", "Of vectorize, of exercise 4.4 and of exercise 4.5.", above=[]),
+        section("vectorize: several elements", "Lanes.", names=["vectorize", "向量化"]),
+        section("Exercise 4.4: a schedule", "Some <b>loops</b> of yours."),
+        section("Exercise 4.5: another", "As in exercise 4.4, once more as in exercise 4.4."),
+        section("Old names", "No schedule here.\nte.create_schedule | te.create_prim_func\nMore.",
+                "rosetta"),
+        section("循环", "先切分循环，再把内层循环展开。"),
+        section("展开", "不要循环。")]
+    asked = {"exercise 4.4": "Exercise 4.4", "Vectorise": "vectorize", "vectoriz": "vectorize",
+             "向量化": "vectorize", "create_schedule": "Old names", "4.5": "Exercise 4.5",
+             "te.create_schedule": "Old names", "tvm.te.create_schedule": "Old names",
+             "schedules": "Exercise 4.4", "展开": "展开", "nowhere": "", "?": ""}
+    found = dict(zip(asked, searching.answers(known, [*asked]), strict=True))
+    assert [(query, here[0]["title"].startswith(asked[query]) if here else not asked[query])
+            for query, here in found.items()] == [(query, True) for query in asked]
+    assert found["create_schedule"][0]["excerpt"] == "te.create_schedule | te.create_prim_func"
 
 
 def test_listings_have_a_dark_colour_for_each_light_one() -> None:

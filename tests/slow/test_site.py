@@ -1,23 +1,26 @@
 """The site as it is built; the ways to start without installing, by the commands they name."""
 
+import itertools
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
 import nbformat
 import pytest
+import searching
 import yaml
 from bs4 import BeautifulSoup
 
 from data.versions import pins
 from tools import colab
 from tools.site.pages import masters
-from tools.student import student_version
+from tools.student import SOLUTION, student_version
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
@@ -136,19 +139,41 @@ def test_every_solution_is_folded(site: Path) -> None:
         assert page.text.count("raise NotImplementedError") >= len(solved)
 
 
-def test_search_finds_words_of_both_languages(site: Path) -> None:
-    def index(folder: Path) -> dict:
-        text = (folder / "searchindex.js").read_text(encoding="utf-8")
-        return json.loads(text.removeprefix("Search.setIndex(").rstrip().removesuffix(")"))
+def test_search_leads_to_the_best_section_first(site: Path) -> None:
+    said = tomllib.loads((ROOT / "tests" / "queries.toml").read_text(encoding="utf-8"))
+    missed, asked = [], 0
+    for folder, wanted in ((site, said["en"]), (site / "zh", said["zh"])):
+        known = searching.sections(folder)
+        for query, found in zip(wanted, searching.answers(known, [*wanted]), strict=True):
+            asked += 1
+            first = searching.named(found[0]) if found else "nothing"
+            if not first.startswith(tuple(wanted[query])):
+                missed.append(f"{query}: {first}")
+            assert not found or found[0]["id"] or not any(
+                query.lower() in section["title"].lower() for section in known if section["id"]), \
+                f"{query}: the top of a page, though a section names it"
+    assert len(missed) <= asked // 10, "\n".join(missed)
 
-    english, chinese = index(site), index(site / "zh")
-    for found in (english, chinese):
-        assert any(term.startswith("decompose_reduc") for term in found["terms"])
-        assert "ffi" in found["terms"]
-    assert {"卷积", "循环", "嵌套"} <= chinese["terms"].keys() | chinese["titleterms"].keys()
-    # the queries are split by the index's words, and stemmed by what is there
-    script = (site / "zh" / "_static" / "language_data.js").read_text(encoding="utf-8")
-    assert "var splitQuery" in script and "Stemmer = EnglishStemmer" in script
+
+def test_search_has_sections_that_are_there_and_no_solution(site: Path) -> None:
+    for folder in (site, site / "zh"):
+        known = searching.sections(folder)
+        assert len(known) > 250
+        for page, here in itertools.groupby(known, key=lambda section: section["page"]):
+            text = (folder / f"{page}.html").read_text(encoding="utf-8")
+            assert all(f'id="{one["id"]}"' in text for one in here if one["id"]), page
+        code = "\n".join(one["code"] for one in known)
+        solutions = [SOLUTION.search(cell.source)[0] for master in masters()
+                     for cell in nbformat.read(master, as_version=4).cells
+                     if SOLUTION.search(cell.source)]
+        bodies = [solution.split("\n", 1)[1].rsplit("\n", 1)[0] for solution in solutions]
+        assert len(bodies) > 20 and not [body for body in bodies if body.strip() in code]
+        # names of code, for readers of code, and terms in both languages
+        assert "R.call_dps_packed(" in code
+        assert any({"convolution", "卷积"} <= {*one["names"]} for one in known)
+        page = _page(folder / "search.html")
+        assert [script["src"] for script in page.select("script[src='sections.js']")]
+        assert "searchindex.js" not in str(page) and page.select_one("[role=status]")
 
 
 def test_the_live_page_is_one_file_without_a_network(site: Path) -> None:

@@ -42,9 +42,9 @@ def defined(number: str, english: nbformat.NotebookNode,
 
 def indexed(text: str, names: dict[str, list[str]]) -> str:
     """Return Markdown whose sections are found first by those who search for their terms."""
-    def mark(match: re.Match) -> str:  # "!": a main entry; the search puts others last
+    def mark(match: re.Match) -> str:
         if here := names.get(match[1]):
-            return f"{match[0]}\n\n```{{index}} {', '.join(f'!{name}' for name in here)}\n```\n"
+            return f"{match[0]}\n\n```{{index}} {', '.join(here)}\n```\n"
         return match[0]
 
     return re.sub(r"^#{1,4} +(.+?)[ \t]*$", mark, text, flags=re.MULTILINE)

@@ -19,7 +19,8 @@ SAID: dict[str, tuple] = {  # in English and in Chinese
     "copy": (("Copy", "Copied"), ("复制", "已复制")),
     "search": ("Search", "搜索"),  # in the search field
     # the page of results: how many sections there are, none
-    "found": (("{0} sections", "No section has these words."), ("{0} 个小节", "没有小节含有这些词。")),
+    "found": (("Sections found: {0}", "No section has these words."),
+              ("找到 {0} 个小节", "没有小节含有这些词。")),
     "report": ("Report a mistake on this page", "报告本页的错误"),  # the link below a page
     # above a notebook: the ways to it, by their names in pages.ways
     "open_in": ({"colab": "Open in Colab", "binder": "Open in Binder",
