@@ -23,7 +23,9 @@ def _said(node: nodes.Node) -> str:
         return re.sub(r"\s+", " ", node.astext())
     if isinstance(node, nodes.math):
         return re.sub(r"<[^>]*>|\s+", "", str(tex2mathml(node.astext())))
-    return "" if isinstance(node, nodes.raw) else "".join(map(_said, node.children))
+    if isinstance(node, nodes.raw):
+        return " " * ("<br" in node.astext())
+    return "".join(map(_said, node.children))
 
 
 class _Section:
