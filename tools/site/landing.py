@@ -72,10 +72,10 @@ def plan(course: list[Stop], exercises: dict[str, int], words: Words) -> str:
         if stop.needs:
             told.append(words.after.format(words.comma.join(stop.needs)))
         columns = min(round(12 * stop.width), 6)
-        left = round(12 * stop.column - columns / 2) + 1
+        start = round(12 * stop.column - columns / 2) + 1
         items.append(
             f'<li{" class=after" if stop.needs else ""} '
-            f'style="grid-area: {stop.row + 1} / {left} / auto / span {columns}">'
+            f'style="grid-area: {stop.row + 1} / {start} / auto / span {columns}">'
             f'<a href="{stop.page}.html"><strong>{stop.number} {html.escape(stop.title)}</strong>'
             f"<span>{html.escape(words.lines[stop.number])}</span>"
             f'<small>{" · ".join(told)}</small></a></li>')
