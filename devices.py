@@ -177,10 +177,12 @@ def _free_port() -> int:
 
 
 def _end_with_this(process: Tracker | Server) -> None:
-    """Let a process end when this one does, even when this one is killed (Linux)."""
+    """Let a process end when this one does, even when this one is killed (Linux), with no word."""
     def on_linux() -> None:
         import ctypes
+        import logging
         import sys
+        logging.disable(logging.WARNING)  # that the others are gone first is no news
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGTERM
 
