@@ -7,12 +7,9 @@ from pathlib import Path
 import nbformat
 import pytest
 import searching
-import tvm
 import yaml
-from live_walks import compare_walks, needs_node
 
-from checks.say.messages import explained
-from plots import forms, moving
+from plots import moving
 from tools import colab, execute, newest
 from tools.site import landing, links, pages, project, terms
 from tools.site.dark import for_the_dark, transparent
@@ -246,63 +243,21 @@ def test_every_text_of_the_live_page_is_in_both_languages() -> None:
         assert set(re.findall(r"{\w+}", said[0])) == set(re.findall(r"{\w+}", said[1])), key
     script = (moving.DOCS / "live.html").read_text(encoding="utf-8")
     assert set(re.findall(r'say\("(\w+)"[,)]', script)) <= strings.keys()
-    assert {f"memory{name}" for name in forms.SOURCES} | forms.SOURCES.keys() <= strings.keys()
-    assert {"nestedparallel", "nestedvectorized"} <= strings.keys()
-    # classes that mean something to the site's theme: icons in the place of a button, a highlight
-    assert not {"fa", "far", "fas", "fab", "mark"} & set(re.findall(
-        r"\.([a-z]+)", script.partition("</style>")[0]))
 
 
-@pytest.fixture(scope="module")
-def live_page() -> dict:
-    return json.loads(json.dumps(moving.data(1)))  # one split or fuse of each kind
-
-
-@needs_node
-def test_the_live_page_does_what_tvm_does(live_page: dict, tmp_path: Path) -> None:
-    met = compare_walks(live_page, tmp_path, seed=1, walks=10, steps=8)
-    assert min(met["done"], met["refused"], met["far"], met["already"]) > 0
-
-
-def test_forms_of_the_live_page_are_tvms(live_page: dict) -> None:
-    add, total, conv = live_page["programs"]
-    loops, lines, refused, steps = add["forms"][0]
-    assert loops == ["i", 8, "j", 8] and refused == []
-    assert [steps[at:at + 2] for at in range(0, len(steps), 3)] == [
-        [0, -2], [0, -3], [0, -4], [0, 1], [1, -2], [1, -3], [1, -4], [1, 0]]
-    texts = {program["lines"][line] for program in live_page["programs"]
-             for form in program["forms"] for line in form[1]}
-    assert {"T.where(j_0 * 3 + j_1 < 8)", "v_i = T.axis.spatial(8, i_k_fused // 8)"} <= texts
-    assert total["forms"][0][2] == [1] and conv["forms"][0][2] == [2, 3, 4]  # by name: rc, rx, ry
-
-
-def test_a_tiling_goes_on_to_its_end() -> None:
-    form = forms.Form((("i_0_j_0_fused", 4), ("i_1", 4), ("j_1", 4)), ())
-    assert forms.tiles("add", form, ("i_1", "j_1"))
-    assert forms.tiles("add", form, ("i_0_j_0_fused", 2))
-    for step in (("j_1", "i_1"), ("i_0_j_0_fused", "i_1"), ("i_1", 2), ("i_0_j_0_fused", 3)):
-        assert not forms.tiles("add", form, step)
-
-
-def test_messages_of_the_live_page_are_tvms_and_explained(capfd) -> None:
-    for kind, mark in (("parallel", "parallel"), ("vectorized", "vectorize")):
-        schedule = forms.start("add")
-        for loop in schedule.get_loops(schedule.get_sblock("C")):
-            getattr(schedule, mark)(loop)
-        with pytest.raises(Exception, match=re.escape(forms.SAID[kind][0])):
-            tvm.compile(schedule.mod, target="llvm")
-    capfd.readouterr()
-    for text, anchor in forms.SAID.values():
-        assert explained(text) == f"docs/tvm_errors.md#{anchor}"
-
-
-def test_the_live_page_links_where_there_is_a_page_of_errors(live_page: dict) -> None:
-    def errors(text: str) -> list | None:
-        return json.loads(re.search(r'class="live-data">(.*?)</script>', text)[1]).get("errors")
-
-    assert errors(moving.page(live_page)) == ["tvm_errors.html", "zh/tvm_errors.html"]
-    assert errors(moving.fragment(live_page, "zh")) == ["tvm_errors.html"] * 2
-    assert errors(moving.page(live_page, "zh", ())) is None  # in JupyterLab
+def test_choices_of_the_live_page_are_tvms() -> None:
+    add, total = moving.programs().values()
+    schedule = moving.tvm.s_tir.Schedule(add)
+    assert moving.visits(add) == list(range(64))
+    for choice in (("split", 1, 4), ("split", 0, 4), ("reorder", 1, 0)):
+        assert choice in moving.choices(schedule.mod["main"])
+        schedule = moving.chosen(schedule, "C", choice)
+    tiles = moving.visits(schedule.mod["main"])
+    assert tiles[:8] == [0, 1, 2, 3, 16, 17, 18, 19] and tiles[8] == 4
+    after = moving.chosen(schedule, "C", ("vectorize", 3, 0))
+    assert max(moving.visits(after.mod["main"])) == 15
+    with pytest.raises(moving.tvm.s_tir.ScheduleError):  # it reduces over k
+        moving.chosen(moving.tvm.s_tir.Schedule(total), "S", ("vectorize", 1, 0))
 
 
 def test_colab_notebooks_begin_by_setting_it_up() -> None:
