@@ -43,8 +43,11 @@ FOLLOW = """(Loops, { program, steps }) => {
 }"""
 
 
-def compare(program: walks.Program, seed: int, length: int) -> tvm.s_tir.Schedule:
-    """Take random steps with TVM and with the page; each answer must be the same. Return TVM's."""
+def compare(program: walks.Program, seed: int, length: int) -> tuple[tvm.s_tir.Schedule, Any]:
+    """Take random steps with TVM and with the page; each answer must be the same.
+
+    Returned: where it leads, TVM's schedule, and which nested loops the page says are not built.
+    """
     chance, schedule, steps, answers = random.Random(seed), program.schedule(), [], []
     for _ in range(length):
         steps.append(walks.step_from(schedule, chance))
@@ -63,7 +66,7 @@ def compare(program: walks.Program, seed: int, length: int) -> tvm.s_tir.Schedul
     pasted: dict[str, Any] = {}
     exec(shown[-1]["code"], pasted)  # as a reader would paste it
     assert show(pasted["sch"].mod["main"]).text == answers[-1][1]
-    return schedule
+    return schedule, shown[-1]["nested"]
 
 
 @NODE
