@@ -43,7 +43,7 @@ def script(item: tvm.IRModule | tvm.ir.BaseFunc) -> str:
                      if not line.startswith(("# from tvm", "# Metadata omitted"))).strip("\n")
 
 
-def _readable(text: str) -> str:
+def readable(text: str) -> str:
     """Write T.int64(26) as 26: TVM marks the type of every extent and index."""
     return re.sub(r"T\.int64\((-?\d+)\)", r"\1", text)
 
@@ -83,7 +83,7 @@ def show(item: tvm.IRModule | tvm.ir.BaseFunc, only: str | None = None) -> Listi
     For reading: extents are shown without their type (T.int64), and wide lines in several;
     `script` has both as TVM prints them.
     """
-    text = _readable(script(item if only is None else item[only]))
+    text = readable(script(item if only is None else item[only]))
     if only is not None:
         text = text.replace("def main(", f"def {only}(", 1)
     return Listing("\n".join(map(_wrapped, text.splitlines())))
@@ -92,7 +92,7 @@ def show(item: tvm.IRModule | tvm.ir.BaseFunc, only: str | None = None) -> Listi
 def show_diff(before: Any, after: Any, context: int = 3) -> Listing:
     """Show what changed between two modules, functions or texts: - before, + after."""
     import difflib
-    old, new = (_readable(item if isinstance(item, str) else script(item)).splitlines()
+    old, new = (readable(item if isinstance(item, str) else script(item)).splitlines()
                 for item in (before, after))
     lines = difflib.unified_diff(old, new, n=context, lineterm="")
     return Listing("\n".join(list(lines)[2:]) or "no difference", "diff")
@@ -100,7 +100,7 @@ def show_diff(before: Any, after: Any, context: int = 3) -> Listing:
 
 def bindings(mod: tvm.IRModule) -> Listing:
     """Show the lines of a module's `main`, without its signature and the types of variables."""
-    lines = _readable(script(mod["main"])).splitlines()
+    lines = readable(script(mod["main"])).splitlines()
     body = lines[next(i for i, line in enumerate(lines) if line.startswith("def ")) + 1:]
     return Listing("\n".join(_wrapped(re.sub(r": R\..*? = ", " = ", line)[4:]) for line in body))
 

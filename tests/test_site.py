@@ -9,7 +9,6 @@ import pytest
 import searching
 import yaml
 
-from plots import moving
 from tools import colab, execute, newest
 from tools.site import landing, links, pages, project, terms
 from tools.site.dark import for_the_dark, transparent
@@ -234,30 +233,6 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     assert [re.sub(r" \(.+\)$", "", line) for line in outside] == [
         "a.html: https://x..invalid/", "a.html: https://x.invalid/"]
     assert all(line.endswith(")") for line in outside)
-
-
-def test_every_text_of_the_live_page_is_in_both_languages() -> None:
-    strings = json.loads((moving.DOCS / "live.json").read_text(encoding="utf-8"))
-    for key, said in strings.items():
-        assert len(said) == 2 and all(said), key
-        assert set(re.findall(r"{\w+}", said[0])) == set(re.findall(r"{\w+}", said[1])), key
-    script = (moving.DOCS / "live.html").read_text(encoding="utf-8")
-    assert set(re.findall(r'say\("(\w+)"[,)]', script)) <= strings.keys()
-
-
-def test_choices_of_the_live_page_are_tvms() -> None:
-    add, total = moving.programs().values()
-    schedule = moving.tvm.s_tir.Schedule(add)
-    assert moving.visits(add) == list(range(64))
-    for choice in (("split", 1, 4), ("split", 0, 4), ("reorder", 1, 0)):
-        assert choice in moving.choices(schedule.mod["main"])
-        schedule = moving.chosen(schedule, "C", choice)
-    tiles = moving.visits(schedule.mod["main"])
-    assert tiles[:8] == [0, 1, 2, 3, 16, 17, 18, 19] and tiles[8] == 4
-    after = moving.chosen(schedule, "C", ("vectorize", 3, 0))
-    assert max(moving.visits(after.mod["main"])) == 15
-    with pytest.raises(moving.tvm.s_tir.ScheduleError):  # it reduces over k
-        moving.chosen(moving.tvm.s_tir.Schedule(total), "S", ("vectorize", 1, 0))
 
 
 def test_colab_notebooks_begin_by_setting_it_up() -> None:

@@ -290,6 +290,14 @@ def _(make: Callable) -> None:
     tvm.compile(schedule.mod, target="llvm")
 
 
+@provokes("VectorizeLoop before LiftStorageAlloc", SCHEDULES)
+def _(make: Callable) -> None:
+    schedule = make(doubled())
+    for loop in schedule.get_loops(schedule.get_sblock("C")):
+        schedule.vectorize(loop)
+    tvm.compile(schedule.mod, target="llvm")
+
+
 # ---- TVMScript: TVM finds a class's source by its name, so no two may have the same ---------
 
 
