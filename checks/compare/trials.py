@@ -84,7 +84,7 @@ def _slab(came: np.ndarray, masks: Sequence[np.ndarray], axes: Sequence[str]) ->
     """Name the one axis along which right and wrong values part, if there is one.
 
     `masks`: what is wrong, for this input and then for the others. Where numbers are rounded or
-    cut, the places are chance: other ones for another input, and of single numbers any.
+    cut, the places are chance: other ones for most other inputs, and of single numbers any.
     """
     wrong, best, said = masks[0], 0.0, ""
     for axis, extent in enumerate(wrong.shape):
@@ -95,8 +95,9 @@ def _slab(came: np.ndarray, masks: Sequence[np.ndarray], axes: Sequence[str]) ->
         if wrong.size < 4 * extent and not edge:
             continue
         others = [_along(mask, axis) for mask in masks[1:] if mask.ndim == wrong.ndim]
-        if any(len(other) == extent and (other != some).any() or edge != _edge(other, edge)
-               for other in others):
+        agree = [edge == _edge(other, edge) and (len(other) != extent or (other == some).all())
+                 for other in others]
+        if sum(agree) < len(agree) / 2:
             continue
         # mostly wrong there, all right elsewhere; chance does this to short axes and rare faults
         share = wrong.sum() / (len(bad) * wrong[(slice(None),) * axis + (0,)].size)
@@ -210,6 +211,13 @@ class Tried(NamedTuple):
         differ = ~np.isclose(self.came, self.expected, RTOL, atol, equal_nan=True)
         return differ if differ.any() else None
 
+    def unwritten(self) -> np.ndarray:
+        """Return a mask of where no number came, and one is right."""
+        if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
+                or self.came.dtype.kind != "f":
+            return np.zeros(1, bool)
+        return np.asarray(np.isnan(self.came) & ~np.isnan(self.expected))
+
     def due_to(self, mistake: Callable[..., Any], atol: float) -> bool | None:
         """Whether a mistake gives what came: the numbers, or an error as shapes do not fit.
 
@@ -288,11 +296,11 @@ class Trials:
                               hint or _shape_hint(came.shape, expected.shape))
         wrong = failed.wrong(self.atol)
         assert wrong is not None
-        unwritten = np.isnan(came) & ~np.isnan(expected)
+        unwritten = failed.unwritten()
         became = "" if hint else _of_numbers(self.all, self.atol)
-        others = (tried.wrong(self.atol) for tried in self.all if tried is not failed)
-        masks = [unwritten if unwritten.any() else wrong,
-                 *(mask for mask in others if mask is not None)]
+        masks = [mask for tried in self.all  # the first of them is `failed`
+                 if (mask := tried.unwritten() if unwritten.any() else tried.wrong(self.atol))
+                 is not None and mask.any()]
         differs = "" if hint or became else _what_differs(came, expected, masks, self.axes,
                                                           self.atol)
         places = became, differs, failed.look_at or ("" if became else self.look_at)
