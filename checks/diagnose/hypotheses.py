@@ -149,7 +149,8 @@ def _own(layers: Layers, index: int) -> Iterator[Change]:
     """Yield the mistakes of one layer alone: the usual ones, and those of a module's layers."""
     layer = layers[index]
     more = next((table for kind, table in _MORE.items() if isinstance(layer, kind)), {})
-    for text, mistake in (layer_mistakes(layer) | more | _RESULT
+    result = {} if isinstance(layer, nn.Softmax) else _RESULT  # compared by their logarithms
+    for text, mistake in (layer_mistakes(layer) | more | result
                           | (_IMAGES if not index else {})).items():
         yield text, {index: functools.partial(mistake, layer)}, ""
     follows = layers[index + 1] if index + 1 < len(layers) else None
