@@ -88,11 +88,34 @@ def one_scratch_for_all_threads(X: T.Buffer((8, 8), "float32"), Y: T.Buffer((8,)
         Y[i] = scratch[0]
 
 
+@T.prim_func(s_tir=True)
+def threads_over_the_sum_of_any_length(x: T.handle, y: T.handle):
+    n, m = T.int64(), T.int64()
+    X = T.match_buffer(x, (n, m), "float32")
+    Y = T.match_buffer(y, (n,), "float32")
+    for i in range(n):
+        Y[i] = T.float32(0)
+        for j in T.parallel(m):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi] = Y[vi] + X[vi, vj]
+
+
+@T.prim_func(s_tir=True)
+def longer_than_anybody_waits(X: T.Buffer((8,), "float32"), Y: T.Buffer((8,), "float32")):
+    for i in range(8):
+        for j in T.serial(2**20):
+            for k in T.serial(2**20):
+                Y[i] = X[i] + T.Cast("float32", j + k)
+
+
 OUTSIDE = "outside the range"
 WRONG = [(past_its_axis, OUTSIDE), (past_its_guard, OUTSIDE), (before_its_buffer, OUTSIDE),
          (past_its_scratch, OUTSIDE), (threads_over_the_sum, "threads that write"),
          (lanes_over_the_sum, "lanes that write"), (reads_its_neighbour, "write and read"),
-         (one_scratch_for_all_threads, "both write scratch")]
+         (one_scratch_for_all_threads, "both write scratch"),
+         (threads_over_the_sum_of_any_length, "threads that write"),
+         (longer_than_anybody_waits, "in time(.|\n)*9e.12 iterations")]
 
 
 @pytest.mark.parametrize(("func", "words"), WRONG,
@@ -211,6 +234,20 @@ def conditions_and_a_block_in_a_block(X: T.Buffer((8, 6), "float32"),
                             Y[vi, vj] = X[vi, vj] + X[vi - 1, vj]
                         else:
                             Y[vi, vj] = X[vi, vj]
+
+
+@T.prim_func(s_tir=True)
+def threads_over_rows_of_any_number(x: T.handle, y: T.handle):
+    n, m, f = T.int64(), T.int64(), T.int64()
+    X = T.match_buffer(x, (n, 2 * m), "float32")
+    Y = T.match_buffer(y, (f,), "float32")  # f = n * m: what the shapes do not say
+    for i in T.parallel(n):
+        for j in range(m):
+            Y[i * m + j] = T.max(X[i, 2 * j], X[i, 2 * j + 1])
+
+
+def test_threads_of_any_number_are_not_accused_where_extents_do_not_fit() -> None:
+    require_safe_access("main", threads_over_rows_of_any_number)
 
 
 def test_what_is_guarded_is_right() -> None:

@@ -3,7 +3,10 @@
 More of them: tests/slow/test_more_mutants.py; all of them: `make mutants`.
 """
 
-from tools import mutants
+import truths
+
+from tools import messages, mutants
+from words import _
 
 _CELL = """def answer(x, k):
     ### BEGIN SOLUTION
@@ -38,8 +41,10 @@ def test_what_is_listed_as_equivalent_is_a_mutant_and_has_a_reason() -> None:
 
 
 def test_a_sample_is_caught() -> None:
-    missed = [str(mutant) for row in mutants.run(mutants.sample(10)) for mutant in row.missed]
+    rows = list(mutants.run(mutants.sample(10)))
+    missed = [str(mutant) for row in rows for mutant in row.missed]
     assert not missed, "\n".join(missed)
+    assert not (false := [line for row in rows for line in truths.of_row(row)]), "\n".join(false)
 
 
 def test_wrong_behaviours_are_tried_too() -> None:
@@ -49,7 +54,26 @@ def test_wrong_behaviours_are_tried_too() -> None:
     assert {one.now for one in every} >= {"its result: rounded to float16",
                                           "input 1: rounded to whole numbers"}
     (row,) = mutants.run([(exercise, every[::6])], 1)
-    assert row.tried >= 4 and not row.missed
+    assert row.tried >= 4 and not row.missed and not truths.of_row(row)
+
+
+def test_a_false_cause_is_found() -> None:
+    cut = _("numbers above {number} are cut").format(number="6")
+    assert not truths.false_causes("2.3", "its result: cut off above 6", cut)
+    assert not truths.false_causes("2.3", "input 0: rounded to float16", _("step 5: unroll"))
+    look_at = _("; ").join([cut, _("step 5: unroll")])
+    for title in ("its result: cut off above 3", "its result: rounded to float16"):
+        assert truths.false_causes("2.3", title, look_at) == [cut]
+    assert truths.unexpected_causes(look_at, "something else") == [cut]
+    assert not truths.unexpected_causes(look_at, "something else | numbers above 6")
+
+
+def test_the_table_of_true_causes_has_no_other_than_checks_name() -> None:
+    said = {text for message in messages.extracted() if message.id
+            for text in ([message.id] if isinstance(message.id, str) else message.id)}
+    assert not (stale := (truths.TRUE.keys() | truths.POINTS) - said), stale
+    assert len(truths.causes() - said) == 0 and len(truths.causes()) > 300
+    assert not truths.TRUE.keys() & truths.POINTS
 
 
 def test_what_there_is_not_is_said(capsys) -> None:

@@ -5,10 +5,11 @@ The answers stand in tests/candidates/<notebook>.py, each under a line such as
     # %% 2.3 wrong: the kernel is flipped -> the kernel: it is flipped
     # %% 2.3 right: with a loop
 
-The text after the arrow has to occur in the check's message. Code under `# %% shared` runs before
-the first of them: what several answers have in common. `make test` tries what stands above the line
-`# %% more`, at least one answer for each thing that a check says; `make test-all` the others too,
-and `make test NB=5.4` all of one exercise.
+The text after the arrow has to occur in the check's message, as have all of several parts with a |
+between them; a cause that the check names in its last line has to be in one of them. Code under
+`# %% shared` runs before the first of them: what several answers have in common. `make test` tries
+what stands above the line `# %% more`, at least one answer for each thing that a check says;
+`make test-all` the others too, and `make test NB=5.4` all of one exercise.
 """
 
 import dataclasses
@@ -25,6 +26,7 @@ from typing import Any
 import chinese
 import nbformat
 import pytest
+import truths
 
 import words
 from tools import execute
@@ -80,7 +82,14 @@ class Candidate:
         """Whether a right answer passed, or a wrong one got the message that it must get."""
         if self.right:
             return self.message == ""
-        return self.words in self.message and len(self.message) < 1500
+        return all(part in self.message for part in self.words.split(" | ")) \
+            and len(self.message) < 1500 and not self.false
+
+    @property
+    def false(self) -> list[str]:
+        """Causes that its message names, and its heading does not."""
+        return truths.unexpected_causes(self.found[-1], self.words) \
+            if isinstance(self.found, list) and self.found else []
 
 
 def read(text: str) -> list[Candidate]:
@@ -284,5 +293,6 @@ def require_as_expected(stem: str, record_property: Callable[[str, object], None
     record_property("chinese", [(said, len(faults))])
     failed = faults + [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
               f"{'no message' if c.right else c.words}\n  got: {c.message or 'no message'}"
+              + "".join(f"\n  not in the heading: {cause}" for cause in c.false)
               for c in tried if not c.as_expected]
     assert not failed, "\n" + "\n".join(failed)

@@ -29,6 +29,7 @@ import tomllib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import nbformat
 import torch
@@ -39,6 +40,7 @@ from tools import behaviours
 from tools.grading import plan, submission
 from tools.grading.checking import Shell
 from tools.student import SOLUTION, student_version
+from words import packed, unpacked
 
 ROOT = Path(__file__).resolve().parent.parent
 EQUIVALENT = ROOT / "tests" / "mutants.toml"
@@ -229,8 +231,8 @@ def _failed(shell: Shell, exercise: Exercise, source: str) -> Exception | None:
     return None
 
 
-def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
-    """Return which cells, by their index, pass an exercise's check.
+def _try(exercise: Exercise, sources: Sequence[str]) -> list[Any]:
+    """Return what an exercise's check says of cells, as `packed` has it: None where one passes.
 
     Raises RuntimeError where the solution itself does not. For a process of its own.
     """
@@ -247,7 +249,8 @@ def _try(exercise: Exercise, sources: Sequence[str]) -> list[int]:
                 raise RuntimeError(f"a cell above it does not run: {error}") from None
         if said := _failed(shell, exercise, exercise.answer):
             raise RuntimeError(f"its own solution does not pass\n{said}")
-        return [at for at, source in enumerate(sources) if not _failed(shell, exercise, source)]
+        every = (_failed(shell, exercise, source) for source in sources)
+        return [error and packed(getattr(error, "parts", (str(error),))) for error in every]
 
 
 def equivalent() -> dict[tuple[str, str, str], str]:
@@ -269,6 +272,7 @@ class Row:
     tried: int
     equivalent: int
     missed: list[Mutant]
+    said: list[tuple[Mutant, list[str]]]  # of what was caught: the parts of the check's message
 
 
 def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2) -> Iterator[Row]:
@@ -288,8 +292,11 @@ def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2)
                 came = child.result()
             except Ended as ended:
                 raise RuntimeError(f"{exercise.number}: {ended.words or ended}") from None
-            missed = [some[at] for at in came if some[at].key not in known]
-            yield Row(exercise.number, len(some), sum(m.key in known for m in some), missed)
+            passed = [mutant for mutant, parts in zip(some, came, strict=True) if parts is None]
+            yield Row(exercise.number, len(some), sum(m.key in known for m in some),
+                      [mutant for mutant in passed if mutant.key not in known],
+                      [(mutant, unpacked(parts)) for mutant, parts in zip(some, came, strict=True)
+                       if parts is not None])
 
 
 def sample(count: int, seed: int = 0) -> list[tuple[Exercise, list[Mutant]]]:

@@ -15,13 +15,14 @@ from words import _
 def shapes(*notebooks: int, even: bool = False) -> Iterator[tuple[int, ...]]:
     """Yield the notebook's shape and others of its rank, none of which divides the other.
 
-    All axes are 1, or one is, or each is smaller or larger. `even`: the last two axes are even.
+    All axes are 1, or one is, or each is smaller, or larger. `even`: the last two axes are even.
     """
     def fitting(shape: list[int]) -> tuple[int, ...]:
         return (*shape[:-2], *(n + n % 2 for n in shape[-2:])) if even else tuple(shape)
     rank = len(notebooks)
     sizes = [7, 3, 5, 11][:rank]
-    found = [tuple(notebooks), *map(fitting, ([1] * rank, sizes, sizes[::-1]))]
+    larger = [n + 29 for n in notebooks]
+    found = [tuple(notebooks), *map(fitting, ([1] * rank, sizes, sizes[::-1], larger))]
     for axis in range(rank):
         shape = sizes.copy()
         shape[axis] = 1
@@ -56,8 +57,8 @@ def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
     below = [-60, -5e5, -2500, -400, -200]  # a search that starts from too high a number finds none
     yield _("rows below -60, -200, -400, -2,500 and -500,000"), np.array(
         [[below[i % 5]] for i in range(n)], "float32") - apart
-    yield _("rows of very different size"), np.array(
-        [[1000 * (n // 2 - i)] for i in range(n)], "float32") + apart
+    yield _("rows of very different size"), np.array(  # neither the first nor the last is largest
+        [[1000 * (n // 2 - (i - 1) % n)] for i in range(n)], "float32") + apart
     yield _("all numbers the same"), np.full((n, m), 2.5, "float32")
     yield "zeros", np.zeros((n, m), "float32")
 

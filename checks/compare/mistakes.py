@@ -16,7 +16,7 @@ from torch.nn import functional as F
 
 from words import _
 
-Mistake = Callable[[Any, Tensor], Tensor]
+Mistake = Callable[[Any, Tensor], Tensor | None]  # None: nothing can be said of this input
 Layer = TypeVar("Layer", nn.Conv2d, nn.Linear)
 
 
@@ -299,6 +299,11 @@ def _with(change: Callable[[Tensor], Tensor], name: str = "weight") -> Mistake:
     return lambda layer, x: functional_call(layer, {name: change(getattr(layer, name))}, (x,))
 
 
+def _of_whole_weights(layer: Any, x: Tensor) -> Tensor | None:
+    """Return what a weight cut to whole numbers gives; nothing is said where none is left."""
+    return _with(torch.trunc)(layer, x) if layer.weight.trunc().any() else None
+
+
 _INPUT: dict[str, Mistake] = {
     _("the input is rounded to float16 before it is used"):
         lambda layer, x: layer(x.half().float()),
@@ -320,7 +325,7 @@ _WEIGHT: dict[str, Mistake] = {
     _("the weight's first axis runs backwards"): _with(lambda weight: weight.flip(0)),
     _("the weight is rounded to float16"): _with(lambda weight: weight.half().float()),
     _("the weight is rounded to bfloat16"): _with(lambda weight: weight.bfloat16().float()),
-    _("the weight is cut to whole numbers"): _with(torch.trunc),
+    _("the weight is cut to whole numbers"): _of_whole_weights,
     _("the signs of the weight are lost"): _with(torch.abs)}
 
 

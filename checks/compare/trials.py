@@ -67,13 +67,38 @@ def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
     return ""
 
 
-def _slab(came: np.ndarray, wrong: np.ndarray, axes: Sequence[str]) -> str:
-    """Name the one axis along which right and wrong values part, if there is one."""
-    best, said = 0.0, ""
+def _edge(some: np.ndarray, of_one: str = "") -> str:
+    """Return which of several places alone is wrong: "first", "last" or ""; `of_one`: of one."""
+    if len(some) == 1:
+        return of_one
+    at = list(np.flatnonzero(some))
+    return "first" if at == [0] else "last" if at == [len(some) - 1] else ""
+
+
+def _along(wrong: np.ndarray, axis: int) -> np.ndarray:
+    """Return at which places of an axis something is wrong."""
+    return np.asarray(np.moveaxis(wrong, axis, 0).reshape(wrong.shape[axis], -1).any(axis=1))
+
+
+def _slab(came: np.ndarray, masks: Sequence[np.ndarray], axes: Sequence[str]) -> str:
+    """Name the one axis along which right and wrong values part, if there is one.
+
+    `masks`: what is wrong, for this input and then for the others. Where numbers are rounded or
+    cut, the places are chance: other ones for most other inputs, and of single numbers any.
+    """
+    wrong, best, said = masks[0], 0.0, ""
     for axis, extent in enumerate(wrong.shape):
         rest = tuple(i for i in range(wrong.ndim) if i != axis)
-        some, every = wrong.any(axis=rest), wrong.all(axis=rest)
+        some, every = _along(wrong, axis), wrong.all(axis=rest)
         bad = np.flatnonzero(some)
+        edge = _edge(some)
+        if wrong.size < 4 * extent and not edge:
+            continue
+        others = [_along(mask, axis) for mask in masks[1:] if mask.ndim == wrong.ndim]
+        agree = [edge == _edge(other, edge) and (len(other) != extent or (other == some).all())
+                 for other in others]
+        if sum(agree) < len(agree) / 2:
+            continue
         # mostly wrong there, all right elsewhere; chance does this to short axes and rare faults
         share = wrong.sum() / (len(bad) * wrong[(slice(None),) * axis + (0,)].size)
         if extent < 2 or len(bad) == extent or share <= max(0.5, best) or not every.any():
@@ -81,9 +106,10 @@ def _slab(came: np.ndarray, wrong: np.ndarray, axes: Sequence[str]) -> str:
         name = axes[axis] if axis < len(axes) else _("index of axis {axis}").format(axis=axis)
         good, best = np.flatnonzero(~some), share
         if len(bad) == 1:
-            place = {0: _(", the first,"), extent - 1: _(", the last,")}.get(int(bad[0]), "")
-            said = _("only {name} {number}{place} is wrong: where a loop begins or ends, a "
-                     "condition").format(name=name, number=bad[0], place=place)
+            place = edge and {"first": _(", the first,"), "last": _(", the last,")}[edge]
+            said = (_("only {name} {number}{place} is wrong: where a loop begins or ends, a "
+                      "condition") if place else _("only {name} {number} is wrong")).format(
+                          name=name, number=bad[0], place=place)
         elif len(good) == 1:
             alike = np.allclose(came, came.take(good, axis), RTOL, equal_nan=True)
             said = (_("only {name} {number} is right, and the others are as it is: is the loop's "
@@ -95,11 +121,12 @@ def _slab(came: np.ndarray, wrong: np.ndarray, axes: Sequence[str]) -> str:
     return said
 
 
-def _what_differs(came: np.ndarray, expected: np.ndarray, wrong: np.ndarray, axes: Sequence[str],
-                  atol: float) -> str:
+def _what_differs(came: np.ndarray, expected: np.ndarray, masks: Sequence[np.ndarray],
+                  axes: Sequence[str], atol: float) -> str:
     """Return what is true of all values that differ, as a place to look at, or ""."""
-    if slab := _slab(came, wrong, axes):
+    if slab := _slab(came, masks, axes):
         return slab
+    wrong = masks[0]
     if wrong.mean() > 0.5 and (relation := _relation(came, expected, atol)):
         return relation
     if came.ndim == 2 and came.shape[0] == came.shape[1] > 1 \
@@ -184,14 +211,24 @@ class Tried(NamedTuple):
         differ = ~np.isclose(self.came, self.expected, RTOL, atol, equal_nan=True)
         return differ if differ.any() else None
 
-    def due_to(self, mistake: Callable[..., Any], atol: float) -> bool:
-        """Whether a mistake gives what came: the numbers, or an error as shapes do not fit."""
+    def unwritten(self) -> np.ndarray:
+        """Return a mask of where no number came, and one is right."""
+        if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
+                or self.came.dtype.kind != "f":
+            return np.zeros(1, bool)
+        return np.asarray(np.isnan(self.came) & ~np.isnan(self.expected))
+
+    def due_to(self, mistake: Callable[..., Any], atol: float) -> bool | None:
+        """Whether a mistake gives what came: the numbers, or an error as shapes do not fit.
+
+        None where of this input nothing can be said.
+        """
         atol = atol if self.atol is None else self.atol
         try:
             with torch.no_grad(), np.errstate(all="ignore"):
                 gives = mistake(*self.inputs)
-                if gives is None:  # of this input nothing can be said
-                    return True
+                if gives is None:
+                    return None
                 gives = np.asarray(gives)
         except (ValueError, RuntimeError, IndexError):
             return isinstance(self.came, Exception)
@@ -234,9 +271,11 @@ class Trials:
 
     def cause(self) -> str:
         """Return the hint of the one mistake that gives what came on all inputs, or ""."""
+        def gives(form: Callable[..., Any]) -> bool:
+            due = [tried.due_to(form, self.atol) for tried in self.all]
+            return any(due) and False not in due
         hints = [hint for hint, forms in self.mistakes.items()
-                 if any(all(tried.due_to(form, self.atol) for tried in self.all)
-                        for form in (forms if isinstance(forms, tuple) else (forms,)))]
+                 if any(map(gives, forms if isinstance(forms, tuple) else (forms,)))]
         return hints[0] if len(hints) == 1 else ""
 
     def require_right(self) -> None:
@@ -257,10 +296,13 @@ class Trials:
                               hint or _shape_hint(came.shape, expected.shape))
         wrong = failed.wrong(self.atol)
         assert wrong is not None
-        unwritten = np.isnan(came) & ~np.isnan(expected)
+        unwritten = failed.unwritten()
         became = "" if hint else _of_numbers(self.all, self.atol)
-        differs = "" if hint or became else _what_differs(
-            came, expected, unwritten if unwritten.any() else wrong, self.axes, self.atol)
+        masks = [mask for tried in self.all  # the first of them is `failed`
+                 if (mask := tried.unwritten() if unwritten.any() else tried.wrong(self.atol))
+                 is not None and mask.any()]
+        differs = "" if hint or became else _what_differs(came, expected, masks, self.axes,
+                                                          self.atol)
         places = became, differs, failed.look_at or ("" if became else self.look_at)
         hint = hint or _("; ").join(filter(None, places))
         if unwritten.any():

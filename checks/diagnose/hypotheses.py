@@ -18,7 +18,7 @@ from checks.compare.trials import ATOL, RTOL
 from checks.observe.intermediates import Binding, is_layer
 from words import _
 
-Forward = Callable[[Tensor], Tensor]
+Forward = Callable[[Tensor], Tensor | None]
 Layers = list[nn.Module]
 # A mistake's text, what takes the place of layers by their numbers, and its family.
 Change = tuple[str, dict[int, Forward], str]
@@ -93,6 +93,11 @@ _IMAGES: dict[str, Mistake] = {
     _("the images: they are normalised, (x - 0.5) / 0.5"): lambda layer, x: layer(2 * x - 1),
     _("the images: they are multiplied by 255"): lambda layer, x: layer(255 * x),
     _("the images: they are divided by 255"): lambda layer, x: layer(x / 255)}
+# What becomes of a layer's result, in the kernel that computes it.
+_RESULT: dict[str, Mistake] = {
+    _("the result is rounded to float16"): lambda layer, x: layer(x).half().float(),
+    _("the result is rounded to bfloat16"): lambda layer, x: layer(x).bfloat16().float(),
+    _("the result is cut to whole numbers"): lambda layer, x: layer(x).trunc()}
 # Those of a module's layers beside the usual ones, by the layer's class.
 _MORE: dict[Any, dict[str, Mistake]] = {
     nn.Conv2d: {
@@ -144,7 +149,9 @@ def _own(layers: Layers, index: int) -> Iterator[Change]:
     """Yield the mistakes of one layer alone: the usual ones, and those of a module's layers."""
     layer = layers[index]
     more = next((table for kind, table in _MORE.items() if isinstance(layer, kind)), {})
-    for text, mistake in (layer_mistakes(layer) | more | (_IMAGES if not index else {})).items():
+    result = {} if isinstance(layer, nn.Softmax) else _RESULT  # compared by their logarithms
+    for text, mistake in (layer_mistakes(layer) | more | result
+                          | (_IMAGES if not index else {})).items():
         yield text, {index: functools.partial(mistake, layer)}, ""
     follows = layers[index + 1] if index + 1 < len(layers) else None
     if isinstance(layer, nn.Conv2d | nn.Linear) and not isinstance(follows, nn.ReLU):
@@ -245,6 +252,8 @@ def _chain(layers: Sequence[Forward], index: int, value: Tensor,
         try:
             value = layer(value)
         except (RuntimeError, ValueError, IndexError):  # with this mistake shapes do not fit
+            break
+        if value is None:
             break
         values.append(value)
     return values

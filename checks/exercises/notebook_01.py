@@ -172,7 +172,7 @@ _LOSS: Mistakes = {
         _taken_apart(lambda *_: 0) + _by_softmax(lambda *_: 0),
     _("the probability has become 0, its logarithm -inf: simplify log(softmax) first"):
         _by_softmax(_largest),
-    _("the largest logit has to be each row's own, not that of the whole batch"):
+    _("the largest logit has to be each row's own, not that of another row or of the whole batch"):
         _taken_apart(lambda scores, _: scores.max()) + _by_softmax(lambda scores, _: scores.max()),
     _("the label's own logit is subtracted, and exp overflows where another class is far ahead; "
       "subtract the row's largest"):
@@ -257,6 +257,7 @@ def exercise_1_2(cross_entropy: Callable) -> str:
     lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
     won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
     cases = [("", (6, 10), 0), ("", (1, 7), 0), ("", (5, 3), 0), ("", (2, 17), 0), ("", (4, 1), 0),
+             ("", (40, 35), 0),
              (_(" between -50 and 50"), (6, 10), 47 * np.sign(random(6, 10, seed=5))),
              (_(" around 500"), (6, 10), 500), (_(" around 1000"), (6, 10), 1000),
              (_(" around -1000"), (6, 10), -1000),
@@ -268,7 +269,7 @@ def exercise_1_2(cross_entropy: Callable) -> str:
     trials = Trials(general, _LOSS)
     for number, (words, (n, c), offset) in enumerate(cases):
         logits = (3 * random(n, c, seed=number) + offset).astype("float32")
-        labels = np.array([2, 1, 0, 2, 1, 2])[:n] % c
+        labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
         if (n, c) == (2, 17):
             labels = np.array([16, 0])  # the last class and the first
         losses = F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels),

@@ -130,7 +130,8 @@ def exercise_2_2(linear: Callable) -> str:
     trials = Trials(_("either the sum over k of x[i, k] * w[j, k], "
                       "or the bias b[j]: which of the two? With b = "
                       "0 or w = 0 you see"), {}, axes=(_("row"), _("column")))
-    sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1)]
+    sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
+             (5, 103, 2)]
     for number, (n, m, k) in enumerate(sizes):
         x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
         b = fractions(m, seed=2)
@@ -183,7 +184,7 @@ def exercise_2_3(conv2d: Callable) -> str:
                     axes=(_("image"), _("output channel"), _("row"), _("column")))
     for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
                           ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
-                          ((2, 1, 3, 4), (3, 1, 1, 1))]:
+                          ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]:
         fine = len(trials.all) % 2 == 0  # one of the two, in turn
         x, w = fractions(*shape, fine=fine), fractions(*kernel, seed=1, fine=not fine)
         layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
@@ -219,7 +220,7 @@ def exercise_2_4(max_pool: Callable) -> str:
                     layer_mistakes(layer) | _POOL,
                     axes=(_("image"), _("channel"), _("row"), _("column")))
     for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
-                         ((3, 2, 8, 2), -200), ((1, 5, 2, 10), 3)]:
+                         ((3, 2, 8, 2), -200), ((1, 5, 2, 10), 3), ((5, 33, 30, 28), 0.5)]:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
         for place in range(4):  # the largest of a window is in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2

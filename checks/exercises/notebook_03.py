@@ -46,7 +46,7 @@ _RELU: Mistakes = {
 @exercise("3.1")
 def exercise_3_1(register_relu: Callable) -> str:
     """env.relu writes max(x, 0) into out."""
-    shapes = [(1, 128), (4, 3, 5, 5), (7,), (1,), (2, 300, 1), (5, 1)]
+    shapes = [(1, 128), (4, 3, 5, 5), (7,), (1,), (2, 300, 1), (5, 1), (41, 35)]
     layer = nn.ReLU()
     with libraries.registry(), judged(_("the formula: max(x, 0), element by element"),
                                       layer_mistakes(layer) | _RELU) as note:
@@ -151,7 +151,8 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
     """Compare env.conv2d with PyTorch on several shapes; it runs inside the context `watch()`."""
     shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
               ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
-              ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1))]
+              ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1)),
+              ((34, 2, 4, 3), (35, 2, 3, 2))]
     again = shapes[1]  # with other numbers: what was kept of the first call is wrong then
     with libraries.registry(), judged(
             _("the sum, over input channels, kernel rows and kernel columns; and the bias, one "

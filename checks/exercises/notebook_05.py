@@ -84,7 +84,8 @@ def exercise_5_2(avg_pool: Callable) -> str:
     tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
              ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
              ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
-             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2))]
+             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
+             ((5, 33, 30, 31), (2, 2), (2, 2))]
     with judged("", _AVG_POOL, 1e-4) as note:  # numbers up to 256, added in any order
         for shape, kernel, stride in tried:
             x, layer = fractions(*shape), nn.AvgPool2d(kernel, stride)
@@ -181,7 +182,7 @@ def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
         (nn.Conv2d(2, 2, (3, 2), padding=(2, 1), dilation=(1, 2), bias=False), (1, 2, 6, 8)),
         (nn.Conv2d(2, 3, 2, stride=3, padding=1, dilation=2), (1, 2, 9, 10)),
         (nn.Conv2d(2, 3, (2, 3), stride=(2, 1), bias=False), (2, 2, 7, 6)),
-        (nn.MaxPool2d(2), (2, 3, 7, 8)),
+        (nn.MaxPool2d(2), (3, 3, 7, 8)),
         (nn.MaxPool2d(3, stride=1), (1, 2, 6, 5)),
         (nn.MaxPool2d((3, 5), stride=(2, 3), padding=(1, 2)), (2, 1, 6, 9)),
         (nn.MaxPool2d(3, stride=2, padding=1), (1, 2, 7, 9)),
@@ -308,8 +309,8 @@ def _naming(one: _One) -> Iterator[None]:
 def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequence[str],
                 models: Sequence[_One], note: Callable) -> None:
     for name, one in zip(names, models, strict=True):
-        scales = {nn.Softmax: (1, 150, 500), nn.MaxPool2d: (30, -1e37)}.get(
-            type(one.layer), (1, 30))
+        scales = {nn.Softmax: (1, 150, 500), nn.MaxPool2d: (300, -1e37)}.get(
+            type(one.layer), (1, 300))
         for seed, scale in enumerate(scales):
             x = random(*one.shape, seed=seed) - np.float32(0.3)
             if scale == -1e37:  # padding must not win: all below zero, and far
@@ -323,7 +324,7 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
                 came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
                  look_at=_("the rule for {text}").format(text=one.text), words=one.text,
-                 atol=3e-4 if scale == 30 else None)
+                 atol=3e-3 if scale == 300 else None)
 
 
 def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
@@ -386,11 +387,14 @@ class _TwoInputs(nn.Module):
 
 
 class _ThreeInputs(nn.Module):
-    """Three inputs (n, 4), of which one is added to itself, and a nested layer called twice."""
+    """Three inputs (n, 4), of which one is added to itself, and a nested layer called twice.
+
+    Both linear layers are of one shape, so that either may get what is the other's.
+    """
 
     def __init__(self) -> None:
         super().__init__()
-        self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 2)
+        self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4)
         self.add = operator.add
 
     def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
@@ -443,14 +447,16 @@ def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) ->
                           _("one tvm.tirx.Var for the batch of all inputs"))
 
 
-@exercise("5.5", seconds=120)  # torch.export of three models alone takes 9 seconds of CPU
+@exercise("5.5", seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
 @torch.no_grad()
 def exercise_5_5(import_for_any_batch: Callable) -> str:
     """an import for any batch size."""
     torch.manual_seed(1)
+    once, again = (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval()
+                   for _again in range(2))  # what is kept of one is wrong for the other
     models: list[tuple[nn.Module, list[int]]] = [
-        (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval(), [6]),
-        (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4])]
+        (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4]),
+        (again, [6])]
     with judged("", _ANY_BATCH, 1e-5) as note:
         for model, features in models:
             mod = import_for_any_batch(copy.deepcopy(model), list(features))

@@ -28,6 +28,23 @@ from words import _
 
 _Data = Mapping[Any, np.ndarray]  # arrays of buffers that are only read, where they are known
 
+_MOST = 10**12  # iterations of one nest of loops: more take minutes, and a check has seconds
+
+# ---- coming to an end ------------------------------------------------------------------------
+
+
+def _require_end(name: str, func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where loops of known extents run so often that nobody sees their end."""
+    for node, place in walk(func.body):
+        extents = [loop.extent for loop in place.loops if isinstance(loop.extent, int)]
+        if isinstance(node, tirx.BufferStore) and math.prod(extents) > _MOST:
+            raise CheckFailed(_("an answer in time"),
+                              _("PrimFunc {name} has {count} iterations: {loops}").format(
+                                  name=name, count=f"{math.prod(extents):.0e}",
+                                  loops=", ".join(map(str, place.loops))),
+                              _("the extents of these loops, and of what is summed over"))
+
+
 # ---- inside the buffers --------------------------------------------------------------------
 
 
@@ -249,21 +266,39 @@ def _touched(access: Access, loop: Loop, shape: Sequence[int], data: _Data
 # ---- all of it -----------------------------------------------------------------------------
 
 
+def _accessed(lowered: tvm.tirx.PrimFunc
+              ) -> tuple[list[tuple[Any, Place]], list[Access], dict[Any, Sequence[Loop]]]:
+    """Return a program's nodes, what they read and write, and the loops in which buffers live."""
+    nodes = list(walk(lowered.body))
+    return (nodes, [access for node, place in nodes for access in accesses(node, place)],
+            {node.buffer: place.loops for node, place in nodes
+             if isinstance(node, tirx.AllocBuffer)})
+
+
+def _with_numbers(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc | None:
+    """Return a PrimFunc with small numbers for the extents that its arguments bring, if any do."""
+    extents = [extent for param in func.params for extent in getattr(param.ty, "shape", ())
+               if isinstance(extent, tirx.Var)]
+    numbers = {variable: tirx.IntImm(str(variable.ty.dtype), 3 + place)
+               for place, variable in enumerate(dict.fromkeys(extents))}
+    return tvm_ffi.structural_map(func, (
+        tirx.Var, lambda variable: numbers.get(variable, variable))) if numbers else None
+
+
 def require_safe_access(name: str, func: tvm.tirx.PrimFunc, arrays: Sequence[Any] = ()) -> None:
     """Raise CheckFailed where a PrimFunc leaves its buffers, or its threads or lanes collide.
 
-    Static: nothing runs. What depends on symbolic shapes is not judged; nor what depends on data,
-    unless the `arrays` are given on which it runs, one for each argument.
+    Static: nothing runs. Of what depends on symbolic shapes only the threads are judged, for small
+    ones; nor is judged what depends on data, unless the `arrays` are given on which it runs, one
+    for each argument.
     """
+    _require_end(name, func)
     _require_axes(name, func)
     try:
         lowered = _lowered(func)
     except Exception:  # TVM raises many kinds; it will do so again, and be heard, when it compiles
         return
-    nodes = list(walk(lowered.body))
-    found = [access for node, place in nodes for access in accesses(node, place)]
-    homes = {node.buffer: place.loops for node, place in nodes
-             if isinstance(node, tirx.AllocBuffer)}
+    nodes, found, homes = _accessed(lowered)
     written = {access.buffer for access in found if access.writes}
     data = {param: array for param, array in zip(func.params, arrays, strict=False)
             if isinstance(array, np.ndarray) and param not in written}
@@ -272,6 +307,11 @@ def require_safe_access(name: str, func: tvm.tirx.PrimFunc, arrays: Sequence[Any
         _require_loops_for(name, access, bound)
         _require_inside(name, access, data)
     _require_apart(name, found, homes, data)
+    if small := _with_numbers(func):
+        _nodes, found, homes = _accessed(_lowered(small))
+        with contextlib.suppress(Unknown):
+            if not any(_outside(access, {}) for access in found):  # the numbers fit together
+                _require_apart(name, found, homes, {})
 
 
 def looks_up(func: tvm.tirx.PrimFunc) -> bool:

@@ -2132,7 +2132,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk + 1])
     return f
 
-# %% 0.3 wrong: the last row is left out -> a number in every place
+# %% 0.3 wrong: the last row is left out -> a number in every place | only row 4, the last, is wrong
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):

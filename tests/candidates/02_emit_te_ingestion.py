@@ -306,7 +306,7 @@ def conv2d(x, w):
     return te.compute((n, f, height, width), lambda n, f, i, j: te.sum(
         x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: padding 1 -> shape (4, 32, 26, 26)
+# %% 2.3 wrong: padding 1 -> shape (4, 32, 26, 26) | padding is 1
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -657,7 +657,7 @@ def create_model_without_topi(weights):
 def create_model_without_topi(weights):
     return all_own(weights, softmax=lambda x: own_softmax(x, axis=0))
 
-# %% 2.7 wrong: the channel runs fastest -> layer 3, Flatten
+# %% 2.7 wrong: the channel runs fastest -> layer 3, Flatten | flattened as NHWC instead of NCHW
 def create_model_without_topi(weights):
     return all_own(weights, flatten=lambda x: te.compute(
         (4, 5408), lambda i, k: x[i, k % 32, k // 32 // 13, k // 32 % 13], name="flatten"))

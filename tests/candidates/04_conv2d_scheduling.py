@@ -272,7 +272,7 @@ def schedule_conv2d(mod):
     s.decompose_reduction(conv, rc)
     return s.mod
 
-# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d
+# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d | the kernel's height and width are exchanged
 def schedule_conv2d(mod):
     text = helpers.script(conv_schedule(mod)["conv2d"]).replace("B[v_ff, v_rc, v_ry, v_rx])\n", "B[v_ff, v_rc, v_rx, v_ry])\n")
     text = text.replace("* B[v_ff, v_rc, v_ry, v_rx]", "* B[v_ff, v_rc, v_rx, v_ry]")

@@ -728,7 +728,7 @@ def import_for_any_batch(model, features):
 
 # %% more
 
-# %% 5.1 wrong: the larger of the first and the last element -> each row's own maximum subtracted
+# %% 5.1 wrong: the larger of the first and the last element -> each row's own maximum subtracted | what differs is where 1 is right
 def softmax(x):
     return steps(x, lambda i: te.max(x[i, 0], x[i, x.shape[1] - 1]))
 
@@ -753,7 +753,7 @@ def softmax(x):
     top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
     return steps(x, lambda i: te.if_then_else(top[i] > 0.0, top[i], 0.0))
 
-# %% 5.1 wrong: logits are cut at 80 -> look at:
+# %% 5.1 wrong: logits are cut at 80 -> look at: | only index of axis 0 2 is right
 def softmax(x):
     n, m = x.shape
     y = te.compute((n, m), lambda i, j: te.max(te.min(x[i, j], 80.0), -80.0))

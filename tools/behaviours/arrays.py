@@ -9,13 +9,16 @@ import numpy as np
 import tvm
 import tvm_ffi
 
+from tools.behaviours import statistics
 from tools.behaviours.common import (
     NUMBERS,
     Wrapped,
     at,
     before,
     exchanged,
+    extents,
     first_kept,
+    instead,
     kept,
     pairs,
     result,
@@ -29,43 +32,76 @@ def _neighbour_last(array: np.ndarray) -> np.ndarray:
     return changed
 
 
-def _1_longer(axis: int) -> Callable[[np.ndarray], np.ndarray]:
-    return lambda x: 2 * x if x.ndim > axis and x.shape[axis] == 1 else x
+def _doubled(axis: int, test: Callable[[int], bool]) -> Callable[[np.ndarray], np.ndarray]:
+    return lambda x: 2 * x if x.ndim > axis and test(x.shape[axis]) else x
 
 
 _ARRAYS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     **{what: change for what, (change, _) in NUMBERS.items()},
     "the last one from its neighbour": _neighbour_last,
     "in reversed order": lambda x: x[::-1].copy() if x.ndim else x, "NaN as 0": np.nan_to_num,
-    "doubled where axis 0 is 1 long": _1_longer(0), "doubled where axis 1 is 1 long": _1_longer(1)}
+    **{f"doubled where axis {axis} is {what}": _doubled(axis, test)
+       for what, test in extents(32).items() for axis in (0, 1)}}
 
 
 def _of_scalar(change: Callable[[np.ndarray], np.ndarray], came: Any) -> Any:
     return change(np.asarray(came))[()]
 
 
-def of_arrays(_: str) -> Wrapped:
+def _kept_result(answer: Callable) -> Callable:
+    """Return what gives for each shape of its arguments what it gave first."""
+    kept: dict[tuple, Any] = {}
+
+    def wrong(*given: Any) -> Any:
+        came = answer(*given)
+        return kept.setdefault(tuple(np.shape(one) for one in given), came)
+    return wrong
+
+
+def _loss_by(title: str, scores: np.ndarray, labels: np.ndarray) -> float:
+    with np.errstate(all="ignore"):
+        largest, total = statistics.of_array(title, scores)
+        logs = np.log(total) - (scores - largest)
+    return float(logs[np.arange(len(labels)), labels].mean())
+
+
+def of_arrays(number: str) -> Wrapped:
     for what, change in _ARRAYS.items():
-        if "axis 1" not in what:  # results have one axis or none
+        extent = what.startswith("doubled")  # of a confusion matrix 10, and a loss is one number
+        if not extent:
             yield f"its result: {what}", result(partial(_of_scalar, change))
-        yield f"its argument: {what}", before(at(0, change))
+        if not extent or number == "1.2":
+            yield f"its argument: {what}", before(at(0, change))
     yield "its argument: that of the first call", first_kept(0)
+    yield "its result: that of the first call", _kept_result
+    for title in statistics.titles() if number == "1.2" else ():
+        yield title, instead(partial(_loss_by, title))
 
 
 def of_loops(_: str) -> Wrapped:
     """Of softmax(X, Y), element by element: what it reads of X, what it leaves in Y."""
-    for what in ("rounded to float16", "rounded to whole numbers", "cut off above 6",
-                 "cut off above 100", "cut off below -6", "without their signs",
-                 "a thousandth too large", "the last one from its neighbour"):
-        def wrap(answer: Callable, change: Callable = _ARRAYS[what]) -> Callable:
+    def elements(array: Any) -> np.ndarray:
+        rows, columns = map(range, array.shape)
+        return np.array([[array[i, j] for j in columns] for i in rows], "float32")
+
+    def writes(make: Callable[[], Callable], of_x: bool = False) -> Callable[[Callable], Callable]:
+        """Return what wraps an answer so that it leaves something made of its result, or of x."""
+        def wrap(answer: Callable) -> Callable:
+            change = make()
+
             def wrong(x: np.ndarray, y: np.ndarray) -> None:
                 answer(x, y)
-                came = change(np.array([[y[i, j] for j in range(y.shape[1])]
-                                        for i in range(y.shape[0])], "float32"))
+                came = change(elements(x if of_x else y))
                 for i, j in np.ndindex(came.shape):
                     y[i, j] = came[i, j]
             return wrong
-        yield f"its result: {what}", wrap
+        return wrap
+    yield "its result: that of the first call", writes(kept)
+    for title in statistics.titles():
+        yield title, writes(partial(partial, statistics.softmax, title), of_x=True)
+    for what, change in _ARRAYS.items():
+        if not what.startswith(("NaN", "in reversed")):
+            yield f"its result: {what}", writes(partial(partial, change))
 
         def read(answer: Callable, change: Callable = _ARRAYS[what]) -> Callable:
             class Changed:
@@ -75,7 +111,7 @@ def of_loops(_: str) -> Wrapped:
                 def __getitem__(self, at: Any) -> Any:
                     return change(np.asarray(self.x[at], "float32"))[()]
             return before(at(0, Changed))(answer)
-        if "neighbour" not in what:
+        if what in NUMBERS:
             yield f"its argument: {what}", read
 
 
@@ -116,7 +152,7 @@ def of_registered(number: str) -> Wrapped:
     changes["those of the first call"] = kept
     whos = {"its result": -1, "its first input": 0} | ({"its weights": 1} if convolves else {})
     for (who, place), (what, make) in itertools.product(whos.items(), changes.items()):
-        if what.startswith({-1: ("those",), 1: ("doubled", "NaN")}.get(place, "no such title")):
+        if place == 1 and what.startswith(("doubled", "NaN")):
             continue
 
         def wrap(answer: Callable, place: int = place, make: Callable = make) -> Callable:
@@ -136,6 +172,13 @@ def of_registered(number: str) -> Wrapped:
                 tvm.register_global_func(name, changed, override=True)
             return wrong
         yield f"{who}: {what}", wrap
+
+
+    for title in statistics.titles() if number == "0.6" else ():
+        def softmax(x: Any, out: Any, title: str = title) -> None:
+            np.from_dlpack(out)[...] = statistics.softmax(title, np.from_dlpack(x))
+        yield title, instead(partial(
+            tvm.register_global_func, "env.softmax", softmax, override=True))
 
 
 def _names() -> list[str]:

@@ -17,6 +17,10 @@ NUMBERS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[Any], Any
                            lambda e: e.astype("float16").astype("float32")),
     "rounded to whole numbers": (lambda x: np.trunc(x).astype("float32"),
                                  lambda e: e.astype("int32").astype("float32")),
+    "rounded to int8, in eighths": (
+        lambda x: np.clip(np.rint(x * 8), -128, 127).astype("float32") / 8,
+        lambda e: te.max(te.min(te.nearbyint(e * 8.0), 127.0), -128.0) * 0.125),
+    "cut off above 3": (lambda x: np.minimum(x, np.float32(3)), lambda e: te.min(e, 3.0)),
     "cut off above 6": (lambda x: np.minimum(x, np.float32(6)), lambda e: te.min(e, 6.0)),
     "cut off above 100": (lambda x: np.minimum(x, np.float32(100)), lambda e: te.min(e, 100.0)),
     "cut off below -6": (lambda x: np.maximum(x, np.float32(-6)), lambda e: te.max(e, -6.0)),
@@ -24,7 +28,8 @@ NUMBERS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[Any], Any
     "a thousandth too large": (lambda x: x * np.float32(1.001), lambda e: e * 1.001),
 }
 # what is below 0 becomes 0 in nearly every layer's output
-FEW = ("rounded to float16", "cut off above 6", "a thousandth too large")
+FEW = ("rounded to float16", "rounded to int8, in eighths", "cut off above 6",
+       "a thousandth too large")
 
 
 def before(change: Callable[[list[Any]], Sequence[Any]]) -> Callable[[Callable], Callable]:
@@ -59,6 +64,17 @@ def kept() -> Callable[[Any], Any]:
 def result(change: Callable[[Any], Any]) -> Callable[[Callable], Callable]:
     """Return what wraps an answer so that its result is changed."""
     return after(lambda came, *_: change(came))
+
+
+def instead(other: Callable) -> Callable[[Callable], Callable]:
+    """Return what takes another function in the place of an answer."""
+    return lambda _answer: other
+
+
+def extents(most: int) -> dict[str, Callable[[Any], Any]]:
+    """Return extents for which a program may be wrong; `most` is the notebook's."""
+    return {"1 long": lambda n: n == 1, "no multiple of 4": lambda n: n % 4 != 0,
+            f"above {most}": lambda n: n > most}
 
 
 def first_kept(place: int) -> Callable[[Callable], Callable]:
@@ -96,12 +112,12 @@ def neighbour(tensor: Any, axis: int) -> Any:
         name="neighbour")
 
 
-def doubled_if_1(tensor: Any, axis: int) -> Any:
-    """Return a tensor that is twice what it should be where it is 1 long along an axis."""
-    return each(tensor, lambda e: te.if_then_else(tensor.shape[axis] == 1, 2.0 * e, e))
+def doubled_where(tensor: Any, axis: int, test: Callable[[Any], Any] = lambda n: n == 1) -> Any:
+    """Return a tensor that is twice what it should be for some extents of an axis."""
+    return each(tensor, lambda e: te.if_then_else(test(tensor.shape[axis]), 2.0 * e, e))
 
 
 VALUE: dict[str, Callable[[Any], Any]] = {
     **{what: partial(each, change=NUMBERS[what][1]) for what in FEW},
     "the last row from its neighbour": partial(neighbour, axis=0),
-    "doubled where axis 0 is 1 long": partial(doubled_if_1, axis=0)}
+    "doubled where axis 0 is 1 long": partial(doubled_where, axis=0)}

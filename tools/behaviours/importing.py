@@ -137,6 +137,8 @@ def of_rules(_: str) -> Wrapped:
         of = partial(_of, kind)
         for what, change in VALUE.items():
             yield f"{kind.__name__}: {what}", of(_emitted(change))
+        for what in ("cut off above 3", "cut off above 100") if kind is not nn.Softmax else ():
+            yield f"{kind.__name__}: {what}", of(_emitted(partial(each, change=NUMBERS[what][1])))
         for title, wrap in pairs(
                 {what: _of_layer(has) for what, has in features.items()},
                 lambda var, bb, *_: _changed(bb, lambda x: each(x, lambda e: e * 1.01), var)):

@@ -1,0 +1,269 @@
+"""Whether what a check says of a wrong answer is true: each cause that it names, by its template.
+
+A wrong behaviour (tools/behaviours) says in its title what it does: that is the truth, and TRUE has
+for each cause the titles of which it is true. Any cause that is not there is true of none: a new
+one is judged as soon as a check names it. POINTS are no causes: they say where to look. A wrong
+answer of tests/candidates/ has in its heading the words that it must get; a cause in none of these
+words is false.
+"""
+
+import ast
+import functools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from tools import mutants
+from words import Sentence
+
+ROOT = Path(__file__).resolve().parent.parent
+
+# By the cause's English: a pattern of the exercise and the title, in which {places} are filled in.
+TRUE: dict[str, str] = {
+    "every number is rounded to float16": "rounded to float16$",
+    "every number is cut to a whole one: an integer's dtype": "rounded to whole numbers$",
+    "every number is without its sign": "without their signs$",
+    "numbers above {number} are cut": "cut off above {number}$|^5.3 its argument: cut off above",
+    "numbers below {number} are cut": "cut off below {number}$",
+    "every value is {factor} times what it should be":
+        "a thousandth too large$|: doubled (where|for)|wrong where there are",
+    "the input is rounded to float16 before it is used": "(input|input 0): rounded to float16$",
+    "the input is cut to whole numbers before it is used":
+        "(input|input 0): rounded to whole numbers$",
+    "the signs of the input are lost before it is used": "(input|input 0): without their signs$",
+    "the result is rounded to float16": "(value .|result): rounded to float16$",
+    "the result is cut to whole numbers": "(value .|result): rounded to whole numbers$",
+    "the weight is rounded to float16": "(weight|weights|input 1): rounded to float16$",
+    "the weight is cut to whole numbers":
+        "(weights|input 1): rounded to whole numbers$|^6.3 its first input: rounded to whole",
+    "the signs of the weight are lost":
+        "(weights|input 1): without their signs$|^6.3 its first input: without",
+    "the upper constant: it is {value}, not 6": "cut off above {value}$",
+    "numbers above 6 are cut: this is ReLU6": "cut off above 6$",
+    "the sign: this is |x|": "^3.1 its first input: without their signs$",
+    "the sign: this is |x|, cut at 6": "^0.2 its first input: without their signs$",
+    "T.max: this is the largest absolute value of each row":
+        "^0.3 its first input: without their signs$",
+    "the largest absolute value is taken": "^2.4 input 0: without their signs$",
+    "T.init: {start} is not low enough": "cut off below {start}$",
+    "a class without images: its recall is not 0 but unknown, NaN": "NaN as 0$",
+    "only {name} {number}{place} is wrong: where a loop begins or ends, a condition": "the last",
+    "only {name} {number} is wrong": "^5.1 input 0: cut|^2.2 input 2: ",
+    "only {name} {number} is right": "in reversed order$|of the first row$|^2.2 input 2: ",
+    "{name} {numbers} differ, the others are right": "cut off (above|below)",
+    "only the first image of the batch is right: the batch axis": "of the first row$",
+    "{kernel}: is every element of its output written?": "the last not written$",
+    "which loop is made parallel: none along which a sum or a maximum runs":
+        "innermost loops: parallel$",
+    "the classes are in reversed order": "in reversed order$",
+    "the weight's first axis runs backwards": "weights: in reversed order$",
+    "the weight's first axis: each place has the numbers of the one before": "_weight: rolled$",
+    "the bias: each place has the number of the one before": "_bias: rolled$",
+    "a constant of which {count} numbers differ, by up to {most}; the first at {place}: "
+    "{value} for {right}":
+        "_(weight|bias): (one number|a thousandth|rounded)",
+    "the result of an earlier call with this shape: what is kept between calls?":
+        "of the first (call|model)",
+    "where the weights come from: the argument, not a variable of the notebook":
+        "its weights: those of the first call$",
+    "the name in tvm.s_tir.Schedule(...): the function's argument, not a variable of the notebook":
+        "the module of the first call$",
+    "the least first time": "that of the first call$",
+    "the maximum: it is that of the whole array, not of each row (all exponentials of a row "
+    "can be 0)":
+        "its largest: of all rows$",
+    "the sum: it runs over the whole array, not over one row": "its sum: of all rows$",
+    "the largest logit has to be each row's own, not that of another row or of the whole batch":
+        "its largest: of (all|the)",
+    "softmax: subtract each row's largest logit before the exponential": "its largest: ",
+    "the search for the largest leaves out the last column":
+        "its largest: the last one from its neighbour$",
+    "the loop over the columns: the last is left out":
+        "its largest: the last one from its neighbour$",
+    "the rows: every one gets the largest of row 0": "its largest: of the first row$",
+    "GELU instead of the ReLU": "ReLU .: GELU$",
+    "the ReLU is left out: negative numbers have to become 0": "ReLU .: left out$",
+    "the ReLU: it is left out": "ReLUs taken out$",
+    "the ReLU after the first layer is missing": "^0.5 ReLU 1: after the next operator$",
+    "layers {layer} and {next}, {name} and {other}, have changed places":
+        "ReLU 2: after the next operator$",
+    "the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU": "ReLU .: leaky$",
+    "the minimum of x and 0, where the maximum is meant": "ReLU .: the minimum$",
+    "the ReLU is cut off at 6, as a ReLU6": "cut off above 6$",
+    "the softmax is applied twice": "the softmax: doubled$",
+    "the bias of the convolution is left out": "Conv2d: the model's bias: zeroed$",
+    "the rule for nn.Linear: the biases are left out": "^5.5 the model's bias: zeroed$",
+    "the dilation: the layer's is ignored, 1 is used": "Conv2d: dilation set to 1$",
+    "the padding: the layer's is ignored, 0 is used": ": padding set to 0$",
+    "the stride of the pooling is 1": "MaxPool2d: stride set to 1$",
+    "the stride: the layer's is ignored, 1 is used": "Conv2d: stride set to 1$",
+    'the batch: tvm.tirx.Var("n", "int64") in place of a number': "its batch: fixed$",
+    "every output channel has a kernel for each input channel":
+        "^1.3 argument 1: that of the first call$",
+    "the padding is left out of the output's size": "^1.3 argument 6: that of the first call$",
+    "the stride is left out of the output's size": "^1.3 argument 5: that of the first call$",
+    "the bias has one number for each output channel, not for each input channel":
+        "^1.3 arguments 1 and 2 exchanged$",
+    "peak and bandwidth: they are exchanged": "^6.1 arguments 3 and 4 exchanged$",
+}
+
+POINTS = {
+    "is each row's own maximum subtracted?",
+    ", the first,",
+    ", the last,",
+    '; T.min_value("float32") is lower than any number',
+    "a batch of {size}: which shape belongs to which input, and the rules",
+    "a second call with the same input",
+    "another shape",
+    "bytes",
+    "channel",
+    "class",
+    "column",
+    "either the sum over k of x[i, k] * w[j, k], or the bias b[j]: which of the two? With b = "
+    "0 or w = 0 you see",
+    "image",
+    "in each round the order of the dict",
+    "index of axis {axis}",
+    "kernel {kernel}, stride {stride} on {shape}: where window (i, j) starts, and how many "
+    "there are",
+    "layer {layer}, {name}",
+    "logits around 0",
+    "logits of 1000 and -1000 in one row",
+    "logits of 1000 and -1000 in one tensor",
+    "max_innermost_factor of sample_perfect_tile: 16 unless you say otherwise",
+    "minus the logit of the label plus the logarithm of the sum of exponentials, averaged",
+    "np.array_equal: a tolerance hides small changes",
+    "one column",
+    "one row",
+    "one time_of too many: no call to warm up, and each round calls it once",
+    "operations, bytes and units, one after the other",
+    "output channel",
+    "overflow in np.exp, and np.log of 0: what is subtracted from each row first, and where",
+    "parameters",
+    "reorder: ..., ry, rx, and then the inner pieces",
+    "repeats: how many rounds are there?",
+    "row",
+    "sample_perfect_tile for f, y and x: a number drawn elsewhere is not in the trace",
+    "schedule.decompose_reduction for {block}, as the last step",
+    "schedule.decompose_reduction, as the last step",
+    "schedule.parallel: which loop does it get?",
+    "schedule.unroll, for both loops of the window",
+    "schedule.vectorize, and the order of the loops",
+    "split: it gets what sample_perfect_tile returned",
+    "split: it gets what sample_perfect_tile returned, unchanged, for the same loop",
+    "step 2: compute_inline",
+    "step 5: unroll",
+    "the constants and variables in the call of {name}",
+    "the diagonal has the right answers of each class, its row all its images",
+    "the dtype of the result",
+    "the extents of the loops, and the indices",
+    "the factor by which k is split",
+    "the factor of the split",
+    "the factor of the split: how many iterations has the inner loop?",
+    "the formula, and which variable it is applied to",
+    "the formula: max(x, 0), element by element",
+    "the formula: min(max(x, 0), 6), and which element of X it takes",
+    "the four steps, one by one",
+    "the indices of x and those of w, term by term of the sum",
+    "the input after each of the calls: compare every copy with x",
+    "the input after the call: compare it with numbers that the function could not change",
+    "the last step, where no candidate was correct",
+    "the linear PrimFunc, then the five calls in main: each takes the result of the one before",
+    "the median: this one has {text}",
+    "the model's own {name}, {shape}",
+    "the order of the axes that main returns, and the precision",
+    "the results: a schedule must not change them",
+    "the return value: schedule.mod, for a Schedule works on a copy of mod. Or {look_at}",
+    "the return value: the mod of which schedule?",
+    "the rule for {text}",
+    "the search for the largest of the row, then the exponentials and their sum",
+    "the size of the tile: the loops {inner}",
+    "the sum, over input channels, kernel rows and kernel columns; and the bias, one number "
+    "for each output channel",
+    "the update, T.max of what is there and what comes, and its axes",
+    "the words of the exercise: X[i, j] and Y[i, j] in loops, and functions of NumPy for "
+    "single numbers only",
+    "tvm.s_tir.Schedule(func, seed=seed): the seed that is given",
+    "two fillings of out that differ",
+    "what becomes of this weight before it is a constant",
+    "what is changed: `schedule` itself. What is done to schedule.copy(), or to a new "
+    "Schedule, is lost",
+    "what is kept where is_correct says False, and where it raises",
+    "what this sum for the {what} leaves out or counts twice",
+    "where it comes from: write it out in the cell above",
+    "where window (i, j) starts, and which four elements it has",
+    "which loop is innermost and vectorised",
+    "which of x and slope * x is chosen, and of which element",
+    "which times are compared, and which name belongs to them",
+    "which variable main returns, and what stands between it and the call",
+    "your line {line}: {source}",
+    "{checked} was the last that was checked: continue, not break",
+    "{count} kinds of rows, {m} long",
+    "{kernels}: its arguments and its output shape, one after the other; before them stands "
+    "{since}",
+    "{kernels}: its arguments and its output shape, or whether it is wanted at all",
+    "{kernels}: its arguments and its output shape; {kernel} adds the right bias to what it gets",
+    "{kernel}, which is given the right {name} from {giver}: its arguments and its output shape",
+    "{kernel}: its arguments and its output shape; it is given {since}",
+    "{layer} on {shape}",
+    "{name} from {kernel}, which is right ({says})",
+}
+
+
+def named(value: Any) -> Iterator[Sentence]:
+    """Yield the sentences in the last line of a message, from the whole to its parts."""
+    if isinstance(value, Sentence):
+        yield value
+        for part in (value.places or {}).values():
+            yield from named(part)
+
+
+def of_row(row: mutants.Row) -> list[str]:
+    """Return what is false in the messages that an exercise's wrong behaviours got, a line each."""
+    return [f"{mutant}: {cause}" for mutant, parts in row.said if not mutant.line
+            for cause in false_causes(row.exercise, mutant.now, parts[-1])]
+
+
+def false_causes(number: str, title: str, look_at: Any) -> list[str]:
+    """Return which causes in a message's last line are not true of a wrong behaviour."""
+    return [sentence for sentence in named(look_at)
+            if re.search("[a-z]{2}", re.sub(r"{\w+}", "", sentence.template))
+            and sentence.template not in POINTS
+            and not (sentence.template in TRUE and re.search(
+                TRUE[sentence.template].format(**{
+                    name: re.escape(str(place))
+                    for name, place in (sentence.places or {}).items()}),
+                f"{number} {title}"))]
+
+
+# ---- what exists ---------------------------------------------------------------------------
+
+
+def _english(node: ast.AST | None) -> Iterator[str]:
+    """Yield the template of `_("...")`, also where its places are filled in."""
+    match node:
+        case ast.Call(func=ast.Name("_" | "ngettext"), args=args):
+            yield from (str(arg.value) for arg in args if isinstance(arg, ast.Constant))
+        case ast.Call(func=ast.Attribute(value=inner, attr="format")):
+            yield from _english(inner)
+
+
+@functools.cache
+def causes() -> frozenset[str]:
+    """Return the causes that checks can name: the keys of their tables, and what trials find."""
+    found: set[str] = set()
+    for path in (ROOT / "checks").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Dict):
+                found |= {text for key in node.keys for text in _english(key)}
+            if path.name == "trials.py" and isinstance(node, ast.FunctionDef) \
+                    and node.name in ("_relation", "_slab", "_what_differs", "_of_numbers"):
+                found |= {text for inner in ast.walk(node) for text in _english(inner)}
+    return frozenset(found)
+
+
+def unexpected_causes(look_at: Any, words: str) -> list[str]:
+    """Return which causes in a message's last line are not in the words that it must have."""
+    return [sentence for sentence in named(look_at) if sentence.template in causes() - POINTS
+            and not any(part in sentence or sentence in part for part in words.split(" | "))]
