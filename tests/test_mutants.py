@@ -3,9 +3,8 @@
 More of them: tests/slow/test_more_mutants.py; all of them: `make mutants`.
 """
 
-import truths
-
 from tools import messages, mutants
+from tools.behaviours import truths
 from words import _
 
 _CELL = """def answer(x, k):
@@ -44,7 +43,7 @@ def test_a_sample_is_caught() -> None:
     rows = list(mutants.run(mutants.sample(10)))
     missed = [str(mutant) for row in rows for mutant in row.missed]
     assert not missed, "\n".join(missed)
-    assert not (false := [line for row in rows for line in truths.of_row(row)]), "\n".join(false)
+    assert not (false := [line for row in rows for line in row.false]), "\n".join(false)
 
 
 def test_wrong_behaviours_are_tried_too() -> None:
@@ -54,7 +53,7 @@ def test_wrong_behaviours_are_tried_too() -> None:
     assert {one.now for one in every} >= {"its result: rounded to float16",
                                           "input 1: rounded to whole numbers"}
     (row,) = mutants.run([(exercise, every[::6])], 1)
-    assert row.tried >= 4 and not row.missed and not truths.of_row(row)
+    assert row.tried >= 4 and not row.missed and not row.false
 
 
 def test_a_false_cause_is_found() -> None:

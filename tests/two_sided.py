@@ -26,10 +26,10 @@ from typing import Any
 import chinese
 import nbformat
 import pytest
-import truths
 
 import words
 from tools import execute
+from tools.behaviours import truths
 from tools.grading.submission import Statement, needed, python, statements
 from tools.student import SOLUTION, STUB
 

@@ -8,7 +8,7 @@ left out, a comparison turned, a statement skipped or doubled: a slip as people 
 wrong behaviours are tried, wrapped around the solution: see tools/behaviours. (Names that
 an answer gives to its axes and tensors are left alone: nobody may ask for these.) A check that
 passes on one is too weak, or the change changes nothing: then it is listed in tests/mutants.toml,
-with the reason.
+with the reason. A cause that a check names for a behaviour has to be true of it: see truths.py.
 
 mutmut and cosmic-ray mutate modules on disk and run a test command for each mutant; here the code
 is in cells of notebooks, and a check needs the cells above it and a process with TVM in it. So the
@@ -37,6 +37,7 @@ import torch
 from checks.run.check import registered
 from checks.run.isolate import Child, Ended
 from tools import behaviours
+from tools.behaviours import truths
 from tools.grading import plan, submission
 from tools.grading.checking import Shell
 from tools.student import SOLUTION, student_version
@@ -274,6 +275,12 @@ class Row:
     missed: list[Mutant]
     said: list[tuple[Mutant, list[str]]]  # of what was caught: the parts of the check's message
 
+    @property
+    def false(self) -> list[str]:
+        """The causes that are not true of the wrong behaviour for which they were named."""
+        return [f"{mutant}: {cause}" for mutant, parts in self.said if not mutant.line
+                for cause in truths.false_causes(self.exercise, mutant.now, parts[-1])]
+
 
 def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2) -> Iterator[Row]:
     """Try mutants, an exercise in a process of its own; yield a row each as it is done.
@@ -325,11 +332,14 @@ def main(wanted: Sequence[str]) -> int:
         print(f"{row.exercise}: {row.tried} tried, {len(row.missed)} passed", flush=True)
         for mutant in row.missed:
             print(f"passed: {mutant}", flush=True)
-    print(f"\n{'':9}{'mutants':>8}{'equivalent':>12}{'caught':>8}{'passed':>8}")
+        for line in row.false:
+            print(f"not true of it: {line}", flush=True)
+    print(f"\n{'':9}{'mutants':>8}{'equivalent':>12}{'caught':>8}{'passed':>8}{'false':>7}")
     for row in sorted(rows, key=lambda row: row.exercise):
         caught = row.tried - row.equivalent - len(row.missed)
-        print(f"{row.exercise:9}{row.tried:8}{row.equivalent:12}{caught:8}{len(row.missed):8}")
-    return any(row.missed for row in rows)
+        print(f"{row.exercise:9}{row.tried:8}{row.equivalent:12}{caught:8}{len(row.missed):8}"
+              f"{len(row.false):7}")
+    return any(row.missed or row.false for row in rows)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ from tools.student import student_version
 
 ROOT = Path(__file__).resolve().parents[2]
 STEMS = [path.stem for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))]
-TIMES = 6  # that each answer's notebook is edited
+TIMES = 3  # that each answer's notebook is edited
 
 
 def _notebook(solved: nbformat.NotebookNode, shared: list[str], candidate: two_sided.Candidate

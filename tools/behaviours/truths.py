@@ -14,10 +14,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tools import mutants
 from words import Sentence
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent
 
 # By the cause's English: a pattern of the exercise and the title, in which {places} are filled in.
 TRUE: dict[str, str] = {
@@ -217,12 +216,6 @@ def named(value: Any) -> Iterator[Sentence]:
         yield value
         for part in (value.places or {}).values():
             yield from named(part)
-
-
-def of_row(row: mutants.Row) -> list[str]:
-    """Return what is false in the messages that an exercise's wrong behaviours got, a line each."""
-    return [f"{mutant}: {cause}" for mutant, parts in row.said if not mutant.line
-            for cause in false_causes(row.exercise, mutant.now, parts[-1])]
 
 
 def false_causes(number: str, title: str, look_at: Any) -> list[str]:
