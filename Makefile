@@ -62,8 +62,8 @@ autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/aut
 ##zh autograder: 把 Gradescope 的自动评分包写到 build/autograder/（NB=02）
 	@$(PY) -m tools.autograder zip $(NB)
 
-tune: $(BENCH) data  ## search notebook 07's schedules anew, for minutes (SERVERS=2: by RPC servers; TRACKER=host:9190 KEY=name: by those)
-##zh tune: 重新搜索 notebook 07 的调度，要几分钟（SERVERS=2：用本机的 RPC 服务器；TRACKER=host:9190 KEY=名字：用登记在那里的设备）
+tune: $(BENCH) data  ## search notebook 08's schedules anew, for minutes (SERVERS=2: by RPC servers; TRACKER=host:9190 KEY=name: by those)
+##zh tune: 重新搜索 notebook 08 的调度，要几分钟（SERVERS=2：用本机的 RPC 服务器；TRACKER=host:9190 KEY=名字：用登记在那里的设备）
 	@$(PY) -m tools.tune $(if $(SERVERS),--servers "$(SERVERS)") $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way; ACCEPT="02 README.md": the Chinese of changed paragraphs there is still right)

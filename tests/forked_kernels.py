@@ -1,7 +1,7 @@
 """Kernels for tests that fork from a process in which the course's modules are imported already.
 
 Importing torch, TVM and matplotlib takes three seconds of CPU, in each of some twenty kernels and
-of the ten processes with which notebook 07's tuner compiles and measures. multiprocessing's fork
+of the ten processes with which notebook 08's tuner compiles and measures. multiprocessing's fork
 server imports them once for all workers of pytest-xdist; nothing was run in it.
 Without workers (`pytest -n 0`) kernels start as they do for a student.
 """

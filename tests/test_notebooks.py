@@ -87,7 +87,7 @@ def test_a_cell_that_needs_an_exercise_says_so(monkeypatch, capsys) -> None:
         assert eval(f"checks.accepted({asked})", names) is value
     assert capsys.readouterr().out.startswith("This cell needs exercise 2.2: write it")
     assert not eval('checks.accepted("2.3")', names | {"conv2d": another}), "written anew since"
-    for asked, said in (('"7.1", "7.2"', "exercises 7.1 and 7.2:"),
+    for asked, said in (('"8.1", "8.2"', "exercises 8.1 and 8.2:"),
                         ('"2.4", "2.6", "2.7"', "exercises 2.4, 2.6 and 2.7:")):
         capsys.readouterr()
         assert not eval(f"checks.accepted({asked})", names)

@@ -1,4 +1,4 @@
-"""Time notebook 06's compiled model beside ONNX Runtime and PyTorch.
+"""Time notebook 07's compiled model beside ONNX Runtime and PyTorch.
 
     python -m tools.bench 4              batches of 4 images
     python -m tools.bench 1 4 16 64      and of other sizes
@@ -81,7 +81,7 @@ def network() -> torch.nn.Module:
 
 
 def one_kernel(images: np.ndarray) -> Callable[[Any], Any]:
-    """Build notebook 06's kernel for this CPU; return the VM's function that runs it."""
+    """Build notebook 07's kernel for this CPU; return the VM's function that runs it."""
     target = tvm.target.Target.from_device("cpu")
     mod = kernels.packed_model(helpers.load_weights("cnn"), len(images), target)
     return helpers.build(mod, target)["main"]

@@ -1,4 +1,4 @@
-"""Tune the fused CNN with MetaSchedule and write data/tuned/, which notebook 07 replays.
+"""Tune the fused CNN with MetaSchedule and write data/tuned/, which notebook 08 replays.
 
     make tune                                on this machine
     make tune SERVERS=2                      on servers of this machine, through a tracker
@@ -38,7 +38,7 @@ LOOK, LOOKS = 3, 3  # seconds between two looks at a tracker, and how many have 
 
 
 def fuse(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return mod fused as in notebook 07, with its weights marked.
+    """Return mod fused as in notebook 08, with its weights marked.
 
     They are constants, so that a schedule may store them in another order, once, when the model
     is compiled.
@@ -145,7 +145,7 @@ def _devices(options: argparse.Namespace) -> Iterator[devices.Devices | None]:
 
 def main(arguments: list[str]) -> int:
     """Tune as the command line says; return the exit status."""
-    parser = argparse.ArgumentParser(description="Tune the fused CNN of notebook 07.")
+    parser = argparse.ArgumentParser(description="Tune the fused CNN of notebook 08.")
     parser.add_argument("--tracker", help="host:port of a running RPC tracker")
     parser.add_argument("--key", help="the key of the servers that are to measure")
     parser.add_argument("--servers", type=int, default=0, help="start so many on this machine")

@@ -71,7 +71,7 @@ def imported_cnn() -> tvm.IRModule:
 
 @prepared
 def fused_cnn() -> tuple[tvm.IRModule, dict[str, str]]:
-    """Return the CNN as notebook 06 fuses it, and the names of its PrimFuncs.
+    """Return the CNN as notebooks 06 and 07 fuse it, and the names of its PrimFuncs.
 
     The keys are conv_pool, for conv2d to pooling, dense and head, for the two dense layers.
     """

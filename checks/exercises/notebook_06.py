@@ -1,20 +1,17 @@
-"""The checks of notebook 06: the roofline, fast kernels. None of them measures a time."""
+"""The checks of notebook 06: the roofline, a fast dense layer. None of them measures a time."""
 
-import numbers
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any
 
-import numpy as np
 import tvm
-import tvm_ffi
 
-from checks.compare.trials import RTOL
+from checks.compare.formula import require_formula
 from checks.exercises import schedules
-from checks.exercises.models import cnn, fused_cnn, imported_cnn, reference_200
+from checks.exercises.models import cnn, fused_cnn, reference_200
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
-from tir.loops import Nest, nests
+from tir.loops import Nest
 from words import _
 
 # ---- the roofline --------------------------------------------------------------------------
@@ -104,67 +101,22 @@ def exercise_6_1(least_time: Callable) -> str:
     Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
     multicore architectures, Commun. ACM 52(4), 2009. The bias is left out, as the exercise says.
     """
-    came: list[float] = []
-    for layer in _LAYERS:
-        time = least_time(layer.batch, layer.inputs, layer.outputs, layer.peak, layer.bandwidth)
-        if getattr(time, "ndim", None) == 0 and hasattr(time, "item"):
-            time = time.item()  # NumPy's and PyTorch's numbers without an axis are numbers
-        if not isinstance(time, numbers.Real):
-            raise CheckFailed(_("a number"), f"{type(time).__name__}",
-                              _("the return statement: one number, in microseconds"))
-        came.append(float(time))
-    expected = [layer.time() for layer in _LAYERS]
-    for layer, time, right in zip(_LAYERS, came, expected, strict=True):
-        if np.isclose(time, right, RTOL, 0):
-            continue
-        cause = next((text for text, wrong in _TIMES.items()
-                      if np.allclose(came, [wrong(each) for each in _LAYERS], RTOL, 0)),
-                     _("operations, bytes and units, one after the other"))
-        raise CheckFailed(_("{right} µs for batch {batch}, {inputs} inputs, {outputs} outputs, "
-                            "{peak} GFLOP/s, {bandwidth} GB/s").format(
+    def expected(sizes: tuple, right: float) -> str:
+        layer = _Layer(*sizes)
+        return _("{right} µs for batch {batch}, {inputs} inputs, {outputs} outputs, {peak} "
+                 "GFLOP/s, {bandwidth} GB/s").format(
             right=f"{right:.5g}", batch=layer.batch, inputs=f"{layer.inputs:,}",
-            outputs=layer.outputs, peak=f"{layer.peak:g}", bandwidth=f"{layer.bandwidth:g}"),
-                          f"{time:.5g}", cause)
+            outputs=layer.outputs, peak=f"{layer.peak:g}", bandwidth=f"{layer.bandwidth:g}")
+
+    require_formula(least_time, list(map(astuple, _LAYERS)), lambda *sizes: _Layer(*sizes).time(),
+                    {text: lambda *sizes, wrong=wrong: wrong(_Layer(*sizes))
+                     for text, wrong in _TIMES.items()}, expected,
+                    _("the return statement: one number, in microseconds"),
+                    _("operations, bytes and units, one after the other"))
     bound_by_memory = sum(layer.time() > layer.time(size=0) for layer in _LAYERS)
     return _("right for {count} layers: memory is the limit of {memory}, arithmetic of "
              "{arithmetic}").format(count=len(_LAYERS), memory=bound_by_memory,
                                     arithmetic=len(_LAYERS) - bound_by_memory)
-
-
-# ---- the convolution -----------------------------------------------------------------------
-
-_MOST_SUMS = 256
-
-
-@exercise("6.2", seconds=10, prepare=[imported_cnn, reference_200])
-def exercise_6_2(fast_conv2d: Callable) -> str:
-    """a convolution with a tile of sums in registers.
-
-    Why a tile: Goto and van de Geijn, Anatomy of high-performance matrix multiplication, ACM
-    TOMS 34(3), 2008. That 256 sums are the most is the exercise's own: half of the 32 registers of
-    16 lanes that AVX-512 has, so that four channels of a row pass, and three rows of a channel.
-    """
-    original = imported_cnn()
-    mod = schedules.returned(fast_conv2d, original)
-    with schedules.changed(mod, original, "conv2d") as func:
-        schedules.require_no_blocks(func, ["pad_temp"])
-    conv = schedules.adds_up(func)
-    schedules.require_threads(2, conv)
-    schedules.require_lanes_along_x(conv, _("the convolution"))
-    schedules.require_unrolled_window(conv)
-    schedules.require_local(conv, _("the convolution"))
-    schedules.require_complete(func, conv, _("the sums"))
-    outer, cause = schedules.kept_in(func, conv)
-    sums = schedules.tile(conv, outer, schedules.stored(conv))
-    if sums > _MOST_SUMS:
-        raise CheckFailed(_("no more than {most_sums} sums at a time").format(most_sums=_MOST_SUMS),
-                          _("{count} in {buffer}").format(count=f"{sums:,}", buffer=conv.buffer),
-                          cause)
-    schedules.require_threads(2, *nests(func))
-    schedules.require_decomposed(func)
-    verified = schedules.require_same_model(mod, original, ["conv2d"], cnn()[1], reference_200())
-    return _("padding inlined, parallel, lanes along x, the window unrolled, {sums} sums at a "
-             "time, decomposed.\n{verified}").format(sums=sums, verified=verified)
 
 
 # ---- the dense layer -----------------------------------------------------------------------
@@ -172,8 +124,8 @@ def exercise_6_2(fast_conv2d: Callable) -> str:
 IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
 
 
-@exercise("6.3", seconds=10, prepare=[fused_cnn, reference_200])
-def exercise_6_3(fast_dense: Callable) -> str:
+@exercise("6.2", seconds=10, prepare=[fused_cnn, reference_200])
+def exercise_6_2(fast_dense: Callable) -> str:
     """a dense layer with lanes of partial sums.
 
     Partial sums by rfactor: Suriana, Adams and Kamil, Parallel associative reductions in Halide,
@@ -280,71 +232,3 @@ def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
     if lanes.extent not in (8, 16):
         raise CheckFailed(_("8 or 16 lanes"), f"{lanes}", _("the factor by which k is split"))
     return int(lanes.extent)
-
-
-# ---- the model -----------------------------------------------------------------------------
-
-
-@exercise("6.4", seconds=10, prepare=[fused_cnn, reference_200])
-def exercise_6_4(fast_model: Callable) -> str:
-    """the model with both kernels."""
-    original, names = fused_cnn()
-    mod = schedules.returned(fast_model, original, dict(names))
-    funcs = {variable.name_hint: func for variable, func in mod.functions_items()}
-    for what in ("conv_pool", "dense"):
-        if names[what] not in funcs:
-            raise CheckFailed(_('a function names["{what}"]').format(what=what),
-                              _("functions {names}").format(names=sorted(funcs)),
-                              _("what you return"))
-        if tvm_ffi.structural_equal(funcs[names[what]], original[names[what]]):
-            raise CheckFailed(_("{what}, scheduled").format(what=what),
-                              _("{what} is as it was").format(what=what), {
-                "dense": _('begin with fast_dense(mod, names["dense"]), and schedule what it '
-                           "returns"),
-                "conv_pool": _("the return value: the mod of which schedule?")}[what])
-    sums = _require_conv_pool(funcs[names["conv_pool"]])
-    dense = schedules.adds_up(funcs[names["dense"]])
-    schedules.require_threads(2, dense)
-    lanes = schedules.require_lanes(dense,
-                                    _("block {base_name} of dense").format(
-                                        base_name=schedules.base_name(dense)))
-    weights = [read for read in dense.realize.block.reads
-               if np.prod([int(extent) for extent in read.source.shape]) == OUTPUTS * INPUTS]
-    steps = schedules.moves(dense, lanes, schedules.indices(weights[0])) if weights else [(1,)]
-    if not all(map(any, steps)):
-        many = _("several of one weight") if any(map(any, steps)) else _("all of the same weight")
-        raise CheckFailed(_("lanes of partial sums or of outputs in dense"),
-                          _("{lanes}, {many}: a lane for each image").format(lanes=lanes,
-                                                                             many=many),
-                          _("which loop of dense is innermost and vectorised"))
-    verified = schedules.require_same_model(mod, original, [names["conv_pool"], names["dense"]],
-                                            cnn()[1], reference_200())
-    return _("{sums} sums of the convolution at a time, lanes along x, decomposed; dense with "
-             "threads and lanes.\n{verified}").format(sums=sums, verified=verified)
-
-
-def _require_conv_pool(func: tvm.tirx.PrimFunc) -> int:
-    """Raise CheckFailed with what conv_pool lacks; return how many sums exist at a time."""
-    schedules.require_no_blocks(func, ["pad_temp", "T_add", "compute"])
-    conv, every = schedules.adds_up(func), nests(func)
-    output = func.params[-1].name
-    stage, largest = conv, 0
-    while stage.buffer != output:  # from the convolution over copies of it to the pooling
-        schedules.require_complete(func, stage, _("the sums"))
-        outer, cause = schedules.kept_in(func, stage)
-        exist = schedules.tile(stage, outer, schedules.stored(stage))
-        if exist > 2 * 26:
-            raise CheckFailed(_("no more than two rows of the convolution at a time, 52 numbers"),
-                              _("{count} in {buffer}").format(
-                                  count=f"{exist:,}", buffer=stage.buffer), cause)
-        largest = max(largest, exist)
-        stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
-                 and schedules.touches(nest, schedules.written(stage))][-1]
-        if stage.reduces:
-            break
-    schedules.require_lanes_along_x(conv, _("the convolution"))
-    schedules.require_lanes_along_x(stage, _("the pooling"))
-    schedules.require_unrolled_window(conv)
-    schedules.require_threads(2, *every)
-    schedules.require_decomposed(func)
-    return largest

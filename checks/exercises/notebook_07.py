@@ -1,358 +1,185 @@
-"""The checks of notebook 07: a stochastic schedule, a tuner. None of them measures a time."""
+"""The checks of notebook 07: what a tile loads, a convolution inside its pooling. None is timed."""
 
-import math
-import numbers
-import statistics
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+import functools
+import itertools
+from collections.abc import Callable
 
-import numpy as np
 import tvm
-import tvm_ffi
 
+from checks.compare.formula import require_formula
 from checks.exercises import schedules
-from checks.exercises.models import imported_cnn
-from checks.run.answer import line_of_answer
+from checks.exercises.models import cnn, fused_cnn, reference_200
 from checks.run.check import exercise
-from checks.say.messages import CheckFailed, reason
+from checks.say.messages import CheckFailed
 from tir.loops import Nest, nests
 from words import _
 
-# ---- a stochastic schedule -----------------------------------------------------------------
-
-# Far apart: for small seeds TVM's generator draws nearly the same first numbers.
-_SEEDS = (400_000_000, 800_000_000, 1_200_000_000, 1_621_709_874, 669_652_944, 74_845_287)
-_MORE_SEEDS = range(50_000_000, 1_500_000_000, 100_000_000)  # for the structure alone
-_EXTENTS = {"channels": 32, "rows": 26, "columns": 26}
+# ---- what a tile loads ---------------------------------------------------------------------
 
 
-@exercise("7.1", seconds=20, prepare=[imported_cnn])
-def exercise_7_1(random_conv2d: Callable) -> str:
-    """a schedule with tiles drawn by chance."""
-    func = imported_cnn()["conv2d"]
-    drawn = [_schedule(random_conv2d(func, seed)) for seed in _SEEDS]
-    programs = [schedule.mod["main"] for schedule in drawn]
-    for schedule in drawn:
-        _require_drawn(schedule)
-    for seed, program in zip(_SEEDS, programs, strict=True):
-        again = _schedule(random_conv2d(func, seed)).mod["main"]
-        if not tvm_ffi.structural_equal(program, again):
-            raise CheckFailed(_("the same program for the same seed"),
-                              _("two different ones for seed {seed}").format(seed=f"{seed:,}"),
-                              _("tvm.s_tir.Schedule(func, seed=seed)"))
-    different = sum(not any(tvm_ffi.structural_equal(program, other) for other in programs[:i])
-                    for i, program in enumerate(programs))
-    if different < 3:
-        draws = {str([schedule.trace.decisions[inst] for inst in _samples(schedule)])
-                 for schedule in drawn}
-        cause = _("split: it gets what sample_perfect_tile returned")
-        if len(draws) == 1:
-            cause = _("tvm.s_tir.Schedule(func, seed=seed): the seed that is given")
-        raise CheckFailed(_("different programs for {count} seeds").format(count=len(_SEEDS)),
-                          f"{different}", cause)
-    _require_free(drawn)
-    for schedule in [*drawn, *(_schedule(random_conv2d(func, seed)) for seed in _MORE_SEEDS)]:
-        _require_structure(schedule)
-    for program in programs[:3]:
-        schedules.require_same_results(func, program)
-    return _("{different} different programs from {count} seeds, the same one for the same seed;\n"
-             "each parallel, with a vector along x, the window unrolled, decomposed, and the "
-             "results as before").format(different=different, count=len(_SEEDS))
+def _traffic(rows: int, columns: int, channels: int, border: int = 2, tall: int = 2,
+             image: float = 1, weights: float = 1, stored: float = 1, adds: float = 9,
+             each: Callable[[float, float], float] = lambda moved, sums: moved / sums) -> float:
+    """Return loads and stores for each multiply-add; arguments other than defaults are mistakes.
+
+    A window of 3 by 3 on one input channel, stride 1, no padding: all as in the CNN.
+    """
+    sums = rows * columns * channels
+    moved = (image * (rows + tall) * (columns + border) + weights * 9 * channels + stored * sums)
+    return each(moved, adds * sums)
 
 
-def _schedule(came: Any) -> tvm.s_tir.Schedule:
-    """Return what an answer gave; raise CheckFailed unless it is a Schedule that compiles soon."""
-    if not isinstance(came, tvm.s_tir.Schedule):
-        raise CheckFailed(_("a Schedule, which knows its trace"), type(came).__name__,
-                          _("the return value: schedule itself"))
-    schedules.warn_of_copies(came.mod["main"])
-    return came
+_wrong = functools.partial(functools.partial, _traffic)
+_TILES = [(1, 1, 1), (1, 26, 1), (2, 26, 1), (1, 13, 4), (3, 5, 2), (26, 26, 32), (7, 2, 9)]
+
+_COUNTS: dict[str, Callable[[int, int, int], float]] = {
+    _("the image: a window reaches two numbers beyond the tile, in rows and in columns"):
+        _wrong(border=0, tall=0),
+    _("the image: the two rows that a window reaches beyond the tile are left out"):
+        _wrong(tall=0),
+    _("the image: the two columns that a window reaches beyond the tile are left out"):
+        _wrong(border=0),
+    _("the image: a window of 3 by 3 reaches two numbers beyond the tile, not one"):
+        _wrong(border=1, tall=1),
+    _("the image: a window of 3 by 3 reaches two numbers beyond the tile, not three"):
+        _wrong(border=3, tall=3),
+    _("the image: it is loaded once, for all channels of the tile"):
+        lambda rows, columns, channels: _traffic(rows, columns, channels, image=channels),
+    _("the image: each number is loaded once, not once for each multiply-add"):
+        lambda rows, columns, channels: (9 * rows * columns * channels + 9 * channels
+                                         + rows * columns * channels
+                                         ) / (9 * rows * columns * channels),
+    _("the image is left out"): _wrong(image=0),
+    _("the weights are left out"): _wrong(weights=0),
+    _("the weights: each channel has nine of its own"):
+        lambda rows, columns, channels: _traffic(rows, columns, channels, weights=1 / channels),
+    _("the weights: nine for each channel, not one"): _wrong(weights=1 / 9),
+    _("the weights: each is loaded once for the tile, not once for each place"):
+        lambda rows, columns, channels: _traffic(rows, columns, channels, weights=rows * columns),
+    _("the sums: the stores are left out"): _wrong(stored=0),
+    _("the sums: they stay in registers, so each is stored once and never loaded"):
+        _wrong(stored=2),
+    _("the sums: they stay in registers until they are complete; these are loaded and stored at "
+      "each multiply-add"): _wrong(stored=18),
+    _("the sums: they stay in registers until they are complete; these are stored at each "
+      "multiply-add"): _wrong(stored=9),
+    _("for each sum, not for each multiply-add: a sum has nine of them"):
+        _wrong(adds=1),
+    _("for each operation, not for each multiply-add: that is two operations"):
+        _wrong(adds=18),
+    _("a sum has nine multiply-adds, not eight"): _wrong(adds=8),
+    _("all loads and stores of the tile: for each multiply-add?"):
+        _wrong(each=lambda moved, sums: moved),
+    _("the division: this is multiply-adds for each load and store"):
+        _wrong(each=lambda moved, sums: sums / moved),
+    _("the division: // drops what is behind the point"):
+        _wrong(each=lambda moved, sums: moved // sums)}
 
 
-def _samples(schedule: tvm.s_tir.Schedule) -> list[Any]:
-    return [inst for inst in schedule.trace.insts if inst.kind.name == "SamplePerfectTile"]
+@exercise("7.1", seconds=10)
+def exercise_7_1(tile_traffic: Callable) -> str:
+    """the loads and stores of a tile of a convolution."""
+    require_formula(
+        tile_traffic, _TILES, _traffic, _COUNTS,
+        lambda tile, right: _("{right} for rows, columns, channels of {tile}").format(
+            right=f"{right:.4f}", tile=tile),
+        _("the return statement: loads and stores for each multiply-add"),
+        _("numbers of the image, weights and sums of one tile, one after the other"))
+    expected = list(itertools.starmap(_traffic, _TILES))
+    return _("right for {count} tiles: from {most} loads and stores for each multiply-add down to "
+             "{least}").format(count=len(_TILES), most=f"{max(expected):.2f}",
+                               least=f"{min(expected):.2f}")
 
 
-def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
-    """Raise CheckFailed where f, y or x is not cut by a draw, or not every factor can be drawn."""
-    samples = _samples(schedule)
-    drawn = [[int(factor) for factor in schedule.trace.decisions[inst]] for inst in samples]
-    cut = sorted(int(np.prod(factors)) for factors in drawn)
-    if [extent for extent in cut if extent > 1] != sorted(_EXTENTS.values()):
-        raise CheckFailed(_("three draws: of the loops over 32 channels, 26 rows and 26 columns"),
-                          _("draws for loops of {cut}").format(cut=cut or _("none")),
-                          _("sample_perfect_tile for f, y and x: a number drawn elsewhere is not "
-                            "in the trace"))
-    for inst, factors in zip(samples, drawn, strict=True):
-        most, extent = int(inst.attrs[1]), int(np.prod(factors))
-        outputs = inst.outputs
-        if not any(split.inputs[0].same_as(inst.inputs[0]) and len(split.inputs) == len(outputs) + 1
-                   and all(factor is None or factor.same_as(output) for factor, output
-                           in zip(split.inputs[1:], outputs, strict=True))
-                   for split in schedule.trace.insts if split.kind.name == "Split"):
-            raise CheckFailed(_("that each loop is cut by what was drawn for it"),
-                              _("the draw for the loop over {extent} does not cut it").format(
-                                  extent=extent),
-                              _("split: it gets what sample_perfect_tile returned, unchanged, for "
-                                "the same loop"))
-        if most < extent:
-            raise CheckFailed(_("that each factor of {extent} can be drawn").format(extent=extent),
-                              _("innermost factors up to {most} alone").format(most=most),
-                              _("max_innermost_factor of sample_perfect_tile: 16 unless you say "
-                                "otherwise"))
+# ---- the convolution inside the pooling ----------------------------------------------------
+
+_MOST_SUMS = 256  # half of what 32 registers of 16 lanes hold
+_MOST_TRAFFIC = 2.25  # a window that is unrolled around one sum has 2.11, each step by itself 4
 
 
-def _require_free(drawn: Sequence[tvm.s_tir.Schedule]) -> None:
-    """Raise CheckFailed where a draw gives the same factors for all seeds."""
-    of_seeds = [[[int(factor) for factor in schedule.trace.decisions[inst]]
-                 for inst in _samples(schedule)] for schedule in drawn]
-    for factors in zip(*of_seeds, strict=True):
-        if all(one == factors[0] for one in factors):
-            raise CheckFailed(_("other factors for other seeds"),
-                              _("always {factors} for the loop over {extent}").format(
-                                  factors=factors[0], extent=int(np.prod(factors[0]))),
-                              _("the arguments of sample_perfect_tile: a decision that is given "
-                                "is not drawn"))
+@exercise("7.2", seconds=10, prepare=[fused_cnn, reference_200])
+def exercise_7_2(fast_conv_pool: Callable) -> str:
+    """a convolution that is computed inside its pooling.
+
+    Computing a producer where it is needed: Ragan-Kelley et al., Halide, PLDI 2013. What must hold
+    is counted; which lanes there are, and whether any, is the answer's own choice.
+    """
+    original, names = fused_cnn()
+    mod = schedules.returned(fast_conv_pool, original, names["conv_pool"])
+    with schedules.changed(mod, original, names["conv_pool"], "conv_pool") as func:
+        sums, traffic = _require_conv_pool(func)
+    verified = schedules.require_same_model(mod, original, [names["conv_pool"]], cnn()[1],
+                                            reference_200())
+    return _("{sums} sums of the convolution at a time, {traffic} loads and stores for each "
+             "multiply-add, parallel, decomposed.\n{verified}").format(
+        sums=sums, traffic=f"{traffic:.2f}", verified=verified)
 
 
-def _inside(schedule: tvm.s_tir.Schedule, conv: Nest) -> tuple[int, int]:
-    """Return how many iterations stand inside the reduction, and the inner factors' product."""
-    reducing = schedules.reducing_loops(conv)
-    last = max(place for place, loop in enumerate(conv.loops) if loop in reducing)
-    inner = [int(schedule.trace.decisions[inst][-1]) for inst in _samples(schedule)]
-    return math.prod(int(loop.extent) for loop in conv.loops[last + 1:]), math.prod(inner)
+def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
+    """Raise CheckFailed with what conv_pool lacks; return its sums at a time, and its traffic."""
+    schedules.require_no_blocks(func, ["pad_temp", "T_add", "compute"])
+    conv, every = schedules.adds_up(func), nests(func)
+    output = func.params[-1].name
+    stage, largest = conv, 0
+    while stage.buffer != output:  # from the convolution over copies of it to the pooling
+        schedules.require_complete(func, stage, _("the sums"))
+        outer, cause = schedules.kept_in(func, stage)
+        exist = schedules.tile(stage, outer, schedules.stored(stage))
+        if exist > _MOST_SUMS:
+            raise CheckFailed(
+                _("no more than {most} numbers of the convolution at a time").format(
+                    most=_MOST_SUMS),
+                _("{count} in {buffer}").format(count=f"{exist:,}", buffer=stage.buffer), cause)
+        largest = max(largest, exist)
+        stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
+                 and schedules.touches(nest, schedules.written(stage))][-1]
+        if stage.reduces:
+            break
+    for nest, what in ((conv, _("the convolution")), (stage, _("the pooling"))):
+        if any(loop.kind == "vectorized" for loop in nest.loops):
+            schedules.require_lanes_along_x(nest, what)
+    traffic = _require_little_traffic(conv)
+    schedules.require_threads(2, *every)
+    schedules.require_decomposed(func)
+    return largest, traffic
 
 
-def _require_structure(schedule: tvm.s_tir.Schedule) -> None:
-    """Raise CheckFailed with what a drawn program lacks; its vector may have one lane."""
-    program = schedule.mod["main"]
-    schedules.require_no_blocks(program, ["pad_temp"])
-    conv = schedules.adds_up(program)
-    schedules.require_threads(2, *nests(program))
-    if not conv.loops or conv.loops[-1].kind != "vectorized" or conv.loops[-1].extent != 1:
-        schedules.require_lanes_along_x(conv, _("the convolution"))
-    schedules.require_unrolled_window(conv)
-    window = [place for place, loop in enumerate(conv.loops)
-              if loop.kind == "unrolled" and loop.extent == 3]  # no factor of 32 or 26 is 3
-    if window and window[-1] - window[0] > len(window) - 1:
-        between = conv.loops[window[0] + 1]
-        raise CheckFailed(_("the inner pieces inside the whole window"),
-                          _("{name} in {extent} between the window's loops").format(
-                              name=between.name, extent=between.extent),
-                          _("reorder: ..., ry, rx, and then the inner pieces"))
-    came, wanted = _inside(schedule, conv)
-    if came < wanted:
-        raise CheckFailed(_("{count} iterations inside the window: the inner pieces").format(
-                              count=wanted), f"{came}",
-                          _("reorder: ..., ry, rx, and then the inner pieces"))
-    schedules.require_decomposed(program)
+def _require_little_traffic(conv: Nest) -> float:
+    """Return a convolution's loads and stores for each multiply-add; CheckFailed where many.
 
-
-# ---- a tuner -------------------------------------------------------------------------------
-
-
-@dataclass
-class _Fake:
-    """A candidate, and the times of its calls; `right`: what is_correct returns or raises."""
-
-    name: str
-    times: Sequence[float]
-    right: bool | Exception = True
-
-
-@dataclass
-class _Log:
-    """Notes what a tuner calls, in order."""
-
-    checked: list[str] = field(default_factory=list)
-    timed: list[str] = field(default_factory=list)
-    late: str = ""  # the first candidate that was checked after something had been timed
-    strange: Any = None  # what was handed over and is no candidate
-
-    def is_correct(self, fake: _Fake) -> bool:
-        if not isinstance(fake, _Fake):
-            self.strange = fake
-            raise TypeError(_("is_correct takes a candidate, not {fake}").format(fake=repr(fake)))
-        if self.timed and not self.late:
-            self.late = fake.name
-        self.checked.append(fake.name)
-        if isinstance(fake.right, Exception):
-            raise fake.right
-        return fake.right
-
-    def time_of(self, fake: _Fake) -> float:
-        if not isinstance(fake, _Fake):
-            self.strange = fake
-            raise TypeError(_("time_of takes a candidate, not {fake}").format(fake=repr(fake)))
-        self.timed.append(fake.name)
-        return float(fake.times[(self.timed.count(fake.name) - 1) % len(fake.times)])
-
-
-_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
-    _("the lower of the two middle times"): statistics.median_low,
-    _("the upper of the two middle times"): statistics.median_high,
-    _("the least single time"): min, _("the least of the longest times"): max,
-    _("the least mean"): lambda times: float(np.mean(times)),
-    _("the least first time"):
-        lambda times: times[0], _("the least last time"):
-        lambda times: times[-1],
-    _("the least time in the middle round"): lambda times: times[len(times) // 2],
-    _("the least mean without the least and the greatest time"):
-        lambda times: float(np.mean(sorted(times)[1:-1] or times)),
-    _("the greatest median"): lambda times: -float(np.median(times)),
-    _("the greatest mean"): lambda times: -float(np.mean(times))}
-
-# Together, the winners of the cases show which statistic was taken.
-_CASES: list[tuple[str, int | None, list[_Fake]]] = [
-    (_("five rounds"), None,
-     [_Fake("steady", [30, 30, 15, 30, 60]), _Fake("wrong", [0.5] * 5, False),
-      _Fake("spiky", [50, 10, 200, 10, 10]), _Fake("lucky", [40, 1, 30, 40, 90]),
-      _Fake("broken", [0.2] * 5, RuntimeError(_("this candidate cannot run"))),
-      _Fake("even", [45, 45, 44, 45, 46]), _Fake("hasty", [5, 70, 71, 72, 73]),
-      _Fake("late", [80, 81, 82, 83, 4]), _Fake("slow", [90] * 5)]),
-    ("repeats=3", 3,
-     [_Fake("broken", [0.1], ValueError(_("wrong shape"))), _Fake("a", [1, 30, 31, 0.5, 0.5]),
-      _Fake("b", [20, 3, 4, 60, 60]), _Fake("wrong", [0.1], False), _Fake("c", [6, 7, 6.5]),
-      _Fake("d", [40, 41, 2]), _Fake("e", [50, 2.5, 52])]),
-    ("repeats=4", 4, [
-        _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
-    (_("one dip"), None, [
-        _Fake("even", [10, 10, 10, 9, 11]), _Fake("dip", [12, 2, 3, 12, 13])]),
-    (_("times close together"), 3,
-     [_Fake("first", [300.02, 300.5, 299]), _Fake("second", [300.01, 299.5, 301])]),
-    ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
-    (_("a single correct one"), 4,
-     [_Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),
-    (_("none correct"), None,
-     [_Fake("wrong", [1], False), _Fake("broken", [1], KeyError("weights"))]),
-    (_("no candidates"), None, [])]
-
-
-def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[_Fake]) -> Any:
-    """Return what a tuner gives for a case; raise CheckFailed where it calls what it should not."""
-    log, right = _Log(), [fake for fake in fakes if fake.right is True]
-    rounds = repeats or 5
-    given = {} if repeats is None else {"repeats": repeats}
-    candidates = {fake.name: fake for fake in fakes}
-    handed, raised = dict(candidates), None
-    try:
-        came = tune(handed, log.is_correct, log.time_of, **given)
-    except Exception as error:  # whatever the tuner lets through
-        raised = error
-    if log.strange is not None:
-        is_name = isinstance(log.strange, str) and log.strange in candidates
-        raise CheckFailed(_("that is_correct and time_of get a candidate"),
-                          _("the name {strange}").format(strange=repr(log.strange))
-                          if is_name else type(log.strange).__name__,
-                          _("candidates.items(): names and candidates")
-                          if is_name else _("what is handed to is_correct and to time_of"))
-    if raised is not None:
-        if names := [fake.name for fake in fakes if raised is fake.right]:
-            raise CheckFailed(_("that a candidate for which is_correct raises is left out"),
-                              _("{reason}, from {name}").format(reason=reason(raised),
-                                                                name=repr(names[0])),
-                              _("try around is_correct, and except Exception"))
-        if not right and isinstance(raised, ValueError | IndexError | TypeError):
-            raise CheckFailed(_("; ").join(["None", title]), reason(raised),
-                              _("the last step, where nothing was measured; {line}").format(
-                                  line=line_of_answer(raised)))
-        raise raised
-    _require_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
-    if list(handed.items()) != list(candidates.items()):
-        raise CheckFailed(_("that `candidates` stays as it was; {title}").format(title=title),
-                          _("a dict of {handed}").format(handed=sorted(handed)),
-                          _("del, pop or an assignment: take a dict of your own for what is "
-                            "correct"))
-    return came
-
-
-def _best(case: tuple[str, int | None, list[_Fake]],
-          statistic: Callable[[Sequence[float]], Any] = np.median) -> str | None:
-    """Return the name of the correct candidate whose times have the least statistic, or None."""
-    _, repeats, fakes = case
-    values = {fake.name: float(statistic(fake.times[:repeats or 5])) for fake in fakes
-              if fake.right is True}
-    return min(values, key=lambda name: values[name], default=None)
-
-
-def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, title: str) -> None:
-    for name in names:
-        count = log.checked.count(name)
-        if count != 1 and not log.late:
-            look_at = _("is_correct, for every candidate")
-            if count > 1:
-                look_at = _("keep what is_correct said, for it runs the candidate")
-            elif log.checked and log.checked == names[:len(log.checked)]:
-                look_at = _("{checked} was the last that was checked: continue, not break").format(
-                    checked=repr(log.checked[-1]))
-            raise CheckFailed(_("that each candidate is checked once; {title}").format(title=title),
-                              _("{name}: {count} times").format(name=repr(name), count=count),
-                              look_at)
-    if log.late:
-        raise CheckFailed(_("that all are checked before anything is timed; {title}").format(
-                              title=title),
-                          _("{late} is checked after a time_of").format(late=repr(log.late)),
-                          _("two loops: one that checks, then one that measures"))
-    if bad := [name for name in log.timed if name not in right]:
-        raise CheckFailed(_("that only correct candidates are timed; {title}").format(title=title),
-                          _("{bad} is timed").format(bad=repr(bad[0])),
-                          _("what is kept where is_correct says False, and where it raises"))
-    expected = right * rounds
-    if log.timed == expected:
-        return
-    counts = {name: log.timed.count(name) for name in right}
-    for name, count in counts.items():
-        if count != rounds:
-            cause = {0: _("the loop that measures"),
-                     rounds + 1: _("one time_of too many: no call to warm up, and each round calls "
-                                   "it once")}.get(
-                count, _("repeats: how many rounds are there?"))
-            raise CheckFailed(_("{rounds} calls of time_of for each; {title}").format(
-                                  rounds=rounds, title=title), _("{count} for {name}").format(
-                                  count=count, name=repr(name)), cause)
-    came = ", ".join(log.timed[:len(right) + 1])
-    order = ", ".join(expected[:len(right) + 1])
-    turned = log.timed == [name for name in right for _round in range(rounds)]
-    raise CheckFailed(_("rounds: {order}, ...; {title}").format(order=order, title=title),
-                      f"{came}, ...",
-                      _("the loop over the rounds goes outside, the loop over the candidates "
-                        "inside") if turned else _("in each round the order of the dict"))
-
-
-def _require_winners(came: list[Any]) -> None:
-    """Raise CheckFailed with the first case for which a tuner returned the wrong thing."""
-    for case, winner in zip(_CASES, came, strict=True):
-        best, title = _best(case), case[0]
-        if not (winner is None and best is None or isinstance(winner, str) and winner == best):
-            says, look_at = _why(winner, best, came)
-            right = _("{best}, the least median").format(best=repr(best)) if best else "None"
-            raise CheckFailed(_("; ").join([right, title]), says, look_at)
-
-
-def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
-    """Say what a tuner returned, and where to look."""
-    if best is None:
-        return repr(winner), _("the last step, where no candidate was correct")
-    if winner is None:
-        return "None", _("the return statement, and what the search for the least begins with")
-    if isinstance(winner, _Fake):
-        return (_("the candidate {name}").format(name=repr(winner.name)),
-                _("what is returned: its name is wanted"))
-    if isinstance(winner, numbers.Real):
-        return f"{winner:g}", _("what is returned: the name is wanted, not its time")
-    if not isinstance(winner, str):
-        return type(winner).__name__, _("what is returned: the name alone")
-    return repr(winner), next(
-        (_("the median: this one has {text}").format(text=text)
-         for text, statistic in _STATISTICS.items()
-         if came == [_best(case, statistic) for case in _CASES]),
-        _("which times are compared, and which name belongs to them"))
-
-
-@exercise("7.2", seconds=10)
-def exercise_7_2(tune: Callable) -> str:
-    """a tuner that checks first and compares medians."""
-    _require_winners([_run_tuner(tune, *case) for case in _CASES])
-    return _("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and "
-             "one that raises\nare left out; None where none is correct")
+    Counted is what stands inside the innermost loop that is left: unrolled loops and lanes.
+    """
+    left = [loop for loop in conv.loops
+            if loop.kind not in ("unrolled", "vectorized") and loop.extent != 1]
+    inside = conv.loops.index(left[-1]) + 1 if left else 0
+    block, reducing = conv.realize.block, schedules.reducing_loops(conv)
+    outside = [loop for loop in reducing if loop in conv.loops[:inside] and loop.extent != 1]
+    adds = schedules.tile(conv, inside, [axis.var for axis in block.iter_vars])
+    loads = sum(schedules.tile(conv, inside, schedules.indices(region)) for region in block.reads
+                if not region.source.same_as(schedules.written(conv)))
+    if not outside:
+        sums: float = schedules.tile(conv, inside, schedules.stored(conv))
+    elif schedules.written(conv).scope() == "local":
+        sums = adds / 9  # a copy stores each once
+    else:
+        sums = 2 * schedules.tile(conv, inside, schedules.stored(conv))
+    traffic = (loads + sums) / adds
+    if traffic > _MOST_TRAFFIC:
+        serial = [loop for loop in outside if loop.kind != "unrolled"]
+        cause = _("the size of the tile: what is unrolled or a vector inside {loop}").format(
+            loop=left[-1])
+        if serial:
+            cause = _("schedule.unroll: in each iteration of {loops} the sum is loaded and stored "
+                      "again").format(loops=", ".join(map(str, serial)))
+        elif outside:
+            cause = _("reorder: {loops} of the window go inside {loop}, so that a sum is complete "
+                      "before the next one").format(
+                loops=", ".join(map(str, outside)), loop=left[-1])
+        raise CheckFailed(
+            _("no more than {most} loads and stores for each multiply-add").format(
+                most=_MOST_TRAFFIC),
+            _("{traffic}: inside {loop} image and weights are loaded {loads} times, sums loaded "
+              "and stored {sums} times, for {adds} multiply-adds").format(
+                traffic=f"{traffic:.2f}", loop=left[-1], loads=loads, sums=f"{sums:g}", adds=adds),
+            cause)
+    return traffic

@@ -296,7 +296,8 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
         if not tvm_ffi.structural_equal(after[name], before[name]):
             raise
         expected, came, look_at = failed.parts
-        raise CheckFailed(expected, _("{came}; {name} is as it was").format(came=came, name=name),
+        raise CheckFailed(expected, _("{came}; {name} is as it was").format(came=came,
+                                                                           name=called or name),
                           _("the return value: schedule.mod, for a Schedule works on a copy of "
                             "mod. Or {look_at}").format(look_at=look_at)) from None
 

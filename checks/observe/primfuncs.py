@@ -17,7 +17,7 @@ from tir.walk import constant, loads, stores, walk
 from words import _
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
-# (notebook 07's drawn schedules: 0.2 to 2.3 s at LLVM's usual level, and 0.1 s without).
+# (notebook 08's drawn schedules: 0.2 to 2.3 s at LLVM's usual level, and 0.1 s without).
 QUICK = tvm.target.Target({"kind": "llvm", "opt-level": 0})
 # Whole models run on many images: LLVM's first level takes 0.6 of the time that "llvm" takes to
 # compile one, and it runs as fast (0.36 and 0.22 s, 2.3 and 2.5 ms a batch of 4).

@@ -881,7 +881,7 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + te.if_then_else(j < w.shape[0] - 1, b[j], 0.0))
 
-# %% 2.2 wrong: the bias of a column before -> either the sum over k
+# %% 2.2 wrong: the bias of a column before -> either the sum over k | only column 0 is right
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))

@@ -16,12 +16,12 @@ from tools.behaviours.common import Wrapped
 
 KINDS: dict[Callable[[str], Wrapped], tuple[str, ...]] = {
     arrays.of_loops: ("0.1",), arrays.of_purity: ("0.4",), arrays.of_arrays: ("1.1", "1.2"),
-    arrays.of_numbers: ("1.3", "6.1"), arrays.of_registered: ("0.6", "3.1", "3.3", "3.4"),
-    arrays.of_tuner: ("7.2",), programs.of_te: ("2.1", "2.2", "2.3", "2.4", "5.1", "5.2"),
+    arrays.of_numbers: ("1.3", "6.1", "7.1"), arrays.of_registered: ("0.6", "3.1", "3.3", "3.4"),
+    arrays.of_tuner: ("8.2",), programs.of_te: ("2.1", "2.2", "2.3", "2.4", "5.1", "5.2"),
     programs.of_primfuncs: ("0.2", "0.3"),
     programs.of_modules: ("0.5", "2.5", "2.6", "2.7", "3.2", "3.5", "5.5"),
     importing.of_rule: ("5.3",), importing.of_rules: ("5.4",),
-    schedules.of_schedules: ("4.1", "4.2", "4.3", "4.4", "4.5", "6.2", "6.3", "6.4", "7.1")}
+    schedules.of_schedules: ("4.1", "4.2", "4.3", "4.4", "4.5", "6.2", "7.2", "8.1")}
 
 
 @functools.cache

@@ -35,9 +35,9 @@ TRUE: dict[str, str] = {
     "the result is cut to whole numbers": "(value .|result): rounded to whole numbers$",
     "the weight is rounded to float16": "(weight|weights|input 1): rounded to float16$",
     "the weight is cut to whole numbers":
-        "(weights|input 1): rounded to whole numbers$|^6.3 its first input: rounded to whole",
+        "(weights|input 1): rounded to whole numbers$|^6.2 its first input: rounded to whole",
     "the signs of the weight are lost":
-        "(weights|input 1): without their signs$|^6.3 its first input: without",
+        "(weights|input 1): without their signs$|^6.2 its first input: without",
     "the upper constant: it is {value}, not 6": "cut off above {value}$",
     "numbers above 6 are cut: this is ReLU6": "cut off above 6$",
     "the sign: this is |x|": "^3.1 its first input: without their signs$",
@@ -104,6 +104,10 @@ TRUE: dict[str, str] = {
     "the stride is left out of the output's size": "^1.3 argument 5: that of the first call$",
     "the bias has one number for each output channel, not for each input channel":
         "^1.3 arguments 1 and 2 exchanged$",
+    "the division: // drops what is behind the point": "rounded to whole numbers$",
+    # with one channel for all, each channel gets the image once more
+    "the image: it is loaded once, for all channels of the tile":
+        "^7.1 argument 2: that of the first call$",
     "peak and bandwidth: they are exchanged": "^6.1 arguments 3 and 4 exchanged$",
 }
 
@@ -136,6 +140,7 @@ POINTS = {
     "one column",
     "one row",
     "one time_of too many: no call to warm up, and each round calls it once",
+    "numbers of the image, weights and sums of one tile, one after the other",
     "operations, bytes and units, one after the other",
     "output channel",
     "overflow in np.exp, and np.log of 0: what is subtracted from each row first, and where",
@@ -147,7 +152,7 @@ POINTS = {
     "schedule.decompose_reduction for {block}, as the last step",
     "schedule.decompose_reduction, as the last step",
     "schedule.parallel: which loop does it get?",
-    "schedule.unroll, for both loops of the window",
+    "schedule.unroll: in each iteration of {loops} the sum is loaded and stored again",
     "schedule.vectorize, and the order of the loops",
     "split: it gets what sample_perfect_tile returned",
     "split: it gets what sample_perfect_tile returned, unchanged, for the same loop",

@@ -46,7 +46,7 @@ def stops(readme: str) -> list[Stop]:
 def arrows(course: list[Stop]) -> list[tuple[Stop, Stop]]:
     """Return the pairs (first, then) between which the map has an arrow.
 
-    None where another way leads there: 07 needs 04, but 06 lies between them.
+    None where another way leads there: 08 needs 04, but 06 lies between them.
     """
     known = {stop.number: stop for stop in course}
 

@@ -5,7 +5,7 @@ import statistics
 
 def draws_with(func, seed, seeded=True, inline=True, most=None, used=True, parts=2, threads=True, lanes=True,
                order="x", window=True, decompose=True, cut="fyx", gives="schedule", by="trace"):
-    """The schedule of exercise 7.1 with steps that can be left out or done otherwise."""
+    """The schedule of exercise 8.1 with steps that can be left out or done otherwise."""
     s = tvm.s_tir.Schedule(func, seed=seed, error_render_level="fast") if seeded is True else \
         tvm.s_tir.Schedule(func, seed=seeded) if seeded else tvm.s_tir.Schedule(func)
     if inline:
@@ -92,27 +92,27 @@ def late_check(is_correct, candidate):
     except Exception:
         return False
 
-# %% 7.1 wrong: nothing is drawn -> draws for loops of none
+# %% 8.1 wrong: nothing is drawn -> draws for loops of none
 def random_conv2d(func, seed):
     return draws_with(func, seed, cut="")
 
-# %% 7.1 wrong: the numbers come from Python's random -> a number drawn elsewhere is not in the trace
+# %% 8.1 wrong: the numbers come from Python's random -> a number drawn elsewhere is not in the trace
 def random_conv2d(func, seed):
     return draws_with(func, seed, by="random")
 
-# %% 7.1 wrong: x is cut by hand -> draws for loops of [26, 32]
+# %% 8.1 wrong: x is cut by hand -> draws for loops of [26, 32]
 def random_conv2d(func, seed):
     return draws_with(func, seed, cut="fy")
 
-# %% 7.1 wrong: the seed is not handed on -> the same program for the same seed
+# %% 8.1 wrong: the seed is not handed on -> the same program for the same seed
 def random_conv2d(func, seed):
     return draws_with(func, seed, seeded=None)
 
-# %% 7.1 right: each loop in three parts
+# %% 8.1 right: each loop in three parts
 def random_conv2d(func, seed):
     return draws_with(func, seed, parts=3)
 
-# %% 7.2 wrong: nothing is checked -> each candidate is checked once
+# %% 8.2 wrong: nothing is checked -> each candidate is checked once
 def tune(candidates, is_correct, time_of, repeats=5):
     times = {name: [] for name in candidates}
     for _ in range(repeats):
@@ -120,13 +120,13 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 7.2 wrong: what is_correct says is ignored -> 'wrong' is timed
+# %% 8.2 wrong: what is_correct says is ignored -> 'wrong' is timed
 tune = tuner_with(check=False)
 
-# %% 7.2 wrong: an exception goes through -> try around is_correct
+# %% 8.2 wrong: an exception goes through -> try around is_correct
 tune = tuner_with(guard=False)
 
-# %% 7.2 wrong: only RuntimeError is caught -> that a candidate for which is_correct raises is left out
+# %% 8.2 wrong: only RuntimeError is caught -> that a candidate for which is_correct raises is left out
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = {}
     for name, candidate in candidates.items():
@@ -141,13 +141,13 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 7.2 wrong: the one that raises is kept -> 'broken' is timed
+# %% 8.2 wrong: the one that raises is kept -> 'broken' is timed
 tune = tuner_with(on_error=True)
 
-# %% 7.2 wrong: after an exception nothing more is checked -> continue, not break
+# %% 8.2 wrong: after an exception nothing more is checked -> continue, not break
 tune = tuner_with(stop="break")
 
-# %% 7.2 wrong: one try around the whole loop -> 'broken' was the last that was checked
+# %% 8.2 wrong: one try around the whole loop -> 'broken' was the last that was checked
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = {}
     try:
@@ -162,13 +162,13 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 7.2 wrong: each is checked twice -> keep what is_correct said
+# %% 8.2 wrong: each is checked twice -> keep what is_correct said
 tune = tuner_with(once=False)
 
-# %% 7.2 wrong: checked after the measurement -> before anything is timed
+# %% 8.2 wrong: checked after the measurement -> before anything is timed
 tune = tuner_with(late=True)
 
-# %% 7.2 wrong: checked and measured in one loop -> before anything is timed
+# %% 8.2 wrong: checked and measured in one loop -> before anything is timed
 def tune(candidates, is_correct, time_of, repeats=5):
     times = {}
     for name, candidate in candidates.items():
@@ -179,66 +179,66 @@ def tune(candidates, is_correct, time_of, repeats=5):
             continue
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 7.2 wrong: the minimum -> this one has the least single time
+# %% 8.2 wrong: the minimum -> this one has the least single time
 tune = tuner_with(min)
 
-# %% 7.2 wrong: the mean -> this one has the least mean
+# %% 8.2 wrong: the mean -> this one has the least mean
 tune = tuner_with(np.mean)
 
-# %% 7.2 wrong: the sum -> this one has the least mean
+# %% 8.2 wrong: the sum -> this one has the least mean
 tune = tuner_with(sum)
 
-# %% 7.2 wrong: the maximum -> the least of the longest times
+# %% 8.2 wrong: the maximum -> the least of the longest times
 tune = tuner_with(max)
 
-# %% 7.2 wrong: the last round counts -> the least last time
+# %% 8.2 wrong: the last round counts -> the least last time
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     for _ in range(repeats):
         times = {name: time_of(candidates[name]) for name in correct}
     return min(times, key=times.get, default=None)
 
-# %% 7.2 wrong: the first round counts -> the least first time
+# %% 8.2 wrong: the first round counts -> the least first time
 tune = tuner_with(lambda times: times[0])
 
-# %% 7.2 wrong: the slowest -> the greatest median
+# %% 8.2 wrong: the slowest -> the greatest median
 def tune(candidates, is_correct, time_of, repeats=5):
     return tuner_with(choose=max)(candidates, is_correct, time_of, repeats)
 
-# %% 7.2 wrong: the upper of two middle times -> the upper of the two middle times
+# %% 8.2 wrong: the upper of two middle times -> the upper of the two middle times
 tune = tuner_with(lambda times: sorted(times)[len(times) // 2])
 
-# %% 7.2 wrong: the lower of two middle times -> the lower of the two middle times
+# %% 8.2 wrong: the lower of two middle times -> the lower of the two middle times
 tune = tuner_with(statistics.median_low)
 
-# %% 7.2 wrong: the middle without sorting -> the least time in the middle round
+# %% 8.2 wrong: the middle without sorting -> the least time in the middle round
 tune = tuner_with(lambda times: times[len(times) // 2])
 
-# %% 7.2 wrong: one candidate after the other -> the loop over the rounds goes outside
+# %% 8.2 wrong: one candidate after the other -> the loop over the rounds goes outside
 tune = tuner_with(order="one after the other")
 
-# %% 7.2 wrong: there and back -> in each round the order of the dict
+# %% 8.2 wrong: there and back -> in each round the order of the dict
 tune = tuner_with(order="there and back")
 
-# %% 7.2 wrong: always five rounds -> repeats: how many rounds are there
+# %% 8.2 wrong: always five rounds -> repeats: how many rounds are there
 tune = tuner_with(repeats_are=5)
 
-# %% 7.2 wrong: once to warm up -> one time_of too many
+# %% 8.2 wrong: once to warm up -> one time_of too many
 tune = tuner_with(warm=True)
 
-# %% 7.2 wrong: the candidate instead of its name -> its name is wanted
+# %% 8.2 wrong: the candidate instead of its name -> its name is wanted
 tune = tuner_with(gives="candidate")
 
-# %% 7.2 wrong: the time instead of the name -> the name is wanted, not its time
+# %% 8.2 wrong: the time instead of the name -> the name is wanted, not its time
 tune = tuner_with(gives="time")
 
-# %% 7.2 wrong: name and time -> the name alone
+# %% 8.2 wrong: name and time -> the name alone
 tune = tuner_with(gives="both")
 
-# %% 7.2 wrong: nothing is returned -> the return statement
+# %% 8.2 wrong: nothing is returned -> the return statement
 tune = tuner_with(gives="nothing")
 
-# %% 7.2 wrong: none is correct, and min fails -> the last step, where nothing was measured
+# %% 8.2 wrong: none is correct, and min fails -> the last step, where nothing was measured
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     times = {name: [] for name in correct}
@@ -247,22 +247,22 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidates[name]))
     return min(times, key=lambda name: np.median(times[name]))
 
-# %% 7.2 wrong: an empty name where none is correct -> where no candidate was correct
+# %% 8.2 wrong: an empty name where none is correct -> where no candidate was correct
 tune = tuner_with(empty="")
 
-# %% 7.2 wrong: the medians of the rounds, not of the candidates -> which times are compared, and which name
+# %% 8.2 wrong: the medians of the rounds, not of the candidates -> which times are compared, and which name
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
     return names[int(np.argmin(np.median(table, axis=1)))] if names else None
 
-# %% 7.2 wrong: the first of a sorted list that is empty -> where nothing was measured
+# %% 8.2 wrong: the first of a sorted list that is empty -> where nothing was measured
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
     return sorted(correct, key=lambda name: np.median([times[name] for times in rounds]))[0]
 
-# %% 7.2 wrong: an exception ends it all -> each candidate is checked once
+# %% 8.2 wrong: an exception ends it all -> each candidate is checked once
 def tune(candidates, is_correct, time_of, repeats=5):
     try:
         correct = {name: c for name, c in candidates.items() if is_correct(c)}
@@ -270,7 +270,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
         return None
     return tuner_with(lambda times: np.median(times))(correct, lambda c: True, time_of, repeats)
 
-# %% 7.2 wrong: broken candidates are taken out of the dict while it is read -> dictionary changed size
+# %% 8.2 wrong: broken candidates are taken out of the dict while it is read -> dictionary changed size
 def tune(candidates, is_correct, time_of, repeats=5):
     for name, candidate in candidates.items():
         if not late_check(is_correct, candidate):
@@ -278,13 +278,13 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
     return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 7.2 wrong: sorted by name -> rounds: steady, spiky
+# %% 8.2 wrong: sorted by name -> rounds: steady, spiky
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = sorted(name for name in candidates if late_check(is_correct, candidates[name]))
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
     return min(correct, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 7.2 right: with lists, and a table of times
+# %% 8.2 right: with lists, and a table of times
 def tune(candidates, is_correct, time_of, repeats=5):
     names = []
     for name in candidates:
@@ -299,7 +299,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
     return names[int(np.argmin(np.median(table, axis=0)))]
 
-# %% 7.2 right: with the standard library, and a loop of one's own
+# %% 8.2 right: with the standard library, and a loop of one's own
 def tune(candidates, is_correct, time_of, repeats=5):
     good = {name: c for name, c in candidates.items() if late_check(is_correct, c)}
     rounds = [[time_of(c) for c in good.values()] for _ in range(repeats)]
@@ -309,7 +309,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             best, least = name, statistics.median(times)
     return best
 
-# %% 7.2 right: a table in order of the dict, filled round by round
+# %% 8.2 right: a table in order of the dict, filled round by round
 def tune(candidates, is_correct, time_of, repeats=5):
     times = {}
     for name in candidates:
@@ -327,47 +327,47 @@ def tune(candidates, is_correct, time_of, repeats=5):
 
 # %% more
 
-# %% 7.1 wrong: always the same seed -> the seed that is given
+# %% 8.1 wrong: always the same seed -> the seed that is given
 def random_conv2d(func, seed):
     return draws_with(func, seed, seeded=7)
 
-# %% 7.1 wrong: sixteen lanes at most -> max_innermost_factor of sample_perfect_tile
+# %% 8.1 wrong: sixteen lanes at most -> max_innermost_factor of sample_perfect_tile
 def random_conv2d(func, seed):
     return draws_with(func, seed, most=16)
 
-# %% 7.1 wrong: what was drawn is not used -> split: it gets what sample_perfect_tile returned
+# %% 8.1 wrong: what was drawn is not used -> split: it gets what sample_perfect_tile returned
 def random_conv2d(func, seed):
     return draws_with(func, seed, used=False)
 
-# %% 7.1 wrong: the module is returned -> the return value: schedule itself
+# %% 8.1 wrong: the module is returned -> the return value: schedule itself
 def random_conv2d(func, seed):
     return draws_with(func, seed, gives="mod")
 
-# %% 7.1 wrong: the padding stays -> no block pad_temp
+# %% 8.1 wrong: the padding stays -> no block pad_temp
 def random_conv2d(func, seed):
     return draws_with(func, seed, inline=False)
 
-# %% 7.1 wrong: nothing is parallel -> a parallel outermost loop
+# %% 8.1 wrong: nothing is parallel -> a parallel outermost loop
 def random_conv2d(func, seed):
     return draws_with(func, seed, threads=False)
 
-# %% 7.1 wrong: nothing is vectorised -> a vectorised innermost loop around the convolution
+# %% 8.1 wrong: nothing is vectorised -> a vectorised innermost loop around the convolution
 def random_conv2d(func, seed):
     return draws_with(func, seed, lanes=False)
 
-# %% 7.1 wrong: lanes along y -> lanes of the convolution along x
+# %% 8.1 wrong: lanes along y -> lanes of the convolution along x
 def random_conv2d(func, seed):
     return draws_with(func, seed, order="y")
 
-# %% 7.1 wrong: the window is not unrolled -> for both loops of the window
+# %% 8.1 wrong: the window is not unrolled -> for both loops of the window
 def random_conv2d(func, seed):
     return draws_with(func, seed, window=False)
 
-# %% 7.1 wrong: the decomposition is forgotten -> as the last step
+# %% 8.1 wrong: the decomposition is forgotten -> as the last step
 def random_conv2d(func, seed):
     return draws_with(func, seed, decompose=False)
 
-# %% 7.1 right: threads over images alone, another order outside
+# %% 8.1 right: threads over images alone, another order outside
 def random_conv2d(func, seed):
     s = tvm.s_tir.Schedule(func, seed=seed)
     s.compute_inline(s.get_sblock("pad_temp"))
@@ -384,7 +384,7 @@ def random_conv2d(func, seed):
     s.decompose_reduction(conv, rc)
     return s
 
-# %% 7.2 wrong: nothing above 1000 can be the least -> what the search for the least begins with
+# %% 8.2 wrong: nothing above 1000 can be the least -> what the search for the least begins with
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
@@ -394,7 +394,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             best, least = name, median
     return best
 
-# %% 7.2 wrong: the caller's dict loses what is not correct -> `candidates` stays as it was
+# %% 8.2 wrong: the caller's dict loses what is not correct -> `candidates` stays as it was
 def tune(candidates, is_correct, time_of, repeats=5):
     for name in list(candidates):
         if not late_check(is_correct, candidates[name]):
@@ -402,7 +402,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
     return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 7.2 wrong: a single correct one is not measured -> a single correct one
+# %% 8.2 wrong: a single correct one is not measured -> a single correct one
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     if len(names) == 1:
@@ -410,7 +410,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
     return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 7.2 wrong: names are handed to is_correct -> candidates.items(): names and candidates
+# %% 8.2 wrong: names are handed to is_correct -> candidates.items(): names and candidates
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, name)]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
@@ -423,7 +423,7 @@ def full(func, seed):
     conv = s.get_sblock("conv2d_nchw")
     return s, conv, s.get_loops(conv)
 
-# %% 7.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> does not cut it
+# %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> does not cut it
 def random_conv2d(func, seed):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     tf = s.sample_perfect_tile(f, 2, 32)
@@ -436,7 +436,7 @@ def random_conv2d(func, seed):
     return s
 
 
-# %% 7.1 wrong: decision given for the channels (always 8 x 4) -> a decision that is given
+# %% 8.1 wrong: decision given for the channels (always 8 x 4) -> a decision that is given
 def random_conv2d(func, seed):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32, decision=[8, 4]))
@@ -448,7 +448,7 @@ def random_conv2d(func, seed):
     return s
 
 
-# %% 7.1 wrong: inner pieces outside the window -> the inner pieces
+# %% 8.1 wrong: inner pieces outside the window -> the inner pieces
 def random_conv2d(func, seed):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32))
@@ -460,7 +460,7 @@ def random_conv2d(func, seed):
     return s
 
 
-# %% 7.2 wrong: trimmed mean -> the least mean without the least
+# %% 8.2 wrong: trimmed mean -> the least mean without the least
 def tune(candidates, is_correct, time_of, repeats=5):
     good = {}
     for n, c in candidates.items():

@@ -1,0 +1,404 @@
+# %% shared
+def conv_with(mod, name, inline=("pad_temp", "T_add", "compute"), under="y", lanes=True, pool_lanes=True,
+              window=True, threads=True, conv_init=True, pool_init=True, fuse_lanes=False):
+    """A schedule of exercise 7.2, with lanes in both blocks and steps that can be left out."""
+    s = tvm.s_tir.Schedule(mod, error_render_level="fast")
+    conv, pool = (s.get_sblock(block, func_name=name) for block in ("conv2d_nchw", "pool_max"))
+    for block in inline:
+        s.compute_inline(s.get_sblock(block, func_name=name))
+    n, f, y, x, py, px = s.get_loops(pool)
+    if under:
+        s.compute_at(conv, {"y": y, "f": f, "x": x}[under])
+    *_, rows, columns, ry, rx = (s.get_loops(conv) if under else
+                                 [*s.get_loops(conv)[:4], *s.get_loops(conv)[5:]])
+    if under:
+        s.reorder(ry, rx, rows, columns)
+    else:
+        nn, ff, yy, xx, rc, ry, rx = s.get_loops(conv)
+        s.reorder(nn, ff, yy, rc, ry, rx, xx)
+        rows, columns = yy, xx
+        s.parallel(s.fuse(nn, ff))
+    if under != "x":
+        s.reorder(py, px, x)
+        if pool_lanes:
+            s.vectorize(x)
+    if fuse_lanes:
+        s.vectorize(s.fuse(rows, columns))
+    elif lanes:
+        s.vectorize(columns)
+        s.unroll(rows)
+    if window:
+        s.unroll(ry)
+        s.unroll(rx)
+    if threads:
+        s.parallel(s.fuse(n, f))
+    if conv_init:
+        s.decompose_reduction(conv, ry if under else rc)
+    if pool_init:
+        s.decompose_reduction(pool, py)
+    return s.mod
+
+
+def plain(mod, name, unrolled=("ry", "rx"), channels=1):
+    """A schedule of exercise 7.2 without lanes."""
+    s = tvm.s_tir.Schedule(mod, error_render_level="fast")
+    conv, pool = (s.get_sblock(block, func_name=name) for block in ("conv2d_nchw", "pool_max"))
+    for block in ("pad_temp", "T_add", "compute"):
+        s.compute_inline(s.get_sblock(block, func_name=name))
+    n, f, y, x, py, px = s.get_loops(pool)
+    f0, f1 = s.split(f, factors=[None, channels])
+    s.reorder(n, f0, y, f1, x, py, px)
+    s.compute_at(conv, y)
+    loops = dict(zip(("ry", "rx"), s.get_loops(conv)[-2:]))
+    for name_of_loop in unrolled:
+        s.unroll(loops[name_of_loop])
+    s.parallel(s.fuse(n, f0))
+    s.decompose_reduction(conv, loops["ry"])
+    s.decompose_reduction(pool, py)
+    return s.mod
+
+
+def traffic(border=2, image=1, weights=1, stored=1, adds=9):
+    def tile_traffic(rows, columns, channels):
+        sums = rows * columns * channels
+        moved = image * (rows + border) * (columns + border) + weights * 9 * channels + stored * sums
+        return moved / (adds * sums)
+    return tile_traffic
+
+# %% 7.1 wrong: the window does not reach beyond the tile -> two numbers beyond the tile, in rows and in columns
+tile_traffic = traffic(border=0)
+
+# %% 7.1 wrong: the window reaches one beyond the tile -> two numbers beyond the tile, not one
+tile_traffic = traffic(border=1)
+
+# %% 7.1 wrong: the window reaches three beyond the tile -> two numbers beyond the tile, not three
+tile_traffic = traffic(border=3)
+
+# %% 7.1 wrong: only rows reach beyond -> the two columns that a window reaches beyond
+def tile_traffic(rows, columns, channels):
+    sums = rows * columns * channels
+    return ((rows + 2) * columns + 9 * channels + sums) / (9 * sums)
+
+# %% 7.1 wrong: the image is loaded for each channel -> once, for all channels of the tile
+def tile_traffic(rows, columns, channels):
+    sums = rows * columns * channels
+    return ((rows + 2) * (columns + 2) * channels + 9 * channels + sums) / (9 * sums)
+
+# %% 7.1 wrong: the image is loaded for each multiply-add -> not once for each multiply-add
+def tile_traffic(rows, columns, channels):
+    sums = rows * columns * channels
+    return (9 * sums + 9 * channels + sums) / (9 * sums)
+
+# %% 7.1 wrong: the weights are left out -> the weights are left out
+tile_traffic = traffic(weights=0)
+
+# %% 7.1 wrong: the image is left out -> the image is left out
+tile_traffic = traffic(image=0)
+
+# %% 7.1 wrong: nine weights for all channels -> each channel has nine of its own
+def tile_traffic(rows, columns, channels):
+    sums = rows * columns * channels
+    return ((rows + 2) * (columns + 2) + 9 + sums) / (9 * sums)
+
+# %% 7.1 wrong: weights for each place -> not once for each place
+def tile_traffic(rows, columns, channels):
+    sums = rows * columns * channels
+    return ((rows + 2) * (columns + 2) + 9 * sums + sums) / (9 * sums)
+
+# %% 7.1 wrong: the stores are left out -> the stores are left out
+tile_traffic = traffic(stored=0)
+
+# %% 7.1 wrong: the sums are loaded too -> each is stored once and never loaded
+tile_traffic = traffic(stored=2)
+
+# %% 7.1 wrong: the sums move at each multiply-add -> loaded and stored at each multiply-add
+tile_traffic = traffic(stored=18)
+
+# %% 7.1 wrong: for each sum -> a sum has nine of them
+tile_traffic = traffic(adds=1)
+
+# %% 7.1 wrong: for each operation -> that is two operations
+tile_traffic = traffic(adds=18)
+
+# %% 7.1 wrong: all of them -> all loads and stores of the tile
+def tile_traffic(rows, columns, channels):
+    return (rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels
+
+# %% 7.1 wrong: turned around -> multiply-adds for each load and store
+def tile_traffic(rows, columns, channels):
+    return 1 / traffic()(rows, columns, channels)
+
+# %% 7.1 wrong: whole numbers -> // drops
+def tile_traffic(rows, columns, channels):
+    return traffic()(rows, columns, channels) // 1
+
+# %% 7.1 wrong: nothing is returned -> loads and stores for each multiply-add
+def tile_traffic(rows, columns, channels):
+    traffic()(rows, columns, channels)
+
+# %% 7.1 wrong: two mistakes at once -> one after the other
+tile_traffic = traffic(border=1, stored=0)
+
+# %% 7.1 right: three shares, added up
+def tile_traffic(rows, columns, channels):
+    places = rows * columns
+    return 1 / 9 + 1 / places + (1 + 2 / rows) * (1 + 2 / columns) / (9 * channels)
+
+# %% 7.1 right: with NumPy
+def tile_traffic(rows, columns, channels):
+    window = np.zeros((rows, columns, channels, 3, 3))
+    image, weights = np.zeros((rows + 2, columns + 2)), np.zeros((channels, 3, 3))
+    return np.float64(image.size + weights.size + window[..., 0, 0].size) / window.size
+
+# %% 7.2 wrong: not scheduled at all -> conv_pool is as it was
+def fast_conv_pool(mod, name):
+    return mod
+
+# %% 7.2 wrong: the padding is kept -> no block pad_temp
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, inline=("T_add", "compute"))
+
+# %% 7.2 wrong: the ReLU is kept -> Not all required blocks are under the loop scope
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, inline=("pad_temp", "T_add"))
+
+# %% 7.2 wrong: bias and ReLU under the pooling too, as blocks -> no block T_add
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    padding, conv, add, relu, pool = (s.get_sblock(b, func_name=name) for b in
+                                      ("pad_temp", "conv2d_nchw", "T_add", "compute", "pool_max"))
+    s.compute_inline(padding)
+    n, f, y, x, py, px = s.get_loops(pool)
+    for block in (relu, add, conv):
+        s.compute_at(block, y)
+    *_, rows, columns, ry, rx = s.get_loops(conv)
+    s.reorder(ry, rx, rows, columns)
+    s.reorder(py, px, x)
+    for loop in (columns, x, s.get_loops(add)[-1], s.get_loops(relu)[-1]):
+        s.vectorize(loop)
+    for loop in (ry, rx, rows, py, px):
+        s.unroll(loop)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, ry)
+    s.decompose_reduction(pool, py)
+    return s.mod
+
+# %% 7.2 wrong: the convolution is copied to memory as a whole -> 86,528 in conv2d_nchw_intermediate
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    conv, pool = (s.get_sblock(b, func_name=name) for b in ("conv2d_nchw", "pool_max"))
+    for b in ("pad_temp", "T_add", "compute"):
+        s.compute_inline(s.get_sblock(b, func_name=name))
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    copy = s.cache_write(conv, 0, "local")
+    s.reorder(n, f, y, rc, ry, rx, x)
+    s.reverse_compute_at(copy, y)
+    s.unroll(ry)
+    s.unroll(rx)
+    s.vectorize(x)
+    s.parallel(s.fuse(n, f))
+    n, f, y, x, py, px = s.get_loops(pool)
+    s.reorder(py, px, x)
+    s.vectorize(x)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, rc)
+    s.decompose_reduction(pool, py)
+    return s.mod
+
+# %% 7.2 wrong: the convolution has loops of its own -> has loops of its own: compute_at
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, under=None)
+
+# %% 7.2 wrong: the convolution under the channel -> 676 in
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, under="f")
+
+# %% 7.2 right: the convolution under x, two by two places at a time
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, under="x")
+
+# %% 7.2 wrong: the window is unrolled around the loops over a row, without lanes -> of the window go inside ax1
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, lanes=False)
+
+# %% 7.2 wrong: lanes of the convolution over two rows -> lanes of the convolution along x
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, fuse_lanes=True)
+
+# %% 7.2 right: lanes in the convolution, none in the pooling
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, pool_lanes=False)
+
+# %% 7.2 wrong: the window is not unrolled -> the sum is loaded and stored again
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, window=False)
+
+# %% 7.2 wrong: nothing is parallel in conv_pool -> a parallel outermost loop
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, threads=False)
+
+# %% 7.2 wrong: the convolution is not decomposed -> block conv2d_nchw still has its T.init
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, conv_init=False)
+
+# %% 7.2 wrong: the pooling is not decomposed -> block pool_max still has its T.init
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, pool_init=False)
+
+# %% 7.2 wrong: returns the schedule -> the return value: schedule.mod
+def fast_conv_pool(mod, name):
+    return tvm.s_tir.Schedule(conv_with(mod, name))
+
+# %% 7.2 wrong: func_name is forgotten -> that your code runs
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    s.compute_inline(s.get_sblock("pad_temp"))
+    return s.mod
+
+# %% 7.2 right: one row of the pooling for each thread, conv in a local buffer, lanes of 13
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    conv, pool = (s.get_sblock(b, func_name=name) for b in ("conv2d_nchw", "pool_max"))
+    for b in ("pad_temp", "T_add", "compute"):
+        s.compute_inline(s.get_sblock(b, func_name=name))
+    n, f, y, x, py, px = s.get_loops(pool)
+    outer = s.fuse(n, f, y)
+    s.compute_at(conv, outer)
+    s.set_scope(conv, 0, "local")
+    loops = s.get_loops(conv)
+    rows, columns, ry, rx = loops[-4:]
+    c0, c1 = s.split(columns, factors=[None, 13])
+    s.reorder(ry, rx, rows, c0, c1)
+    s.reorder(py, px, x)
+    s.vectorize(c1)
+    s.vectorize(x)
+    for loop in (ry, rx, rows, c0, py, px):
+        s.unroll(loop)
+    s.parallel(outer)
+    s.decompose_reduction(conv, ry)
+    s.decompose_reduction(pool, py)
+    return s.mod
+
+# %% 7.2 right: the pooling goes under the convolution
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    conv, pool = (s.get_sblock(b, func_name=name) for b in ("conv2d_nchw", "pool_max"))
+    for b in ("pad_temp", "T_add", "compute"):
+        s.compute_inline(s.get_sblock(b, func_name=name))
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    y0, y1 = s.split(y, factors=[None, 2])
+    s.reorder(n, f, y0, rc, ry, rx, y1, x)
+    s.reverse_compute_at(pool, y0)
+    *_, px_, py, px = s.get_loops(pool)
+    s.reorder(py, px, px_)
+    s.vectorize(px_)
+    s.vectorize(x)
+    for loop in (ry, rx, y1):
+        s.unroll(loop)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, rc)
+    s.decompose_reduction(pool, py)
+    return s.mod
+
+# %% 7.2 right: bias and ReLU go into the copy of the convolution, pooling in a local buffer
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(mod)
+    padding, conv, add, relu, pool = (s.get_sblock(b, func_name=name) for b in
+                                      ("pad_temp", "conv2d_nchw", "T_add", "compute", "pool_max"))
+    s.compute_inline(padding)
+    copy = s.cache_write(conv, 0, "local")
+    s.reverse_compute_inline(add)
+    s.reverse_compute_inline(relu)
+    out = s.cache_write(pool, 0, "local")
+    n, f, y, x, py, px = s.get_loops(pool)
+    s.reorder(n, f, y, py, px, x)
+    s.compute_at(copy, y)
+    s.compute_at(conv, y)
+    s.reverse_compute_at(out, y)
+    *_, rows, columns, ry, rx = s.get_loops(conv)
+    s.reorder(ry, rx, rows, columns)
+    for loop in (columns, x, s.get_loops(copy)[-1]):
+        s.vectorize(loop)
+    for loop in (ry, rx, rows):
+        s.unroll(loop)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, ry)
+    s.decompose_reduction(pool, py)
+    return s.mod
+
+# %% 7.2 wrong: the last layer is scheduled too -> no change besides conv_pool
+def fast_conv_pool(mod, name):
+    head = next(v.name_hint for v in mod.get_global_vars() if "softmax" in v.name_hint)
+    s = tvm.s_tir.Schedule(conv_with(mod, name))
+    s.compute_inline(s.get_sblock("T_transpose", func_name=head))
+    s.parallel(s.get_loops(s.get_sblock("matmul", func_name=head))[0])
+    return s.mod
+
+
+# %% 7.2 wrong: lanes of two, the window not unrolled -> image and weights are loaded 53 times
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(conv_with(mod, name, window=False))
+    return s.mod
+
+# %% 7.2 wrong: one loop of the window is not unrolled, no lanes -> the sum is loaded and stored again
+def fast_conv_pool(mod, name):
+    return plain(mod, name, unrolled=("rx",))
+
+# %% 7.2 wrong: only the threads -> the sum is loaded and stored again
+def fast_conv_pool(mod, name):
+    return plain(mod, name, unrolled=())
+
+# %% 7.2 wrong: unrolling is left to a pragma -> the sum is loaded and stored again
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(plain(mod, name, unrolled=()))
+    loop = s.get_loops(s.get_sblock("conv2d_nchw_update", func_name=name))[0]
+    s.annotate(loop, "pragma_auto_unroll_max_step", 64)
+    s.annotate(loop, "pragma_unroll_explicit", True)
+    return s.mod
+
+# %% 7.2 wrong: sixteen channels of two rows at a time -> no more than 256 numbers of the convolution
+def fast_conv_pool(mod, name):
+    return plain(mod, name, channels=16)
+
+# %% 7.2 wrong: the sums of two channels share one kernel -> as in PyTorch
+def fast_conv_pool(mod, name):
+    mod = plain(mod, name)
+    text = helpers.script(mod[name])
+    print(text)
+    text = text.replace("[v_ff, v_rc, v_ry, v_rx]", "[v_ff // 2 * 2, v_rc, v_ry, v_rx]")
+    mod = tvm.IRModule(dict(mod.functions_items()))
+    mod.update_func(mod.get_global_var(name), tvm.script.from_source(text))
+    return mod
+
+# %% 7.2 right: no lanes of its own
+def fast_conv_pool(mod, name):
+    return plain(mod, name)
+
+# %% 7.2 right: four channels of two rows at a time
+def fast_conv_pool(mod, name):
+    return plain(mod, name, channels=4)
+
+# %% more
+
+# %% 7.2 wrong: columns 13 to 15 of the pooling are written too -> its loops run it from 0 to 15
+def fast_conv_pool(mod, name):                      # 16 of 13 columns in the pooling
+    s = tvm.s_tir.Schedule(mod); s.work_on(names["dense"])
+    m = s.get_sblock("matmul")
+    s.compute_inline("T_transpose")
+    i, j, k = s.get_loops(m)
+    jo, ji = s.split(j, [None, 10]); s.reorder(jo, k, i, ji); s.vectorize(ji); s.parallel(jo)
+    s.decompose_reduction(m, k)
+    s.work_on(name)
+    for b in ("pad_temp", "T_add", "compute"): s.compute_inline(b)
+    conv, pool = s.get_sblock("conv2d_nchw"), s.get_sblock("pool_max")
+    n, f_, y, x, py, px = s.get_loops(pool)
+    x0, x1 = s.split(x, [None, 8], disable_predication=True)
+    s.compute_at(conv, y)
+    *_, cy, cx, ry, rx = s.get_loops(conv)
+    s.reorder(ry, rx, cy, cx); s.reorder(x0, py, px, x1)
+    s.vectorize(cx); s.vectorize(x1)
+    for l in (ry, rx, py, px): s.unroll(l)
+    s.parallel(s.fuse(n, f_))
+    s.decompose_reduction(conv, ry); s.decompose_reduction(pool, py)
+    return s.mod
+
