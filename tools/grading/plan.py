@@ -139,7 +139,7 @@ def _shown(cells: list[Cell], master: nbformat.NotebookNode, checks: list[Check]
     known = {check.number: check for check in checks}
     shown = []
     for at, cell in enumerate(cells):
-        if cell.source in timed:  # no check needs its times, and notebooks 06 and 07 measure for minutes
+        if cell.source in timed:  # no check needs its times, and 06 and 07 measure for minutes
             continue
         if cell.name != GIVEN and not (cell.name in known and place[cell.name] != at):
             shown.append(Cell(known[cell.name].source if cell.name in known else cell.source,
