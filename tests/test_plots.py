@@ -303,7 +303,7 @@ def _all_pictures() -> dict[str, list]:
         "times": lambda draw: draw({"a": TIMING}, 0.5, ["a"]),
         "throughput": lambda draw: draw({1: 20.0, 8: 160.0}, 20.0),
         "bandwidths": lambda draw: draw({16_384: 300.0, 1 << 22: 30.0}, {}),
-        "roofline": lambda draw: draw(100, 50, {"your model": [(1e6, 4e6, 90.0)]},
+        "roofline": lambda draw: draw(100, 50, {"your dense layer": [(1e6, 4e6, 90.0)]},
                                       {"one scalar sum": 1.5}),
         "compared": lambda draw: draw({"1 thread": {"a": TIMING}, "2 threads": {"a": TIMING}}),
         "storages": lambda draw: draw(_planned(_relu_model())),

@@ -24,9 +24,9 @@ def _traffic(rows: int, columns: int, channels: int, border: int = 2, tall: int 
 
     A window of 3 by 3 on one input channel, stride 1, no padding: all as in the CNN.
     """
-    sums = rows * columns * channels
-    moved = (image * (rows + tall) * (columns + border) + weights * 9 * channels + stored * sums)
-    return each(moved, adds * sums)
+    results = rows * columns * channels
+    moved = (image * (rows + tall) * (columns + border) + weights * 9 * channels + stored * results)
+    return each(moved, adds * results)
 
 
 _wrong = functools.partial(functools.partial, _traffic)

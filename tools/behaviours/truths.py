@@ -179,7 +179,6 @@ POINTS = {
     "the order of the axes that main returns, and the precision",
     "the results: a schedule must not change them",
     "the return value: schedule.mod, for a Schedule works on a copy of mod. Or {look_at}",
-    "the return value: the mod of which schedule?",
     "the rule for {text}",
     "the search for the largest of the row, then the exponentials and their sum",
     "the size of the tile: the loops {inner}",
