@@ -16,8 +16,10 @@ def image_grid(images: np.ndarray, captions: list[str], columns: int = 5) -> Non
         axes.axis("off")
     says = [caption(text) for text in captions]
     for axes, image, said in zip(all_axes.flat, images, says, strict=False):
-        axes.imshow(np.asarray(image).reshape(28, 28), cmap="gray", vmin=0, vmax=1)
+        drawn = axes.imshow(np.asarray(image).reshape(28, 28), cmap="gray", vmin=0, vmax=1)
         axes.set_title(said, size=9)
+    figure.colorbar(drawn, ax=all_axes, ticks=[0, 1], fraction=0.25 / columns, aspect=10,
+                    shrink=0.8 / rows, pad=0.02)
     show(figure, _("Images with their captions: {captions}.").format(captions=_("; ").join(says)))
 
 
