@@ -155,12 +155,12 @@ def cut(batch: int, threads: int) -> tuple[int, int]:
 
     One of the two is 1, the other a multiple of the threads. Groups of whole tiles of four images
     take the head along, which on one thread would hold up three or more. Else each thread gets
-    parts of the units, so small that the activations of one, 110 kB, stay in a core's L2 cache.
+    parts of the units, so small that the activations of one, 140 kB, stay in a core's L2 cache.
     """
     threads = min(threads, MOST)
     if threads > 2 and batch % (4 * threads) == 0:
         return batch // (8 if batch % (8 * threads) == 0 else 4), 1
-    return 1, threads * math.ceil(batch * UNITS / threads / 1700)
+    return 1, threads * math.ceil(batch * UNITS / threads / 2200)
 
 
 def pack(weights: dict[str, np.ndarray], columns: int = WIDE, parts: int = HALVES
@@ -345,9 +345,9 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
     lanes, columns = (16, WIDE) if wide_vectors(target) else (8, 24 if batch > 2 else 32)
     schedule = tvm.s_tir.Schedule(packed_program(batch, columns, parts))
     act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    few = min(batch, 2 if lanes == 16 or batch <= 4 else 1)  # measured: what is faster
     pieces = [schedule_sums(schedule, "wide", groups, images, columns // lanes, lanes),
-              schedule_sums(schedule, "rest", groups, min(batch, lanes // 8),
-                            REST * LANES // lanes, lanes)]
+              schedule_sums(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
     if one_region:
         piece = schedule.merge(*pieces)
         schedule.parallel(piece)
