@@ -259,8 +259,8 @@ def unroll(schedule: tvm.s_tir.Schedule, *loops: Any) -> None:
         schedule.unroll(loop)
 
 
-def schedule_sums(schedule: tvm.s_tir.Schedule, name: str, groups: int, images: int,
-                  vectors: int, lanes: int) -> Any:
+def schedule_dense(schedule: tvm.s_tir.Schedule, name: str, groups: int, images: int,
+                   vectors: int, lanes: int) -> Any:
     """Keep tiles of images x vectors x lanes sums in registers; return the loop over the pieces."""
     block = schedule.get_sblock(name)
     part, n, *outputs, k = schedule.get_loops(block)
@@ -346,8 +346,8 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
     schedule = tvm.s_tir.Schedule(packed_program(batch, columns, parts))
     act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
     few = min(batch, 2 if lanes == 16 or batch <= 4 else 1)  # measured: what is faster
-    pieces = [schedule_sums(schedule, "wide", groups, images, columns // lanes, lanes),
-              schedule_sums(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
+    pieces = [schedule_dense(schedule, "wide", groups, images, columns // lanes, lanes),
+              schedule_dense(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
     if one_region:
         piece = schedule.merge(*pieces)
         schedule.parallel(piece)
