@@ -144,20 +144,46 @@ def fuse_by_kind(mod: tvm.IRModule) -> tvm.IRModule:
 
 # 32 channels are 2 x 16, the 100 outputs of the dense layer 96 + 4; 13 x 13 places are pooled
 HALVES, LANES, WIDE, REST, PLACES = 2, 16, 96, 4, 13 * 13
+UNITS = HALVES * PLACES  # of 16 channels at one place: what threads share
+MOST = 16  # threads that get work
+HEAD = ("total", "last", "hidden", "logits", "biased", "T_softmax_maxelem", "T_softmax_exp",
+        "T_softmax_expsum", "T_softmax_norm")  # the blocks after the dense layer's sums
 
 
-def pack(weights: dict[str, np.ndarray], columns: int = WIDE) -> list[np.ndarray]:
+def cut(batch: int, threads: int) -> tuple[int, int]:
+    """Return into how many groups the images are cut, and into how many parts the units.
+
+    One of the two is 1, the other a multiple of the threads. Groups of whole tiles of four images
+    take the head along, which on one thread would hold up three or more. Else each thread gets
+    parts of the units, so small that the activations of one, 140 kB, stay in a core's L2 cache.
+    """
+    threads = min(threads, MOST)
+    if threads > 2 and batch % (4 * threads) == 0:
+        return batch // (8 if batch % (8 * threads) == 0 else 4), 1
+    return 1, threads * math.ceil(batch * UNITS / threads / 2200)
+
+
+def pack(weights: dict[str, np.ndarray], columns: int = WIDE, parts: int = HALVES
+         ) -> list[np.ndarray]:
     """Return the CNN's weights in the order in which `packed_program` reads them.
 
-    conv (2, 3, 3, 16), its bias (2, 16), dense (2, 96 / columns, 2704, columns), its last four
-    outputs (2, 169, 4, 16), its bias (100), the head (100, 10), its bias (10); all float32.
+    conv (2, 3, 3, 16), its bias (2, 16), dense (parts, 96 / columns, 16 * units, columns), its
+    last four outputs (parts, units, 4, 16), its bias (100), the head (100, 10), its bias (10);
+    all float32. Where the units cannot be shared evenly, zeros fill the last part, which belong
+    to a third half of the channels, of zeros too.
     """
+    units = -(-UNITS // parts)
+    missing, halves = parts * units - UNITS, -(-parts * units // PLACES)
     conv = weights["conv2d_weight"].reshape(HALVES, LANES, 3, 3).transpose(0, 2, 3, 1)
+    bias = weights["conv2d_bias"].reshape(HALVES, LANES)
     dense = weights["linear0_weight"].reshape(100, HALVES, LANES, PLACES).transpose(1, 3, 2, 0)
-    wide = dense[..., :WIDE].reshape(HALVES, PLACES * LANES, WIDE // columns, columns)
-    rest = dense[..., WIDE:].transpose(0, 1, 3, 2)
-    packed = [conv, weights["conv2d_bias"].reshape(HALVES, LANES), wide.transpose(0, 2, 1, 3),
-              rest, weights["linear0_bias"], weights["linear1_weight"].T, weights["linear1_bias"]]
+    dense = np.pad(dense.reshape(UNITS, LANES, 100), ((0, missing), (0, 0), (0, 0)))
+    wide = dense[..., :WIDE].reshape(parts, units * LANES, WIDE // columns, columns)
+    rest = dense[..., WIDE:].reshape(parts, units, LANES, REST)
+    packed = [np.pad(conv, ((0, halves - HALVES), (0, 0), (0, 0), (0, 0))),
+              np.pad(bias, ((0, halves - HALVES), (0, 0))), wide.transpose(0, 2, 1, 3),
+              rest.transpose(0, 1, 3, 2), weights["linear0_bias"], weights["linear1_weight"].T,
+              weights["linear1_bias"]]
     return [np.ascontiguousarray(array) for array in packed]
 
 
@@ -166,47 +192,58 @@ def relu(value: tvm.tirx.Expr) -> tvm.tirx.Expr:
     return tvm.tirx.max(value, tvm.tirx.const(0.0, "float32"))
 
 
-def packed_program(batch: int, columns: int = WIDE) -> tvm.tirx.PrimFunc:
+def packed_program(batch: int, columns: int = WIDE, parts: int = HALVES) -> tvm.tirx.PrimFunc:
     """The CNN from images (batch, 1, 28, 28) to probabilities (batch, 10), with packed weights."""
-    shapes = {"image": (batch, 1, 28, 28), "conv_weight": (HALVES, 3, 3, LANES),
-              "conv_bias": (HALVES, LANES),
-              "wide_weight": (HALVES, WIDE // columns, PLACES * LANES, columns),
-              "rest_weight": (HALVES, PLACES, REST, LANES), "dense_bias": (100,),
+    units = -(-UNITS // parts)
+    halves = -(-parts * units // PLACES)
+    shapes = {"image": (batch, 1, 28, 28), "conv_weight": (halves, 3, 3, LANES),
+              "conv_bias": (halves, LANES),
+              "wide_weight": (parts, WIDE // columns, units * LANES, columns),
+              "rest_weight": (parts, units, REST, LANES), "dense_bias": (100,),
               "head_weight": (100, 10), "head_bias": (10,)}
     inputs = [te.placeholder(shape, name=name) for name, shape in shapes.items()]
     image, conv_w, conv_b, wide_w, rest_w, dense_b, head_w, head_b = inputs
 
-    # the layers on images, channels last
+    # the layers on images, channels last: unit u of part p, of the n-th image
+    def half(p: Any, u: Any) -> Any:
+        return (p * units + u) // PLACES
+
+    def pixel(p: Any, u: Any, dy: Any, dx: Any) -> tuple[Any, Any]:
+        place = (p * units + u) % PLACES
+        return 2 * (place // 13) + dy, 2 * (place % 13) + dx
+
     ry, rx = te.reduce_axis((0, 3), name="ry"), te.reduce_axis((0, 3), name="rx")
     conv = te.compute(
-        (HALVES, batch, 26, 26, LANES),
-        lambda h, n, y, x, f: te.sum(image[n, 0, y + ry, x + rx] * conv_w[h, ry, rx, f], [ry, rx]),
-        name="conv")
+        (parts, batch, units, 2, 2, LANES),
+        lambda p, n, u, y, x, f: te.sum(image[(n, 0, *pixel(p, u, y + ry, x + rx))]
+                                        * conv_w[half(p, u), ry, rx, f], [ry, rx]), name="conv")
     py, px = te.reduce_axis((0, 2), name="py"), te.reduce_axis((0, 2), name="px")
     pool = te.compute(
-        (HALVES, batch, 13, 13, LANES),
-        lambda h, n, y, x, f: te.max(conv[h, n, 2 * y + py, 2 * x + px, f], [py, px]), name="pool")
-    act = te.compute(pool.shape, lambda h, n, y, x, f: relu(pool[h, n, y, x, f] + conv_b[h, f]),
-                     name="act")
+        (parts, batch, units, LANES),
+        lambda p, n, u, f: te.max(conv[p, n, u, py, px, f], [py, px]), name="pool")
+    act = te.compute((parts, batch, units, LANES),
+                     lambda p, n, u, f: relu(pool[p, n, u, f] + conv_b[half(p, u), f]), name="act")
 
-    # the dense layer: each half of the channels gives its part of every sum
-    k, p = te.reduce_axis((0, PLACES * LANES), name="k"), te.reduce_axis((0, PLACES), name="p")
+    # the dense layer: each part of the units gives its part of every sum
+    k, u = te.reduce_axis((0, units * LANES), name="k"), te.reduce_axis((0, units), name="u")
     wide = te.compute(
-        (HALVES, batch, WIDE),
-        lambda h, n, j: te.sum(act[h, n, k // LANES // 13, k // LANES % 13, k % LANES]
-                               * wide_w[h, j // columns, k, j % columns], k), name="wide")
+        (parts, batch, WIDE),
+        lambda p, n, j: te.sum(act[p, n, k // LANES, k % LANES]
+                               * wide_w[p, j // columns, k, j % columns], k), name="wide")
     rest = te.compute(
-        (HALVES, batch, REST, LANES),
-        lambda h, n, j, f: te.sum(act[h, n, p // 13, p % 13, f] * rest_w[h, p, j, f], p),
-        name="rest")
-    f = te.reduce_axis((0, LANES), name="f")
-    rest_sum = te.compute((HALVES, batch, REST), lambda h, n, j: te.sum(rest[h, n, j, f], f),
-                          name="rest_sum")
+        (parts, batch, REST, LANES),
+        lambda p, n, j, f: te.sum(act[p, n, u, f] * rest_w[p, u, j, f], u), name="rest")
+
+    # the sums of all parts, first as they are, then with the 16 lanes of the last four added up
+    p, f = te.reduce_axis((0, parts), name="p"), te.reduce_axis((0, LANES), name="f")
+    total = te.compute(
+        (batch, WIDE + REST * LANES), lambda n, j: te.sum(tvm.tirx.if_then_else(
+            j < WIDE, wide[p, n, j], rest[p, n, (j - WIDE) // LANES, j % LANES]), p), name="total")
+    last = te.compute((batch, REST), lambda n, j: te.sum(total[n, WIDE + j * LANES + f], f),
+                      name="last")
     hidden = te.compute(
-        (batch, 100),
-        lambda n, j: relu(dense_b[j] + tvm.tirx.if_then_else(
-            j < WIDE, wide[0, n, j] + wide[1, n, j],
-            rest_sum[0, n, j - WIDE] + rest_sum[1, n, j - WIDE])), name="hidden")
+        (batch, 100), lambda n, j: relu(dense_b[j] + tvm.tirx.if_then_else(
+            j < WIDE, total[n, j], last[n, j - WIDE])), name="hidden")
 
     # the head
     i = te.reduce_axis((0, 100), name="i")
@@ -222,43 +259,36 @@ def unroll(schedule: tvm.s_tir.Schedule, *loops: Any) -> None:
         schedule.unroll(loop)
 
 
-def schedule_dense(schedule: tvm.s_tir.Schedule, columns: int) -> None:
-    """Tiles of sums in registers for the blocks `wide` and `rest`."""
-    wide, rest = schedule.get_sblock("wide"), schedule.get_sblock("rest")
-    h, n, j, k = schedule.get_loops(wide)
-    images = min(4, schedule.get(n).extent.value)
-    n0, n1 = schedule.split(n, [None, images])
-    j0, j1, lanes = schedule.split(j, [None, columns // LANES, LANES])
-    k0, k1 = schedule.split(k, [None, 2])
-    schedule.reorder(h, j0, n0, k0, k1, n1, j1, lanes)
-    schedule.vectorize(lanes)
+def schedule_dense(schedule: tvm.s_tir.Schedule, name: str, groups: int, images: int,
+                   vectors: int, lanes: int) -> Any:
+    """Keep tiles of images x vectors x lanes sums in registers; return the loop over the pieces."""
+    block = schedule.get_sblock(name)
+    part, n, *outputs, k = schedule.get_loops(block)
+    group, n0, n1 = schedule.split(n, [groups, None, images])
+    j0, j1, j2 = schedule.split(schedule.fuse(*outputs), [None, vectors, lanes])
+    k0, k1 = schedule.split(k, [None, 2 if name == "wide" else 1])
+    schedule.reorder(group, part, j0, n0, k0, k1, n1, j1, j2)
+    schedule.vectorize(j2)
     unroll(schedule, k1, n1, j1)
-    copy = schedule.cache_write(wide, 0, "local")
+    piece = schedule.fuse(group, part)
+    copy = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(copy, n0)
-    *_, n1, j1 = schedule.get_loops(copy)
-    j1, lanes = schedule.split(j1, [None, LANES])
-    schedule.vectorize(lanes)
-    unroll(schedule, n1, j1)
-
-    h, n, j, lanes, p = schedule.get_loops(rest)
-    n0, n1 = schedule.split(n, [None, images])
-    schedule.reorder(h, n0, p, n1, j, lanes)
-    schedule.vectorize(lanes)
-    unroll(schedule, n1, j)
-    copy = schedule.cache_write(rest, 0, "local")
-    schedule.reverse_compute_at(copy, n0)
-    *_, n1, j, lanes = schedule.get_loops(copy)
-    schedule.vectorize(lanes)
-    unroll(schedule, n1, j)
+    j1, j2 = schedule.split(schedule.fuse(*schedule.get_loops(copy)[3:]), [None, lanes])
+    schedule.vectorize(j2)
+    schedule.unroll(j1)
+    return piece
 
 
-def schedule_images(schedule: tvm.s_tir.Schedule) -> None:
-    """Compute the blocks `conv` and `pool` for one place at a time, where `act` needs them."""
+def schedule_images(schedule: tvm.s_tir.Schedule, images: int) -> None:
+    """Compute the blocks `conv` and `pool` for one unit at a time, where `act` needs them."""
     conv, pool, act = map(schedule.get_sblock, ("conv", "pool", "act"))
-    *_, x, lanes = schedule.get_loops(act)
+    *_, n, u, lanes = schedule.get_loops(act)
+    if images > 1:  # or there is no loop over n
+        schedule.reorder(u, n)
+        u = n
     schedule.vectorize(lanes)
-    schedule.compute_at(pool, x)
-    schedule.compute_at(conv, x)
+    schedule.compute_at(pool, u)
+    schedule.compute_at(conv, u)
     *_, lanes, py, px = schedule.get_loops(pool)
     schedule.reorder(py, px, lanes)
     schedule.vectorize(lanes)
@@ -270,6 +300,25 @@ def schedule_images(schedule: tvm.s_tir.Schedule) -> None:
     for block, loop in ((conv, ry), (pool, py)):
         schedule.set_scope(block, 0, "local")
         schedule.decompose_reduction(block, loop)
+
+
+def schedule_head(schedule: tvm.s_tir.Schedule, images: int) -> None:
+    """Vectors for the blocks `total`, `hidden` and `logits`; 96 and 100 are multiples of 4."""
+    total, hidden, logits = map(schedule.get_sblock, ("total", "hidden", "logits"))
+    *_, j, p = schedule.get_loops(total)
+    j, lanes = schedule.split(j, [None, LANES])
+    schedule.reorder(p, j, lanes)
+    schedule.vectorize(lanes)
+    schedule.unroll(j)
+    schedule.decompose_reduction(total, p)
+    _, lanes = schedule.split(schedule.get_loops(hidden)[-1], [None, 4])
+    schedule.vectorize(lanes)
+    *_, n, j, i = schedule.get_loops(logits)
+    n0, n1 = schedule.split(n, [None, images])
+    schedule.reorder(n0, i, n1, j)
+    schedule.vectorize(j)
+    schedule.unroll(n1)
+    schedule.decompose_reduction(logits, i)
 
 
 def module_of(func: tvm.tirx.PrimFunc, weights: list[np.ndarray]) -> tvm.IRModule:
@@ -288,27 +337,30 @@ def module_of(func: tvm.tirx.PrimFunc, weights: list[np.ndarray]) -> tvm.IRModul
 
 
 def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.Target,
-                 one_region: bool = True) -> tvm.IRModule:
-    """Return the CNN as an IRModule whose main calls one scheduled PrimFunc, weights packed."""
-    columns = WIDE if wide_vectors(target) else LANES
-    schedule = tvm.s_tir.Schedule(packed_program(batch, columns))
-    act, wide, rest, rest_sum, logits = map(
-        schedule.get_sblock, ("act", "wide", "rest", "rest_sum", "logits"))
-    schedule_dense(schedule, columns)
+                 threads: int = 2, one_region: bool = True) -> tvm.IRModule:
+    """Return the CNN as an IRModule whose main calls one PrimFunc, for so many threads."""
+    groups, parts = cut(batch, threads)
+    images = min(4, batch)
+    # what the registers hold: 32 of 16 numbers, or 16 of 8
+    lanes, columns = (16, WIDE) if wide_vectors(target) else (8, 24 if batch > 2 else 32)
+    schedule = tvm.s_tir.Schedule(packed_program(batch, columns, parts))
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    few = min(batch, 2 if lanes == 16 or batch <= 4 else 1)  # measured: what is faster
+    pieces = [schedule_dense(schedule, "wide", groups, images, columns // lanes, lanes),
+              schedule_dense(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
     if one_region:
-        half = schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0])
-        schedule.parallel(half)
-        schedule.reverse_compute_at(rest_sum, half)
-        schedule.compute_at(act, half)
+        piece = schedule.merge(*pieces)
+        schedule.parallel(piece)
+        schedule.compute_at(act, piece)
+        if groups > 1:
+            for name in HEAD:
+                schedule.reverse_compute_at(schedule.get_sblock(name), piece)
     else:
         for block in (act, wide, rest):
             schedule.parallel(schedule.get_loops(block)[0])
-    schedule_images(schedule)
-    _, j, i = schedule.get_loops(logits)
-    schedule.reorder(i, j)
-    schedule.vectorize(j)
-    for block, first in ((wide, "k_0"), (rest, "p"), (logits, "i")):
-        loops = {schedule.get(loop).loop_var.name: loop for loop in schedule.get_loops(block)}
-        schedule.decompose_reduction(block, loops[first])
-
-    return module_of(schedule.mod["main"], pack(weights, columns))
+    schedule_images(schedule, images)
+    schedule_head(schedule, images)
+    for block, first in ((wide, "k_0"), (rest, "u_0")):
+        found = {schedule.get(loop).loop_var.name: loop for loop in schedule.get_loops(block)}
+        schedule.decompose_reduction(block, found[first])
+    return module_of(schedule.mod["main"], pack(weights, columns, parts))

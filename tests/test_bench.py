@@ -44,11 +44,12 @@ def test_the_table_gives_ratios_the_share_of_the_peak_and_the_floor() -> None:
 
 
 def test_the_three_files_say_the_same(tmp_path: Path) -> None:
-    about = {"date": "2026-01-31", "cpu": "a CPU", "versions": {"torch": "2.13.0"},
+    about = {"date": "2026-01-31", "cpu": "a CPU", "cores": 2, "versions": {"torch": "2.13.0"},
              "not timed": {bench.COMPILED: "left out: it needs a C++ compiler, and there is none"}}
     text = bench.write([_setting(1), _setting(2)], about, tmp_path)
     assert (tmp_path / "bench.md").read_text(encoding="utf-8") == text
-    assert text.startswith("2026-01-31, a CPU, torch 2.13.0.") and "Batch 4, 2 threads" in text
+    assert text.startswith("2026-01-31, a CPU, 2 cores, threads: 1 and 2. torch 2.13.0.")
+    assert "Batch 4, 2 threads" in text
     assert "torch.compile left out: it needs a C++ compiler, and there is none." in text
     stored = json.loads((tmp_path / "bench.json").read_text())
     assert stored == {**about, "settings": [_setting(1), _setting(2)]}
@@ -94,8 +95,10 @@ def test_wrong_outputs_are_refused(out, why, monkeypatch) -> None:
 
 def test_a_library_that_is_not_there_is_left_out_in_words(monkeypatch) -> None:
     monkeypatch.setattr(bench, "onnxruntime", None)
-    assert _answers(monkeypatch, bench.ort_numpy, PREPARE) == [
-        ("left out", "onnxruntime is not installed; `make bench` installs it")]
+    monkeypatch.setattr(bench, "openvino", None)
+    for make, name in ((bench.ort_numpy, "onnxruntime"), (bench.open_vino, "openvino")):
+        assert _answers(monkeypatch, make, PREPARE) == [
+            ("left out", f"{name} is not installed; `make bench` installs it")]
 
 
 def test_an_error_of_a_library_goes_to_the_log(monkeypatch, capsys) -> None:
@@ -140,12 +143,15 @@ def test_what_is_wrong_is_named_and_not_timed(monkeypatch, capsys) -> None:
 
 
 LIBRARY = pytest.mark.skipif(bench.onnxruntime is None, reason="`make bench` installs onnxruntime")
+OPENVINO = pytest.mark.skipif(None in (bench.onnxruntime, bench.openvino),
+                              reason="`make bench` installs openvino")
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export
 @pytest.mark.parametrize("make", [
     bench.tvm_tensors, bench.tvm_numpy, bench.eager, bench.tvm_imported,
-    pytest.param(bench.ort_binding, marks=LIBRARY), pytest.param(bench.ort_numpy, marks=LIBRARY)])
+    pytest.param(bench.ort_binding, marks=LIBRARY), pytest.param(bench.ort_numpy, marks=LIBRARY),
+    pytest.param(bench.open_vino, marks=OPENVINO)])
 def test_contenders_give_pytorchs_probabilities(make) -> None:
     images = next(iter(helpers.test_loader(4, 4)))[0]
     with torch.inference_mode():
@@ -154,7 +160,39 @@ def test_contenders_give_pytorchs_probabilities(make) -> None:
         assert bench.difference(read(call()), reference) is None
 
 
-@pytest.mark.parametrize("words", [[], ["four"], ["4", "0"]])
+@pytest.mark.parametrize("words", [[], ["four"], ["4", "0"], ["--threads", "1"],
+                                   ["4", "--threads", "0"], ["4", "--threads", "1,x"]])
 def test_without_batch_sizes_it_says_how_to_call_it(words: list[str]) -> None:
     with pytest.raises(SystemExit, match="python -m tools.bench 4 "):
-        bench.sizes(words)
+        bench.asked(words)
+
+
+def test_it_times_one_two_and_all_cores_or_what_was_asked_for(monkeypatch) -> None:
+    for cores, counts in ((1, [1]), (2, [1, 2]), (8, [1, 2, 8]), (64, [1, 2, 16])):
+        monkeypatch.setattr(bench, "count_cores", lambda cores=cores: cores)
+        assert bench.asked(["1", "4"]) == ([1, 4], counts)
+    assert bench.asked(["4", "--threads", "1,2,4,8"]) == ([4], [1, 2, 4, 8])
+    monkeypatch.setattr(bench, "count_cores", lambda: 4)
+    with pytest.raises(SystemExit, match="8 threads are more than the cores, 4"):
+        bench.asked(["4", "--threads", "1,8"])
+
+
+def test_the_floor_is_the_greater_of_arithmetic_and_reading() -> None:
+    setting = {**_setting(), "batch": 1}  # 1.47 MFLOP take 5.9 µs, the weights at 100 GB/s 21.7
+    (line,) = [line for line in bench.table(setting).splitlines()
+               if line.startswith(f"| {bench.TVM}  ")]
+    assert line.split("|")[5].strip() == "72%"
+
+
+@pytest.mark.parametrize("threads", [1, 2, 8])
+def test_the_kernel_is_made_for_the_threads_that_are_timed(threads: int, monkeypatch) -> None:
+    seen = []
+
+    def made(weights, batch, target, threads):
+        seen.append((batch, threads))
+        raise bench.LeftOutError("seen")
+
+    monkeypatch.setattr(bench.kernels, "packed_model", made)
+    with pytest.raises(bench.LeftOutError):
+        bench.tvm_tensors(np.zeros((4, 1, 28, 28), "float32"), threads)
+    assert seen == [(4, threads)]

@@ -1,16 +1,20 @@
 """Notebook 06's fast program, for several CPUs and batch sizes; and the tuning database."""
 
+import math
 import platform
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 import tvm
+from tvm import ir, tirx
 from tvm.s_tir import meta_schedule as ms
 
 import helpers
 import kernels
 from checks.compare.trials import to_numpy
+from tir.walk import walk
 from tools import tune
 
 CPUS = {"host": tvm.target.Target.from_device("cpu")}
@@ -23,16 +27,88 @@ def _probabilities(mod: tvm.IRModule, target: tvm.target.Target, images: torch.T
     return to_numpy(helpers.build(mod, target)["main"](tvm.runtime.tensor(images.numpy())))
 
 
-@pytest.mark.parametrize("one_region", [True, False])
-@pytest.mark.parametrize("batch", [1, 4, 6, 16])
-@pytest.mark.parametrize("cpu", CPUS)
-def test_the_packed_model_equals_pytorch(cpu: str, batch: int, one_region: bool) -> None:
+THREADS, BATCHES = (1, 2, 3, 4, 7, 8, 16), (1, 4, 16, 64)
+
+
+def _equals_pytorch(batch: int, threads: int, cpu: tvm.target.Target, runs_on: tvm.target.Target,
+                    one_region: bool = True) -> None:
     weights = helpers.load_weights("cnn")
     images = next(iter(helpers.test_loader(batch, batch)))[0]
     with torch.inference_mode():
         expected = helpers.pytorch_model(weights)(images).numpy()
-    mod = kernels.packed_model(weights, batch, CPUS[cpu], one_region)
-    np.testing.assert_allclose(_probabilities(mod, CPUS[cpu], images), expected, 1e-4, 1e-7)
+    mod = kernels.packed_model(weights, batch, cpu, threads, one_region)
+    np.testing.assert_allclose(_probabilities(mod, runs_on, images), expected, 1e-4, 1e-7)
+
+
+@pytest.mark.parametrize("batch", BATCHES)
+@pytest.mark.parametrize("threads", THREADS)
+def test_the_packed_model_equals_pytorch_for_any_threads(threads: int, batch: int) -> None:
+    _equals_pytorch(batch, threads, CPUS["host"], CPUS["host"])
+
+
+@pytest.mark.parametrize(("threads", "batch"), [(1, 6), (2, 3), (3, 1), (5, 5), (4, 12), (99, 2)])
+@pytest.mark.parametrize("cpu", CPUS)
+def test_the_packed_model_equals_pytorch_for_other_cpus_and_sizes(cpu: str, threads: int,
+                                                                 batch: int) -> None:
+    _equals_pytorch(batch, threads, CPUS[cpu], CPUS[cpu])
+
+
+@pytest.mark.parametrize(("threads", "batch"), [(1, 1), (2, 4), (4, 16), (7, 64)])
+def test_its_layout_for_wide_vectors_is_right_on_any_cpu(threads: int, batch: int,
+                                                         monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "wide_vectors", lambda _: True)
+    _equals_pytorch(batch, threads, CPUS["host"], CPUS["host"])
+
+
+@pytest.mark.parametrize("batch", [1, 4])
+@pytest.mark.parametrize("threads", [1, 2, 3])
+def test_three_regions_equal_pytorch(threads: int, batch: int) -> None:
+    _equals_pytorch(batch, threads, CPUS["host"], CPUS["host"], one_region=False)
+
+
+def _operations(value: Any) -> int:
+    """Count the additions, multiplications, divisions and maxima of an expression's floats."""
+    if isinstance(value, tirx.expr.BinaryOpExpr):
+        return 1 + _operations(value.a) + _operations(value.b)
+    if isinstance(value, ir.Call):
+        return max(map(_operations, value.args[-2:]))  # the branches of if_then_else; exp(...)
+    return 0  # a number, or a load, whose indices are integers
+
+
+def _pieces(batch: int, threads: int) -> tuple[int, int, int]:
+    """Return the pieces of the one parallel loop, the operations of one, and those outside."""
+    func = kernels.packed_model(helpers.load_weights("cnn"), batch, CPUS["host"], threads)["cnn"]
+    regions, inside, outside = set(), 0, 0
+    for node, place in walk(func.body):
+        if isinstance(node, tirx.BufferStore):
+            extents = [loop.extent for loop in place.loops]
+            if place.loops[0].kind == "parallel":
+                regions.add(place.loops[0].variable)
+                inside += _operations(node.value) * math.prod(extents[1:])
+            else:
+                outside += _operations(node.value) * math.prod(extents)
+    (region,) = {loop.extent for _, place in walk(func.body) for loop in place.loops
+                 if loop.kind == "parallel"}
+    assert len(regions) == 1, "one barrier"
+    return region, inside, outside
+
+
+def longest(batch: int, threads: int) -> float:
+    """Return the operations of the longest thread, beside an even share of what has to be done."""
+    pieces, inside, outside = _pieces(batch, threads)
+    _, one_image, its_head = _pieces(1, 1)
+    even = batch * (one_image + its_head) / threads
+    return (math.ceil(pieces / threads) * inside + outside) / even
+
+
+def test_every_thread_has_its_share() -> None:
+    shares = {(batch, threads): longest(batch, threads) for batch in BATCHES for threads in THREADS}
+    assert shares[16, 8] <= 1.15
+    assert max(shares.values()) <= 1.15
+    rows = [[cell.strip() for cell in line.split("|")[1:-1]]
+            for line in (helpers.ROOT / "docs/benchmark.md").read_text("utf-8").splitlines()]
+    for batch in BATCHES:  # as the document gives them
+        assert [f"{batch}", *(f"{shares[batch, threads]:.2f}" for threads in THREADS)] in rows
 
 
 def test_peak_and_bandwidth_are_measured() -> None:

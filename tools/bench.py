@@ -1,7 +1,8 @@
-"""Time notebook 07's compiled model beside ONNX Runtime and PyTorch.
+"""Time the course's compiled model beside ONNX Runtime, OpenVINO and PyTorch.
 
-    python -m tools.bench 4              batches of 4 images
-    python -m tools.bench 1 4 16 64      and of other sizes
+    python -m tools.bench 4                      batches of 4 images
+    python -m tools.bench 1 4 16 64              and of other sizes
+    python -m tools.bench 4 --threads 1,2,4,8    with so many threads; else 1, 2, and all cores
 
 Each contender lives in a process of its own. They take turns, a block of calls at a time, for
 ROUNDS rounds; the next one begins when the last one's thread pool has gone to sleep. A contender
@@ -42,14 +43,19 @@ try:
     import onnxruntime
 except ImportError:  # the others can be timed without it
     onnxruntime = None
+try:
+    import openvino
+except ImportError:
+    openvino = None
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one
 WEIGHTS = 4 * (32 * 9 + 32 + 5408 * 100 + 100 + 100 * 10 + 10)  # bytes of the CNN's parameters
 BOUND, NUMPY = ", IOBinding", ", NumPy"
-TVM, ORT, EAGER, COMPILED, IMPORTED = ("TVM, one kernel", "ONNX Runtime", "PyTorch eager",
-                                       "torch.compile", "TVM as imported")
+TVM, ORT, OPENVINO, EAGER, COMPILED, IMPORTED = (
+    "TVM, one kernel", "ONNX Runtime", "OpenVINO", "PyTorch eager", "torch.compile",
+    "TVM as imported")
 FLOOR = "floor"
 SPAWN = multiprocessing.get_context("spawn")  # fork hangs once TVM or torch has made threads
 Call = Callable[[], Any]
@@ -80,20 +86,20 @@ def network() -> torch.nn.Module:
     return helpers.pytorch_model(helpers.load_weights("cnn"))
 
 
-def one_kernel(images: np.ndarray) -> Callable[[Any], Any]:
-    """Build notebook 07's kernel for this CPU; return the VM's function that runs it."""
+def one_kernel(images: np.ndarray, threads: int) -> Callable[[Any], Any]:
+    """Build the packed kernel for this CPU; return the VM's function that runs it."""
     target = tvm.target.Target.from_device("cpu")
-    mod = kernels.packed_model(helpers.load_weights("cnn"), len(images), target)
+    mod = kernels.packed_model(helpers.load_weights("cnn"), len(images), target, threads)
     return helpers.build(mod, target)["main"]
 
 
 def tvm_tensors(images: np.ndarray, threads: int) -> Made:
-    run, data = one_kernel(images), tvm.runtime.tensor(images)
+    run, data = one_kernel(images, threads), tvm.runtime.tensor(images)
     return (lambda: run(data)), np.from_dlpack
 
 
 def tvm_numpy(images: np.ndarray, threads: int) -> Made:
-    run, data = one_kernel(images), tvm.runtime.tensor(np.zeros_like(images))
+    run, data = one_kernel(images, threads), tvm.runtime.tensor(np.zeros_like(images))
     view = torch.from_dlpack(data).numpy()  # np.from_dlpack's could not be written to
 
     def call() -> np.ndarray:
@@ -109,15 +115,20 @@ def tvm_imported(images: np.ndarray, threads: int) -> Made:
     return (lambda: run(data)), to_numpy
 
 
-def ort_session(images: np.ndarray, threads: int) -> Any:
-    """Export the model, and open it with ONNX Runtime's own settings."""
-    if onnxruntime is None:
-        raise LeftOutError("onnxruntime is not installed; `make bench` installs it")
+def onnx_model(images: np.ndarray) -> bytes:
+    """Export the model in the ONNX format."""
     with torch.inference_mode(False):
         program = torch.onnx.export(network(), (torch.zeros(images.shape),), dynamo=True)
+    return program.model_proto.SerializeToString()
+
+
+def ort_session(images: np.ndarray, threads: int) -> Any:
+    """Open the model with ONNX Runtime's own settings."""
+    if onnxruntime is None:
+        raise LeftOutError("onnxruntime is not installed; `make bench` installs it")
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
-    return onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options,
+    return onnxruntime.InferenceSession(onnx_model(images), options,
                                         providers=["CPUExecutionProvider"])
 
 
@@ -135,6 +146,19 @@ def ort_numpy(images: np.ndarray, threads: int) -> Made:
     session = ort_session(images, threads)
     feed = {session.get_inputs()[0].name: images}
     return (lambda: session.run(None, feed)), lambda out: out[0]
+
+
+def open_vino(images: np.ndarray, threads: int) -> Made:
+    if openvino is None:
+        raise LeftOutError("openvino is not installed; `make bench` installs it")
+    model = openvino.Core().read_model(onnx_model(images), b"")
+    settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
+                "INFERENCE_PRECISION_HINT": "f32"}  # or it takes bfloat16 where the CPU has it
+    request = openvino.compile_model(model, "CPU", settings).create_infer_request()
+    out = np.zeros((len(images), 10), "float32")
+    request.set_input_tensor(openvino.Tensor(images, shared_memory=True))
+    request.set_output_tensor(openvino.Tensor(out, shared_memory=True))
+    return request.infer, lambda _: out
 
 
 def eager(images: np.ndarray, threads: int) -> Made:
@@ -155,7 +179,8 @@ def compiled(images: np.ndarray, threads: int) -> Made:
 
 
 CONTENDERS = {TVM: tvm_tensors, TVM + NUMPY: tvm_numpy, ORT + BOUND: ort_binding,
-              ORT + NUMPY: ort_numpy, EAGER: eager, COMPILED: compiled, IMPORTED: tvm_imported}
+              ORT + NUMPY: ort_numpy, OPENVINO: open_vino, EAGER: eager, COMPILED: compiled,
+              IMPORTED: tvm_imported}
 
 
 # ---- in a contender's process ---------------------------------------------------------------
@@ -187,10 +212,18 @@ def cores() -> list[int]:
     if not hasattr(os, "sched_getaffinity"):
         return []
 
-    def is_second(cpu: int) -> bool:
-        path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
-        return path.is_file() and int(re.split("[,-]", path.read_text())[0]) != cpu
     return sorted(os.sched_getaffinity(0), key=lambda cpu: (is_second(cpu), cpu))
+
+
+def is_second(cpu: int) -> bool:
+    """Return whether a CPU is a second thread of a physical core."""
+    path = Path(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list")
+    return path.is_file() and int(re.split("[,-]", path.read_text())[0]) != cpu
+
+
+def count_cores() -> int:
+    """Return the number of physical cores that this process may use."""
+    return sum(not is_second(cpu) for cpu in cores()) or psutil.cpu_count(logical=False) or 1
 
 
 def place(call: Call, threads: int, cpus: list[int]) -> bool:
@@ -339,9 +372,11 @@ def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.
 
     Whatever is not timed goes into `troubles`, with the reason.
     """
-    print(_("{threads}: starting {count} processes").format(
+    print(_("{threads} on {cores}: starting {count} processes").format(
         threads=(_("{count} thread") if threads == 1 else _("{count} threads")).format(
-            count=threads), count=len(CONTENDERS)), flush=True)
+            count=threads), cores=(_("{count} core") if count_cores() == 1 else
+                                   _("{count} cores")).format(count=count_cores()),
+        count=len(CONTENDERS)), flush=True)
     floor, *team = [Worker(name, threads) for name in (FLOOR, *CONTENDERS)]
     settings, floors = [], []
     for batch in batches:
@@ -373,8 +408,8 @@ def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.
 # ---- the report -----------------------------------------------------------------------------
 
 
-def plural(threads: int) -> str:
-    return "1 thread" if threads == 1 else f"{threads} threads"
+def plural(count: int, word: str = "thread") -> str:
+    return f"{count} {word}" if count == 1 else f"{count} {word}s"
 
 
 def ratios(times: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
@@ -387,22 +422,23 @@ def ratios(times: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
 
 def table(setting: dict[str, Any]) -> str:
     """Return one batch size at one number of threads as a Markdown table, with its floor."""
-    widths, peers = (10, 16, 6, 11, 14, 15, 15), (ORT, EAGER, COMPILED)
+    widths, peers = (10, 16, 6, 12, 14, 15, 15), (ORT, EAGER, COMPILED)
     row = "| {:23} |" + "".join(f" {{:>{width}}} |" for width in widths)
-    heads = ("median, µs", "quartiles", "least", "of the peak", *(f"x {peer}" for peer in peers))
+    heads = ("median, µs", "quartiles", "least", "of the floor", *(f"x {peer}" for peer in peers))
     lines = [row.format("", *heads),
              row.format("-" * 23, *("-" * (width - 1) + ":" for width in widths))]
     work_done, gflops, gbytes = flops(setting["batch"]), setting["gflops"], setting["gbytes"]
+    arithmetic, reading = work_done / gflops / 1e3, WEIGHTS / gbytes / 1e3
     times = ratios(setting["times"])
     for name, took in setting["times"].items():
         lines.append(row.format(
             name, f"{took['median']:.1f}", f"{took['low']:.1f} to {took['high']:.1f}",
-            f"{took['least']:.1f}", f"{work_done / took['median'] / 1e3 / gflops:.0%}",
+            f"{took['least']:.1f}", f"{max(arithmetic, reading) / took['median']:.0%}",
             *(f"{times[name][peer]:.2f}" if peer in times[name] else "-" for peer in peers)))
     return (f"Batch {setting['batch']}, {plural(setting['threads'])}\n\n" + "\n".join(lines) +
-            f"\n\nFloor: {work_done / 1e6:.2f} MFLOP at the measured {gflops:.0f} GFLOP/s take "
-            f"{work_done / gflops / 1e3:.1f} µs; reading {WEIGHTS / 1e6:.2f} MB of weights at the "
-            f"measured {gbytes:.0f} GB/s takes {WEIGHTS / gbytes / 1e3:.1f} µs.\nEach thread on a "
+            f"\n\nFloor, the greater of two: {work_done / 1e6:.2f} MFLOP at the measured "
+            f"{gflops:.0f} GFLOP/s take {arithmetic:.1f} µs; reading {WEIGHTS / 1e6:.2f} MB of "
+            f"weights at the measured {gbytes:.0f} GB/s takes {reading:.1f} µs.\nEach thread on a "
             f"CPU of its own, as it was faster so: {'; '.join(setting['pinned']) or 'nobody'}.")
 
 
@@ -418,12 +454,13 @@ def plot(settings: list[dict[str, Any]], path: Path) -> None:
             ax.plot(took["median"], name, "o", color="#1a7f37" if TVM in name else "#57606a")
             ax.annotate(f"{took['median']:.0f}", (took["high"], name), (6, 0), va="center",
                         textcoords="offset points", size=9)
-        ax.axvline(flops(setting["batch"]) / setting["gflops"] / 1e3, color="#cf222e", ls="--")
+        floor = max(flops(setting["batch"]) / setting["gflops"], WEIGHTS / setting["gbytes"]) / 1e3
+        ax.axvline(floor, color="#cf222e", ls="--")
         ax.grid(axis="x", which="both", color="#eaeef2")
         ax.set(xscale="log", title=f"batch {setting['batch']}, {plural(setting['threads'])}")
         ax.margins(x=0.15, y=0.1)
     for ax in axes[-1]:
-        ax.set_xlabel("µs a batch, logarithmic; dashed: the floor of the arithmetic")
+        ax.set_xlabel("µs a batch, logarithmic; dashed: the floor")
     axes[0, 0].invert_yaxis()  # shared: all of them
     figure.savefig(path, dpi=130)
 
@@ -431,7 +468,9 @@ def plot(settings: list[dict[str, Any]], path: Path) -> None:
 def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -> str:
     """Write bench.json, bench.md and bench.png to `folder`; return the text of bench.md."""
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
-    text = "\n\n".join([f"{about['date']}, {about['cpu']}, {versions}.", *map(table, settings),
+    counts = " and ".join(map(str, dict.fromkeys(setting["threads"] for setting in settings)))
+    text = "\n\n".join([f"{about['date']}, {about['cpu']}, {plural(about['cores'], 'core')}, "
+                        f"threads: {counts}. {versions}.", *map(table, settings),
                         NOTE,
                         *(f"{name} {why}." for name, why in about["not timed"].items())]) + "\n"
     (folder / "bench.json").write_text(json.dumps({**about, "settings": settings}, indent=1) + "\n")
@@ -440,7 +479,7 @@ def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -
     return text
 
 
-def main(batches: list[int]) -> None:
+def main(batches: list[int], counts: list[int]) -> None:
     os.environ["MLC_DATA"] = str(store.data_folder())  # or each process tries to download
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.log").write_text("")
@@ -452,12 +491,13 @@ def main(batches: list[int]) -> None:
         reference = network()(images).numpy()
     settings: list = []
     troubles: dict = {}
-    for threads in (1, 2)[:len(cores()) or os.cpu_count()]:
+    for threads in counts:
         settings += contest(threads, batches, images.numpy(), reference, troubles)
     target = tvm.target.Target.from_device("cpu")
     versions = {name: importlib.metadata.version(name)
-                for name in ("apache-tvm", "torch", *["onnxruntime"] * bool(onnxruntime))}
-    about = {"date": datetime.date.today().isoformat(),
+                for name in ("apache-tvm", "torch", *["onnxruntime"] * bool(onnxruntime),
+                             *["openvino"] * bool(openvino))}
+    about = {"date": datetime.date.today().isoformat(), "cores": count_cores(),
              "cpu": told(helpers.machine(), "en").partition(", TVM with")[0]
              + f" ({target.attrs['mcpu']})",
              "versions": versions, "not timed": troubles}
@@ -467,12 +507,22 @@ def main(batches: list[int]) -> None:
         sys.exit(_("Not every contender could be timed: see above."))
 
 
-def sizes(words: list[str]) -> list[int]:
-    """Return the batch sizes that were asked for; exit with how to ask where there are none."""
-    if not words or not all(word.isdecimal() and int(word) for word in words):
+def asked(words: list[str]) -> tuple[list[int], list[int]]:
+    """Return the batch sizes and the numbers of threads that were asked for.
+
+    Exit with how to ask where there are none, and where there are more threads than cores: they
+    would wait for one another.
+    """
+    *batches, option, counts = words if "--threads" in words[-2:-1] else [*words, "", ""]
+    threads = counts.split(",") if option else [str(n) for n in sorted(
+        {1, min(2, count_cores()), min(kernels.MOST, count_cores())})]
+    if not batches or not all(word.isdecimal() and int(word) for word in [*batches, *threads]):
         sys.exit((__doc__ or "").partition("\n\nEach")[0])
-    return [int(word) for word in words]
+    if max(map(int, threads)) > count_cores():
+        sys.exit(_("{threads} threads are more than the cores, {cores}: they would wait for one "
+                   "another.").format(threads=max(map(int, threads)), cores=count_cores()))
+    return [int(word) for word in batches], [int(word) for word in threads]
 
 
 if __name__ == "__main__":
-    main(sizes(sys.argv[1:]))
+    main(*asked(sys.argv[1:]))
