@@ -1,19 +1,23 @@
-"""The kernels of 06 and 07: what measures the machine, fuses the CNN, and is the packed CNN.
+"""The kernels of 06 to 08: what measures the machine, fuses the CNN, is the packed CNN; a library.
 
 The notebooks show this code and explain it; the benchmark, the tuning and the tests run it.
 """
 
 import contextlib
+import importlib.util
+import io
 import math
 import os
 import sys
 import time
 import types
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 import tvm
 from tvm import relax, te, topi
 from tvm.relax.dpl import is_op, wildcard
@@ -364,3 +368,25 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
         found = {schedule.get(loop).loop_var.name: loop for loop in schedule.get_loops(block)}
         schedule.decompose_reduction(block, found[first])
     return module_of(schedule.mod["main"], pack(weights, columns, parts))
+
+
+def onnx_runtime(model: torch.nn.Module, batch: torch.Tensor, threads: int
+                 ) -> tuple[Callable[[], None], Callable[[], np.ndarray]] | None:
+    """Return a call of a PyTorch model in ONNX Runtime, and what returns its output.
+
+    None where it, or what exports a model, is not installed.
+    """
+    if not all(importlib.util.find_spec(name) for name in ("onnxruntime", "onnx", "onnxscript")):
+        return None
+    import onnxruntime
+    with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        program = torch.onnx.export(model, (batch,), dynamo=True, verbose=False)
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
+    binding = session.io_binding()
+    binding.bind_cpu_input(session.get_inputs()[0].name, batch.numpy())
+    binding.bind_output(session.get_outputs()[0].name)
+    return (lambda: session.run_with_iobinding(binding),
+            lambda: binding.copy_outputs_to_cpu()[0])

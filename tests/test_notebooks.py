@@ -16,7 +16,7 @@ from tools import student, sync
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-MOST_TIMING_CELLS = {"06": 14, "07": 9}  # those on speed time every step; the others have four at most
+MOST_TIMING_CELLS = {"06": 14, "07": 9}  # those on speed; the others have four at most
 
 
 @pytest.fixture(params=NOTEBOOKS, ids=lambda path: path.stem)
