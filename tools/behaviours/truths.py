@@ -49,8 +49,9 @@ TRUE: dict[str, str] = {
     "a class without images: its recall is not 0 but unknown, NaN": "NaN as 0$",
     "only {name} {number}{place} is wrong: where a loop begins or ends, a condition": "the last",
     "only {name} {number} is wrong": "^5.1 input 0: cut|^2.2 input 2: ",
-    "only {name} {number} is right": "in reversed order$|of the first row$|^2.2 input 2: ",
-    "{name} {numbers} differ, the others are right": "cut off (above|below)",
+    "only {name} {number} is right":
+        "in reversed order$|of the (first|next) row$|^2.2 input 2: ",
+    "{name} {numbers} differ, the others are right": "cut off (above|below)|of the first row$",
     "only the first image of the batch is right: the batch axis": "of the first row$",
     "{kernel}: is every element of its output written?": "the last not written$",
     "which loop is made parallel: none along which a sum or a maximum runs":
