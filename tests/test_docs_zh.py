@@ -11,10 +11,10 @@ import pytest
 from tools.translation import EXERCISES, current, files, plain
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ("tvm_errors", "rosetta", "old_course")
+DOCS = ("tvm_errors", "rosetta", "old_course", "benchmark")
 LANGUAGES = re.compile(r"^\[(?:English|中文)\]\(.*\)\n", re.MULTILINE)  # the link to the other one
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
-HANDS_ON = ("README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in (*DOCS, "benchmark")),
+HANDS_ON = ("README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in DOCS),
             "docs/glossary.md", "data/README.md", "instructor/README.md", "README.zh.md",
             "data/README.zh.md", "instructor/README.zh.md", "instructor/student_README.zh.md",
             *(f"docs/zh/{name}.md" for name in DOCS))

@@ -68,7 +68,7 @@ transform them until they are fast, and see at every step that the result still 
     "other": ("zh", "en"),  # the other language
     "readme": ("Set-up and commands", "安装与命令"),
     # in the contents of the Chinese edition: the names of pages that are in English only
-    "titles": ({}, {"benchmark": "性能对比（英文）", "changelog": "各学期的变化（英文）",
+    "titles": ({}, {"changelog": "各学期的变化（英文）",
                     "contributing": "参与贡献（英文）"}),
     # the index of terms: its title, what it is, the heads of two columns
     "terms": (("Index of terms", "Each term of the course, and the section that defines it.",
