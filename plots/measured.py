@@ -142,7 +142,9 @@ def roofline(peak: float, bandwidth: float,
     spots = {name: [(flops / moved, flops / us / 1e3) for flops, moved, us in trail]
              for name, trail in trails.items()}
     reached = [spot for trail in spots.values() for spot in trail]
-    intensity = np.geomspace(min(x for x, _ in reached) / 2, max(x for x, _ in reached) * 4, 99)
+    knee = peak / bandwidth  # in the picture always: it is what makes a roof of two lines
+    intensity = np.geomspace(min(knee, *(x for x, _ in reached)) / 2,
+                             max(knee, *(x for x, _ in reached)) * 4, 99)
     _draw_roof(axes, peak, bandwidth, ceilings, intensity)
     lift = _lifted({name: trail[-1] for name, trail in spots.items()})
     for (name, trail), colour in zip(spots.items(), itertools.cycle(_TRAILS)):
@@ -154,6 +156,7 @@ def roofline(peak: float, bandwidth: float,
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
              ylim=(min([y for _, y in reached] + list(ceilings.values())) / 2, peak * 3),
              xlabel=_("floating-point operations for each byte moved"), ylabel="GFLOP/s")
+    axes.xaxis.set_minor_formatter("")  # where the axis has few decades they overlap
     axes.annotate(_("beyond the roof"), (0.02, 0.93), xycoords="axes fraction", size=9, color=EDGE)
     lower = [_peak(peak), *(
         _("{name} {speed}").format(name=_(name), speed=f"{ceiling:.3g}")
