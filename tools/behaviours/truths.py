@@ -113,7 +113,7 @@ POINTS = {
     ", the first,",
     ", the last,",
     '; T.min_value("float32") is lower than any number',
-    "None is the verdict `right`, an array the verdict `wrong`",
+    "None says that a rewrite is right, an array that it is wrong",
     "a ReLU cut at 20",
     "a ReLU cut at 6",
     "a ReLU whose result is used twice",
