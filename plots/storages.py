@@ -38,6 +38,8 @@ def _lives(func: relax.Function) -> tuple[list[str], list[str], list[_Life]]:
                 case relax.Var() if value in made:  # lv0 = alloc
                     made[var] = made[value]
                     lives[made[var]].name = var.name
+                case relax.Call(op=tvm.ir.Op(name="relax.reshape"), args=args) if args[0] in made:
+                    made[var] = made[args[0]]  # the same bytes, another shape
                 case relax.Call(op=tvm.ir.GlobalVar()):
                     calls.append(value.op.name_hint)
                     for tensor in {made[arg] for arg in value.args if arg in made}:

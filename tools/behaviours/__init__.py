@@ -11,7 +11,7 @@ kind of exercise a function yields titles, each with what wraps the answer.
 import functools
 from collections.abc import Callable
 
-from tools.behaviours import arrays, importing, programs, schedules
+from tools.behaviours import arrays, graphs, importing, programs, schedules
 from tools.behaviours.common import Wrapped
 
 KINDS: dict[Callable[[str], Wrapped], tuple[str, ...]] = {
@@ -21,7 +21,9 @@ KINDS: dict[Callable[[str], Wrapped], tuple[str, ...]] = {
     programs.of_primfuncs: ("0.2", "0.3"),
     programs.of_modules: ("0.5", "2.5", "2.6", "2.7", "3.2", "3.5", "5.5"),
     importing.of_rule: ("5.3",), importing.of_rules: ("5.4",),
-    schedules.of_schedules: ("4.1", "4.2", "4.3", "4.4", "4.5", "6.2", "7.2", "8.1")}
+    schedules.of_schedules: ("4.1", "4.2", "4.3", "4.4", "4.5", "6.2", "7.2", "8.1"),
+    graphs.of_rewrites: ("9.1", "9.3", "9.6"), graphs.of_verdicts: ("9.2",),
+    graphs.of_orders: ("9.4",), graphs.of_plans: ("9.5",)}
 
 
 @functools.cache
