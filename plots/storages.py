@@ -65,13 +65,15 @@ def storages(mod: tvm.IRModule) -> None:
     A bar begins with the call that writes the tensor and ends with the last that reads it.
     """
     rows, calls, lives = _lives(mod["main"])
-    figure, axes = sheet(1.25 * len(calls) + 2.4, 0.5 * len(rows) + 0.9,
-                         xlim=(-2.2, len(calls) + 0.1), ylim=(len(rows) + 0.6, -0.5))
+    titles = [f"{step}: {name}" for step, name in enumerate(calls, start=1)]
+    column = max(1.25, 0.085 * max(map(len, titles), default=0))  # inches: bold, monospace
+    figure, axes = sheet(column * len(calls) + 2.4, 0.5 * len(rows) + 0.9,
+                         xlim=(-2.75 / column, len(calls) + 0.1), ylim=(len(rows) + 0.6, -0.5))
     for row, name in enumerate(rows):
         write(axes, -0.12, row + 0.5, name, ha="right", family="monospace")
         axes.plot([0, len(calls)], [row + 1, row + 1], color="#d0d7de", lw=0.8, zorder=0)
-    for step, name in enumerate(calls):
-        write(axes, step + 0.5, -0.25, f"{step + 1}: {name}", weight="bold", family="monospace")
+    for step, title in enumerate(titles):
+        write(axes, step + 0.5, -0.25, title, weight="bold", family="monospace")
         axes.plot([step, step], [0, len(rows)], color=EDGE, lw=0.6, ls=":", zorder=0)
     for life in lives:
         left, wide = life.first - 1 + 0.06, life.last - life.first + 0.88
