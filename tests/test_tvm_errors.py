@@ -23,6 +23,7 @@ import tvm_ffi
 from relax_models import relax_model as model
 from relax_models import relu
 from tvm import relax, te, topi
+from tvm.relax.dpl import is_op, wildcard
 from tvm.relax.frontend.torch import from_exported_program
 from tvm.s_tir import meta_schedule
 from tvm.script import ir as I
@@ -352,6 +353,13 @@ def _() -> None:
             with T.sblock("Y"):
                 vi = T.axis.spatial(1, i)
                 Y[vi, 0] = X[vi, 0]
+
+
+@provokes("VMShapeLower do not work for local functions")
+def _() -> None:
+    group = relax.transform.FuseOpsByPattern(
+        [("mine.relu", is_op("relax.nn.relu")(wildcard()))], annotate_codegen=True)
+    tvm.compile(group(model(lambda bb, x: bb.emit(relax.op.nn.relu(x)))), target="llvm")
 
 
 @provokes("Program is not well-formed")
