@@ -382,13 +382,7 @@ def fast_conv_pool(mod, name):
 
 # %% 7.2 wrong: columns 13 to 15 of the pooling are written too -> its loops run it from 0 to 15
 def fast_conv_pool(mod, name):                      # 16 of 13 columns in the pooling
-    s = tvm.s_tir.Schedule(mod); s.work_on(names["dense"])
-    m = s.get_sblock("matmul")
-    s.compute_inline("T_transpose")
-    i, j, k = s.get_loops(m)
-    jo, ji = s.split(j, [None, 10]); s.reorder(jo, k, i, ji); s.vectorize(ji); s.parallel(jo)
-    s.decompose_reduction(m, k)
-    s.work_on(name)
+    s = tvm.s_tir.Schedule(mod); s.work_on(name)
     for b in ("pad_temp", "T_add", "compute"): s.compute_inline(b)
     conv, pool = s.get_sblock("conv2d_nchw"), s.get_sblock("pool_max")
     n, f_, y, x, py, px = s.get_loops(pool)
@@ -397,7 +391,7 @@ def fast_conv_pool(mod, name):                      # 16 of 13 columns in the po
     *_, cy, cx, ry, rx = s.get_loops(conv)
     s.reorder(ry, rx, cy, cx); s.reorder(x0, py, px, x1)
     s.vectorize(cx); s.vectorize(x1)
-    for l in (ry, rx, py, px): s.unroll(l)
+    for l in (ry, rx, cy, py, px): s.unroll(l)
     s.parallel(s.fuse(n, f_))
     s.decompose_reduction(conv, ry); s.decompose_reduction(pool, py)
     return s.mod
