@@ -3,12 +3,14 @@
 It is thin on purpose. What a notebook explains is in the notebook; here is what would distract.
 """
 
+import contextlib
 import gc
 import os
 import platform
+import sys
 import time
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -103,6 +105,24 @@ def import_model(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule
 def build(mod: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
     """Compile an IRModule for a target; return a VirtualMachine that runs it on the CPU."""
     return relax.VirtualMachine(relax.build(mod, target=target), tvm.cpu())
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Keep back warnings that are none of the reader's: torch.export's, and those of TVM's C++.
+
+    The latter go to the process's standard error itself, which Python's redirections don't reach.
+    """
+    sys.stderr.flush()
+    kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        with warnings.catch_warnings(action="ignore"):
+            yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(nowhere)
 
 
 # ---- timing --------------------------------------------------------------------------------

@@ -15,7 +15,8 @@ differs from PyTorch's; `exercises` has the checks, a module a notebook.
 import helpers  # noqa: I001 (first: looks at the versions)
 import checks.exercises
 from checks.compare.trials import require_equal, random
-from checks.diagnose.equivalence import check_equivalence
+from checks.diagnose.module import check_equivalence
+from checks.exercises.faulty import faulty_cnn, mended
 from checks.observe.intermediates import is_layer
 from checks.observe.primfuncs import run_prim_func
 from checks.run.answer import note_broken_cells

@@ -9,7 +9,7 @@ import numpy as np
 import tvm
 
 from plots.figure import ARROW, BLUE, EDGE, ORANGE, PALE, box, ink, sheet, show, swatches, write
-from tir.loops import nests, visit_steps
+from tir.loops import lives, nests, visit_steps
 from tir.walk import Loop
 from words import _
 
@@ -120,6 +120,42 @@ def visit_order(shape: tuple[int, int], axes: tuple[int, int] = (0, 1),
     show(figure, _("For each element of a {rows} by {columns} output, the moment at which it is "
                    "written: {titles}.").format(rows=shape[0], columns=shape[1],
                                                 titles=_(", ").join(funcs)))
+
+
+_LIVES = (BLUE, ORANGE, "#3f8f6b")
+
+
+def lifetimes(**funcs: tvm.tirx.PrimFunc) -> None:
+    """Draw for each number of the buffers inside small PrimFuncs from when to when it is kept.
+
+    Time runs to the right, an iteration of an sblock at a time, as with one thread. The keywords
+    are the titles, as in loop_nests.
+    """
+    figure, panels = plt.subplots(1, len(funcs), figsize=(4.6 * len(funcs), 3.4), squeeze=False,
+                                  sharex=True, layout="constrained")
+    said = []
+    for panel, (title, func) in zip(panels[0], funcs.items(), strict=True):
+        shelf, says, handles = 0, [], dict[str, str]()
+        for life, colour in zip(lives(func), itertools.cycle(_LIVES), strict=False):
+            panel.barh(shelf + life.places, life.last - life.first + 1, left=life.first, height=1,
+                       align="edge", color=colour, lw=0)
+            shelf += int(np.prod(life.buffer.shape))
+            text = _("{buffer}: {count} numbers, at most {most} at a time").format(
+                buffer=life.buffer.name, count=len(life.places), most=life.most)
+            says.append(text)
+            handles[text] = colour
+        if not says:
+            write(panel, 0.5, 0.5, _("no buffer inside"), transform=panel.transAxes)
+            panel.axis("off")
+        said.append(_("{title}: {nests}").format(
+            title=title, nests=_(", ").join(says) or _("no buffer inside")))
+        panel.set(title=_title(title, func), xlabel=_("moment"), ylim=(shelf or 1, 0),
+                  ylabel=_("number, in the order of memory"))
+        panel.legend(handles=swatches({text: text for text in handles}, handles), fontsize=8,
+                     loc="upper center", bbox_to_anchor=(0.5, -0.2), frameon=False)
+    show(figure, _("A bar for each number of the buffers inside a program, from the moment at "
+                   "which it is first written to that at which it is last used. {says}").format(
+                       says=_("; ").join(said)))
 
 
 def reduction(X: np.ndarray) -> None:

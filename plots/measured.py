@@ -130,17 +130,20 @@ def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str
 
 
 def roofline(peak: float, bandwidth: float,
-             trails: dict[str, list[tuple[float, float, float]]],
+             trails: dict[str, list[tuple[float, float, float | None]]],
              ceilings: dict[str, float]) -> None:
     """Draw what was reached against what the machine allows: a roofline, both axes logarithmic.
 
     peak in GFLOP/s, bandwidth in GB/s. A trail has the versions of an operator, each as
     (floating-point operations, bytes moved at least, microseconds); the last is drawn larger.
+    None for microseconds: it was not timed, and lies on the roof, which is what it can reach.
     ceilings: the limits in GFLOP/s of programs that use less than the whole machine, by their name.
     """
     figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
-    spots = {name: [(flops / moved, flops / us / 1e3) for flops, moved, us in trail]
+    spots = {name: [(flops / moved, flops / us / 1e3 if us else
+                     min(peak, bandwidth * flops / moved)) for flops, moved, us in trail]
              for name, trail in trails.items()}
+    timed = {name: all(us for *_, us in trail) for name, trail in trails.items()}
     reached = [spot for trail in spots.values() for spot in trail]
     knee = peak / bandwidth  # in the picture always: it is what makes a roof of two lines
     intensity = np.geomspace(min(knee, *(x for x, _ in reached)) / 2,
@@ -150,7 +153,8 @@ def roofline(peak: float, bandwidth: float,
     for (name, trail), colour in zip(spots.items(), itertools.cycle(_TRAILS)):
         x, y = zip(*trail, strict=True)
         axes.plot(x, y, linestyle=":", marker="o", markersize=4, alpha=0.6, color=colour)
-        axes.plot(x[-1], y[-1], marker="o", markersize=9, color=colour)
+        axes.plot(x[-1], y[-1], marker="o", markersize=9, color=colour,
+                  fillstyle="full" if timed[name] else "none")
         _note(axes, _(name), (x[-1], y[-1]), (8, lift[name] - 3), size=9, color=colour, zorder=3,
               bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
@@ -161,12 +165,13 @@ def roofline(peak: float, bandwidth: float,
     lower = [_peak(peak), *(
         _("{name} {speed}").format(name=_(name), speed=f"{ceiling:.3g}")
         for name, ceiling in ceilings.items())]
-    says = [_("{name} at {speeds} GFLOP/s").format(
+    says = [(_("{name} at {speeds} GFLOP/s") if timed[name] else
+             _("{name} at most {speeds} GFLOP/s")).format(
         name=_(name), speeds=_(" then ").join(f"{spot[1]:.1f}" for spot in trail))
         for name, trail in spots.items()]
     show(figure, _("Roofline, {lower}, bandwidth {bandwidth} GB/s. {says}.").format(
         lower=_("; ").join(lower), bandwidth=f"{bandwidth:.0f}", says=_("; ").join(says)),
-        measured=True)
+        measured=any(timed.values()))
 
 
 def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:

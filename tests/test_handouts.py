@@ -11,7 +11,7 @@ from unittest import mock
 import nbformat
 import pytest
 
-from tools import handouts
+from tools import autograder, handouts
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
@@ -41,6 +41,11 @@ def test_no_part_of_a_solution_is_in_a_handout(files) -> None:
     assert sum(len(part) < 2000 for part in secrets) > 100, "lines of solutions and of outputs"
     assert any(len(part) > 2000 for part in secrets), "pictures"
     assert handouts.leaks(files, handouts.masters()) == []
+
+
+def test_none_is_in_what_the_autograder_has_more() -> None:
+    """Or its zip isn't written: a line of an answer that the course's own code has, too."""
+    assert handouts.leaks(autograder.more(), handouts.masters()) == []
 
 
 def test_the_test_finds_what_is_planted(files) -> None:

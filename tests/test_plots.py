@@ -15,11 +15,13 @@ from bs4 import BeautifulSoup
 from matplotlib import colormaps, colors, font_manager
 from matplotlib.text import Text
 from PIL import Image
+from tvm import te
 
 import helpers
 import plots
 import words
 from plots import figure, graphs, layers, loops, measured
+from tir.threads import Launch
 from tools import pages
 
 
@@ -72,6 +74,13 @@ def test_what_is_measured_is_in_the_text(shown) -> None:
     for text, part in zip(texts, ("floor at 0: a 2", "8: 160", "4,194 kB 30; caches: L1 49 kB",
                                    "one scalar sum 1.5, bandwidth 50"), strict=True):
         assert part in text
+
+
+def test_what_was_not_timed_lies_on_the_roof(shown) -> None:
+    plots.roofline(100, 50, {"add": [(1e6, 4e6, None)], "many": [(1e9, 1e6, None)]}, {})
+    ((data, metadata),) = shown
+    assert "add at most 12.5 GFLOP/s; many at most 100.0" in metadata["image/png"]["alt"]
+    assert _description(data) is not None, "the same on every machine: it is compared"
 
 
 def test_a_tile_says_what_each_step_loads(shown) -> None:
@@ -275,6 +284,18 @@ def _planned(mod: tvm.IRModule) -> tvm.IRModule:
     return mod
 
 
+def _launch() -> Launch:
+    """Two blocks of three threads and one that have written six elements."""
+    return Launch((2, 1, 1), (4, 1, 1), writer={"Y": np.array([0, 1, 2, 3, 4, -1])})
+
+
+def _kept() -> tvm.tirx.PrimFunc:
+    """Return a PrimFunc with a buffer inside."""
+    x = te.placeholder((2,), name="x")
+    doubled = te.compute((2,), lambda i: x[i] * 2.0, name="doubled")
+    return te.create_prim_func([x, te.compute((2,), lambda i: doubled[i] + 1.0, name="y")])
+
+
 def _all_pictures() -> dict[str, list]:
     """Return for each function of plots the texts of what it draws, with words as cells have."""
     func, image = _relu_model()["relu"], np.zeros((1, 1, 28, 28), dtype=np.float32)
@@ -298,6 +319,7 @@ def _all_pictures() -> dict[str, list]:
         "lanes": lambda draw: draw(2, channels_last=[(0, 1), (1, 1)]),
         "loop_nests": lambda draw: draw(before=func, after_split_and_reorder=func),
         "visit_order": lambda draw: draw((2, 2), before=func),
+        "lifetimes": lambda draw: draw(given=func, yours=_kept()),
         "reduction": lambda draw: draw(numbers),
         "register_tile": lambda draw: draw(2, 3),
         "times": lambda draw: draw({"a": TIMING}, 0.5, ["a"]),
@@ -307,6 +329,11 @@ def _all_pictures() -> dict[str, list]:
                                       {"one scalar sum": 1.5}),
         "compared": lambda draw: draw({"1 thread": {"a": TIMING}, "2 threads": {"a": TIMING}}),
         "storages": lambda draw: draw(_planned(_relu_model())),
+        "threads": lambda draw: draw(_launch(), "Y", (2, 3)),
+        "addresses": lambda draw: draw({"along the rows": [0, 32, 64]}),
+        "growth": lambda draw: draw({"the whole text each time": [1, 4, 9], "with a cache":
+                                     [1, 2, 3]}, "letters so far",
+                                    "multiply-adds for one more letter"),
     }
     figure.plt.close = lambda made: drawn.__setitem__(name, [
         text.get_text() for text in made.findobj(Text)]) or close(made)
@@ -338,7 +365,7 @@ def test_a_picture_in_chinese_has_no_english_left(shown, monkeypatch) -> None:
         assert not [text for text in texts if chinese.PHRASE.search(
             re.sub("numpy ndarray|^sblock", "", text))], name  # these are names
         said = set(texts) - set(english[name])
-        assert said or name in ("memory", "fx_graph", "calls"), name
+        assert said or name in ("memory", "fx_graph", "calls", "threads"), name
 
 
 def test_the_font_is_the_first_that_is_there(monkeypatch) -> None:

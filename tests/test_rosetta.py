@@ -746,14 +746,66 @@ def _() -> None:
     zero = relax.get_pipeline("zero")(mod)
     for made in fused, zero, mod:
         assert (run(made, SMALL) == 4).all()
-    pattern = relax.dpl.is_op("relax.add")(
-        relax.dpl.is_op("relax.multiply")(relax.dpl.wildcard(), relax.dpl.wildcard()),
-        relax.dpl.wildcard())
-    matched = relax.transform.FuseOpsByPattern([("fma", pattern)])(multiply_and_add())
-    assert len(matched.functions) == 2 and "fma" in matched.script()
     half = relax.transform.ToMixedPrecision()(
         relax_model(lambda bb, x: bb.emit(relax.op.matmul(x, relax.op.permute_dims(x)))))
     assert "float16" in half.script()
+
+
+@proof(SAME, "patterns, and code of one's own")
+def _() -> None:
+    mod = multiply_and_add()
+    x, y = relax.dpl.wildcard(), relax.dpl.wildcard()
+    product = relax.dpl.is_op("relax.multiply")(x, y)
+    pattern = relax.dpl.is_op("relax.add")(product, relax.dpl.wildcard())
+    matched = relax.transform.FuseOpsByPattern(
+        [("course.fma", pattern)], annotate_codegen=True)(mod)
+    assert len(matched.functions) == 2 and "fma" in matched.script()
+
+    def compiled(functions: list, options: dict, names: dict) -> list[tvm.runtime.Module]:
+        (func,) = functions
+        a, b = (te.placeholder((3, 4), name=name) for name in "ab")
+        kernel = te.create_prim_func([a, b, topi.add(topi.multiply(a, b), b)])
+        return [tvm.compile(kernel.with_attr("global_symbol", func.attrs["global_symbol"])).mod]
+
+    tvm.register_global_func("relax.ext.course", compiled, override=True)
+    made = relax.transform.RunCodegen()(matched)
+    assert "call_dps_packed" in made.script()
+    assert (run(made, SMALL, 2 * SMALL) == 4).all()
+
+    swapped = relax.dpl.rewrite_call(product, lambda call, parts: parts[x], mod["main"])
+    assert "multiply" not in swapped.script()
+    values = relax.analysis.get_var2val(mod["main"])
+    assert [product.match(value, values) for value in values.values()].count(True) == 1
+    assert relax.analysis.udchain(mod["main"].body.blocks[0])[mod["main"].params[0]]
+    pair = relax.dpl.is_tuple_get_item(relax.dpl.wildcard(), 0)
+    assert not pair.match(relax.const(1.0)) and relax.dpl.is_const().match(relax.const(1.0))
+
+    def products(bb: relax.BlockBuilder, x: relax.Expr) -> relax.Expr:
+        twice = [bb.emit(relax.op.matmul(x, relax.op.permute_dims(x))) for _ in range(2)]
+        return bb.emit(relax.op.add(*twice))
+
+    once = relax.transform.EliminateCommonSubexpr()(relax_model(products))
+    assert once.script().count("R.matmul") == 1
+    two = script("""
+        @I.ir_module
+        class Module:
+            @R.function
+            def main(x: R.Tensor((2, 4), "float32"), v: R.Tensor((4, 3), "float32"),
+                     w: R.Tensor((4, 3), "float32")):
+                with R.dataflow():
+                    left = R.matmul(x, v)
+                    right = R.matmul(x, w)
+                    gv = R.add(left, right)
+                    R.output(gv)
+                return gv
+        """)
+    one = relax.transform.CombineParallelMatmul()(two)
+    assert one.script().count("R.matmul") == 1 and "R.concat" in one.script()
+    planned = tvm.transform.Sequential([
+        relax.transform.LegalizeOps(), relax.transform.ToNonDataflow(),
+        relax.transform.RemovePurityChecking(), relax.transform.CallTIRRewrite(),
+        relax.transform.StaticPlanBlockMemory()])(two)
+    assert "R.memory.alloc_storage" in planned.script()
 
 
 @proof(SAME, "schedule primitives")

@@ -3,11 +3,11 @@
 import numpy as np
 import pytest
 import tvm
-from tvm import s_tir, tirx
+from tvm import s_tir, te, tirx
 from tvm.script import tirx as T
 
 from tir.evaluate import Unknown, iterations_of, value, variables
-from tir.loops import iterations, nests
+from tir.loops import iterations, lives, nests
 from tir.walk import accesses, loads, sblocks, stores, walk
 
 
@@ -99,3 +99,22 @@ def test_values_of_axes_are_expressions() -> None:
     func = tvm.tirx.PrimFunc(blocks.params, realize)
     given = [type(given) for node, place in walk(func.body) for _, given in place.axes]
     assert given and set(given) == {tirx.IntImm}
+
+
+def test_how_long_numbers_are_kept() -> None:
+    """By hand: four numbers are doubled, then read in pairs; or two by two."""
+    x = te.placeholder((4,), name="x")
+    doubled = te.compute((4,), lambda i: x[i] * 2.0, name="doubled")
+    k = te.reduce_axis((0, 2), name="k")
+    pairs = te.compute((2,), lambda i: te.sum(doubled[2 * i + k], k), name="pairs")
+    func = te.create_prim_func([x, pairs])
+    (life,) = lives(func)
+    assert (life.buffer.name, life.most) == ("doubled", 4)
+    assert life.first.tolist() == [0, 1, 2, 3] and life.last.tolist() == [4, 5, 6, 7]
+    schedule = tvm.s_tir.Schedule(func)
+    schedule.compute_at(schedule.get_sblock("doubled"),
+                        schedule.get_loops(schedule.get_sblock("pairs"))[0])
+    (life,) = lives(schedule.mod["main"])
+    assert life.first.tolist() == [0, 1, 4, 5] and life.last.tolist() == [2, 3, 6, 7]
+    assert life.most == 2 and life.places.tolist() == [0, 1, 2, 3]
+    assert lives(blocks) == []

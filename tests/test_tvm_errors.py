@@ -433,6 +433,65 @@ def _() -> None:
         meta_schedule.runner.RPCConfig("127.0.0.1", 1, "key", 1, 0.05).connect_tracker()
 
 
+class Difference(torch.nn.Module):
+    """a - b."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return a - b
+
+
+def exported(model: torch.nn.Module, *example: torch.Tensor, shapes: object = None
+             ) -> torch.export.ExportedProgram:
+    with helpers.quiet():
+        return torch.export.export(model, example, dynamic_shapes=shapes)
+
+
+@provokes("Unsupported function types")
+def _() -> None:
+    class Powers(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.exp2(x)
+
+    from_exported_program(exported(Powers(), torch.ones(2)))
+
+
+UP_TO_4 = torch.export.Dim("n", min=1, max=4)
+provokes("specialized it to be a constant")(lambda: exported(
+    Difference(), torch.ones(2), torch.ones(2), shapes=({0: UP_TO_4}, None)))
+
+
+@provokes("storage allocation failure")
+def _() -> None:
+    class Table(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.softmax(x[:, None] * x, 1) @ x
+
+    mod = from_exported_program(exported(Table(), torch.ones(3), shapes=({0: UP_TO_4},)),
+                                unwrap_unit_return_tuple=True)
+    helpers.build(mod)["main"](tvm.runtime.tensor(np.ones(1000, "float32")))
+
+
+def bound(threads: int | None) -> tvm.runtime.Executable:
+    schedule = tvm.s_tir.Schedule(te.create_prim_func([A, topi.nn.relu(A)]))
+    if threads:
+        loops = schedule.get_loops(schedule.get_sblock("compute"))
+        block, thread = schedule.split(schedule.fuse(*loops), [None, threads])
+        schedule.bind(block, "blockIdx.x")
+        schedule.bind(thread, "threadIdx.x")
+    return tvm.compile(schedule.mod, target={"kind": "cuda", "arch": "sm_80"})
+
+
+provokes("device_type on argument")(
+    lambda: bound(4)["main"](*map(tvm.runtime.tensor, (ONES, ONES))))
+
+
+@provokes("Device API cuda is not enabled")
+def _() -> None:
+    if tvm.cuda(0).exist:  # then there is nothing to provoke
+        raise tvm.error.InternalError("Device API cuda is not enabled.")
+    tvm.runtime.tensor(ONES, tvm.cuda(0))
+
+
 provokes("No module named 'tvm'")(lambda: in_new_python("import tvm", "-I", "-S"))
 @provokes("No module named 'tabulate'")
 def _() -> None:
@@ -617,6 +676,18 @@ def test_silent_modules() -> None:
     bound = relax.transform.BindParams("mian", {"x": ONES})(model(relu))
     assert len(bound["main"].params) == 1
     assert np.array(helpers.build(model(relu))["main"](ONES)).dtype == object
+
+
+def test_silent_imports_and_gpu_programs() -> None:
+    same = torch.ones(3)
+    for example, right in ((same, same), False), ((same, torch.ones(3)), True):
+        mod = from_exported_program(exported(Difference(), *example),
+                                    unwrap_unit_return_tuple=True)
+        came = helpers.build(mod)["main"](*(tvm.runtime.tensor(np.full(3, number, "float32"))
+                                            for number in (5, 3)))
+        assert (came.numpy() == (2 if right else 0)).all()
+    assert bound(4).mod.imports
+    assert not bound(None).mod.imports
 
 
 def test_silent_classes_of_one_name() -> None:

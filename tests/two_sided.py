@@ -34,7 +34,7 @@ from tools.grading.submission import Statement, needed, python, statements
 from tools.student import SOLUTION, STUB
 
 ROOT = Path(__file__).resolve().parent.parent
-HEAD = re.compile(r"^# %% (\d\.\d) (?:(right): (.+)|(wrong): (.+?) -> (.+))$")
+HEAD = re.compile(r"^# %% (\d+\.\d) (?:(right): (.+)|(wrong): (.+?) -> (.+))$")
 SHARED = "shared"
 MORE = "# %% more"
 TELLS = "both languages: "  # in front of what a check found, for `Candidate.told`

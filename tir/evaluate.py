@@ -25,7 +25,7 @@ def _quotient(a: Any, b: Any) -> Any:
     return np.trunc(a / b).astype(np.int64)
 
 
-_OPERATORS: dict[type, Callable[..., Any]] = {
+OPERATORS: dict[type, Callable[..., Any]] = {
     tirx.Add: np.add, tirx.Sub: np.subtract, tirx.Mul: np.multiply,
     tirx.Div: _quotient, tirx.Mod: lambda a, b: a - b * _quotient(a, b),
     tirx.FloorDiv: np.floor_divide, tirx.FloorMod: np.mod,
@@ -42,7 +42,7 @@ def value(expression: Any, at: Mapping[Any, Any]) -> Any:
     `at` may also have arrays for buffers; an index outside of one is moved inside it. Raises
     Unknown where the expression has anything else.
     """
-    if operator := _OPERATORS.get(type(expression)):
+    if operator := OPERATORS.get(type(expression)):
         with np.errstate(all="ignore"):  # what is divided by 0 is in an iteration that is not run
             return operator(value(expression.a, at), value(expression.b, at))
     match expression:

@@ -1,14 +1,15 @@
 """Loop nests of PrimFuncs: their loops and blocks, and the order in which they visit elements."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import tvm
-from tvm import s_tir
+from tvm import s_tir, tirx
 from tvm.tirx import IterVar
 
-from tir.evaluate import every
-from tir.walk import Loop, Place, walk
+from tir.evaluate import every, iterations_of
+from tir.walk import Access, Loop, Place, accesses, walk
 
 
 def is_reduction(axis: IterVar) -> bool:
@@ -91,3 +92,80 @@ def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int
     steps = np.full(shape, step.max() + 1)
     np.minimum.at(steps, tuple(places[list(axes)][:, seen]), step[seen])
     return steps
+
+
+# ---- how long numbers are kept -------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Life:
+    """A buffer inside a PrimFunc, and how long each of its numbers is kept.
+
+    `places`: the numbers that are used, in the order of memory; `first` and `last`: the moments at
+    which each is written first and used last. All three of shape (numbers,).
+    """
+
+    buffer: Any
+    places: np.ndarray
+    first: np.ndarray
+    last: np.ndarray
+
+    @property
+    def most(self) -> int:
+        """How many of its numbers are kept at a time, at most."""
+        change = np.zeros(int(self.last.max()) + 2, dtype=np.int64)
+        np.add.at(change, self.first, 1)
+        np.add.at(change, self.last + 1, -1)
+        return int(change.cumsum().max())
+
+
+def _moments(every_access: list[Access]) -> list[np.ndarray]:
+    """Return for each access the moment of each of its iterations, on one clock for all.
+
+    A moment is an iteration of an innermost sblock, one after another, as with one thread.
+    """
+    begins: dict[Any, int] = {}  # what stands in common loops, and each sblock, by its first access
+    for number, access in enumerate(every_access):
+        loops = access.place.loops
+        for depth in range(len(loops)):
+            begins.setdefault(loops[:depth + 1], number)
+        begins.setdefault(access.place.block, number)
+    deepest = max(len(access.place.loops) for access in every_access)
+    keys = []
+    for access in every_access:
+        loops = access.place.loops
+        found = iterations_of(access.place, access.indices, always=loops)
+        key = np.zeros((len(found.runs), 2 * deepest + 1), dtype=np.int64)
+        for depth, loop in enumerate(loops):
+            key[:, 2 * depth] = begins[loops[:depth + 1]]
+            key[:, 2 * depth + 1] = found.at[loop.variable]
+        key[:, 2 * len(loops)] = begins[access.place.block]
+        keys.append(key[found.runs])
+    moments = np.unique(np.concatenate(keys), axis=0, return_inverse=True)[1].reshape(-1)
+    return np.split(moments, np.cumsum([len(key) for key in keys])[:-1])
+
+
+def lives(func: tvm.tirx.PrimFunc) -> list[Life]:
+    """Return for each buffer inside a small PrimFunc how long its numbers are kept."""
+    nodes = list(walk(func.body))
+    every_access = [access for node, place in nodes if isinstance(node, tirx.BufferStore)
+                    for access in accesses(node, place)]
+    moments = _moments(every_access)
+    found = []
+    for buffer in (buffer for node, _ in nodes if isinstance(node, s_tir.SBlockRealize)
+                   for buffer in node.block.alloc_buffers):
+        shape = tuple(map(int, buffer.shape))
+        count = int(np.prod(shape))
+        first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
+        for access, moment in zip(every_access, moments, strict=True):
+            if not access.buffer.same_as(buffer):
+                continue
+            there = iterations_of(access.place, access.indices, always=access.place.loops)
+            place = np.ravel_multi_index([index[there.runs] for index in
+                                          there.values(*access.indices)], shape)
+            if access.writes:
+                np.minimum.at(first, place, moment)
+            np.maximum.at(last, place, moment)
+        places = np.flatnonzero(last >= 0)
+        found.append(Life(buffer, places, first[places], last[places]))
+    return found

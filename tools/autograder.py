@@ -69,13 +69,18 @@ def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
             "stdout_visibility": "hidden", "tests": tests}
 
 
+def more() -> dict[str, bytes]:
+    """Return the files of the course that grade, and that a handout is without."""
+    return {found.relative_to(ROOT).as_posix(): found.read_bytes()
+            for pattern in MORE for found in ROOT.glob(pattern)}
+
+
 def contents(number: str) -> dict[str, tuple[bytes, int]]:
     """Return the files of the zip by their names, with their modes."""
     (path,) = handouts.chosen([number])
     files = {name: data for name, data in handouts.contents([path]).items()
              if not name.startswith("html/")}
-    files |= {found.relative_to(ROOT).as_posix(): found.read_bytes()
-              for pattern in MORE for found in ROOT.glob(pattern)}
+    files |= more()
     if found := handouts.leaks(files, handouts.masters()):
         sys.exit("\n".join(["Not written, solutions would leak:", *found]))
     return {**{path.name: (path.read_bytes().replace(b"NUMBER", number.encode()), 0o755)

@@ -25,8 +25,9 @@ from words import _
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
-FILES = ("*.py", "words/*.py", "tir/*.py", "plots/*.py", "checks/**/*.py", "docs/*",
-         "data/README*.md", "data/*.py", "data/*.npz", "data/stand_in/**/*", "data/tuned/*",
+FILES = ("*.py", "words/*.py", "tir/*.py", "gpu/*.py", "gpu/*.hpp", "plots/*.py",
+         "checks/**/*.py", "docs/*", "data/README*.md", "data/*.py", "data/*.npz",
+         "data/stand_in/**/*", "data/tuned/*",
          "requirements*.txt", "LICENSE", "tools/__init__.py", "tools/install.py", "tools/lang.py",
          "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
          "tools/pages.py", "tools/bench.py")

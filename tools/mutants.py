@@ -317,7 +317,7 @@ def sample(count: int, seed: int = 0) -> list[tuple[Exercise, list[Mutant]]]:
 
 
 def main(wanted: Sequence[str]) -> int:
-    if strange := [text for text in wanted if not re.fullmatch(r"\d\d|\d\.\d", text)]:
+    if strange := [text for text in wanted if not re.fullmatch(r"\d\d|\d+\.\d", text)]:
         print(f"{strange[0]}: a notebook is 03, an exercise 3.1")
         return 2
     every = {text for exercise in exercises() for text in (
@@ -335,7 +335,7 @@ def main(wanted: Sequence[str]) -> int:
         for line in row.false:
             print(f"not true of it: {line}", flush=True)
     print(f"\n{'':9}{'mutants':>8}{'equivalent':>12}{'caught':>8}{'passed':>8}{'false':>7}")
-    for row in sorted(rows, key=lambda row: row.exercise):
+    for row in sorted(rows, key=lambda row: [int(part) for part in row.exercise.split(".")]):
         caught = row.tried - row.equivalent - len(row.missed)
         print(f"{row.exercise:9}{row.tried:8}{row.equivalent:12}{caught:8}{len(row.missed):8}"
               f"{len(row.false):7}")

@@ -17,9 +17,9 @@ from checks.diagnose.diagnosis import diagnose
 from checks.observe.guard_pages import guarded
 from checks.observe.intermediates import compiled, is_layer
 from checks.observe.primfuncs import LIGHT, require_inside_buffers
-from checks.run.check import isolated, several_threads
+from checks.run.check import several_threads
 from checks.say.messages import CheckFailed, bound, reason
-from words import _, language, told
+from words import _
 
 
 class Batch(NamedTuple):
@@ -41,7 +41,7 @@ def require_well_formed(mod: Any) -> None:
     """Raise CheckFailed unless this is an IRModule with a main, well formed, inside its buffers."""
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed(_("an IRModule"), type(mod).__name__,
-                          _("what your function returns: bb.get()"))
+                          _("what your function returns: an IRModule, as bb.get() is one"))
     names = [variable.name_hint for variable in mod.get_global_vars()]
     if "main" not in names:
         raise CheckFailed(_("a function named main"), _("functions {names}").format(names=names),
@@ -235,19 +235,3 @@ def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
     names = {variable.name_hint: variable for variable in mod.get_global_vars()}
     main = _Renamed(names).visit_expr(other["main"]).with_attr("global_symbol", OTHER_MAIN)
     return tvm.IRModule({**dict(mod.functions_items()), tvm.ir.GlobalVar(OTHER_MAIN): main})
-
-
-def check_equivalence(mod: tvm.IRModule, torch_model: nn.Sequential, test_loader: Iterable,
-                      target: Any = "llvm") -> None:
-    """Compare an IRModule with a PyTorch model on every batch, and say where they part.
-
-    `main` takes a batch as the loader gives it and returns what the model returns: rtol 1e-4, and
-    atol 1e-7 for probabilities, 1e-4 for logits. Raises CheckFailed with the first layer that
-    differs, its shape, its kernel, the largest error and, where it can be verified, the cause.
-    """
-    passed, parts = isolated(lambda: require_same(
-        mod, torch_model, batches(torch_model, test_loader), target), 120)
-    if not passed:
-        expected, came, look_at = parts
-        raise CheckFailed(expected, came, look_at, _("Not equivalent ✗"))
-    print(_("Equivalent ✓"), told(parts, language()))

@@ -9,15 +9,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import tvm
-from torch import nn
 from tvm import relax
 
-from checks.compare.inputs import grids, rows
-from checks.compare.mistakes import layer_mistakes
+from checks.compare.inputs import rows
 from checks.compare.trials import ATOL, RTOL, Mistakes, Trials, random, require_equal
 from checks.diagnose.equivalence import build
+from checks.exercises.softmax import SOFTMAX, softmax_trials
 from checks.observe import primfuncs
-from checks.observe.libraries import registered, registry, run_library
+from checks.observe.libraries import registry
 from checks.observe.spies import elementwise, watched
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed, reason, where
@@ -28,69 +27,7 @@ from words import _
 
 # ---- low-level NumPy -----------------------------------------------------------------------
 
-_SOFTMAX = nn.Softmax(dim=1)
 _LEAST = 4  # numbers at once: np.max([a, b]) of two is fine, and so is a shape
-
-
-def _softmax_with(subtracted: Callable[[torch.Tensor], Any], powers: Callable = torch.exp,
-                  summed: Callable[[torch.Tensor], torch.Tensor] = lambda e: e) -> tuple:
-    """Return a softmax that subtracts another number, in float32 and in float64: two forms.
-
-    The result is right whatever is subtracted, until an exponential overflows or all of a row are
-    0; in float64 that happens at larger numbers.
-    """
-    def form(dtype: torch.dtype) -> Callable:
-        def wrong(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
-            x = x.to(dtype)
-            e = powers(x - subtracted(x))
-            return (e / summed(e).sum(1, keepdim=True)).float()
-        return wrong
-    return form(torch.float32), form(torch.float64)
-
-
-def _largest(x: torch.Tensor) -> torch.Tensor:
-    return x.amax(1, keepdim=True)
-
-
-def _largest_from(start: float) -> Callable:
-    return lambda x: _largest(x).clamp(start)
-
-
-# Functions of the layer and its input, as the mistakes of layers are.
-_SOFTMAX_MISTAKES: Mistakes = {
-    _("the exponentials overflow or vanish: is each row's own maximum subtracted?"):
-        _softmax_with(lambda x: 0),
-    _("the search for the largest leaves out the last column"):
-        _softmax_with(lambda x: _largest(x[:, :max(x.shape[1] - 1, 1)]))
-        + _softmax_with(lambda x: _largest(x[:, :-1])),
-    _("the search for the largest leaves out the first column"):
-        _softmax_with(lambda x: _largest(x[:, min(1, x.shape[1] - 1):]))
-        + _softmax_with(lambda x: _largest(x[:, 1:])),
-    _("the search for the largest starts from a number above some rows; start from the row's "
-      "first"):
-        _softmax_with(_largest_from(-999)) + _softmax_with(_largest_from(-1e4))
-        + _softmax_with(_largest_from(-1e5)),
-    _("the largest: it is the smallest of the row that is subtracted"):
-        _softmax_with(lambda x: x.amin(1, keepdim=True)),
-    _("the largest: the first number of each row is subtracted instead"):
-        _softmax_with(lambda x: x[:, :1]),
-    _("the largest: the last number of each row is subtracted instead"):
-        _softmax_with(lambda x: x[:, -1:]),
-    _("the sign: the largest is subtracted, not added"): _softmax_with(lambda x: -_largest(x)),
-    _("the largest: its absolute value is subtracted"): _softmax_with(lambda x: _largest(x.abs()))
-        + _softmax_with(lambda x: _largest(x).abs()),
-    _("the sum leaves out the first column"): _softmax_with(_largest, summed=lambda e: e[:, 1:]),
-    _("the sum leaves out the last column"): _softmax_with(_largest, summed=lambda e: e[:, :-1]),
-    _("the exponential: this is 2 to the power of x, not e"): _softmax_with(_largest, torch.exp2),
-    _("the sign of the exponent: it is the number less the largest"):
-        _softmax_with(_largest, lambda d: torch.exp(-d))}
-
-
-def _softmax_trials(axes: tuple[str, str] = (_("row"), _("column"))) -> tuple[Trials, list]:
-    trials = Trials(_("the search for the largest of the row, then the exponentials and their sum"),
-                    layer_mistakes(_SOFTMAX) | _SOFTMAX_MISTAKES, 1e-6, axes)
-    return trials, [(_("{rows} x {columns}, {words}").format(
-        rows=x.shape[0], columns=x.shape[1], words=words), x) for words, x in grids(6, 9)]
 
 
 @exercise("0.1", seconds=5)
@@ -102,12 +39,12 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
     """
     whole: list[str] = []
     step_by_step = elementwise(lnumpy_softmax, whole, _LEAST)
-    trials, cases = _softmax_trials()
+    trials, cases = softmax_trials()
     notes: list[tuple[int, dict, dict, Any]] = []
     for words, x in cases:
         logits = torch.from_numpy(x)
-        trials.add(partial(_run_watched, step_by_step, x, notes), _SOFTMAX(logits).numpy(),
-                   _SOFTMAX, logits, words=words)
+        trials.add(partial(_run_watched, step_by_step, x, notes), SOFTMAX(logits).numpy(),
+                   SOFTMAX, logits, words=words)
         if len(notes) == 1:  # the first is the largest: an array function is told before its result
             _require_loops(*notes[0][:3], whole)
     trials.require_right()
@@ -691,31 +628,3 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
                       _("the linear PrimFunc, then the five calls in main: each takes the result "
                         "of the one before"), _DEEP_MISTAKES, arrays, came, atol=scale * ATOL)
     return _("equal to NumPy for 1, 5 and 3 images with one executable; every step by R.call_tir")
-
-
-# ---- a library function --------------------------------------------------------------------
-
-
-@exercise("0.6", seconds=10)
-def exercise_0_6(register_softmax: Callable) -> str:
-    """env.softmax writes the softmax of each row into out."""
-    trials, cases = _softmax_trials()
-    with registry():
-        function = registered(register_softmax, "env.softmax")
-
-        def run(x: np.ndarray) -> np.ndarray:
-            try:
-                return run_library(function, "env.softmax", x.shape, x=x)
-            except CheckFailed as failed:
-                if trials.failed is None or "NaN" not in failed.parts[1]:
-                    raise
-                return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
-        for words, x in cases:
-            logits = torch.from_numpy(x)
-            with np.errstate(all="ignore"):
-                trials.add(partial(run, x), _SOFTMAX(logits).numpy(), _SOFTMAX, logits,
-                           words=words)
-    trials.require_right()
-    return _("env.softmax is registered, can be registered again, and writes the softmax of each\n"
-             "row into out; tried with {count} arrays, scores of 1000 among them").format(
-        count=len(cases))

@@ -1,6 +1,7 @@
 """The checks of notebook 03: library functions."""
 
 import contextlib
+import copy
 import functools
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -17,12 +18,13 @@ from checks.compare.mistakes import layer_mistakes, with_parameters
 from checks.compare.trials import ATOL, RTOL, Mistakes, judged, random, to_numpy
 from checks.diagnose.equivalence import build
 from checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
+from checks.exercises.softmax import SOFTMAX, softmax_trials
 from checks.observe import libraries
 from checks.observe.intermediates import is_layer
 from checks.observe.primfuncs import QUICK
 from checks.observe.spies import require_no_tvm, require_numpy_only, require_torch
 from checks.run.answer import line_of_answer
-from checks.run.check import exercise
+from checks.run.check import exercise, prepared
 from checks.say.messages import CheckFailed, reason
 from tir.loops import nests
 from words import _
@@ -33,34 +35,172 @@ def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return F.linear(*map(torch.from_numpy, (x, w.copy(), b.copy()))).numpy()
 
 
+def _softmax(x: np.ndarray) -> np.ndarray:
+    return SOFTMAX(torch.from_numpy(x)).numpy()
+
+
 def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return F.conv2d(torch.from_numpy(x), torch.from_numpy(w.copy())).numpy() + b
 
 
-_RELU: Mistakes = {
-    _("numbers above 1 are cut"): lambda _, x: x.clamp(0, 1),
-    _("numbers above 6 are cut: this is ReLU6"): lambda _, x: x.clamp(0, 6),
-    _("negative numbers keep a hundredth: this is the leaky ReLU"): lambda _, x: F.leaky_relu(x)}
+@exercise("3.1", seconds=10)
+def exercise_3_1(register_softmax: Callable) -> str:
+    """env.softmax writes the softmax of each row into out."""
+    trials, cases = softmax_trials()
+    with libraries.registry():
+        function = libraries.registered(register_softmax, "env.softmax")
+
+        def run(x: np.ndarray) -> np.ndarray:
+            try:
+                return libraries.run_library(function, "env.softmax", x.shape, x=x)
+            except CheckFailed as failed:
+                if trials.failed is None or "NaN" not in failed.parts[1]:
+                    raise
+                return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
+        for words, x in cases:
+            logits = torch.from_numpy(x)
+            with np.errstate(all="ignore"):
+                trials.add(functools.partial(run, x), SOFTMAX(logits).numpy(), SOFTMAX, logits,
+                           words=words)
+    trials.require_right()
+    return _("env.softmax is registered, can be registered again, and writes the softmax of each\n"
+             "row into out; tried with {count} arrays, scores of 1000 among them").format(
+        count=len(cases))
 
 
-@exercise("3.1")
-def exercise_3_1(register_relu: Callable) -> str:
-    """env.relu writes max(x, 0) into out."""
-    shapes = [(1, 128), (4, 3, 5, 5), (7,), (1,), (2, 300, 1), (5, 1), (41, 35)]
-    layer = nn.ReLU()
-    with libraries.registry(), judged(_("the formula: max(x, 0), element by element"),
-                                      layer_mistakes(layer) | _RELU) as note:
-        function = libraries.registered(register_relu, "env.relu")
-        for number, shape in enumerate([*shapes, shapes[0]]):  # with other numbers
-            x = np.float32(10) ** (3 * number) * random(*shape, seed=number)
-            if not number:  # extremes in the first, a middle and the last place
-                x[0, [0, 60, -1]] = -1e30, 1e30, 1e38
-            with require_numpy_only(_("NumPy in env.relu"), _("np.from_dlpack and np.maximum")):
-                came = libraries.run_library(function, "env.relu", shape, x=x)
-            note(came, np.maximum(x, 0), layer, torch.from_numpy(x))
-    return _("env.relu is registered, can be registered again, writes max(x, 0) into out and "
-             "returns nothing;\ntried with shapes {shapes}").format(
-        shapes=", ".join(map(str, shapes)))
+_Reads = list[list[int]]
+
+
+def _needed(reads: _Reads, call: int, lasts: Callable = max) -> list[int]:
+    """Return the tensors, 0 the input, that are needed while a call runs; calls count from 1."""
+    readers = {number: [place for place, numbers in enumerate(reads, 1) if number in numbers]
+               for number in range(len(reads) + 1)}
+    return [number for number in range(call + 1)
+            if call <= max(number, lasts(readers[number], default=number))]
+
+
+def _most(reads: _Reads, counts: Callable[[int, int], bool] = lambda number, call: True,
+          lasts: Callable = max) -> int:
+    """Return how many tensors are needed at once, of those that `counts(number, call)`."""
+    return max(sum(counts(number, call) for number in _needed(reads, call, lasts))
+               for call in range(1, len(reads) + 1))
+
+
+def _between(reads: _Reads, lasts: Callable = max) -> int:
+    return _most(reads, lambda number, _: 0 < number < len(reads), lasts)
+
+
+_COUNTED: dict[str, tuple[Callable[[_Reads], int], ...]] = {
+    _("each tensor has a storage of its own: which of them are needed at the same time?"):
+        (lambda reads: len(reads) - 1, len, lambda reads: len(reads) + 1),
+    _("two that take turns: a tensor that is read again later keeps its place meanwhile"):
+        (lambda reads: min(2, len(reads) - 1), lambda reads: 2),
+    _("tensor 0: the input has its memory already"):
+        (lambda reads: _most(reads, lambda number, _: number < len(reads)),),
+    _("the last tensor: the output is allocated apart"):
+        (lambda reads: _most(reads, lambda number, _: number > 0),),
+    _("tensor 0 and the last one: input and output have memory of their own"):
+        (_most,),
+    _("a call that reads one tensor while it writes another needs both"):
+        (lambda reads: _most(reads, lambda number, call: 0 < number < call),),
+    _("until when a tensor is needed: until the last call that reads it, not the first"):
+        (lambda reads: _between(reads, min),),
+    _("tensors that only wait: what one call reads and writes is not all that is needed"): (
+        lambda reads: max(len({*numbers, call} - {0, len(reads)})
+                          for call, numbers in enumerate(reads, 1)),
+        lambda reads: max(len(set(numbers) - {0}) for numbers in reads))}
+
+
+@prepared
+def _chains() -> list[tuple[_Reads, int]]:
+    """Return what calls read, short chains first, and how many storages TVM's plan has."""
+    rng = np.random.default_rng(3)
+    chains: list[_Reads] = [
+        [[0]], [[0], [1]], [[0], [1, 1]], [[0], [0, 1]], [[0], [1], [2]], [[0], [0, 1], [0, 2]],
+        [[0], [1], [1, 2]], [[0], [0], [2, 1]], [[0], [1], [2], [3]], [[0], [1], [2], [1, 3]],
+        [[0], [1], [1, 2], [3]], [[0], [1], [2], [1], [3, 4]], [[0], [1], [2], [3], [3, 2, 1, 4]],
+        [[0], [1], [2], [1, 3], [4], [5], [4, 6]], [[call] for call in range(12)],
+        [*([call] for call in range(11)), [1, 11]]]
+    for length in (6, 8, 9, 10, 13, 14, 20, 25):
+        reads = [[call, *(number for number in range(call) if rng.random() < 0.1)]
+                 for call in range(length)]
+        for number in rng.choice(np.arange(1, length - 1), length // 2, replace=False):
+            reads[number].remove(number)  # the next call does not read it, a later one does
+            reads[rng.integers(number + 1, length)].append(int(number))
+            reads[number] = reads[number] or [0]
+        chains.append(reads)
+    return [(reads, _storages(reads)) for reads in sorted(chains, key=len)]
+
+
+def _storages(reads: _Reads) -> int:
+    """Return how many storages TVM's plan has for calls that read these tensors."""
+    bb = relax.BlockBuilder()
+    kind = relax.TensorType((1, 128), "float32")
+    tensors: list[relax.Expr] = [relax.Var("x", kind)]
+    with bb.function("main", tensors[:1]):
+        with bb.dataflow():
+            for numbers in reads:
+                inputs = [tensors[number] for number in numbers]
+                tensors.append(bb.emit(relax.op.call_dps_packed("env.any", inputs, kind)))
+            result = bb.emit_output(tensors[-1])
+        bb.emit_func_output(result)
+    planned = tvm.transform.Sequential([
+        relax.transform.ToNonDataflow(), relax.transform.CallTIRRewrite(),
+        relax.transform.StaticPlanBlockMemory()])(bb.get())
+    return helpers.script(planned).count("R.memory.alloc_storage(")
+
+
+@exercise("3.2", prepare=[_chains])
+def exercise_3_2(storages_needed: Callable) -> str:
+    """the storages of a plan, predicted."""
+    came: list[int] = []
+    with require_no_tvm(_("a prediction, from `reads` alone"),
+                        _("what is counted: tensors that are needed at once"),
+                        ("StaticPlanBlockMemory",)):
+        for reads, count in _chains():
+            given = copy.deepcopy(reads)
+            try:
+                number = storages_needed(given)
+            except Exception:
+                if came == [right for _reads, right in _chains()[:len(came)]]:
+                    raise
+                break  # an earlier one went wrong: that is told
+            if not isinstance(number, int | np.integer):
+                raise CheckFailed(_("one int, such as {count} for {reads}").format(
+                                      count=count, reads=reads),
+                                  repr(number)[:80], _("what storages_needed returns"))
+            if given != reads:
+                raise CheckFailed(_("that reads stays as it was"),
+                                  _("{reads} became {given}").format(reads=reads, given=given),
+                                  _("what changes a list: take one of your own"))
+            came.append(int(number))
+    for (reads, count), number in zip(_chains(), came, strict=False):
+        if number != count:
+            title = str(reads) if len(reads) < 10 else _("a chain of {count} calls").format(
+                count=len(reads))
+            raise CheckFailed(_("storages in TVM's plan of {title}: {count}").format(
+                                  title=title, count=count),
+                              _("{number} predicted").format(number=number),
+                              _cause(came) or _look_at(reads))
+    return _("as many storages as in TVM's plans of {count} chains, of 1 to {most} calls, with and "
+             "without\nskip connections").format(count=len(came), most=len(_chains()[-1][0]))
+
+
+def _cause(came: list[int]) -> str:
+    """Return the one mistake that gives these numbers for the chains, or ""."""
+    named = [says for says, forms in _COUNTED.items() if any(
+        came == [form(reads) for reads, _count in _chains()[:len(came)]] for form in forms)]
+    return named[0] if len(named) == 1 else ""
+
+
+def _look_at(reads: _Reads) -> str:
+    calls = {call: [number for number in _needed(reads, call) if 0 < number < len(reads)]
+             for call in range(1, len(reads) + 1)}
+    call, needed = max(calls.items(), key=lambda item: len(item[1]))
+    if not needed:
+        return _("the output, which is allocated apart: there is nothing in between")
+    return _("call {call}, while which these tensors in between are needed: {numbers}").format(
+        call=call, numbers=", ".join(map(str, needed)))
 
 
 # Functions of x, weight and bias: what main does beside its call.
@@ -128,8 +268,8 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
     return output.numpy()
 
 
-@exercise("3.2")
-def exercise_3_2(create_linear_module: Callable) -> str:
+@exercise("3.3")
+def exercise_3_3(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
     with judged(_("which variable main returns, and what stands between it and the call"),
                 _BIAS_OF_LINEAR) as note:
@@ -173,8 +313,8 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
         shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
 
 
-@exercise("3.3")
-def exercise_3_3(register_conv2d: Callable) -> str:
+@exercise("3.4")
+def exercise_3_4(register_conv2d: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out."""
     watch = functools.partial(require_torch, _("the convolution by means of PyTorch"),
                               "torch.nn.functional.conv2d")
@@ -182,8 +322,8 @@ def exercise_3_3(register_conv2d: Callable) -> str:
         require_conv2d=_require_conv2d(register_conv2d, watch))
 
 
-@exercise("3.4")
-def exercise_3_4(register_conv2d_numpy: Callable) -> str:
+@exercise("3.5")
+def exercise_3_5(register_conv2d_numpy: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out, without PyTorch."""
     said = _("NumPy alone in env.conv2d"), "np.lib.stride_tricks.sliding_window_view, np.einsum"
     with require_no_tvm(*said):
@@ -223,11 +363,11 @@ def _require_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np
                               _("what follows env.conv2d, which adds the bias already"))
 
 
-_LIBRARY = ("env.conv2d", "env.linear", "env.relu")
+_LIBRARY = ("env.conv2d", "env.linear", "env.softmax")
 
 
-@exercise("3.5", seconds=90, prepare=[reference, random_cnn])
-def exercise_3_5(create_model_with_library_conv2d: Callable) -> str:
+@exercise("3.6", seconds=90, prepare=[reference, random_cnn])
+def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
     """The CNN is equivalent to PyTorch and its convolution is env.conv2d."""
     (weights, model), batches = cnn(), reference()
     images = batches[0].images
@@ -242,7 +382,7 @@ def exercise_3_5(create_model_with_library_conv2d: Callable) -> str:
     factor = 1.0
     functions = {"conv2d": libraries.recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
                  "linear": libraries.recording(_linear, []),
-                 "relu": libraries.recording(lambda x: np.maximum(x, 0), [])}
+                 "softmax": libraries.recording(_softmax, [])}
     with libraries.registry(keep=True, **functions):
         made = make(mod, other)
         machine = made.machine

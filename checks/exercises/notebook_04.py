@@ -1,18 +1,16 @@
 """The checks of notebook 04: schedules."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+import numpy as np
 import tvm
-from torch import nn
-from tvm import relax, te, topi
+from tvm import te
 
-import helpers
-from checks.diagnose.equivalence import batches
 from checks.exercises import schedules
-from checks.exercises.models import INPUT, cnn, imported_cnn, reference_200
+from checks.exercises.models import cnn, imported_cnn, reference_200
 from checks.run.check import exercise
 from checks.say.messages import CheckFailed
-from tir.loops import nests
+from tir.loops import Nest, lives, nests
 from words import _
 
 
@@ -116,26 +114,116 @@ def exercise_4_4(schedule_conv2d: Callable) -> str:
         verified=verified)
 
 
-@exercise("4.5", seconds=10, prepare=[cnn])
-def exercise_4_5(schedule_conv2d_with_bias: Callable) -> str:
-    """the conv2d with a bias block, scheduled."""
-    weights, model = cnn()
-    bias = weights["conv2d_bias"].reshape(1, 32, 1, 1)
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType(INPUT, "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            gv = bb.emit_output(bb.emit_te(
-                lambda x, w, b: topi.add(topi.nn.conv2d(x, w, 1, 0, 1), b), x,
-                relax.const(weights["conv2d_weight"], "float32"), relax.const(bias, "float32"),
-                primfunc_name_hint="conv2d"))
-        bb.emit_func_output(gv)
-    original = bb.get()
-    mod = schedules.returned(schedule_conv2d_with_bias, original)
-    with schedules.changed(mod, original, "conv2d") as func:
-        last = schedules.require_scheduled(func)[-1]
-    schedules.require_lanes(last, _("block {block}").format(block=last.block))
-    convolution = nn.Sequential(model[0])
-    schedules.require_same_model(mod, original, ["conv2d"], convolution,
-                                 batches(convolution, helpers.test_loader(count=40)))
-    return _("convolution and bias block scheduled, values equal to PyTorch's on 40 images")
+# ---- blocks that move ----------------------------------------------------------------------
+
+
+def _sums_and_pooling(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
+    a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
+    k, p, q = (te.reduce_axis((0, e), name=name) for e, name in ((depth, "k"), (2, "p"), (2, "q")))
+    sums = te.compute((n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="sums")
+    return te.create_prim_func([a, b, te.compute((n // 2, m // 2), lambda i, j: te.max(
+        sums[2 * i + p, 2 * j + q], axis=[p, q]), name="pooled")])
+
+
+def _by_rows(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    by_rows = tvm.s_tir.Schedule(func)
+    i, j, k = by_rows.get_loops("C")
+    by_rows.reorder(i, k, j)
+    return by_rows.mod["main"]
+
+
+def _sums_of_rows(n: int, m: int) -> tvm.tirx.PrimFunc:
+    a, k = te.placeholder((n, m), name="A"), te.reduce_axis((0, m), name="k")
+    return te.create_prim_func([a, te.compute((n,), lambda i: te.sum(a[i, k], k), name="total")])
+
+
+def _told(found: Sequence[Nest]) -> str:
+    """Return the loops around each block."""
+    return _("; ").join(_("{block} in {loops}").format(
+        block=nest.block, loops=" > ".join(str(loop) for loop in nest.loops)) for nest in found)
+
+
+@exercise("4.5")
+def exercise_4_5(sums_where_needed: Callable) -> str:
+    """sums that are made where they are needed."""
+    for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (12, 20, 3)),
+                         (schedules.scheduled_too, (2, 6, 5))]:
+        before = _sums_and_pooling(*sizes)
+        after = apply(sums_where_needed, before, _("sums under a loop of pooled"))
+        found, wanted = nests(after), 2 * sizes[1]
+        life = max(lives(after), key=lambda one: one.most)
+        if life.most > wanted:
+            common = [loop for loop in found[0].loops if loop in found[-1].loops]
+            raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time, two rows").format(
+                                  wanted=wanted, buffer=life.buffer.name),
+                              _("{count}; {loops}").format(count=life.most, loops=_told(found)),
+                              _("the loops that the two have in common, {loops}: how many rows "
+                                "does one iteration of them need?").format(
+                                    loops=", ".join(map(str, common))) if common else
+                              _("the two blocks have no loop in common: compute_at"))
+        schedules.require_same_results(before, after)
+    return _("at most two rows of sums at a time, the same results for three shapes")
+
+
+@exercise("4.6")
+def exercise_4_6(row_in_registers: Callable) -> str:
+    """a row of sums in a local buffer."""
+    for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (5, 12, 3)),
+                         (schedules.scheduled_too, (6, 7, 9))]:
+        before, columns = _by_rows(_product(*sizes)), sizes[1]
+        after = apply(row_in_registers, before, _("sums in a buffer of their own"))
+        update = schedules.adds_up(after)
+        schedules.require_local(update, _("a row"))
+        schedules.require_complete(after, update, _("the sums"))
+        (life,) = (one for one in lives(after) if one.buffer.same_as(schedules.written(update)))
+        if life.most != columns:
+            raise CheckFailed(_("{count} numbers of {buffer} at a time, a row").format(
+                                  count=columns, buffer=life.buffer.name),
+                              _("{count}; {loops}").format(count=life.most,
+                                                           loops=_told(nests(after))),
+                              _("reverse_compute_at: under which loop is the copy, and what is "
+                                "complete in one iteration of it?"))
+        first = update.loops.index(schedules.reducing_loops(update)[0])
+        if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
+            raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
+                                  count=columns), f"{together}; {_told([update])}",
+                              _("the order of the loops around C: it is i, k, j"))
+        schedules.require_same_results(before, after)
+    return _("a row of sums in a local buffer, copied when complete, the same results for three "
+             "shapes")
+
+
+@exercise("4.7")
+def exercise_4_7(eight_partial_sums: Callable) -> str:
+    """eight partial sums."""
+    for apply, sizes in [(schedules.scheduled, (4, 32)), (schedules.scheduled_too, (3, 48)),
+                         (schedules.scheduled_too, (5, 8))]:
+        before = _sums_of_rows(*sizes)
+        after = apply(eight_partial_sums, before, _("partial sums"))
+        partial = next(nest for nest in nests(after)
+                       if schedules.touches(nest, after.params[0]))
+        if partial.buffer == "total":
+            raise CheckFailed(_("partial sums in a buffer of their own"),
+                              _("block {block} adds to the result").format(block=partial.block),
+                              _("rfactor, of one of the two loops that the split gave"))
+        if (count := int(np.prod(schedules.written(partial).shape))) != 8 * sizes[0]:
+            raise CheckFailed(_("eight partial sums for each of {count} rows").format(
+                                  count=sizes[0]), _("{count} in all").format(count=count),
+                              _("the factors of the split, and which of the two loops rfactor "
+                                "gets"))
+        lanes = schedules.require_lanes(partial, _("the partial sums"))
+        for region, look_at in [
+                (partial.realize.block.writes[0],
+                 _("the second argument of rfactor: the axis of the new buffer that counts the "
+                   "partial sums")),
+                (partial.realize.block.reads[0],
+                 _("which of the two loops of the split is the one over the partial sums"))]:
+            steps = schedules.moves(partial, lanes, schedules.indices(region))
+            if steps != [(0, 1)]:
+                raise CheckFailed(_("lanes that are neighbours in {buffer}").format(
+                                      buffer=region.source.name),
+                                  _("steps in {buffer} of {steps}, with {lanes}").format(
+                                      buffer=region.source.name, steps=steps, lanes=lanes), look_at)
+        schedules.require_same_results(before, after)
+    return _("eight partial sums of each row as the lanes of a vector, the same results for three "
+             "shapes")

@@ -15,14 +15,15 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from tvm import relax
 
-from checks.compare.inputs import fractions, rows
+from checks.compare.inputs import fractions
 from checks.compare.mistakes import layer_mistakes, pair
 from checks.compare.trials import Mistakes, judged, random, to_numpy
 from checks.diagnose.equivalence import build, renamed, require_same
 from checks.exercises import importers
+from checks.exercises.faulty import FAULTS, faulty_cnn, mended
 from checks.exercises.models import INPUT, cnn, reference
 from checks.observe.guard_pages import guarded
-from checks.observe.primfuncs import QUICK, run_te
+from checks.observe.primfuncs import QUICK, run_expression, run_te
 from checks.run.answer import line_of_answer
 from checks.run.check import exercise, prepared
 from checks.say.messages import CheckFailed, reason
@@ -30,43 +31,64 @@ from words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
 
-
-def _softmax_inputs() -> dict[str, tuple[np.ndarray, str]]:
-    """Return logits by a title, each with a hint."""
-    steps, shift = _("the four steps, one by one"), _("is each row's own maximum subtracted?")
-    mixed = random(3, 5, seed=4)
-    mixed[0] += 1000
-    mixed[1] -= 1000
-    far_apart = 1000 * np.array([[1, -1, 0, -1], [-1, 0, -1, 1]], "float32")
-    every: dict[str, tuple[np.ndarray, str]] = {
-        _("{count} kinds of rows, {m} long").format(count=len(kinds), m=m):
-        (np.concatenate(kinds), shift)
-        for n, m in [(2, 7), (1, 33)] if (kinds := [array for words, array in rows(n, m)])}
-    return {_("logits around 0"): (3 * random(4, 7), steps),
-            _("another shape"): (3 * random(6, 2), steps),
-            _("one row"): (2 * random(1, 9), steps),
-            _("logits of 1000 and -1000 in one tensor"): (mixed, shift),
-            _("logits of -1000 alone"): (random(2, 5) - np.float32(1000), shift),
-            _("logits of 1000 and -1000 in one row"): (far_apart, shift),
-            _("one column"): (100 * random(5, 1), steps)} | every
+_CONV = (4, 32, 26, 26)  # of the convolution's values, before and after its bias
 
 
-_SOFTMAX: Mistakes = {
-    _("log_softmax instead of softmax: this is the logarithm of the softmax"):
-        (lambda _, x: x.log_softmax(1), lambda _, x: x.softmax(1).log())}
+# Functions of what the binding takes, the convolution's values and its bias.
+_BIAS: Mistakes = {
+    _("the bias of the convolution is left out"): lambda _, x, b: x,
+    _("the bias of the convolution is added twice"): lambda _, x, b: x + 2 * b.reshape(-1, 1, 1),
+    _("the bias is added along the height instead of the channels"):
+        lambda _, x, b: x + b[:x.shape[2]].reshape(-1, 1),
+    _("the bias is added along the width instead of the channels"):
+        lambda _, x, b: x + b[:x.shape[3]]}
 
 
-@exercise("5.1", seconds=5)
-def exercise_5_1(softmax: Callable) -> str:
-    """a stable softmax as a tensor expression."""
-    layer = nn.Softmax(dim=1)
-    with judged("", layer_mistakes(layer) | _SOFTMAX, 1e-6) as note:
-        for name, (x, hint) in _softmax_inputs().items():
-            logits = torch.from_numpy(x)
-            note(run_te(softmax, x), layer(logits).numpy(), layer, logits,
-                 look_at=_("{name}: {hint}").format(name=name, hint=hint))
-    return _("equal to NumPy for logits of any size, 1000 and -1000 among them, the largest of a "
-             "row in any\nplace; rows of 1 to 33 numbers")
+def _require_mended(name: str, operation: Callable) -> None:
+    """Raise CheckFailed unless an operation is that of PyTorch's layer in a binding's place."""
+    x, b = fractions(*_CONV), fractions(_CONV[1])
+    layer, mistakes = None, _BIAS
+    arrays, expected = [x, b], x + b.reshape(-1, 1, 1)
+    if name == "lv3":
+        layer, arrays = nn.MaxPool2d(2), [x - np.float32(128)]  # windows below zero, and above
+        expected = layer(torch.from_numpy(arrays[0])).numpy()
+        mistakes = layer_mistakes(layer) | {
+            _("the reduction: this is the minimum"):
+                lambda layer, x: -F.max_pool2d(-x, layer.kernel_size)}
+    look_at = _("the operation that you give for {name}: which numbers does each element take?")
+    with judged(look_at.format(name=name), mistakes, 1e-5) as note:
+        note(run_expression(operation, *arrays), expected, layer, *map(torch.from_numpy, arrays))
+
+
+@exercise("5.1", prepare=[faulty_cnn])
+def exercise_5_1(mend: Callable) -> str:
+    """two mistakes in a module."""
+    operations = mend()
+    if not isinstance(operations, Mapping):
+        raise CheckFailed(_("a dictionary from names of bindings to operations"),
+                          type(operations).__name__, _("what mend returns"))
+    for name, operation in operations.items():
+        if not callable(operation):
+            raise CheckFailed(_("a function of tensor expressions for {name}").format(name=name),
+                              type(operation).__name__,
+                              _("the values of the dictionary: functions, not what they return"))
+    mended(faulty_cnn(), operations)
+    found = [name for name in FAULTS if name in operations]
+    for name in found:
+        _require_mended(name, operations[name])
+    if innocent := [name for name in operations if name not in FAULTS]:
+        raise CheckFailed(_("the operations that are wrong, and no others"),
+                          _("{name} is right as it is").format(name=innocent[0]),
+                          _("the first value that differs from PyTorch's: check_equivalence names "
+                            "its layer and what computes it"))
+    if len(found) < len(FAULTS):
+        raise CheckFailed(_("two mended operations"),
+                          _("{name} is mended, and right; there is another mistake").format(
+                              name=found[0]) if found else _("none"),
+                          _("check_equivalence of checks.mended(faulty, mend()): where does it "
+                            "differ now?"))
+    return _("both mistakes are found, each operation is the layer's, and the others are as they "
+             "were")
 
 
 _AVG_POOL: Mistakes = {

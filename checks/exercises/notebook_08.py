@@ -1,20 +1,26 @@
 """The checks of notebook 08: a stochastic schedule, a tuner. None of them measures a time."""
 
+import bisect
+import copy
+import json
 import math
 import numbers
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
+from tvm import te, topi
+from tvm.s_tir import meta_schedule as ms
 
+import helpers
 from checks.exercises import schedules
 from checks.exercises.models import imported_cnn
 from checks.run.answer import line_of_answer
-from checks.run.check import exercise
+from checks.run.check import exercise, prepared, while_running
 from checks.say.messages import CheckFailed, reason
 from tir.loops import Nest, nests
 from words import _
@@ -24,19 +30,28 @@ from words import _
 # Far apart: for small seeds TVM's generator draws nearly the same first numbers.
 _SEEDS = (400_000_000, 800_000_000, 1_200_000_000, 1_621_709_874, 669_652_944, 74_845_287)
 _MORE_SEEDS = range(50_000_000, 1_500_000_000, 100_000_000)  # for the structure alone
-_EXTENTS = {"channels": 32, "rows": 26, "columns": 26}
+_MOST = 128  # numbers of a tile, and fewer where the convolution is smaller
+_SMALL, _FEW = (2, 1, 10, 16, 8), 24  # no extent of its output has a factor 3, as the window has
+
+
+def _convolution(n: int, c: int, height: int, width: int, f: int) -> tvm.tirx.PrimFunc:
+    """Return TOPI's conv2d of n images of c channels with f kernels of 3 by 3."""
+    x, w = te.placeholder((n, c, height, width), name="x"), te.placeholder((f, c, 3, 3), name="w")
+    return te.create_prim_func([x, w, topi.nn.conv2d(x, w, 1, 0, 1)])
 
 
 @exercise("8.1", seconds=20, prepare=[imported_cnn])
 def exercise_8_1(random_conv2d: Callable) -> str:
-    """a schedule with tiles drawn by chance."""
-    func = imported_cnn()["conv2d"]
-    drawn = [_schedule(random_conv2d(func, seed)) for seed in _SEEDS]
+    """a schedule with tiles drawn by chance, within a limit."""
+    func, small = imported_cnn()["conv2d"], _convolution(*_SMALL)
+    while_running(_("sample_perfect_tile never ends where max_innermost_factor is below 1; then "
+                    "your loops: does each end?"))
+    drawn = [_schedule(random_conv2d(func, seed, _MOST)) for seed in _SEEDS]
     programs = [schedule.mod["main"] for schedule in drawn]
     for schedule in drawn:
-        _require_drawn(schedule)
+        _require_drawn(schedule, func)
     for seed, program in zip(_SEEDS, programs, strict=True):
-        again = _schedule(random_conv2d(func, seed)).mod["main"]
+        again = _schedule(random_conv2d(func, seed, _MOST)).mod["main"]
         if not tvm_ffi.structural_equal(program, again):
             raise CheckFailed(_("the same program for the same seed"),
                               _("two different ones for seed {seed}").format(seed=f"{seed:,}"),
@@ -52,13 +67,20 @@ def exercise_8_1(random_conv2d: Callable) -> str:
         raise CheckFailed(_("different programs for {count} seeds").format(count=len(_SEEDS)),
                           f"{different}", cause)
     _require_free(drawn)
-    for schedule in [*drawn, *(_schedule(random_conv2d(func, seed)) for seed in _MORE_SEEDS)]:
-        _require_structure(schedule)
-    for program in programs[:3]:
-        schedules.require_same_results(func, program)
+    drawn += [_schedule(random_conv2d(func, seed, _MOST)) for seed in _MORE_SEEDS]
+    smaller = [_schedule(random_conv2d(small, seed, _FEW)) for seed in (*_SEEDS, *_MORE_SEEDS)]
+    for schedules_of, most, of in ((drawn, _MOST, func), (smaller, _FEW, small)):
+        for schedule in schedules_of:
+            _require_drawn(schedule, of)
+            _require_room(schedule, most)
+            _require_structure(schedule, most)
+    for before, program in [*((func, one) for one in programs[:3]),
+                            (small, smaller[0].mod["main"])]:
+        schedules.require_same_results(before, program)
     return _("{different} different programs from {count} seeds, the same one for the same seed;\n"
-             "each parallel, with a vector along x, the window unrolled, decomposed, and the "
-             "results as before").format(different=different, count=len(_SEEDS))
+             "each parallel, with a vector along x, the window unrolled, decomposed, tiles within "
+             "the limit,\nand the results as before, also for another shape").format(
+                 different=different, count=len(_SEEDS))
 
 
 def _schedule(came: Any) -> tvm.s_tir.Schedule:
@@ -74,19 +96,21 @@ def _samples(schedule: tvm.s_tir.Schedule) -> list[Any]:
     return [inst for inst in schedule.trace.insts if inst.kind.name == "SamplePerfectTile"]
 
 
-def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
-    """Raise CheckFailed where f, y or x is not cut by a draw, or not every factor can be drawn."""
+def _require_drawn(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where f, y or x of a convolution is not cut by a draw of its own."""
     samples = _samples(schedule)
     drawn = [[int(factor) for factor in schedule.trace.decisions[inst]] for inst in samples]
     cut = sorted(int(np.prod(factors)) for factors in drawn)
-    if [extent for extent in cut if extent > 1] != sorted(_EXTENTS.values()):
-        raise CheckFailed(_("three draws: of the loops over 32 channels, 26 rows and 26 columns"),
+    _n, channels, rows, columns = map(int, func.params[-1].shape)
+    if [extent for extent in cut if extent > 1] != sorted([channels, rows, columns]):
+        raise CheckFailed(_("three draws: of the loops over {channels} channels, {rows} rows and "
+                            "{columns} columns").format(channels=channels, rows=rows,
+                                                        columns=columns),
                           _("draws for loops of {cut}").format(cut=cut or _("none")),
                           _("sample_perfect_tile for f, y and x: a number drawn elsewhere is not "
                             "in the trace"))
     for inst, factors in zip(samples, drawn, strict=True):
-        most, extent = int(inst.attrs[1]), int(np.prod(factors))
-        outputs = inst.outputs
+        extent, outputs = math.prod(factors), inst.outputs
         if not any(split.inputs[0].same_as(inst.inputs[0]) and len(split.inputs) == len(outputs) + 1
                    and all(factor is None or factor.same_as(output) for factor, output
                            in zip(split.inputs[1:], outputs, strict=True))
@@ -96,9 +120,27 @@ def _require_drawn(schedule: tvm.s_tir.Schedule) -> None:
                                   extent=extent),
                               _("split: it gets what sample_perfect_tile returned, unchanged, for "
                                 "the same loop"))
-        if most < extent:
-            raise CheckFailed(_("that each factor of {extent} can be drawn").format(extent=extent),
-                              _("innermost factors up to {most} alone").format(most=most),
+
+
+def _require_room(schedule: tvm.s_tir.Schedule, most: int) -> None:
+    """Raise CheckFailed where a tile is too large, or a factor that would fit is never drawn."""
+    inner, said = 1, []
+    for inst in _samples(schedule):
+        factors = [int(factor) for factor in schedule.trace.decisions[inst]]
+        extent, room, limit = math.prod(factors), most // inner, int(inst.attrs[1])
+        inner *= factors[-1]
+        said.append(str(factors[-1]))
+        if inner > most:
+            raise CheckFailed(_("tiles of at most {most} numbers").format(most=most),
+                              f"{' x '.join(said)} = {inner:,}",
+                              _("max_innermost_factor of each draw: what the draws before it "
+                                "left"))
+        largest = max(factor for factor in range(1, extent + 1)
+                      if extent % factor == 0 and factor <= room)
+        if limit < largest:
+            raise CheckFailed(_("that each factor of {extent} that fits can be drawn, up to "
+                                "{largest}").format(extent=extent, largest=largest),
+                              _("innermost factors up to {most} alone").format(most=limit),
                               _("max_innermost_factor of sample_perfect_tile: 16 unless you say "
                                 "otherwise"))
 
@@ -124,7 +166,7 @@ def _inside(schedule: tvm.s_tir.Schedule, conv: Nest) -> tuple[int, int]:
     return math.prod(int(loop.extent) for loop in conv.loops[last + 1:]), math.prod(inner)
 
 
-def _require_structure(schedule: tvm.s_tir.Schedule) -> None:
+def _require_structure(schedule: tvm.s_tir.Schedule, most: int) -> None:
     """Raise CheckFailed with what a drawn program lacks; its vector may have one lane."""
     program = schedule.mod["main"]
     schedules.require_no_blocks(program, ["pad_temp"])
@@ -146,6 +188,10 @@ def _require_structure(schedule: tvm.s_tir.Schedule) -> None:
         raise CheckFailed(_("{count} iterations inside the window: the inner pieces").format(
                               count=wanted), f"{came}",
                           _("reorder: ..., ry, rx, and then the inner pieces"))
+    if came > most:
+        raise CheckFailed(_("tiles of at most {most} numbers").format(most=most), f"{came:,}",
+                          _("reorder: what stands inside the window besides the three inner "
+                            "pieces"))
     schedules.require_decomposed(program)
 
 
@@ -356,3 +402,256 @@ def exercise_8_2(tune: Callable) -> str:
     _require_winners([_run_tuner(tune, *case) for case in _CASES])
     return _("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and "
              "one that raises\nare left out; None where none is correct")
+
+
+# ---- a measurement -------------------------------------------------------------------------
+
+_SECOND = 1e6  # microseconds of the made-up clock that a measurement may take
+_TRIES, _FORGIVEN = 5, 1
+_COLD, _SLOWER, _RARELY = 300, 2000, 3000  # calls
+
+
+class _Late(Exception):
+    """A measurement takes too long; raised out of a program that is called."""
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A machine: what a call of a and of b takes, in µs, and what else happens on it.
+
+    `cold`: the program whose first calls are slow. `rare`: that of which a rare call is. `step`: of
+    the clock. `slower`: by how much all calls take longer in the end. `phases`: by how much for
+    some milliseconds. `noise`: of single calls. `after`: what the first call after the other
+    program's takes more.
+    """
+
+    title: str
+    costs: tuple[float, float]
+    cold: str = ""
+    rare: str = ""
+    step: float = 0
+    slower: float = 0
+    phases: float = 0
+    noise: float = 0.02
+    after: tuple[float, float] = (0, 0)
+
+    @property
+    def right(self) -> str | None:
+        """The right verdict."""
+        a, b = self.costs
+        return None if a == b else "a" if a < b else "b"
+
+
+_STEADY, _EQUAL, _WARM = _("a steady machine"), _("two equal programs"), _("slow first calls")
+_RARE, _STEPS = _("a rare call that takes long"), _("a clock in steps of 100 µs")
+_HEAT, _NEIGHBOUR = _("a machine that gets slower"), _("a machine with a neighbour")
+_NOISE, _CACHES = _("a noisy machine"), _("a change of program that costs")
+_MACHINES = [
+    _Machine(_STEADY, (40, 44)), _Machine(_STEADY, (44, 40)),
+    _Machine(_EQUAL, (40, 40), noise=0.05), _Machine(_WARM, (40, 44), cold="a"),
+    _Machine(_WARM, (44, 40), cold="b"), _Machine(_RARE, (44, 40), rare="b"),
+    _Machine(_STEPS, (40, 44), step=100), _Machine(_STEPS, (44, 40), step=100),
+    _Machine(_HEAT, (44, 40), slower=1), _Machine(_HEAT, (40, 44), slower=1),
+    _Machine(_NEIGHBOUR, (40, 40), phases=0.5, noise=0.1), _Machine(_NOISE, (44, 40), noise=0.2),
+    _Machine(_CACHES, (40, 44), after=(150, 100)), _Machine(_CACHES, (44, 40), after=(100, 150))]
+
+
+class _Try:
+    """One measurement on a machine: its clock, and what was called."""
+
+    def __init__(self, machine: _Machine, seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        self.machine, self.time, self.last = machine, 0.0, ""
+        self.calls = {"a": 0, "b": 0}
+        self.turns = self.readings = 0
+        self.noise = np.exp(machine.noise * draw.standard_normal(4096)).tolist()
+        self.phases = (1 + machine.phases * draw.random(4096)).tolist()
+        self.ends = np.cumsum(draw.uniform(2000, 8000, 4096)).tolist()
+
+    def run(self, name: str) -> None:
+        """Let the clock go on by a call of a program; raises _Late after a second."""
+        machine, which = self.machine, "ab".index(name)
+        self.calls[name] += 1
+        every = sum(self.calls.values())
+        cost = machine.costs[which] * self.noise[every % 4096]
+        if name == machine.cold and self.calls[name] <= _COLD:
+            cost *= 4
+        if name == machine.rare and self.calls[name] % _RARELY == _RARELY // 2:
+            cost *= 600
+        if name != self.last:
+            self.last = name
+            self.turns += 1
+            cost += machine.after[which]
+        cost *= 1 + machine.slower * min(every, _SLOWER) / _SLOWER
+        self.time += cost * self.phases[bisect.bisect(self.ends, self.time) % 4096]
+        if self.time > _SECOND:
+            raise _Late
+
+    def now(self) -> float:
+        """Return the time, and let it go on by a little, so that waiting for it ends."""
+        self.readings += 1
+        self.time += 0.05
+        step = self.machine.step
+        return self.time // step * step if step else self.time
+
+    def verdict(self, faster: Callable) -> Any:
+        """Return what a measurement says, or _Late."""
+        try:
+            came = faster(lambda: self.run("a"), lambda: self.run("b"), self.now)
+        except _Late:
+            return _Late
+        if came is not None and not (isinstance(came, str) and came in ("a", "b")):
+            raise CheckFailed(_('"a", "b" or None'), repr(came), _("the return statement"))
+        return came
+
+    def look_at(self) -> str:
+        """Say where to look if the verdict was wrong; what is said of the calls was counted."""
+        every = sum(self.calls.values())
+        if not self.readings:
+            return _("now, the clock of this machine: it was never read")
+        match self.machine.title:
+            case said if said == _HEAT and self.turns <= 4:
+                return _("the order of the calls: all of one program, then all of the other")
+            case said if said == _HEAT:
+                return _("what is compared: the times of one round, for both programs get slower")
+            case said if said == _WARM:
+                return _("which calls are timed: up to {count} of a program are slow at "
+                         "first").format(count=_COLD)
+            case said if said == _RARE:
+                return _("what is made of the times: one call in {count} takes 600 times as "
+                         "long").format(count=f"{_RARELY:,}")
+            case said if said == _STEPS and every < 20 * self.readings:
+                return _("how many calls lie between two readings of the clock: here {count}"
+                         ).format(count=f"{every / self.readings:.0f}")
+            case said if said == _CACHES and self.turns > every / 3:
+                return _("the order of the calls: nearly each follows one of the other program")
+            case said if said in (_EQUAL, _NEIGHBOUR):
+                return _("how far measurements of one program lie apart: a difference below that "
+                         "says nothing")
+        return _("how many calls, in how many rounds, and what is made of their times")
+
+
+@exercise("8.3", seconds=30)
+def exercise_8_3(faster: Callable) -> str:
+    """a measurement of one's own."""
+    for machine in _MACHINES:
+        tries = [_Try(machine, seed) for seed in range(_TRIES)]
+        came = [one.verdict(faster) for one in tries]
+        wrong = [number for number, verdict in enumerate(came) if verdict != machine.right]
+        if len(wrong) <= _FORGIVEN:
+            continue
+        first = wrong[0]
+        costs = _("{a} µs for a, {b} µs for b").format(a=f"{machine.costs[0]:g}",
+                                                      b=f"{machine.costs[1]:g}")
+        if came[first] is _Late:
+            raise CheckFailed(_("a verdict within a second of the clock; {title}").format(
+                                  title=machine.title),
+                              _("{count} calls, and none").format(
+                                  count=f"{sum(tries[first].calls.values()):,}"),
+                              _("how many calls there are in all"))
+        raise CheckFailed(_("{right}; {title}, {costs}").format(
+                              right=repr(machine.right), title=machine.title, costs=costs),
+                          _("{came} in {count} of {tries} tries").format(
+                              came=_(", ").join(dict.fromkeys(
+                                  repr(came[number]) for number in wrong)),
+                              count=len(wrong), tries=_TRIES), tries[first].look_at())
+    return _("right on machines with slow first calls, rare long ones, a coarse clock, heat, "
+             "neighbours\nand noise; None where two programs take the same time")
+
+
+# ---- a record ------------------------------------------------------------------------------
+
+
+def _doubled() -> tvm.tirx.PrimFunc:
+    x = te.placeholder((12,), name="x")
+    return te.create_prim_func([x, te.compute((12,), lambda i: x[i] * 2.0, name="B")])
+
+
+@prepared
+def _records() -> list[tuple[str, list, tvm.tirx.PrimFunc]]:
+    """Return a title, a trace in JSON and its PrimFunc: those of the course, and three others.
+
+    Of these one is short, and two have other decisions than the course's.
+    """
+    lines, workloads = ([json.loads(line) for line in (
+        helpers.ROOT / "data" / "tuned" / f"database_{name}.json"
+        ).read_text(encoding="utf-8").splitlines()] for name in ("tuning_record", "workload"))
+    found = [(_("line {number} of the database").format(number=place), record,
+              ms.database.Workload.from_json(workloads[number]).mod["main"])
+             for place, (number, (record, *_rest)) in enumerate(lines, start=1)]
+    short = [[["GetSBlock", [], ["B", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]],
+              ["SamplePerfectTile", ["l1"], [2, 12], ["v2", "v3"]],
+              ["Split", ["l1", "v2", "v3"], [1, 0], ["l4", "l5"]]], [[2, [2, 6]]]]
+    _title, record, func = found[0]
+    for place, tile in ((0, [1, 4, 1, 1]), (2, [1, 13, 1, 2])):
+        other = copy.deepcopy(record)
+        other[1][place][1] = tile
+        other[1][-1][1] -= place // 2  # other steps to unroll, too
+        found.append((_("line {number}, with other decisions").format(number=1), other, func))
+    return [(_("a short record"), short, _doubled()), *found]
+
+
+def _made_by(record: list, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    made = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, made)
+    return made.mod["main"]
+
+
+def _require_program(came: Any, record: list, func: tvm.tirx.PrimFunc, title: str) -> None:
+    """Raise CheckFailed unless a PrimFunc is what a record makes of another one."""
+    if not isinstance(came, tvm.tirx.PrimFunc):
+        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__,
+                          _('the second thing that replayed returns: schedule.mod["main"]'))
+    if tvm_ffi.structural_equal(came, _made_by(record, func)):
+        return
+    kinds = [instruction[0] for instruction in record[0]]
+    end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
+    look_at = _("the record that is applied, to a new Schedule of func")
+    if tvm_ffi.structural_equal(came, func):
+        look_at = _("func itself came: a Schedule works on a copy of it")
+    elif tvm_ffi.structural_equal(came, _made_by([record[0][:end], [
+            decision for decision in record[1] if decision[0] < end]], func)):
+        look_at = _("the steps after EnterPostproc: they are missing")
+    loops = "; ".join(", ".join(str(loop) for loop in nest.loops) for nest in nests(came)[:1])
+    raise CheckFailed(_("the program that the record makes; {title}").format(title=title),
+                      _("another one, which begins with the loops {loops}").format(loops=loops),
+                      look_at)
+
+
+@exercise("8.4", prepare=[_records])
+def exercise_8_4(replayed: Callable) -> str:
+    """reading a record and replaying it."""
+    for title, record, func in _records():
+        instructions, decisions = copy.deepcopy(record)
+        came = replayed([instructions, decisions], func)
+        if not isinstance(came, tuple) or len(came) != 2 or not isinstance(came[0], Mapping):
+            raise CheckFailed(_("a dictionary, and a PrimFunc"), type(came).__name__,
+                              _("what replayed returns: two things"))
+        drawn, program = came
+        if missing := [key for key in ("tiles", "unrolled") if key not in drawn]:
+            raise CheckFailed(_('the keys "tiles" and "unrolled"'), f"{[*drawn]}",
+                              _("{key} is missing").format(key=repr(missing[0])))
+        of_kind = [(record[0][number], decision) for number, decision in record[1]]
+        tiles = [decision for (kind, *_rest), decision in of_kind if kind == "SamplePerfectTile"]
+        places = [(attributes[0], decision) for (kind, _takes, attributes, _gives), decision
+                  in of_kind if kind == "SampleCategorical"]
+        number = places[0][0][places[0][1]] if places else None
+        given = drawn["tiles"]
+        if not isinstance(given, list | tuple) or [list(one) if isinstance(one, list | tuple)
+                                                   else one for one in given] != tiles:
+            raise CheckFailed(_("the tiles {tiles}; {title}").format(tiles=tiles, title=title),
+                              repr(given)[:300],
+                              _("each decision belongs to the instruction whose number it has: of "
+                                "which kind is it?"))
+        if drawn["unrolled"] != number:
+            place = places and drawn["unrolled"] == places[0][1]
+            raise CheckFailed(_("{number} steps to unroll; {title}").format(number=number,
+                                                                            title=title),
+                              repr(drawn["unrolled"]),
+                              _("this is the place in the list; the number stands in the "
+                                "instruction's attributes") if place else
+                              _("the instruction SampleCategorical, its attributes, and its "
+                                "decision"))
+        _require_program(program, record, func, title)
+    return _("{count} records read and replayed: their tiles, their steps to unroll, and the "
+             "same programs as\nTVM's replay").format(count=len(_records()))

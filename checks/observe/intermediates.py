@@ -136,8 +136,11 @@ def compiled(mod: tvm.IRModule, target: Any) -> relax.VirtualMachine:
 
 
 def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
-              inputs: Sequence[np.ndarray]) -> list[Binding]:
-    """Return the tensors that main of `mod` binds; the machine is built of with_all_values(mod)."""
+              inputs: Sequence[np.ndarray | tuple[np.ndarray, ...]]) -> list[Binding]:
+    """Return the tensors that main of `mod` binds; the machine is built of with_all_values(mod).
+
+    An input is what main takes in one call: an array, or a tuple of several.
+    """
     main = relax.transform.ToNonDataflow()(mod)["main"]
     bindings = _tensors(main)
     tuples = {binding.var: binding.value for block in main.body.blocks
@@ -147,15 +150,17 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
         return tuples.get(value.tuple_value, value) if isinstance(value, relax.TupleGetItem) \
             else value
 
-    runs = [[value.numpy() for value in machine[ALL_VALUES](tvm.runtime.tensor(x))]
-            for x in inputs]
+    runs = [[value.numpy() for value in machine[ALL_VALUES](*(
+        tvm.runtime.tensor(one) for one in (x if isinstance(x, tuple) else (x,))))]
+        for x in inputs]
     return [Binding(binding.var.name, kernel_of(value := computes(binding.value)), _taken(value),
                     [run[position] for run in runs])
             for position, binding in enumerate(bindings)]
 
 
-def intermediate_values(mod: tvm.IRModule, inputs: Sequence[np.ndarray], target: Any = "llvm"
-                        ) -> list[Binding]:
+def intermediate_values(mod: tvm.IRModule,
+                        inputs: Sequence[np.ndarray | tuple[np.ndarray, ...]],
+                        target: Any = "llvm") -> list[Binding]:
     """Return every tensor that `main` binds, for each input; the module is built for the target.
 
     Elements that no kernel writes are NaN.

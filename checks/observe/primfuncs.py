@@ -198,9 +198,16 @@ def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray
 
 def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
     """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
+    def without_topi(*inputs: te.Tensor) -> Any:
+        with require_no_topi():
+            return describe(*inputs)
+    return run_expression(without_topi, *arrays)
+
+
+def run_expression(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
+    """Run a function of te.Tensors on arrays of its inputs' shapes."""
     inputs = [te.placeholder(array.shape, name=f"input{i}") for i, array in enumerate(arrays)]
-    with require_no_topi():
-        output = describe(*inputs)
+    output = describe(*inputs)
     if not isinstance(output, te.Tensor):
         raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
                           _("the return statement: return what te.compute gives"))

@@ -91,6 +91,9 @@ def reason(error: BaseException) -> str:
         if explained(line):
             text = line
             break
+        if line.startswith("- ") and lines[0].startswith("Constraints violated"):
+            text = line.removeprefix("- ").partition(". ")[0]  # torch.export, and advice after it
+            break
     return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
 
 

@@ -156,21 +156,6 @@ def lnumpy_softmax(X, Y):
         for i in range(n):
             Y[i, j] = np.exp(X[i, j] - largest) / total
 
-# %% 0.1 wrong: the largest of all -> the maximum: it is that of the whole array, not of each row
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    largest = X[0, 0]
-    for i in range(n):
-        for j in range(m):
-            largest = max(largest, X[i, j])
-    for i in range(n):
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] /= total
-
 # %% 0.1 wrong: returned, not written -> nobody takes a returned value
 def lnumpy_softmax(X, Y):
     Y = [[math.exp(v - max(row)) for v in row] for row in X]
@@ -207,26 +192,6 @@ def lnumpy_softmax(X, Y):
         for j, value in enumerate(exponentials):
             Y[i][j] = value / total
         i += 1
-
-# %% 0.1 right: with a temporary of one's own
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    E = np.empty((n, m), dtype="float32")
-    S = np.empty(n, dtype="float32")
-    M = np.empty(n, dtype="float32")
-    for i in range(n):
-        for j in range(m):
-            if j == 0:
-                M[i] = X[i, 0]
-            M[i] = np.maximum(M[i], X[i, j])
-        for j in range(m):
-            if j == 0:
-                S[i] = 0
-            E[i, j] = np.exp(X[i, j] - M[i])
-            S[i] = S[i] + E[i, j]
-    for i in range(n):
-        for j in range(m):
-            Y[i, j] = E[i, j] / S[i]
 
 # %% 0.2 wrong: a plain ReLU -> this is a plain ReLU
 def make_relu6():
@@ -784,81 +749,6 @@ def create_deep_mlp():
         bb.emit_func_output(y)
     return bb.get()
 
-# %% 0.6 wrong: out is rebound -> rebinds the name
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        out = torch.softmax(torch.from_dlpack(x), 1)
-
-# %% 0.6 wrong: returned -> a value was returned
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        return tvm.runtime.tensor(torch.softmax(torch.from_dlpack(x), 1).numpy())
-
-# %% 0.6 wrong: registered under another name -> env.soft_max
-def register_softmax():
-    @tvm.register_global_func("env.soft_max", override=True)
-    def softmax(x, out):
-        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
-
-# %% 0.6 wrong: cannot be registered again -> override=True
-def register_softmax():
-    @tvm.register_global_func("env.softmax")
-    def softmax(x, out):
-        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
-
-# %% 0.6 wrong: over the batch -> softmax runs over axis 0 (each column of the batch) instead of axis 1
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 0))
-
-# %% 0.6 wrong: the exponentials overflow -> the exponentials overflow or vanish: is each row's own maximum subtracted?
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        e = np.exp(np.from_dlpack(x))
-        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
-
-# %% 0.6 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        torch.from_dlpack(out).copy_(torch.log_softmax(torch.from_dlpack(x), 1))
-
-# %% 0.6 wrong: works in x -> that x stays as it was
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        e = np.from_dlpack(x)
-        e -= e.max(1, keepdims=True)
-        np.exp(e, out=e)
-        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
-
-# %% 0.6 wrong: as float64 numbers through PyTorch's out= -> env.softmax to run on x (6, 9)
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        torch.softmax(torch.from_dlpack(x), 1, dtype=torch.float64, out=torch.from_dlpack(out))
-
-# %% 0.6 right: NumPy in the memory of out
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a, y = np.from_dlpack(x), np.from_dlpack(out)
-        np.subtract(a, a.max(axis=1, keepdims=True), out=y)
-        np.exp(y, out=y)
-        y /= y.sum(axis=-1, keepdims=True)
-
-# %% 0.6 right: loops, and float64 inside
-def register_softmax():
-    def softmax(scores, result):
-        for row, y in zip(np.from_dlpack(scores), np.from_dlpack(result)):
-            e = [math.exp(float(v) - float(row.max())) for v in row]
-            y[:] = np.array(e) / sum(e)
-    tvm.register_global_func("env.softmax", softmax, override=True)
-
 # %% 0.1 wrong: cheat np.asarray views, whole array, then element copy -> elements of X read one by one
 def lnumpy_softmax(X, Y):
     A = np.asarray(X)
@@ -914,30 +804,9 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: infinite loop -> still running
-def lnumpy_softmax(X, Y):
-    i = 0
-    while i < X.shape[0]:
-        Y[i, 0] = 1
-
 # %% 0.1 wrong: os._exit -> something in it ends the process
 def lnumpy_softmax(X, Y):
     os._exit(0)
-
-# %% 0.1 right: online softmax
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        mx, s = -math.inf, 0.0
-        for j in range(m):
-            v = float(X[i, j])
-            if v > mx:
-                s = s * math.exp(mx - v) + 1
-                mx = v
-            else:
-                s += math.exp(v - mx)
-        for j in range(m):
-            Y[i, j] = math.exp(float(X[i, j]) - mx) / s
 
 # %% 0.2 wrong: remap SR -> spatial axes only
 def make_relu6():
@@ -1041,6 +910,62 @@ def make_row_max():
 
 
 # %% more
+
+# %% 0.1 wrong: the largest of all -> the maximum: it is that of the whole array, not of each row
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    largest = X[0, 0]
+    for i in range(n):
+        for j in range(m):
+            largest = max(largest, X[i, j])
+    for i in range(n):
+        total = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - largest)
+            total += Y[i, j]
+        for j in range(m):
+            Y[i, j] /= total
+
+# %% 0.1 right: with a temporary of one's own
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    E = np.empty((n, m), dtype="float32")
+    S = np.empty(n, dtype="float32")
+    M = np.empty(n, dtype="float32")
+    for i in range(n):
+        for j in range(m):
+            if j == 0:
+                M[i] = X[i, 0]
+            M[i] = np.maximum(M[i], X[i, j])
+        for j in range(m):
+            if j == 0:
+                S[i] = 0
+            E[i, j] = np.exp(X[i, j] - M[i])
+            S[i] = S[i] + E[i, j]
+    for i in range(n):
+        for j in range(m):
+            Y[i, j] = E[i, j] / S[i]
+
+# %% 0.1 wrong: infinite loop -> still running
+def lnumpy_softmax(X, Y):
+    i = 0
+    while i < X.shape[0]:
+        Y[i, 0] = 1
+
+# %% 0.1 right: online softmax
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    for i in range(n):
+        mx, s = -math.inf, 0.0
+        for j in range(m):
+            v = float(X[i, j])
+            if v > mx:
+                s = s * math.exp(mx - v) + 1
+                mx = v
+            else:
+                s += math.exp(v - mx)
+        for j in range(m):
+            Y[i, j] = math.exp(float(X[i, j]) - mx) / s
 
 # %% 0.1 wrong: the search leaves out column 1 -> the search for the largest of the row
 def lnumpy_softmax(X, Y):
@@ -2467,118 +2392,6 @@ def looks_pure(function, x, shape):
             return False
         results.append(out)
     return not any(not np.array_equal(results[0], other, equal_nan=True) for other in results)
-
-# %% 0.6 wrong: arguments in the order out, x -> the order of the arguments: x, out
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(out, x):
-        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
-
-# %% 0.6 wrong: out is returned too -> that env.softmax returns nothing
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
-        return out
-
-# %% 0.6 wrong: a value is returned too -> that env.softmax returns nothing
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a = np.from_dlpack(x)
-        e = np.exp(a - a.max(axis=1, keepdims=True))
-        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
-        return 0
-
-# %% 0.6 wrong: the largest of all -> that of the whole array
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a = np.from_dlpack(x)
-        e = np.exp(a - a.max())
-        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
-
-# %% 0.6 wrong: the largest of each column -> each column's is subtracted
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a = np.from_dlpack(x)
-        e = np.exp(a - a.max(axis=0))
-        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
-
-# %% 0.6 wrong: the sum of all -> it runs over the whole array
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a = np.from_dlpack(x)
-        e = np.exp(a - a.max(axis=1, keepdims=True))
-        np.from_dlpack(out)[...] = e / e.sum()
-
-# %% 0.6 wrong: the largest without the last column -> leaves out the last column
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a = np.from_dlpack(x)
-        e = np.exp(a - a[:, :max(a.shape[1] - 1, 1)].max(axis=1, keepdims=True))
-        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
-
-# %% 0.6 wrong: the smallest is subtracted -> it is the smallest of the row
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a = np.from_dlpack(x)
-        e = np.exp(a - a.min(axis=1, keepdims=True))
-        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
-
-# %% 0.6 wrong: not divided -> not divided by their sum
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        a = np.from_dlpack(x)
-        e = np.exp(a - a.max(axis=1, keepdims=True))
-        np.from_dlpack(out)[...] = e / 1
-
-# %% 0.6 wrong: the last row is not written -> row 5, the last, is wrong
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        p = torch.softmax(torch.from_dlpack(x), dim=1)
-        torch.from_dlpack(out)[:len(p) - 1] = p[:-1]
-        if len(p) == 1:
-            torch.from_dlpack(out).copy_(p)
-
-# %% 0.6 wrong: only the first image -> row 0 is right
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        o = torch.from_dlpack(out)
-        o.zero_()
-        o[0] = torch.softmax(torch.from_dlpack(x), dim=1)[0]
-
-# %% 0.6 wrong: one argument -> env.softmax to run on
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x):
-        pass
-
-# %% 0.6 right: log_softmax and exp
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        torch.exp(torch.log_softmax(torch.from_dlpack(x), dim=-1), out=torch.from_dlpack(out))
-
-# %% 0.6 right: PyTorch's out=
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        torch.softmax(torch.from_dlpack(x), 1, out=torch.from_dlpack(out))
-
-# %% 0.6 right: row by row
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        for a, o in zip(torch.from_dlpack(x), torch.from_dlpack(out)):
-            o[:] = (a - a.logsumexp(0)).exp()
 
 # %% 0.4 wrong: compares the sums -> moves every element of x by one place
 def looks_pure(function, x, shape):

@@ -382,37 +382,13 @@ def max_pool(x):
         te.max(x[n, c, 2 * i, 2 * j], x[n, c, 2 * i, 2 * j + 1]),
         te.max(x[n, c, 2 * i + 1, 2 * j], x[n, c, 2 * i + 1, 2 * j + 1])))
 
-# %% 2.5 wrong: the bias of the convolution is left out -> the bias of the convolution is left out
-def create_model_via_emit_te(weights):
-    return cnn_with(weights, conv_bias=False)
-
-# %% 2.5 wrong: the bias of the last linear layer is left out -> the bias of the linear layer is left out
-def create_model_via_emit_te(weights):
-    return cnn_with(weights, last_bias=False)
-
-# %% 2.5 wrong: average pooling -> average pooling instead of max pooling
-def create_model_via_emit_te(weights):
-    return cnn_with(weights, pool="avg")
-
 # %% 2.5 wrong: no softmax -> the softmax is left out
 def create_model_via_emit_te(weights):
     return cnn_with(weights, softmax=None)
 
-# %% 2.5 wrong: softmax over the batch -> softmax runs over axis 0
-def create_model_via_emit_te(weights):
-    return cnn_with(weights, softmax=0)
-
-# %% 2.5 wrong: a ReLU is left out -> the ReLU is left out
-def create_model_via_emit_te(weights):
-    return cnn_with(weights, relu=False)
-
 # %% 2.5 wrong: no emit_output -> emit_output
 def create_model_via_emit_te(weights):
     return cnn_with(weights, output=False)
-
-# %% 2.5 wrong: the linear layers by Relax operators, not lowered -> operators as PrimFuncs
-def create_model_via_emit_te(weights):
-    return high_level(weights)
 
 # %% 2.5 wrong: the result as float64 -> an output of float32
 def create_model_via_emit_te(weights):
@@ -445,14 +421,6 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return cnn_with(weights, matmul=True)
 
-# %% 2.5 right: TVM's high-level operators, legalized
-def create_model_via_emit_te(weights):
-    return high_level_by_hand(weights)
-
-# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
-def create_model_via_own_te(weights):
-    return own_cnn(weights, own_conv=False)
-
 # %% 2.6 wrong: the linear layers by TOPI, their biases apart -> dense computes lv4, without the bias
 def create_model_via_own_te(weights):
     return own_cnn(weights, own_linear=False)
@@ -461,17 +429,9 @@ def create_model_via_own_te(weights):
 def create_model_via_own_te(weights):
     return own_cnn(weights, bias_of=lambda b, n, f, i, j: b[j])
 
-# %% 2.6 wrong: the bias is inside the sum -> layer 0, Conv2d
-def create_model_via_own_te(weights):
-    return own_cnn(weights, bias_of=lambda b, n, f, i, j: 9.0 * b[f])
-
 # %% 2.6 wrong: one linear layer has its bias apart -> without the bias
 def create_model_via_own_te(weights):
     return own_cnn(weights, last_apart=True)
-
-# %% 2.6 right: transposed constants and another order of the arguments
-def create_model_via_own_te(weights):
-    return own_cnn(weights, transposed=True)
 
 # %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
 def create_model_via_own_te(weights):
@@ -499,6 +459,46 @@ def create_model_without_topi(weights):
 
 
 # %% more
+
+# %% 2.5 wrong: the bias of the convolution is left out -> the bias of the convolution is left out
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, conv_bias=False)
+
+# %% 2.5 wrong: the bias of the last linear layer is left out -> the bias of the linear layer is left out
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, last_bias=False)
+
+# %% 2.5 wrong: average pooling -> average pooling instead of max pooling
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, pool="avg")
+
+# %% 2.5 wrong: softmax over the batch -> softmax runs over axis 0
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, softmax=0)
+
+# %% 2.5 wrong: a ReLU is left out -> the ReLU is left out
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, relu=False)
+
+# %% 2.5 wrong: the linear layers by Relax operators, not lowered -> operators as PrimFuncs
+def create_model_via_emit_te(weights):
+    return high_level(weights)
+
+# %% 2.5 right: TVM's high-level operators, legalized
+def create_model_via_emit_te(weights):
+    return high_level_by_hand(weights)
+
+# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
+def create_model_via_own_te(weights):
+    return own_cnn(weights, own_conv=False)
+
+# %% 2.6 wrong: the bias is inside the sum -> layer 0, Conv2d
+def create_model_via_own_te(weights):
+    return own_cnn(weights, bias_of=lambda b, n, f, i, j: 9.0 * b[f])
+
+# %% 2.6 right: transposed constants and another order of the arguments
+def create_model_via_own_te(weights):
+    return own_cnn(weights, transposed=True)
 
 # %% 2.5 wrong: half of it, so far -> main ends after layer 1, ReLU; layers 2 to 7 are missing
 def create_model_via_emit_te(weights):

@@ -1,95 +1,115 @@
-# %% 3.1 wrong: registered under another name -> env.Relu in the registry
-def register_relu():
-    @tvm.register_global_func("env.Relu", override=True)
-    def relu(x, out):
-        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+# %% 3.1 wrong: out is rebound -> rebinds the name
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        out = torch.softmax(torch.from_dlpack(x), 1)
 
-# %% 3.1 wrong: defined and never registered -> nothing new in the registry
-def register_relu():
-    def relu(x, out):
-        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+# %% 3.1 wrong: registered under another name -> env.soft_max
+def register_softmax():
+    @tvm.register_global_func("env.soft_max", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
 
-# %% 3.1 wrong: out is rebound -> `out = ...` rebinds the name
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        out = np.maximum(np.from_dlpack(x), 0)
+# %% 3.1 wrong: cannot be registered again -> override=True
+def register_softmax():
+    @tvm.register_global_func("env.softmax")
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
 
-# %% 3.1 wrong: writes into a copy -> out.numpy() is a copy
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        out.numpy()[...] = np.maximum(x.numpy(), 0)
+# %% 3.1 wrong: over the batch -> softmax runs over axis 0 (each column of the batch) instead of axis 1
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 0))
 
-# %% 3.1 wrong: returns instead of writing -> nobody takes the value
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        return tvm.runtime.tensor(np.maximum(np.from_dlpack(x), 0))
+# %% 3.1 wrong: the exponentials overflow -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        e = np.exp(np.from_dlpack(x))
+        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
 
-# %% 3.1 wrong: out is not a parameter -> env.relu to run on x (1, 128), out (1, 128)
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x):
-        return tvm.runtime.tensor(np.maximum(np.from_dlpack(x), 0))
+# %% 3.1 wrong: works in x -> that x stays as it was
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        e = np.from_dlpack(x)
+        e -= e.max(1, keepdims=True)
+        np.exp(e, out=e)
+        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
 
-# %% 3.1 wrong: writes into the input -> env.relu wrote into x
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        array = np.from_dlpack(x)
-        np.maximum(array, 0, out=array)
+# %% 3.1 right: NumPy in the memory of out
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a, y = np.from_dlpack(x), np.from_dlpack(out)
+        np.subtract(a, a.max(axis=1, keepdims=True), out=y)
+        np.exp(y, out=y)
+        y /= y.sum(axis=-1, keepdims=True)
 
-# %% 3.1 wrong: writes into the input and copies from there -> env.relu wrote into x
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        array = np.from_dlpack(x)
-        array[array < 0] = 0
-        np.from_dlpack(out)[...] = array
+# %% 3.1 right: loops, and float64 inside
+import math
 
-# %% 3.1 wrong: writes the positive numbers only -> not written at | what differs is where 0 is right
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        array = np.from_dlpack(x)
-        np.from_dlpack(out)[array > 0] = array[array > 0]
+def register_softmax():
+    def softmax(scores, result):
+        for row, y in zip(np.from_dlpack(scores), np.from_dlpack(result)):
+            e = [math.exp(float(v) - float(row.max())) for v in row]
+            y[:] = np.array(e) / sum(e)
+    tvm.register_global_func("env.softmax", softmax, override=True)
 
-# %% 3.1 wrong: minimum -> the minimum of x and 0, where the maximum is meant
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.minimum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+# %% 3.2 wrong: a storage for each tensor in between -> each tensor has a storage of its own
+def storages_needed(reads):
+    return len(reads) - 1
 
-# %% 3.1 wrong: no override -> override=True in register_global_func
-def register_relu():
-    @tvm.register_global_func("env.relu")
-    def relu(x, out):
-        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+# %% 3.2 wrong: always two in turns -> two that take turns
+def storages_needed(reads):
+    return min(2, len(reads) - 1)
 
-# %% 3.1 wrong: takes a tvm tensor for an array -> env.relu to run on x (1, 128), out (1, 128)
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.from_dlpack(out)[...] = x * (x > 0)
+# %% 3.2 wrong: the input is counted too -> tensor 0: the input has its memory already
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+    return max(sum(n <= call <= until for n, until in last.items())
+               for call in range(1, len(reads) + 1))
 
-# %% 3.1 right: by a mask, registered without the decorator
-def relu_by_mask(x, out):
-    array, result = np.from_dlpack(x), np.from_dlpack(out)
-    result[...] = array
-    result[result < 0] = 0
+# %% 3.2 wrong: free as soon as it is read for the last time -> needs both
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+    return max(sum(0 < n <= call < until for n, until in last.items())
+               for call in range(1, len(reads) + 1))
 
+# %% 3.2 wrong: until it is read for the first time -> until the last call that reads it, not the first
+def storages_needed(reads):
+    until = {}
+    for call, numbers in enumerate(reads, 1):
+        for n in numbers:
+            until.setdefault(n, call)
+    return max(sum(0 < n <= call <= until[n] for n in until) for call in range(1, len(reads) + 1))
 
-def register_relu():
-    tvm.register_global_func("env.relu", relu_by_mask, override=True)
+# %% 3.2 wrong: TVM's own plan is counted -> TVM was called: StaticPlanBlockMemory
+def storages_needed(reads):
+    return repr(helpers.bindings(planned(chain(reads)))).count("alloc_storage")
 
-# %% 3.1 right: input copied, output by copyfrom
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        out.copyfrom(np.maximum(x.numpy(), 0))
+# %% 3.2 right: storages are taken and given back, as a planner does
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+    free = storages = 0
+    for call, numbers in enumerate(reads[:-1], 1):
+        if free:
+            free -= 1
+        else:
+            storages += 1
+        free += sum(last[n] == call for n in set(numbers) - {0})
+    return storages
 
-# %% 3.2 wrong: topi instead of env.linear -> one call of env.linear when main runs
+# %% 3.2 right: a matrix of calls and tensors
+def storages_needed(reads):
+    needed = np.zeros((len(reads) + 1, len(reads) + 1), bool)
+    for call, numbers in enumerate(reads, 1):
+        for n in numbers:
+            needed[n:call + 1, n] = True
+    return needed[:, 1:-1].sum(axis=1).max(initial=0)
+
+# %% 3.3 wrong: topi instead of env.linear -> one call of env.linear when main runs
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
@@ -116,59 +136,59 @@ def linear_module(inputs, out, x_shape, name="env.linear", params=(), after=None
         bb.emit_func_output(gv)
     return bb.get() if get else bb
 
-# %% 3.2 wrong: weight and bias are parameters of main -> main with one parameter, x
+# %% 3.3 wrong: weight and bias are parameters of main -> main with one parameter, x
 def create_linear_module(weight, bias):
     w = relax.Var("w", relax.TensorType(weight.shape, "float32"))
     b = relax.Var("b", relax.TensorType(bias.shape, "float32"))
     return linear_module(lambda x: (x, w, b), (1, len(bias)), (1, weight.shape[1]), params=(w, b))
 
-# %% 3.2 wrong: the bias is left out of the call -> the tuple of arguments: x, w, b
+# %% 3.3 wrong: the bias is left out of the call -> the tuple of arguments: x, w, b
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32")), (1, len(bias)),
                          (1, weight.shape[1]))
 
-# %% 3.2 wrong: bias before weight -> the order of the arguments
+# %% 3.3 wrong: bias before weight -> the order of the arguments
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(bias, "float32"), relax.const(weight, "float32")),
                          (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.2 wrong: the output in the shape of x -> the TensorType in call_dps_packed
+# %% 3.3 wrong: the output in the shape of x -> the TensorType in call_dps_packed
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, weight.shape[1]), (1, weight.shape[1]))
 
-# %% 3.2 wrong: shapes of the example instead of the arrays' -> out (1, 5)
+# %% 3.3 wrong: shapes of the example instead of the arrays' -> out (1, 5)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, 128), (1, weight.shape[1]))
 
-# %% 3.2 wrong: weight transposed -> with (1, 784), (784, 128), (128,), (1, 128)
+# %% 3.3 wrong: weight transposed -> with (1, 784), (784, 128), (128,), (1, 128)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight.T, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.2 wrong: float64 constants -> float64 (128, 784)
+# %% 3.3 wrong: float64 constants -> float64 (128, 784)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float64"), relax.const(bias, "float64")),
                          (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.2 wrong: the bias is added once more -> env.linear adds it already
+# %% 3.3 wrong: the bias is added once more -> env.linear adds it already
 def create_linear_module(weight, bias):
     b = relax.const(bias, "float32")
     return linear_module(lambda x: (x, relax.const(weight, "float32"), b), (1, len(bias)),
                          (1, weight.shape[1]), after=b)
 
-# %% 3.2 wrong: the name is misspelt -> Cannot find ffi::Function env.Linear
+# %% 3.3 wrong: the name is misspelt -> Cannot find ffi::Function env.Linear
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (1, weight.shape[1]), name="env.Linear")
 
-# %% 3.2 wrong: returns the builder -> what your function returns: bb.get()
+# %% 3.3 wrong: returns the builder -> what your function returns: an IRModule
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (1, weight.shape[1]), get=False)
 
-# %% 3.2 wrong: forgets emit_output -> well-formed
+# %% 3.3 wrong: forgets emit_output -> well-formed
 def create_linear_module(weight, bias):
     w, b = relax.const(weight, "float32"), relax.const(bias, "float32")
     bb = relax.BlockBuilder()
@@ -180,7 +200,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(lv)
     return bb.get()
 
-# %% 3.2 right: parameters that BindParams makes constants, no dataflow block
+# %% 3.3 right: parameters that BindParams makes constants, no dataflow block
 def create_linear_module(weight, bias):
     m, k = weight.shape
     x, w, b = (relax.Var(name, relax.TensorType(shape, "float32"))
@@ -192,7 +212,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return relax.transform.BindParams("main", {"w": weight, "b": bias})(bb.get())
 
-# %% 3.2 right: the call is emitted as the output
+# %% 3.3 right: the call is emitted as the output
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("image", relax.TensorType((1, weight.shape[1]), "float32"))
@@ -222,103 +242,103 @@ def numpy_conv2d(function):
 def windows_of(x, w):
     return np.lib.stride_tricks.sliding_window_view(x, w.shape[2:], axis=(2, 3))
 
-# %% 3.3 wrong: another name -> env.conv in the registry
+# %% 3.4 wrong: another name -> env.conv in the registry
 def register_conv2d():
     torch_conv2d(lambda x, w, b, out: out.copy_(nn.functional.conv2d(x, w) + b) and None, "env.conv")
 
-# %% 3.3 wrong: bias left out -> the bias of the convolution is left out
+# %% 3.4 wrong: bias left out -> the bias of the convolution is left out
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: bias twice -> the bias of the convolution is added twice
+# %% 3.4 wrong: bias twice -> the bias of the convolution is added twice
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w, b.flatten()) + b)
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: bias not flattened for PyTorch -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: bias not flattened for PyTorch -> env.conv2d to run on x (1, 1, 28, 28)
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w, b))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: bias flattened and then added -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: bias flattened and then added -> env.conv2d to run on x (1, 1, 28, 28)
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w) + b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: out is rebound -> `out = ...` rebinds the name
+# %% 3.4 wrong: out is rebound -> `out = ...` rebinds the name
 def register_conv2d():
     def conv2d(x, w, b, out):
         out = nn.functional.conv2d(x, w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: returns instead of writing -> nobody takes the value
+# %% 3.4 wrong: returns instead of writing -> nobody takes the value
 def register_conv2d():
     def conv2d(x, w, b, out):
         return nn.functional.conv2d(x, w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: padding 1 -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: padding 1 -> env.conv2d to run on x (1, 1, 28, 28)
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w, b.flatten(), padding=1))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
+# %% 3.4 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
 def register_conv2d():
     def conv2d(x, w, b, out):
         full = nn.functional.conv2d(x, w, b.flatten(), padding=1)
         out.copy_(full[:, :, : out.shape[2], : out.shape[3]])
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: loses the batch -> the batch: every image gets the result of image 0
+# %% 3.4 wrong: loses the batch -> the batch: every image gets the result of image 0
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x[0], w, b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: writes image 0 only -> the batch: only image 0 is written
+# %% 3.4 wrong: writes image 0 only -> the batch: only image 0 is written
 def register_conv2d():
     def conv2d(x, w, b, out):
         out[0] = nn.functional.conv2d(x[0], w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: weight flipped -> the kernel is flipped
+# %% 3.4 wrong: weight flipped -> the kernel is flipped
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w.flip(2, 3), b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: weight transposed -> the kernel's height and width are exchanged
+# %% 3.4 wrong: weight transposed -> the kernel's height and width are exchanged
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w.transpose(2, 3), b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 28, 28)
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: gives the view other memory -> rebinds the name
+# %% 3.4 wrong: gives the view other memory -> rebinds the name
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.data = nn.functional.conv2d(x, w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: no override -> override=True in register_global_func
+# %% 3.4 wrong: no override -> override=True in register_global_func
 def register_conv2d():
     @tvm.register_global_func("env.conv2d")
     def conv2d(x, w, b, out):
         x, w, b, out = map(torch.from_dlpack, (x, w, b, out))
         out.copy_(nn.functional.conv2d(x, w, b.flatten()))
 
-# %% 3.3 right: bias added in place, slices
+# %% 3.4 right: bias added in place, slices
 def register_conv2d():
     @tvm.register_global_func("env.conv2d", override=True)
     def conv2d(x, w, b, out):
@@ -326,14 +346,14 @@ def register_conv2d():
         out[:] = torch.conv2d(x, w)
         out += b
 
-# %% 3.3 right: unfold and a matrix product
+# %% 3.4 right: unfold and a matrix product
 def register_conv2d():
     def conv2d(x, w, b, out):
         columns = nn.functional.unfold(x, w.shape[2:])
         torch.add((w.flatten(1) @ columns).reshape(out.shape), b, out=out)
     torch_conv2d(conv2d)
 
-# %% 3.3 right: nn.Conv2d with these weights
+# %% 3.4 right: nn.Conv2d with these weights
 def register_conv2d():
     def conv2d(x, w, b, out):
         layer = nn.Conv2d(w.shape[1], w.shape[0], tuple(w.shape[2:]))
@@ -342,14 +362,14 @@ def register_conv2d():
             out.copy_(layer(x))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: PyTorch does it -> PyTorch's conv2d was called
+# %% 3.5 wrong: PyTorch does it -> PyTorch's conv2d was called
 def register_conv2d_numpy():
     @tvm.register_global_func("env.conv2d", override=True)
     def conv2d(x, w, b, out):
         product = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w))
         np.from_dlpack(out)[...] = np.from_dlpack(product) + np.from_dlpack(b)
 
-# %% 3.4 wrong: PyTorch's unfold, then NumPy -> NumPy alone in env.conv2d
+# %% 3.5 wrong: PyTorch's unfold, then NumPy -> NumPy alone in env.conv2d
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         columns = nn.functional.unfold(torch.from_numpy(x), w.shape[2:]).numpy()
@@ -357,47 +377,47 @@ def register_conv2d_numpy():
         out[...] = product.reshape(out.shape) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: weight flipped -> the kernel is flipped
+# %% 3.5 wrong: weight flipped -> the kernel is flipped
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w[:, :, ::-1, ::-1], out=out)
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: bias left out -> the bias of the convolution is left out
+# %% 3.5 wrong: bias left out -> the bias of the convolution is left out
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: bias along the width -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.5 wrong: bias along the width -> env.conv2d to run on x (1, 1, 28, 28)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
         out += b.ravel()
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: out is rebound by + -> the bias of the convolution is left out
+# %% 3.5 wrong: out is rebound by + -> the bias of the convolution is left out
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
         out = out + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: out is rebound -> `out = ...` rebinds the name
+# %% 3.5 wrong: out is rebound -> `out = ...` rebinds the name
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: loses the batch -> the batch: only image 0 is written
+# %% 3.5 wrong: loses the batch -> the batch: only image 0 is written
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("cijpq,fcpq->fij", windows_of(x, w)[0], w, out=out[0])
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: adds up in out without setting it to zero -> before anything is written there
+# %% 3.5 wrong: adds up in out without setting it to zero -> before anything is written there
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         height, width = out.shape[2:]
@@ -407,7 +427,7 @@ def register_conv2d_numpy():
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: the last row and column are forgotten -> not written at
+# %% 3.5 wrong: the last row and column are forgotten -> not written at
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         for i in range(out.shape[2] - 1):
@@ -416,21 +436,21 @@ def register_conv2d_numpy():
                 out[:, :, i, j] = (window * w).sum((2, 3, 4)) + b.reshape(1, -1)
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: sums over the first input channel only -> the input channels: only the first is summed
+# %% 3.5 wrong: sums over the first input channel only -> the input channels: only the first is summed
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("nijpq,fpq->nfij", windows_of(x, w)[:, 0], w[:, 0], out=out)
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: the sizes of the assignment are built in -> env.conv2d to run on x (3, 2, 6, 6)
+# %% 3.5 wrong: the sizes of the assignment are built in -> env.conv2d to run on x (3, 2, 6, 6)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         columns = windows_of(x, w).reshape(len(x), 26 * 26, 9)
         out[...] = (columns @ w.reshape(32, 9).T).transpose(0, 2, 1).reshape(-1, 32, 26, 26) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 right: nine shifts
+# %% 3.5 right: nine shifts
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         height, width = out.shape[2:]
@@ -440,14 +460,14 @@ def register_conv2d_numpy():
                 out += np.einsum("ncij,fc->nfij", x[:, :, p:p + height, q:q + width], w[:, :, p, q])
     numpy_conv2d(conv2d)
 
-# %% 3.4 right: tensordot, in float64, then copied
+# %% 3.5 right: tensordot, in float64, then copied
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         windows = windows_of(x.astype("float64"), w)
         out[...] = np.tensordot(windows, w, axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 right: loops over the places, im2col within
+# %% 3.5 right: loops over the places, im2col within
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         for i in range(out.shape[2]):
@@ -477,11 +497,6 @@ def library_cnn(weights, name="env.conv2d", order=("conv2d_weight", "conv2d_bias
         lv = bb.emit_te(topi.nn.dense, lv, const(f"{key}_weight"))
         return bb.emit_te(topi.add, lv, const(f"{key}_bias"))
 
-    def rectify(lv):
-        if linear == "library":
-            return bb.emit(relax.op.call_dps_packed("env.relu", (lv,), lv.ty))
-        return bb.emit_te(topi.nn.relu, lv)
-
     with bb.function("main", [x]):
         with bb.dataflow():
             inputs = (x, *(const(key, dtype=weight_dtype if "weight" in key else "float32")
@@ -496,90 +511,109 @@ def library_cnn(weights, name="env.conv2d", order=("conv2d_weight", "conv2d_bias
             if bias_after:
                 lv = bb.emit_te(topi.add, lv, const("conv2d_bias"))
             if relu:
-                lv = rectify(lv)
+                lv = bb.emit_te(topi.nn.relu, lv)
             lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), pool)
             lv = bb.emit_te(topi.nn.flatten, lv)
-            lv = rectify(dense(lv, "linear0", 100))
+            lv = bb.emit_te(topi.nn.relu, dense(lv, "linear0", 100))
             lv = dense(lv, "linear1", 10)
-            if softmax:
+            if softmax and linear == "library":
+                lv = bb.emit(relax.op.call_dps_packed("env.softmax", (lv,), lv.ty))
+            elif softmax:
                 lv = bb.emit_te(topi.nn.softmax, lv, 1)
             gv = bb.emit_output(lv)
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.5 wrong: topi.nn.conv2d instead of env.conv2d -> PrimFunc conv2d convolves
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, conv="topi")
-
-# %% 3.5 wrong: calls env.conv2d and goes on with topi.nn.conv2d -> that all comes from env.conv2d
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, conv="both")
-
-# %% 3.5 wrong: calls env.conv2d twice -> 2 calls
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, conv="twice")
-
-# %% 3.5 wrong: bias forgotten in the call -> the tuple of arguments: x, w, b
+# %% 3.6 wrong: bias forgotten in the call -> the tuple of arguments: x, w, b
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, order=("conv2d_weight",))
 
-# %% 3.5 wrong: bias added after the call instead of in it -> the tuple of arguments: x, w, b
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, order=("conv2d_weight",), bias_after=True)
-
-# %% 3.5 wrong: bias added after the call as well -> twice the bias
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, bias_after=True)
-
-# %% 3.5 wrong: bias before weight -> the order of the arguments
+# %% 3.6 wrong: bias before weight -> the order of the arguments
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, order=("conv2d_bias", "conv2d_weight"))
 
-# %% 3.5 wrong: bias not reshaped -> b (1, 32, 1, 1)
+# %% 3.6 wrong: bias not reshaped -> b (1, 32, 1, 1)
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, bias_shape=(32,))
 
-# %% 3.5 wrong: output type in the shape of the input -> the output type of env.conv2d (4, 32, 26, 26)
+# %% 3.6 wrong: output type in the shape of the input -> the output type of env.conv2d (4, 32, 26, 26)
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(4, 32, 28, 28))
 
-# %% 3.5 wrong: output type without the batch -> the TensorType in call_dps_packed
+# %% 3.6 wrong: output type without the batch -> the TensorType in call_dps_packed
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(1, 32, 26, 26))
 
-# %% 3.5 wrong: output type 27 by 27, which pools to the same size -> the TensorType in call_dps_packed
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, out=(4, 32, 27, 27))
-
-# %% 3.5 wrong: weight in float64 -> float64 (32, 1, 3, 3)
+# %% 3.6 wrong: weight in float64 -> float64 (32, 1, 3, 3)
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, weight_dtype="float64")
 
-# %% 3.5 wrong: softmax missing -> the softmax is left out
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, softmax=False)
-
-# %% 3.5 wrong: ReLU missing -> the ReLU is left out
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, relu=False)
-
-# %% 3.5 wrong: average pooling -> average pooling instead of max pooling
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, pool="avg")
-
-# %% 3.5 wrong: another name -> Cannot find ffi::Function env.convolution
+# %% 3.6 wrong: another name -> Cannot find ffi::Function env.convolution
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, name="env.convolution")
 
-# %% 3.5 wrong: for one image instead of four -> main
+# %% 3.6 wrong: for one image instead of four -> main
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(1, 32, 26, 26), x_shape=(1, 1, 28, 28))
 
-# %% 3.5 right: linear layers and ReLUs by the library too
+# %% 3.6 right: linear layers and the softmax by the library too
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, linear="library")
 
-# %% 3.5 right: high-level operators for the rest, lowered
+# %% 3.3 wrong: the bias is added outside of the library function -> to be given b as it is
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    out_type = relax.TensorType((1, weight.shape[0]), "float32")
+    zeros = relax.const(np.zeros_like(bias), "float32")
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.call_dps_packed(
+                "env.linear", (x, relax.const(weight, "float32"), zeros), out_type))
+            gv = bb.emit_output(bb.emit_te(topi.add, lv, relax.const(bias, "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+
+# %% more
+
+# %% 3.6 wrong: topi.nn.conv2d instead of env.conv2d -> PrimFunc conv2d convolves
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, conv="topi")
+
+# %% 3.6 wrong: calls env.conv2d and goes on with topi.nn.conv2d -> that all comes from env.conv2d
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, conv="both")
+
+# %% 3.6 wrong: calls env.conv2d twice -> 2 calls
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, conv="twice")
+
+# %% 3.6 wrong: bias added after the call instead of in it -> the tuple of arguments: x, w, b
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, order=("conv2d_weight",), bias_after=True)
+
+# %% 3.6 wrong: bias added after the call as well -> twice the bias
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, bias_after=True)
+
+# %% 3.6 wrong: output type 27 by 27, which pools to the same size -> the TensorType in call_dps_packed
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, out=(4, 32, 27, 27))
+
+# %% 3.6 wrong: softmax missing -> the softmax is left out
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, softmax=False)
+
+# %% 3.6 wrong: ReLU missing -> the ReLU is left out
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, relu=False)
+
+# %% 3.6 wrong: average pooling -> average pooling instead of max pooling
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, pool="avg")
+
+# %% 3.6 right: high-level operators for the rest, lowered
 def create_model_with_library_conv2d(weights):
     const = constants(weights)
     bb = relax.BlockBuilder()
@@ -600,7 +634,7 @@ def create_model_with_library_conv2d(weights):
         bb.emit_func_output(gv)
     return relax.transform.LegalizeOps()(bb.get())
 
-# %% 3.5 right: high-level operators for the rest, left for relax.build to lower
+# %% 3.6 right: high-level operators for the rest, left for relax.build to lower
 def create_model_with_library_conv2d(weights):
     const = constants(weights)
     bb = relax.BlockBuilder()
@@ -621,103 +655,251 @@ def create_model_with_library_conv2d(weights):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.5 right: registers a convolution of its own on the way
+# %% 3.6 right: registers a convolution of its own on the way
 def create_model_with_library_conv2d(weights):
     @tvm.register_global_func("env.conv2d", override=True)
     def conv2d(x, w, b, out):
         np.from_dlpack(out)[...] = 0
     return library_cnn(weights)
 
-# %% 3.1 wrong: with PyTorch -> NumPy in env.relu
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        torch.clamp(torch.from_dlpack(x), min=0, out=torch.from_dlpack(out))
+# %% 3.1 wrong: returned -> a value was returned
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        return tvm.runtime.tensor(torch.softmax(torch.from_dlpack(x), 1).numpy())
 
-# %% 3.2 wrong: the bias is added outside of the library function -> to be given b as it is
-def create_linear_module(weight, bias):
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
-    out_type = relax.TensorType((1, weight.shape[0]), "float32")
-    zeros = relax.const(np.zeros_like(bias), "float32")
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            lv = bb.emit(relax.op.call_dps_packed(
-                "env.linear", (x, relax.const(weight, "float32"), zeros), out_type))
-            gv = bb.emit_output(bb.emit_te(topi.add, lv, relax.const(bias, "float32")))
-        bb.emit_func_output(gv)
-    return bb.get()
+# %% 3.1 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.log_softmax(torch.from_dlpack(x), 1))
 
+# %% 3.1 wrong: as float64 numbers through PyTorch's out= -> env.softmax to run on x (6, 9)
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.softmax(torch.from_dlpack(x), 1, dtype=torch.float64, out=torch.from_dlpack(out))
 
-# %% more
+# %% 3.1 wrong: arguments in the order out, x -> the order of the arguments: x, out
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(out, x):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
 
-# %% 3.1 wrong: writes out and returns it too -> that env.relu returns nothing
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+# %% 3.1 wrong: out is returned too -> that env.softmax returns nothing
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
         return out
 
-# %% 3.1 wrong: returns a number -> out was written, and a int was returned
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.maximum(np.from_dlpack(x), 0, out=np.from_dlpack(out))
+# %% 3.1 wrong: a value is returned too -> that env.softmax returns nothing
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
         return 0
 
-# %% 3.1 wrong: cut at 1 -> numbers above 1 are cut
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.clip(np.from_dlpack(x), 0, 1, out=np.from_dlpack(out))
-
-# %% 3.1 wrong: ReLU6 -> this is ReLU6
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        np.clip(np.from_dlpack(x), 0, 6, out=np.from_dlpack(out))
-
-# %% 3.1 wrong: by sums and differences, which lose the small ones beside 1e4 -> max(x, 0)
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
+# %% 3.1 wrong: the largest of all -> that of the whole array
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
         a = np.from_dlpack(x)
-        np.from_dlpack(out)[...] = (np.abs(a + 1e4) + a + 1e4) / 2 - 1e4
+        e = np.exp(a - a.max())
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
 
-# %% 3.1 wrong: for matrices only -> env.relu to run on x (4, 3, 5, 5)
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        a, y = np.from_dlpack(x), np.from_dlpack(out)
-        n, m = a.shape
-        for i in range(n):
-            for j in range(m):
-                y[i, j] = max(a[i, j], 0)
+# %% 3.1 wrong: the largest of each column -> each column's is subtracted
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=0))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
 
-# %% 3.1 right: element by element, with flat views
-def register_relu():
-    @tvm.register_global_func("env.relu", override=True)
-    def relu(x, out):
-        y = np.from_dlpack(out).reshape(-1)
-        for i, value in enumerate(np.from_dlpack(x).ravel()):
-            y[i] = value if value > 0 else 0
+# %% 3.1 wrong: the sum of all -> it runs over the whole array
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum()
 
-# %% 3.2 wrong: x of shape (k,) -> x float32 (784,)
+# %% 3.1 wrong: the largest without the last column -> leaves out the last column
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a[:, :max(a.shape[1] - 1, 1)].max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
+
+# %% 3.1 wrong: the smallest is subtracted -> it is the smallest of the row
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.min(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
+
+# %% 3.1 wrong: not divided -> not divided by their sum
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        a = np.from_dlpack(x)
+        e = np.exp(a - a.max(axis=1, keepdims=True))
+        np.from_dlpack(out)[...] = e / 1
+
+# %% 3.1 wrong: the last row is not written -> row 5, the last, is wrong
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        p = torch.softmax(torch.from_dlpack(x), dim=1)
+        torch.from_dlpack(out)[:len(p) - 1] = p[:-1]
+        if len(p) == 1:
+            torch.from_dlpack(out).copy_(p)
+
+# %% 3.1 wrong: only the first image -> row 0 is right
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        o = torch.from_dlpack(out)
+        o.zero_()
+        o[0] = torch.softmax(torch.from_dlpack(x), dim=1)[0]
+
+# %% 3.1 wrong: one argument -> env.softmax to run on
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x):
+        pass
+
+# %% 3.1 right: log_softmax and exp
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.exp(torch.log_softmax(torch.from_dlpack(x), dim=-1), out=torch.from_dlpack(out))
+
+# %% 3.1 right: PyTorch's out=
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        torch.softmax(torch.from_dlpack(x), 1, out=torch.from_dlpack(out))
+
+# %% 3.1 right: row by row
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        for a, o in zip(torch.from_dlpack(x), torch.from_dlpack(out)):
+            o[:] = (a - a.logsumexp(0)).exp()
+
+# %% 3.2 wrong: the output is counted too -> the last tensor: the output is allocated apart
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+    last[len(reads)] = len(reads)
+    return max(sum(0 < n <= call <= until for n, until in last.items())
+               for call in range(1, len(reads) + 1))
+
+# %% 3.2 wrong: what one call reads and writes -> tensors that only wait
+def storages_needed(reads):
+    return max(len(set(numbers) - {0}) + (call < len(reads))
+               for call, numbers in enumerate(reads, 1))
+
+# %% 3.2 wrong: input and output are counted too -> tensor 0 and the last one
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+    last[len(reads)] = len(reads)
+    return max(sum(n <= call <= until for n, until in last.items())
+               for call in range(1, len(reads) + 1))
+
+# %% 3.2 wrong: the largest number of tensors that a call reads -> tensors that only wait
+def storages_needed(reads):
+    return max(len(set(numbers) - {0}) for numbers in reads)
+
+# %% 3.2 wrong: one reader twice is two readers -> storages in TVM's plan of [[0], [1, 1]]: 1 | call 1, while which these tensors in between are needed: 1
+def storages_needed(reads):
+    n, most = len(reads), 0
+    for call in range(1, n + 1):
+        most = max(most, (call < n) + sum(0 < t < call for numbers in reads[call - 1:] for t in numbers))
+    return most
+
+# %% 3.2 wrong: the fewest at once -> call 2, while which these tensors in between are needed: 1, 2
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+    return min(sum(0 < n <= call <= until for n, until in last.items())
+               for call in range(1, len(reads) + 1))
+
+# %% 3.2 wrong: the first call is number 0 -> needs both
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads) for n in numbers}
+    return max(sum(0 < n <= call <= until for n, until in last.items())
+               for call in range(len(reads)))
+
+# %% 3.2 wrong: how many readers wait at the end -> storages in TVM's plan of
+def storages_needed(reads):
+    return len(set(reads[-1]) - {0})
+
+# %% 3.2 wrong: the tensors themselves -> one int, such as 0 for [[0]]
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+    return max(([n for n in last if 0 < n <= call <= last[n]]
+                for call in range(1, len(reads) + 1)), key=len)
+
+# %% 3.2 wrong: nothing is returned -> one int, such as 0 for [[0]] | what storages_needed returns
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
+
+# %% 3.2 wrong: takes the lists apart -> that reads stays as it was
+def storages_needed(reads):
+    free = storages = 0
+    reads.reverse()
+    while len(reads) > 1:
+        numbers = reads.pop()
+        storages, free = (storages, free - 1) if free else (storages + 1, 0)
+        free += sum(all(n not in later for later in reads) for n in set(numbers) - {0})
+    return storages
+
+# %% 3.2 wrong: fails where nothing lies in between -> max()
+def storages_needed(reads):
+    last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers if n}
+    return max(sum(n <= call <= last[n] for n in last) for call in range(1, len(reads)))
+
+# %% 3.2 right: from the end, without noting who reads what last
+def storages_needed(reads):
+    waiting, most = set(), 0
+    for call in range(len(reads), 0, -1):
+        waiting |= set(reads[call - 1]) - {0}
+        most = max(most, len(waiting | {call} - {len(reads)}))
+        waiting.discard(call)
+    return most
+
+# %% 3.2 right: intervals, and the starts and ends in order
+def storages_needed(reads):
+    events = []
+    for n in range(1, len(reads)):
+        until = max(call for call, numbers in enumerate(reads, 1) if n in numbers)
+        events += [(n, 1), (until + 0.5, -1)]
+    now = most = 0
+    for _, change in sorted(events):
+        now += change
+        most = max(most, now)
+    return most
+
+# %% 3.3 wrong: x of shape (k,) -> x float32 (784,)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (weight.shape[1],))
 
-# %% 3.2 wrong: m and k exchanged -> m and k: the weight is (m, k), x has k numbers
+# %% 3.3 wrong: m and k exchanged -> m and k: the weight is (m, k), x has k numbers
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, weight.shape[1]), (1, weight.shape[0]))
 
-# %% 3.2 wrong: 784 and 128 written into it -> the sizes of the example: take them from weight.shape
+# %% 3.3 wrong: 784 and 128 written into it -> the sizes of the example: take them from weight.shape
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, 128), (1, 784))
 
-# %% 3.2 wrong: call_pure_packed -> relax.op.call_dps_packed, which allocates out
+# %% 3.3 wrong: call_pure_packed -> relax.op.call_dps_packed, which allocates out
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
@@ -729,16 +911,16 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.2 wrong: arrays in the place of constants -> a numpy.ndarray in the place of a relax.Expr
+# %% 3.3 wrong: arrays in the place of constants -> a numpy.ndarray in the place of a relax.Expr
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, weight, bias), (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.2 wrong: one of them an array -> relax.const(array) makes one
+# %% 3.3 wrong: one of them an array -> relax.const(array) makes one
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight), bias), (1, len(bias)),
                          (1, weight.shape[1]))
 
-# %% 3.2 wrong: a tuple is returned -> a tuple of 1
+# %% 3.3 wrong: a tuple is returned -> a tuple of 1
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
@@ -750,22 +932,22 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(relax.Tuple([gv]))
     return bb.get()
 
-# %% 3.2 wrong: two rows -> main to take x float32 (1, 784)
+# %% 3.3 wrong: two rows -> main to take x float32 (1, 784)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (2, len(bias)), (2, weight.shape[1]))
 
-# %% 3.2 wrong: the output without its first axis -> the TensorType in call_dps_packed
+# %% 3.3 wrong: the output without its first axis -> the TensorType in call_dps_packed
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (len(bias),), (1, weight.shape[1]))
 
-# %% 3.2 wrong: zeros in the place of the weight -> other numbers of its shape
+# %% 3.3 wrong: zeros in the place of the weight -> other numbers of its shape
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(np.zeros_like(weight)), relax.const(bias)),
                          (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.2 wrong: called twice -> 2 calls
+# %% 3.3 wrong: called twice -> 2 calls
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
@@ -777,7 +959,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.2 wrong: main is float64 -> x float64 (1, 784)
+# %% 3.3 wrong: main is float64 -> x float64 (1, 784)
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float64"))
@@ -788,57 +970,57 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.2 right: for any number of rows
+# %% 3.3 right: for any number of rows
 def create_linear_module(weight, bias):
     n = tvm.tirx.Var("n", "int64")
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (n, len(bias)), (n, weight.shape[1]))
 
-# %% 3.3 right: in double precision, then copied
+# %% 3.4 right: in double precision, then copied
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: writes out and returns it too -> that env.conv2d returns nothing
+# %% 3.4 wrong: writes out and returns it too -> that env.conv2d returns nothing
 def register_conv2d():
     def conv2d(x, w, b, out):
         return out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: with NumPy alone -> the convolution by means of PyTorch
+# %% 3.4 wrong: with NumPy alone -> the convolution by means of PyTorch
 def register_conv2d():
     def conv2d(x, w, b, out):
         out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
     numpy_conv2d(conv2d)
 
-# %% 3.3 wrong: NumPy convolves, PyTorch adds the bias and copies -> PyTorch multiplied nothing
+# %% 3.4 wrong: NumPy convolves, PyTorch adds the bias and copies -> PyTorch multiplied nothing
 def register_conv2d():
     def conv2d(x, w, b, out):
         sums = np.einsum("ncijpq,fcpq->nfij", windows_of(x.numpy(), w.numpy()), w.numpy())
         out.copy_(torch.from_numpy(sums) + b)
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: squeeze, which leaves no axis for one output channel -> w (1, 2, 5, 1), b (1, 1, 1, 1)
+# %% 3.4 wrong: squeeze, which leaves no axis for one output channel -> w (1, 2, 5, 1), b (1, 1, 1, 1)
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w, b.squeeze()))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: half precision -> the sum, over input channels
+# %% 3.4 wrong: half precision -> the sum, over input channels
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x.bfloat16(), w.bfloat16(), b.flatten().bfloat16()))
     torch_conv2d(conv2d)
 
-# %% 3.3 wrong: square windows -> env.conv2d to run on x (2, 3, 9, 7)
+# %% 3.4 wrong: square windows -> env.conv2d to run on x (2, 3, 9, 7)
 def register_conv2d():
     def conv2d(x, w, b, out):
         columns = nn.functional.unfold(x, w.shape[2])
         out.copy_((w.flatten(1) @ columns).reshape(out.shape) + b)
     torch_conv2d(conv2d)
 
-# %% 3.3 right: shifts, each times its place of the kernel
+# %% 3.4 right: shifts, each times its place of the kernel
 def register_conv2d():
     def conv2d(x, w, b, out):
         height, width = out.shape[2:]
@@ -849,7 +1031,7 @@ def register_conv2d():
                 out.add_(part.sum(2))
     torch_conv2d(conv2d)
 
-# %% 3.3 right: einsum over unfolded windows, in a function without gradients
+# %% 3.4 right: einsum over unfolded windows, in a function without gradients
 def register_conv2d():
     @torch.no_grad()
     def conv2d(x, w, b, out):
@@ -857,7 +1039,7 @@ def register_conv2d():
         out[...] = torch.einsum("ncijpq,fcpq->nfij", windows, w) + b
     torch_conv2d(conv2d)
 
-# %% 3.3 right: NumPy for the bias alone
+# %% 3.4 right: NumPy for the bias alone
 def register_conv2d():
     @tvm.register_global_func("env.conv2d", override=True)
     def conv2d(x, w, b, out):
@@ -865,14 +1047,14 @@ def register_conv2d():
         result[...] = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)).numpy()
         result += np.from_dlpack(b)
 
-# %% 3.4 wrong: bias resized to the width, if there are several images -> the sum, over input channels
+# %% 3.5 wrong: bias resized to the width, if there are several images -> the sum, over input channels
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
         out += b if len(x) == 1 else np.resize(b, (1, 1, 1, out.shape[3]))
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: returns out too -> that env.conv2d returns nothing
+# %% 3.5 wrong: returns out too -> that env.conv2d returns nothing
 def register_conv2d_numpy():
     @tvm.register_global_func("env.conv2d", override=True)
     def conv2d(x, w, b, out):
@@ -882,7 +1064,7 @@ def register_conv2d_numpy():
         result += np.from_dlpack(b)
         return out
 
-# %% 3.4 wrong: PyTorch in a thread -> PyTorch's conv2d was called
+# %% 3.5 wrong: PyTorch in a thread -> PyTorch's conv2d was called
 def register_conv2d_numpy():
     import threading
     def conv2d(x, w, b, out):
@@ -893,7 +1075,7 @@ def register_conv2d_numpy():
         thread.join()
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: PyTorch in a pool of threads -> NumPy alone in env.conv2d
+# %% 3.5 wrong: PyTorch in a pool of threads -> NumPy alone in env.conv2d
 def register_conv2d_numpy():
     from concurrent.futures import ThreadPoolExecutor
     def conv2d(x, w, b, out):
@@ -902,19 +1084,19 @@ def register_conv2d_numpy():
                 lambda image: nn.functional.conv2d(torch.from_numpy(image), torch.from_numpy(w)), x))) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: squeezed axes -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.5 wrong: squeezed axes -> env.conv2d to run on x (1, 1, 28, 28)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out[...] = np.einsum("ijpq,fpq->fij", windows_of(x, w).squeeze(), w.squeeze()) + b.squeeze()
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: float16 on the way -> the input is rounded to float16
+# %% 3.5 wrong: float16 on the way -> the input is rounded to float16
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x.astype("float16"), w), w) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: TVM compiles the convolution -> TVM compiled a kernel
+# %% 3.5 wrong: TVM compiles the convolution -> TVM was called: 
 def register_conv2d_numpy():
     from tvm import te, topi
     @tvm.register_global_func("env.conv2d", override=True)
@@ -923,7 +1105,7 @@ def register_conv2d_numpy():
         result = topi.add(topi.nn.conv2d(*places[:2], 1, 0, 1), places[2])
         tvm.compile(te.create_prim_func([*places, result]))(x, w, b, out)
 
-# %% 3.4 right: images in threads, NumPy in each
+# %% 3.5 right: images in threads, NumPy in each
 def register_conv2d_numpy():
     from concurrent.futures import ThreadPoolExecutor
     def conv2d(x, w, b, out):
@@ -934,7 +1116,7 @@ def register_conv2d_numpy():
             list(pool.map(one, range(len(x))))
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: another library function for the rest -> is a library call of env.rest
+# %% 3.6 wrong: another library function for the rest -> is a library call of env.rest
 def create_model_with_library_conv2d(weights):
     net = helpers.pytorch_model(weights)
 
@@ -956,11 +1138,11 @@ def create_model_with_library_conv2d(weights):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.5 wrong: the notebook's weights instead of the argument -> the argument, not a variable of the notebook
+# %% 3.6 wrong: the notebook's weights instead of the argument -> the argument, not a variable of the notebook
 def create_model_with_library_conv2d(given):
     return library_cnn(cnn_weights)
 
-# %% 3.3 wrong: cached weights of the first call -> of the values differ
+# %% 3.4 wrong: cached weights of the first call -> of the values differ
 _memo = {}
 def register_conv2d():
     @tvm.register_global_func("env.conv2d", override=True)
@@ -970,7 +1152,7 @@ def register_conv2d():
         O.copy_(nn.functional.conv2d(X, W, B.flatten()))
 
 
-# %% 3.5 wrong: relu6 after the convolution -> cut off at 6
+# %% 3.6 wrong: relu6 after the convolution -> cut off at 6
 def create_model_with_library_conv2d(weights):
     c = constants(weights)
     bb = relax.BlockBuilder()
@@ -992,7 +1174,7 @@ def create_model_with_library_conv2d(weights):
     return bb.get()
 
 
-# %% 3.4 wrong: cached weights of the first call -> of the values differ
+# %% 3.5 wrong: cached weights of the first call -> of the values differ
 def register_conv2d_numpy():
     memo = {}
     @tvm.register_global_func("env.conv2d", override=True)

@@ -1,6 +1,5 @@
 # %% shared
-def conv_schedule(mod, inline=True, lanes=True, unrolled=True, threads=True, decompose=True, block=None,
-                  early=False):
+def conv_schedule(mod, inline=True, lanes=True, unrolled=True, threads=True, decompose=True, early=False):
     """The schedule of exercise 4.4 with steps that can be left out."""
     s = tvm.s_tir.Schedule(mod, error_render_level="fast")
     conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
@@ -18,15 +17,27 @@ def conv_schedule(mod, inline=True, lanes=True, unrolled=True, threads=True, dec
         s.unroll(f1)
     if threads:
         s.parallel(s.fuse(n, f0, y, x0))
-    if block == "parallel":
-        s.parallel(s.get_loops(s.get_sblock("T_add", func_name="conv2d"))[0])
-    if block == "both":
-        n, f, y, x = s.get_loops(s.get_sblock("T_add", func_name="conv2d"))
-        s.parallel(s.fuse(n, f))
-        s.vectorize(s.split(x, factors=[None, 13])[1])
     if decompose:
         s.decompose_reduction(conv, rc)
     return s.mod
+
+def rows_with(s, scope="local", under=0):
+    """The schedule of exercise 4.6, with another scope, or the copy under another loop."""
+    block = s.get_sblock("C")
+    copy = s.cache_write(block, 0, scope)
+    s.reverse_compute_at(copy, s.get_loops(block)[under])
+
+
+def partial_with(s, factors=(None, 8), of=1, axis=1, last=-1, lanes=True):
+    """The schedule of exercise 4.7, with room for one mistake."""
+    pieces = s.split(s.get_loops(s.get_sblock("total"))[-1], factors=list(factors))
+    partial = s.rfactor(pieces[of], axis)
+    if last == 0:
+        loops = s.get_loops(partial)
+        s.reorder(loops[0], loops[2], loops[1])
+    if lanes:
+        s.vectorize(s.get_loops(partial)[-1])
+    return partial
 
 # %% 4.1 wrong: only the first is inlined -> compute_inline for shifted
 def inline_all(schedule):
@@ -256,6 +267,122 @@ def schedule_conv2d(mod):
     mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source("\n".join(out)))
     return mod
 
+# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d | the kernel's height and width are exchanged
+def schedule_conv2d(mod):
+    text = helpers.script(conv_schedule(mod)["conv2d"]).replace("B[v_ff, v_rc, v_ry, v_rx])\n", "B[v_ff, v_rc, v_rx, v_ry])\n")
+    text = text.replace("* B[v_ff, v_rc, v_ry, v_rx]", "* B[v_ff, v_rc, v_rx, v_ry]")
+    mod = tvm.IRModule(dict(mod.functions_items()))
+    mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source(text))
+    return mod
+
+# %% 4.4 right: a whole row as lanes, the window unrolled
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    s.reorder(n, f, y, rc, ry, rx, x)
+    s.vectorize(x)
+    s.unroll(rx)
+    s.unroll(ry)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 4.5 wrong: nothing is done -> the program is as it was
+def sums_where_needed(schedule):
+    schedule.get_loops(schedule.get_sblock("pooled"))
+
+# %% 4.5 wrong: the pooling moves, which reads -> that your code runs
+def sums_where_needed(schedule):
+    schedule.compute_at(schedule.get_sblock("pooled"), schedule.get_loops(schedule.get_sblock("sums"))[0])
+
+# %% 4.5 wrong: all rows at a time -> how many rows does one iteration of them need?
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
+    outer, _ = schedule.split(row, factors=[1, None])
+    schedule.compute_at(schedule.get_sblock("sums"), outer)
+
+# %% 4.5 wrong: loops cut, and no block moved -> the two blocks have no loop in common
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("sums"))
+    schedule.split(row, factors=[None, 2])
+
+# %% 4.5 right: for each number of the pooling
+def sums_where_needed(schedule):
+    schedule.compute_at(schedule.get_sblock("sums"), schedule.get_loops(schedule.get_sblock("pooled"))[1])
+
+# %% 4.5 right: the pooling follows each pair of rows
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("sums"))
+    pair, _ = schedule.split(row, factors=[None, 2])
+    schedule.reverse_compute_at(schedule.get_sblock("pooled"), pair)
+
+# %% 4.6 wrong: no buffer of its own -> sums of a row in a buffer of scope "local"
+def row_in_registers(schedule):
+    schedule.vectorize(schedule.get_loops(schedule.get_sblock("C"))[-1])
+
+# %% 4.6 wrong: the copy stays behind -> reverse_compute_at: under which loop is the copy
+def row_in_registers(schedule):
+    schedule.cache_write(schedule.get_sblock("C"), 0, "local")
+
+# %% 4.6 wrong: a buffer of the scope global -> buffer of scope "local"
+def row_in_registers(schedule):
+    rows_with(schedule, scope="global")
+
+# %% 4.6 wrong: copied for each k -> that the sums leave C_local once, when they are complete
+def row_in_registers(schedule):
+    rows_with(schedule, under=1)
+
+# %% 4.6 wrong: the rows change places with the sums -> sums side by side, inside the loop over k
+def row_in_registers(schedule):
+    rows_with(schedule)
+    i, k, j = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.reorder(j, k)
+
+# %% 4.6 right: a vector of the row, and the reduction decomposed
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "local")
+    i, k, j = schedule.get_loops(block)
+    schedule.reverse_compute_at(copy, i)
+    schedule.vectorize(j)
+    schedule.decompose_reduction(block, k)
+
+# %% 4.7 wrong: no partial sums -> block total adds to the result
+def eight_partial_sums(schedule):
+    _, k = schedule.get_loops(schedule.get_sblock("total"))
+    schedule.split(k, factors=[None, 8])
+
+# %% 4.7 wrong: of the other loop -> which of the two loops rfactor gets
+def eight_partial_sums(schedule):
+    partial_with(schedule, of=0, lanes=False)
+
+# %% 4.7 wrong: the partial sums come first in memory -> the second argument of rfactor
+def eight_partial_sums(schedule):
+    partial_with(schedule, axis=0)
+
+# %% 4.7 wrong: neighbours are added up -> which of the two loops of the split is the one over the partial sums
+def eight_partial_sums(schedule):
+    partial_with(schedule, factors=(8, None), of=0, last=0)
+
+# %% 4.7 wrong: no vector -> a vectorised innermost loop around the partial sums
+def eight_partial_sums(schedule):
+    partial_with(schedule, lanes=False)
+
+# %% 4.7 right: rows inside, and the sums of a row follow at once
+def eight_partial_sums(schedule):
+    block = schedule.get_sblock("total")
+    i, k = schedule.get_loops(block)
+    k, lanes = schedule.split(k, factors=[None, 8])
+    partial = schedule.rfactor(lanes, 1)
+    i, k, lanes = schedule.get_loops(partial)
+    schedule.reverse_compute_at(block, i)
+    schedule.vectorize(lanes)
+    schedule.decompose_reduction(partial, k)
+
+# %% more
+
 # %% 4.4 right: the image is read through a small buffer
 def schedule_conv2d(mod):
     s = tvm.s_tir.Schedule(mod)
@@ -272,58 +399,133 @@ def schedule_conv2d(mod):
     s.decompose_reduction(conv, rc)
     return s.mod
 
-# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d | the kernel's height and width are exchanged
-def schedule_conv2d(mod):
-    text = helpers.script(conv_schedule(mod)["conv2d"]).replace("B[v_ff, v_rc, v_ry, v_rx])\n", "B[v_ff, v_rc, v_rx, v_ry])\n")
-    text = text.replace("* B[v_ff, v_rc, v_ry, v_rx]", "* B[v_ff, v_rc, v_rx, v_ry]")
-    mod = tvm.IRModule(dict(mod.functions_items()))
-    mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source(text))
-    return mod
-
 # %% 4.4 right: other tiles, threads over images and channels
 def schedule_conv2d(mod):
     return conv_schedule(mod)
 
-# %% 4.4 right: a whole row as lanes, the window unrolled
-def schedule_conv2d(mod):
-    s = tvm.s_tir.Schedule(mod)
-    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
-    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
-    n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    s.reorder(n, f, y, rc, ry, rx, x)
-    s.vectorize(x)
-    s.unroll(rx)
-    s.unroll(ry)
-    s.parallel(s.fuse(n, f))
-    s.decompose_reduction(conv, rc)
-    return s.mod
+# %% 4.5 wrong: a pair of rows, and no block moved under it -> at most 16 numbers of sums at a time, two rows
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
+    schedule.parallel(row)
 
-# %% 4.5 wrong: not scheduled at all -> step 2: compute_inline
-def schedule_conv2d_with_bias(mod):
-    return mod
+# %% 4.5 wrong: two rows of pooled at a time -> at most 16 numbers of sums at a time
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
+    outer, _ = schedule.split(row, factors=[None, 2])
+    schedule.compute_at(schedule.get_sblock("sums"), outer)
 
-# %% 4.5 wrong: the bias block is left as it was -> around block T_add
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod)
+# %% 4.5 wrong: inlined, which a sum cannot be -> that your code runs
+def sums_where_needed(schedule):
+    schedule.compute_inline(schedule.get_sblock("sums"))
 
-# %% 4.5 wrong: the bias block is parallel and not vectorised -> a vectorised innermost loop around block T_add
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="parallel")
+# %% 4.5 wrong: columns outside -> at most 16 numbers of sums at a time, two rows
+def sums_where_needed(schedule):
+    i, j, p, q = schedule.get_loops(schedule.get_sblock("pooled"))
+    schedule.reorder(q, p, j, i)
+    schedule.compute_at(schedule.get_sblock("sums"), q)
 
-# %% 4.5 wrong: the decomposition is forgotten -> as the last step
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="both", decompose=False)
+# %% 4.5 wrong: for the shape of the example alone -> a schedule for any shape
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
+    schedule.compute_at(schedule.get_sblock("sums"), row)
+    if schedule.get(row).extent.value != 4:
+        schedule.compute_at(schedule.get_sblock("pooled"), row)
 
-# %% 4.5 wrong: the inline is forgotten -> no padding block
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="both", inline=False)
+# %% 4.5 right: a buffer more, for the pooling
+def sums_where_needed(schedule):
+    pooled = schedule.get_sblock("pooled")
+    copy = schedule.cache_write(pooled, 0, "local")
+    row, *_ = schedule.get_loops(pooled)
+    schedule.compute_at(schedule.get_sblock("sums"), row)
+    schedule.reverse_compute_at(copy, row)
 
-# %% 4.5 right: lanes of 13 in the bias block
-def schedule_conv2d_with_bias(mod):
-    return conv_schedule(mod, block="both")
+# %% 4.6 wrong: a buffer for what it reads -> sums of a row in a buffer of scope "local"
+def row_in_registers(schedule):
+    schedule.cache_read(schedule.get_sblock("C"), 0, "local")
 
+# %% 4.6 wrong: one sum at a time -> 8 numbers of C_local at a time, a row
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    i, k, j = schedule.get_loops(block)
+    schedule.reorder(i, j, k)
+    copy = schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(copy, j)
 
-# %% more
+# %% 4.6 wrong: half a row -> 8 numbers of C_local at a time, a row
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    i, k, j = schedule.get_loops(block)
+    j0, j1 = schedule.split(j, factors=[None, 4])
+    schedule.reorder(i, j0, k, j1)
+    copy = schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(copy, j0)
+
+# %% 4.6 wrong: two rows at a time -> 8 numbers of C_local at a time, a row
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    pair, _ = schedule.split(schedule.get_loops(block)[0], factors=[None, 2])
+    copy = schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(copy, pair)
+
+# %% 4.6 wrong: the wrong one of the two blocks moves -> that your code runs
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(block, schedule.get_loops(block)[0])
+
+# %% 4.6 right: C moves under the rows of the copy
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "local")
+    schedule.compute_at(block, schedule.get_loops(copy)[0])
+    i, j, k = schedule.get_loops(block)
+    schedule.reorder(k, j)
+
+# %% 4.6 right: the row in two vectors
+def row_in_registers(schedule):
+    rows_with(schedule)
+    i, k, j = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.split(j, factors=[2, None])
+
+# %% 4.7 wrong: four partial sums -> eight partial sums for each of 4 rows
+def eight_partial_sums(schedule):
+    partial_with(schedule, factors=(None, 4))
+
+# %% 4.7 wrong: eight numbers in each partial sum -> eight partial sums for each of 4 rows
+def eight_partial_sums(schedule):
+    partial_with(schedule, factors=(None, 8), of=0, last=0)
+
+# %% 4.7 wrong: an axis that is not there -> that your code runs
+def eight_partial_sums(schedule):
+    partial_with(schedule, axis=2)
+
+# %% 4.7 wrong: the first block is vectorised, not the new one -> a vectorised innermost loop around the partial sums
+def eight_partial_sums(schedule):
+    partial_with(schedule, lanes=False)
+    schedule.unroll(schedule.get_loops(schedule.get_sblock("total"))[-1])
+
+# %% 4.7 wrong: vectorised before rfactor -> that your code runs
+def eight_partial_sums(schedule):
+    _, k = schedule.get_loops(schedule.get_sblock("total"))
+    _, lanes = schedule.split(k, factors=[None, 8])
+    schedule.vectorize(lanes)
+    schedule.rfactor(lanes, 1)
+
+# %% 4.7 wrong: a schedule of its own -> the program is as it was
+def eight_partial_sums(schedule):
+    partial_with(schedule.copy())
+
+# %% 4.7 right: threads over the rows
+def eight_partial_sums(schedule):
+    partial = partial_with(schedule)
+    schedule.parallel(schedule.get_loops(partial)[0])
+
+# %% 4.7 right: the new loop counted from the end
+def eight_partial_sums(schedule):
+    block = schedule.get_sblock("total")
+    k, lanes = schedule.split(schedule.get_loops(block)[-1], factors=[None, 8])
+    partial = schedule.rfactor(lanes, 1)
+    schedule.vectorize(schedule.get_loops(partial)[2])
 
 # %% 4.1 wrong: a copy of the schedule is changed -> What is done to schedule.copy()
 def inline_all(schedule):
@@ -559,22 +761,6 @@ def schedule_conv2d(mod):
     for loop in (rx, f, y, ry):
         s.unroll(loop)
     s.decompose_reduction(conv, rc)
-    return s.mod
-
-# %% 4.5 wrong: columns 26 and 27 of the bias block are written too -> axis v_ax3 of block T_add goes from 0 to 25
-def schedule_conv2d_with_bias(mod):
-    s = tvm.s_tir.Schedule(conv_schedule(mod))
-    n, f, y, x = s.get_loops(s.get_sblock("T_add", func_name="conv2d"))
-    s.vectorize(s.split(x, [None, 4], disable_predication=True)[1])
-    s.parallel(n)
-    return s.mod
-
-# %% 4.5 wrong: one lane in the bias block -> a vector of block T_add: at least two lanes
-def schedule_conv2d_with_bias(mod):
-    s = tvm.s_tir.Schedule(conv_schedule(mod))
-    n, f, y, x = s.get_loops(s.get_sblock("T_add", func_name="conv2d"))
-    s.vectorize(s.split(x, [None, 1])[1])
-    s.parallel(n)
     return s.mod
 
 # %% 4.3 wrong: decomposed inside the sum, which is refused itself -> that your code runs

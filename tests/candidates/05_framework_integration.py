@@ -1,27 +1,21 @@
 # %% shared
-def softmax_with(x, axis=1, shift="row", divide=True, start=None, log=False, cast=False):
-    """The softmax as most people write it, with room for one mistake."""
-    n, m = x.shape
-    k, l, r, c = (te.reduce_axis((0, e)) for e in (m, m, n, n))
-    rows = te.compute((n,), lambda i: te.max(x[i, k], axis=k))
-    columns = te.compute((m,), lambda j: te.max(x[r, j], axis=r))
-    p, q = te.reduce_axis((0, n)), te.reduce_axis((0, m))
-    whole = te.compute((1,), lambda i: te.max(x[p, q], axis=[p, q]))
-    largest = {"row": lambda i, j: rows[i], "column": lambda i, j: columns[j],
-               "none": lambda i, j: 0.0, "whole": lambda i, j: whole[0],
-               "from 0": lambda i, j: te.max(rows[i], 0.0)}[shift]
-    powers = te.compute((n, m), lambda i, j: te.exp(x[i, j] - largest(i, j)))
-    if not divide:
-        return powers
-    if axis == 0:
-        total = te.compute((m,), lambda j: te.sum(powers[c, j], axis=c))
-        return te.compute((n, m), lambda i, j: powers[i, j] / total[j])
-    total = te.compute((n,), lambda i: te.sum(powers[i, l], axis=l))
-    if log:
-        return te.compute((n, m), lambda i, j: te.log(powers[i, j] / total[i]))
-    if cast:
-        return te.compute((n, m), lambda i, j: (powers[i, j] / total[i]).astype("float64"))
-    return te.compute((n, m), lambda i, j: powers[i, j] / total[i])
+def bias_with(index="f", sign=1):
+    """The addition of the bias in lv1, with room for one mistake."""
+    return lambda x, b: te.compute(x.shape, lambda n, f, i, j: x[n, f, i, j] + sign * b[
+        {"f": f, "i": i, "j": j, "0": 0}[index]])
+
+
+def largest_with(columns="q", reducer=te.max):
+    """The pooling in lv3, with room for one mistake."""
+    def largest(x):
+        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+        return te.compute((4, 32, 13, 13), lambda n, c, i, j: reducer(
+            x[n, c, 2 * i + p, 2 * j + {"q": q, "p": p, "other": 1 - p}[columns]], axis=[p, q]))
+    return largest
+
+
+def both(**changes):
+    return {"lv1": bias_with(), "lv3": largest_with()} | changes
 
 
 def pool_with(x, kernel, stride, divide=None, extra=1, reducer=te.sum):
@@ -92,13 +86,6 @@ def linear_only(layer_map):
     return {nn.Linear: layer_map, nn.ReLU: map_relu_layer}
 
 
-def steps(x, top):
-    n, m = x.shape
-    b = te.reduce_axis((0, m))
-    p = te.compute((n, m), lambda i, j: te.exp(x[i, j] - top(i)))
-    t = te.compute((n,), lambda i: te.sum(p[i, b], axis=b))
-    return te.compute((n, m), lambda i, j: p[i, j] / t[i])
-
 def pool_of(x, kernel, stride, by, oh=None, ow=None):
     n, c, h, w = x.shape
     p, q = te.reduce_axis((0, kernel[0])), te.reduce_axis((0, kernel[1]))
@@ -127,59 +114,46 @@ def rw(conv=None, pool=None, flat=None, soft=None):
 def plus(bb, nm, node): return bb.emit_te(topi.add, nm[node.args[0]], nm[node.args[1]])
 
 
-# %% 5.1 wrong: over the rows -> softmax runs over axis 0 (each column of the batch) instead of axis 1
-def softmax(x):
-    return softmax_with(x, axis=0, shift="column")
+# %% 5.1 wrong: nothing is found -> came:     none
+def mend():
+    return {}
 
-# %% 5.1 wrong: the maximum is not subtracted -> is each row's own maximum subtracted?
-def softmax(x):
-    return softmax_with(x, shift="none")
+# %% 5.1 wrong: the first alone -> lv1 is mended, and right; there is another mistake
+def mend():
+    return {"lv1": bias_with()}
 
-# %% 5.1 wrong: the maximum of the whole tensor -> the maximum: it is that of the whole array, not of each row
-def softmax(x):
-    return softmax_with(x, shift="whole")
+# %% 5.1 wrong: the other diagonal -> the operation that you give for lv3
+def mend():
+    return both(lv3=largest_with("other"))
 
-# %% 5.1 wrong: the maximum starts from 0 -> the maximum: it starts from 0, and for rows below 0 that is too large
-def softmax(x):
-    return softmax_with(x, shift="from 0")
+# %% 5.1 wrong: the bias along the width -> the bias is added along the width instead of the channels
+def mend():
+    return both(lv1=bias_with("j"))
 
-# %% 5.1 wrong: no quotient -> the quotient: the exponentials are not divided by their sum
-def softmax(x):
-    return softmax_with(x, divide=False)
+# %% 5.1 wrong: what is right is mended too -> lv2 is right as it is
+def mend():
+    return both(lv2=relu)
 
-# %% 5.1 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
-def softmax(x):
-    return softmax_with(x, log=True)
+# %% 5.1 wrong: names of PrimFuncs -> names of bindings of main: lv, lv1, lv2
+def mend():
+    return {"add_bias": bias_with(), "max_pool": largest_with()}
 
-# %% 5.1 wrong: by TOPI -> without topi
-def softmax(x):
-    return topi.nn.softmax(x, axis=1)
+# %% 5.1 wrong: another shape -> float32 (4, 32, 13, 13) for lv3
+def mend():
+    return both(lv3=lambda x: topi.nn.pool2d(x, (2, 2), (1, 1), (1, 1), (0, 0, 0, 0), "max"))
 
-# %% 5.1 wrong: float64 -> a float32 result
-def softmax(x):
-    return softmax_with(x, cast=True)
+# %% 5.1 right: both by TOPI
+def mend():
+    return {"lv3": lambda x: topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max"),
+            "lv1": lambda x, b: topi.add(x, topi.reshape(b, (32, 1, 1)))}
 
-# %% 5.1 wrong: the shape of one example is written into it -> every index inside its buffer
-def softmax(x):
-    big = te.compute((64, 64), lambda i, j: x[i, j])
-    return softmax_with(big)
-
-# %% 5.1 right: the maximum subtracted in two steps, sums by rows
-def softmax(x):
-    n, m = x.shape
-    a, b = te.reduce_axis((0, m)), te.reduce_axis((0, m))
-    top = te.compute((n, 1), lambda i, _: te.max(x[i, a], axis=a))
-    shifted = te.compute((n, m), lambda i, j: x[i, j] - top[i, 0])
-    total = te.compute((n, 1), lambda i, _: te.sum(te.exp(shifted[i, b]), axis=b))
-    return te.compute((n, m), lambda i, j: te.exp(shifted[i, j]) / total[i, 0])
-
-# %% 5.1 right: through the logarithm of the sum
-def softmax(x):
-    n, m = x.shape
-    a, b = te.reduce_axis((0, m)), te.reduce_axis((0, m))
-    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
-    total = te.compute((n,), lambda i: te.sum(te.exp(x[i, b] - top[i]), axis=b))
-    return te.compute((n, m), lambda i, j: te.exp(x[i, j] - top[i] - te.log(total[i])))
+# %% 5.1 right: the maximum of four, without a reduction
+def mend():
+    def largest(x):
+        return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(
+            te.max(x[n, c, 2 * i, 2 * j], x[n, c, 2 * i, 2 * j + 1]),
+            te.max(x[n, c, 2 * i + 1, 2 * j], x[n, c, 2 * i + 1, 2 * j + 1])))
+    return both(lv3=largest)
 
 # %% 5.2 wrong: the sum -> this is the sum
 def avg_pool(x, kernel, stride):
@@ -189,17 +163,9 @@ def avg_pool(x, kernel, stride):
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, stride, divide=4)
 
-# %% 5.2 wrong: divided by the product of the stride -> by the stride's product
-def avg_pool(x, kernel, stride):
-    return pool_with(x, kernel, stride, divide=stride[0] * stride[1])
-
 # %% 5.2 wrong: the maximum -> this is the maximum
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, stride, divide=1, reducer=te.max)
-
-# %% 5.2 wrong: the stride is the window -> the stride of the pooling is ignored: windows are as far apart as they are large
-def avg_pool(x, kernel, stride):
-    return pool_with(x, kernel, kernel)
 
 # %% 5.2 wrong: kernel and stride exchanged -> they are exchanged
 def avg_pool(x, kernel, stride):
@@ -238,20 +204,6 @@ def avg_pool(x, kernel, stride):
     return te.compute(shape, lambda n, c, i, j: te.sum(
         x[n, c, i * stride[0] + p, j * stride[1] + q] * (1.0 / count), axis=[p, q]))
 
-# %% 5.2 right: columns first, then rows
-def avg_pool(x, kernel, stride):
-    n, c, height, width = x.shape
-    p, q = te.reduce_axis((0, kernel[0])), te.reduce_axis((0, kernel[1]))
-    wide = (width - kernel[1]) // stride[1] + 1
-    lines = te.compute((n, c, height, wide), lambda n, c, i, j: te.sum(
-        x[n, c, i, j * stride[1] + q] / float(kernel[1]), axis=q))
-    return te.compute((n, c, (height - kernel[0]) // stride[0] + 1, wide), lambda n, c, i, j: te.sum(
-        lines[n, c, i * stride[0] + p, j] / float(kernel[0]), axis=p))
-
-# %% 5.3 wrong: the tanh approximation -> the approximation with tanh
-def map_gelu(bb, node_map, node):
-    return bb.emit(relax.op.nn.gelu_tanh(node_map[node.args[0]]))
-
 # %% 5.3 wrong: the sigmoid approximation -> the approximation x * sigmoid
 def map_gelu(bb, node_map, node):
     return bb.emit_te(lambda x: topi.multiply(x, topi.sigmoid(topi.multiply(x, 1.702))),
@@ -260,14 +212,6 @@ def map_gelu(bb, node_map, node):
 # %% 5.3 wrong: no root of 2 -> its argument is not divided
 def map_gelu(bb, node_map, node):
     return bb.emit_te(gelu_te(argument=1.0), node_map[node.args[0]])
-
-# %% 5.3 wrong: multiplied by the root of 2 -> is multiplied by the root of 2
-def map_gelu(bb, node_map, node):
-    return bb.emit_te(gelu_te(argument=2**0.5), node_map[node.args[0]])
-
-# %% 5.3 wrong: without one half -> the factor one half
-def map_gelu(bb, node_map, node):
-    return bb.emit_te(gelu_te(factor=1.0), node_map[node.args[0]])
 
 # %% 5.3 wrong: without x in front -> the factor x in front
 def map_gelu(bb, node_map, node):
@@ -304,36 +248,6 @@ def map_gelu(bb, node_map, node):
 def map_gelu(bb, node_map, node):
     return bb.emit(relax.op.nn.gelu(node_map[node.args[0]]))
 
-# %% 5.3 right: by TOPI, in several lines
-def map_gelu(bb, node_map, node):
-    x = node_map[node.args[0]]
-    e = bb.emit_te(topi.erf, bb.emit_te(topi.divide, x, 2**0.5))
-    return bb.emit_te(topi.multiply, bb.emit_te(topi.add, e, 1.0), bb.emit_te(topi.multiply, x, 0.5))
-
-# %% 5.4 wrong: the stride of the convolution is ignored -> the layer's is ignored, 1 is used
-def cnn_rules():
-    return rules_with(conv=conv_rule(stride=1))
-
-# %% 5.4 wrong: the padding of the convolution is ignored -> the padding: the layer's is ignored
-def cnn_rules():
-    return rules_with(conv=conv_rule(padding=0))
-
-# %% 5.4 wrong: the numbers of the assignment's convolution -> the layer's are ignored
-def cnn_rules():
-    return rules_with(conv=conv_rule(1, 0, 1))
-
-# %% 5.4 wrong: the dilation is ignored -> the dilation: the layer's is ignored
-def cnn_rules():
-    return rules_with(conv=conv_rule(dilation=1))
-
-# %% 5.4 wrong: the kernel is flipped -> the kernel is flipped
-def cnn_rules():
-    return rules_with(conv=conv_rule(weight=lambda w: w.flip(2, 3)))
-
-# %% 5.4 wrong: the bias of the convolution is ignored -> the bias of the convolution is left out
-def cnn_rules():
-    return rules_with(conv=conv_rule(add="never"))
-
 # %% 5.4 wrong: the bias is not reshaped -> Incompatible broadcast dims
 def cnn_rules():
     return rules_with(conv=conv_rule(bias=(-1,)))
@@ -346,87 +260,12 @@ def cnn_rules():
 def cnn_rules():
     return rules_with(conv=conv_rule(add="always"))
 
-# %% 5.4 wrong: only the first number of each pair -> only the first number of each pair is used
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        return conv_rule(layer.stride[0], layer.padding[0], layer.dilation[0])(
-            bb, node_map, node, layer)
-    return rules_with(conv=rule)
-
-# %% 5.4 wrong: the stride of the pooling is ignored -> the stride of the pooling is ignored: windows are as far apart as they are large
-def cnn_rules():
-    return rules_with(pool=pool_rule(stride="kernel"))
-
-# %% 5.4 wrong: the padding of the pooling is ignored -> the padding: the layer's is ignored
-def cnn_rules():
-    return rules_with(pool=pool_rule(padding=0))
-
-# %% 5.4 wrong: the pooling of the assignment -> it is always 2x2 with stride 2
-def cnn_rules():
-    return rules_with(pool=pool_rule(2, 2))
-
-# %% 5.4 wrong: the four numbers in the wrong order -> top, left, bottom, right
-def cnn_rules():
-    return rules_with(pool=pool_rule(sides=(0, 0, 1, 1)))
-
-# %% 5.4 wrong: average pooling -> average pooling instead of max pooling
-def cnn_rules():
-    return rules_with(pool=pool_rule(kind="avg"))
-
-# %% 5.4 wrong: padded with zeros, which win among negative values -> it must never win
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        (p, q), x = two(layer.padding), node_map[node.args[0]]
-        x = bb.emit_te(topi.nn.pad, x, [0, 0, p, q], [0, 0, p, q], 0.0)
-        return bb.emit_te(topi.nn.pool2d, x, two(layer.kernel_size), two(layer.stride), (1, 1),
-                          (0, 0, 0, 0), "max")
-    return rules_with(pool=rule)
-
 # %% 5.4 wrong: kernel_size handed on as a number -> a rule that imports MaxPool2d
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], layer.kernel_size, layer.stride,
                           (1, 1), two(layer.padding) * 2, "max")
     return rules_with(pool=rule)
-
-# %% 5.4 wrong: flattened as NHWC -> flattened as NHWC instead of NCHW: the channels are not moved to the end
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        x = node_map[node.args[0]]
-        if len(x.ty.shape) == 4:
-            x = bb.emit_te(topi.transpose, x, (0, 2, 3, 1))
-        return bb.emit_te(topi.nn.flatten, x)
-    return rules_with(flatten=rule)
-
-# %% 5.4 wrong: the CNN's shape is written into the flatten -> Flatten(start_dim=1, end_dim=-1)
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        return bb.emit_te(topi.reshape, node_map[node.args[0]], (4, 5408))
-    return rules_with(flatten=rule)
-
-# %% 5.4 wrong: softmax always over the last axis -> softmax always runs over the last axis; layer.dim says which
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]])
-    return rules_with(softmax=rule)
-
-# %% 5.4 wrong: softmax over the batch -> softmax always runs over axis 0 (down the batch)
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], axis=0)
-    return rules_with(softmax=rule)
-
-# %% 5.4 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        return bb.emit(relax.op.nn.log_softmax(node_map[node.args[0]], axis=layer.dim))
-    return rules_with(softmax=rule)
-
-# %% 5.4 wrong: an expression that is not emitted -> an expression that was not emitted
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        return relax.op.nn.softmax(node_map[node.args[0]], axis=layer.dim)
-    return rules_with(softmax=rule)
 
 # %% 5.4 wrong: PyTorch runs the layer while importing -> ran PyTorch's conv2d
 def cnn_rules():
@@ -443,13 +282,6 @@ def cnn_rules():
         return bb.emit_te(topi.nn.relu, relax.const(y, "float32"))
     return rules_with(conv=rule)
 
-# %% 5.4 wrong: a library function that calls PyTorch -> the library function env.softmax
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        x = node_map[node.args[0]]
-        return bb.emit(relax.op.call_dps_packed("env.softmax", (x,), x.ty))
-    return rules_with(softmax=rule)
-
 # %% 5.4 wrong: one class is missing -> no rule for Softmax
 def cnn_rules():
     rules = rules_with()
@@ -459,28 +291,6 @@ def cnn_rules():
 # %% 5.4 wrong: keys are names -> the classes themselves
 def cnn_rules():
     return {kind.__name__: rule for kind, rule in rules_with().items()}
-
-# %% 5.4 right: operators of Relax
-def cnn_rules():
-    def conv(bb, node_map, node, layer):
-        (p, q), x = layer.padding, node_map[node.args[0]]
-        y = bb.emit(relax.op.nn.conv2d(x, map_param(layer.weight), strides=layer.stride,
-                                       padding=(p, q, p, q), dilation=layer.dilation))
-        if layer.bias is not None:
-            y = bb.emit(relax.op.add(y, relax.op.reshape(map_param(layer.bias), (1, -1, 1, 1))))
-        return y
-
-    def pool(bb, node_map, node, layer):
-        (p, q), x = two(layer.padding), node_map[node.args[0]]
-        return bb.emit(relax.op.nn.max_pool2d(x, two(layer.kernel_size), two(layer.stride),
-                                              padding=(p, q, p, q)))
-
-    def flat(bb, node_map, node, layer):
-        return bb.emit(relax.op.reshape(x := node_map[node.args[0]], (x.ty.shape[0], -1)))
-
-    def soft(bb, node_map, node, layer):
-        return bb.emit(relax.op.nn.softmax(node_map[node.args[0]], axis=layer.dim))
-    return rules_with(conv=conv, pool=pool, flatten=flat, softmax=soft)
 
 # %% 5.4 right: own expressions, and a rule that serves other layers too
 def cnn_rules():
@@ -522,34 +332,12 @@ def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], {}, MLP_RULES)
 
-# %% 5.5 wrong: the rule for + takes its first argument twice -> adds the first term to itself
-def import_for_any_batch(model, features):
-    n = tvm.tirx.Var("n", "int64")
-    def twice(bb, node_map, node):
-        return bb.emit_te(topi.add, node_map[node.args[0]], node_map[node.args[0]])
-    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
-                   {operator.add: twice}, MLP_RULES)
-
-# %% 5.5 wrong: the rule for + returns its first argument -> its second term is dropped
-def import_for_any_batch(model, features):
-    n = tvm.tirx.Var("n", "int64")
-    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
-                   {operator.add: lambda bb, node_map, node: node_map[node.args[0]]}, MLP_RULES)
-
 # %% 5.5 wrong: bias=False is not thought of -> that your code runs
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     def linear(bb, node_map, node, layer):
         y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
         return bb.emit_te(topi.add, y, map_param(layer.bias))
-    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
-                   {operator.add: add_rule}, linear_only(linear))
-
-# %% 5.5 wrong: the biases are ignored -> the biases are left out
-def import_for_any_batch(model, features):
-    n = tvm.tirx.Var("n", "int64")
-    def linear(bb, node_map, node, layer):
-        return bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
                    {operator.add: add_rule}, linear_only(linear))
 
@@ -588,50 +376,6 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], plus,
                    OPERATOR_RULES)
 
-# %% 5.5 right: torch.export with a dynamic dimension, and TVM's importer
-def import_for_any_batch(model, features):
-    import warnings
-    n = torch.export.Dim("n", min=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        inputs = tuple(torch.zeros(4, width) for width in features)
-        names = [p for p in __import__("inspect").signature(model.forward).parameters]
-        program = torch.export.export(model, inputs, dynamic_shapes={name: {0: n} for name in names})
-        return from_exported_program(program, unwrap_unit_return_tuple=True)
-
-# %% 5.1 wrong: te.min instead of te.max -> each row's own maximum subtracted
-def softmax(x):
-    n, m = x.shape
-    a = te.reduce_axis((0, m))
-    top = te.compute((n,), lambda i: te.min(x[i, a], axis=a))
-    return steps(x, lambda i: top[i])
-
-# %% 5.1 wrong: first element of the row subtracted -> each row's own maximum subtracted
-def softmax(x):
-    return steps(x, lambda i: x[i, 0])
-
-# %% 5.1 wrong: mean of the row subtracted -> each row's own maximum subtracted
-def softmax(x):
-    n, m = x.shape
-    a = te.reduce_axis((0, m))
-    s = te.compute((n,), lambda i: te.sum(x[i, a], axis=a))
-    return steps(x, lambda i: s[i] / m)
-
-# %% 5.1 wrong: maximum leaves out last column -> each row's own maximum subtracted
-def softmax(x):
-    n, m = x.shape
-    a = te.reduce_axis((0, m - 1))
-    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
-    return steps(x, lambda i: top[i])
-
-# %% 5.1 wrong: endless -> still running
-def softmax(x):
-    while True: pass
-
-# %% 5.2 wrong: divided by rows only -> by the rows of the window
-def avg_pool(x, kernel, stride):
-    return pool_of(x, kernel, stride, kernel[0])
-
 # %% 5.3 wrong: last value of node_map -> which variable it is applied to
 def map_gelu(bb, node_map, node):
     return bb.emit(relax.op.nn.gelu(list(node_map.values())[-1]))
@@ -647,25 +391,6 @@ def map_gelu(bb, node_map, node):
         raise NotImplementedError("rank above 2")
     return bb.emit(relax.op.nn.gelu(x))
 
-# %% 5.4 wrong: ceil mode on -> MaxPool2d(kernel_size=2
-def cnn_rules():
-    def r(bb, nm, node, l):
-        return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max", True)
-    return rw(pool=r)
-
-# %% 5.4 wrong: softmax without max subtraction -> the exponentials overflow or vanish: is each row's own maximum subtracted?
-def cnn_rules():
-    def r(bb, nm, node, l):
-        e = bb.emit(relax.op.exp(nm[node.args[0]]))
-        return bb.emit(relax.op.divide(e, relax.op.sum(e, axis=l.dim, keepdims=True)))
-    return rw(soft=r)
-
-# %% 5.4 wrong: one rule left undone -> not done yet
-def cnn_rules():
-    def soft(bb, nm, node, l):
-        raise NotImplementedError
-    return rw(soft=soft)
-
 # %% 5.4 wrong: PyTorch makes a matrix of the layer while importing -> ran PyTorch's conv2d
 def cnn_rules():
     def r(bb, nm, node, l):
@@ -679,19 +404,6 @@ def cnn_rules():
         y = bb.emit(relax.op.add(y, relax.const(zero.reshape(-1).numpy())))
         return bb.emit(relax.op.reshape(y, (n, *zero.shape[1:])))
     return rw(conv=r)
-
-# %% 5.4 wrong: padding[0] alone -> only its first number is used
-def cnn_rules():
-    return rw(conv_r(padding=lambda l: l.padding[0]))
-
-# %% 5.5 wrong: tuple of one -> a tuple of 1
-def import_for_any_batch(model, features):
-    import warnings
-    n = torch.export.Dim("n", min=1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        inputs = tuple(torch.zeros(4, width) for width in features)
-        return from_exported_program(torch.export.export(model, inputs, dynamic_shapes=[{0: n} for _ in inputs] if 0 else tuple({0: n} for _ in inputs)) if 0 else torch.export.export(model, inputs, dynamic_shapes={k: {0: n} for k in __import__("inspect").signature(model.forward).parameters}))
 
 # %% 5.5 wrong: int32 variable -> docs/tvm_errors.md
 def import_for_any_batch(model, features):
@@ -720,52 +432,314 @@ def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, features[0]), (n, features[-1])][:len(features)], {operator.add: plus}, MLP_RULES)
 
+# %% more
+
+# %% 5.2 wrong: divided by the product of the stride -> by the stride's product
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, divide=stride[0] * stride[1])
+
+# %% 5.2 wrong: the stride is the window -> the stride of the pooling is ignored: windows are as far apart as they are large
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, kernel)
+
+# %% 5.2 right: columns first, then rows
+def avg_pool(x, kernel, stride):
+    n, c, height, width = x.shape
+    p, q = te.reduce_axis((0, kernel[0])), te.reduce_axis((0, kernel[1]))
+    wide = (width - kernel[1]) // stride[1] + 1
+    lines = te.compute((n, c, height, wide), lambda n, c, i, j: te.sum(
+        x[n, c, i, j * stride[1] + q] / float(kernel[1]), axis=q))
+    return te.compute((n, c, (height - kernel[0]) // stride[0] + 1, wide), lambda n, c, i, j: te.sum(
+        lines[n, c, i * stride[0] + p, j] / float(kernel[0]), axis=p))
+
+# %% 5.3 wrong: the tanh approximation -> the approximation with tanh
+def map_gelu(bb, node_map, node):
+    return bb.emit(relax.op.nn.gelu_tanh(node_map[node.args[0]]))
+
+# %% 5.3 wrong: multiplied by the root of 2 -> is multiplied by the root of 2
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(argument=2**0.5), node_map[node.args[0]])
+
+# %% 5.3 wrong: without one half -> the factor one half
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(factor=1.0), node_map[node.args[0]])
+
+# %% 5.3 right: by TOPI, in several lines
+def map_gelu(bb, node_map, node):
+    x = node_map[node.args[0]]
+    e = bb.emit_te(topi.erf, bb.emit_te(topi.divide, x, 2**0.5))
+    return bb.emit_te(topi.multiply, bb.emit_te(topi.add, e, 1.0), bb.emit_te(topi.multiply, x, 0.5))
+
+# %% 5.4 wrong: the stride of the convolution is ignored -> the layer's is ignored, 1 is used
+def cnn_rules():
+    return rules_with(conv=conv_rule(stride=1))
+
+# %% 5.4 wrong: the padding of the convolution is ignored -> the padding: the layer's is ignored
+def cnn_rules():
+    return rules_with(conv=conv_rule(padding=0))
+
+# %% 5.4 wrong: the numbers of the assignment's convolution -> the layer's are ignored
+def cnn_rules():
+    return rules_with(conv=conv_rule(1, 0, 1))
+
+# %% 5.4 wrong: the dilation is ignored -> the dilation: the layer's is ignored
+def cnn_rules():
+    return rules_with(conv=conv_rule(dilation=1))
+
+# %% 5.4 wrong: the kernel is flipped -> the kernel is flipped
+def cnn_rules():
+    return rules_with(conv=conv_rule(weight=lambda w: w.flip(2, 3)))
+
+# %% 5.4 wrong: the bias of the convolution is ignored -> the bias of the convolution is left out
+def cnn_rules():
+    return rules_with(conv=conv_rule(add="never"))
+
+# %% 5.4 wrong: only the first number of each pair -> only the first number of each pair is used
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return conv_rule(layer.stride[0], layer.padding[0], layer.dilation[0])(
+            bb, node_map, node, layer)
+    return rules_with(conv=rule)
+
+# %% 5.4 wrong: the stride of the pooling is ignored -> the stride of the pooling is ignored: windows are as far apart as they are large
+def cnn_rules():
+    return rules_with(pool=pool_rule(stride="kernel"))
+
+# %% 5.4 wrong: the padding of the pooling is ignored -> the padding: the layer's is ignored
+def cnn_rules():
+    return rules_with(pool=pool_rule(padding=0))
+
+# %% 5.4 wrong: the pooling of the assignment -> it is always 2x2 with stride 2
+def cnn_rules():
+    return rules_with(pool=pool_rule(2, 2))
+
+# %% 5.4 wrong: the four numbers in the wrong order -> top, left, bottom, right
+def cnn_rules():
+    return rules_with(pool=pool_rule(sides=(0, 0, 1, 1)))
+
+# %% 5.4 wrong: average pooling -> average pooling instead of max pooling
+def cnn_rules():
+    return rules_with(pool=pool_rule(kind="avg"))
+
+# %% 5.4 wrong: padded with zeros, which win among negative values -> it must never win
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        (p, q), x = two(layer.padding), node_map[node.args[0]]
+        x = bb.emit_te(topi.nn.pad, x, [0, 0, p, q], [0, 0, p, q], 0.0)
+        return bb.emit_te(topi.nn.pool2d, x, two(layer.kernel_size), two(layer.stride), (1, 1),
+                          (0, 0, 0, 0), "max")
+    return rules_with(pool=rule)
+
+# %% 5.4 wrong: flattened as NHWC -> flattened as NHWC instead of NCHW: the channels are not moved to the end
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        x = node_map[node.args[0]]
+        if len(x.ty.shape) == 4:
+            x = bb.emit_te(topi.transpose, x, (0, 2, 3, 1))
+        return bb.emit_te(topi.nn.flatten, x)
+    return rules_with(flatten=rule)
+
+# %% 5.4 wrong: the CNN's shape is written into the flatten -> Flatten(start_dim=1, end_dim=-1)
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit_te(topi.reshape, node_map[node.args[0]], (4, 5408))
+    return rules_with(flatten=rule)
+
+# %% 5.4 wrong: softmax always over the last axis -> softmax always runs over the last axis; layer.dim says which
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]])
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: softmax over the batch -> softmax always runs over axis 0 (down the batch)
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], axis=0)
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: the logarithm -> log_softmax instead of softmax: this is the logarithm of the softmax
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return bb.emit(relax.op.nn.log_softmax(node_map[node.args[0]], axis=layer.dim))
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: an expression that is not emitted -> an expression that was not emitted
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        return relax.op.nn.softmax(node_map[node.args[0]], axis=layer.dim)
+    return rules_with(softmax=rule)
+
+# %% 5.4 wrong: a library function that calls PyTorch -> the library function env.softmax
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        x = node_map[node.args[0]]
+        return bb.emit(relax.op.call_dps_packed("env.softmax", (x,), x.ty))
+    return rules_with(softmax=rule)
+
+# %% 5.4 right: operators of Relax
+def cnn_rules():
+    def conv(bb, node_map, node, layer):
+        (p, q), x = layer.padding, node_map[node.args[0]]
+        y = bb.emit(relax.op.nn.conv2d(x, map_param(layer.weight), strides=layer.stride,
+                                       padding=(p, q, p, q), dilation=layer.dilation))
+        if layer.bias is not None:
+            y = bb.emit(relax.op.add(y, relax.op.reshape(map_param(layer.bias), (1, -1, 1, 1))))
+        return y
+
+    def pool(bb, node_map, node, layer):
+        (p, q), x = two(layer.padding), node_map[node.args[0]]
+        return bb.emit(relax.op.nn.max_pool2d(x, two(layer.kernel_size), two(layer.stride),
+                                              padding=(p, q, p, q)))
+
+    def flat(bb, node_map, node, layer):
+        return bb.emit(relax.op.reshape(x := node_map[node.args[0]], (x.ty.shape[0], -1)))
+
+    def soft(bb, node_map, node, layer):
+        return bb.emit(relax.op.nn.softmax(node_map[node.args[0]], axis=layer.dim))
+    return rules_with(conv=conv, pool=pool, flatten=flat, softmax=soft)
+
+# %% 5.5 wrong: the rule for + takes its first argument twice -> adds the first term to itself
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def twice(bb, node_map, node):
+        return bb.emit_te(topi.add, node_map[node.args[0]], node_map[node.args[0]])
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: twice}, MLP_RULES)
+
+# %% 5.5 wrong: the rule for + returns its first argument -> its second term is dropped
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: lambda bb, node_map, node: node_map[node.args[0]]}, MLP_RULES)
+
+# %% 5.5 wrong: the biases are ignored -> the biases are left out
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def linear(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: add_rule}, linear_only(linear))
+
+# %% 5.5 right: torch.export with a dynamic dimension, and TVM's importer
+def import_for_any_batch(model, features):
+    import warnings
+    n = torch.export.Dim("n", min=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inputs = tuple(torch.zeros(4, width) for width in features)
+        names = [p for p in __import__("inspect").signature(model.forward).parameters]
+        program = torch.export.export(model, inputs, dynamic_shapes={name: {0: n} for name in names})
+        return from_exported_program(program, unwrap_unit_return_tuple=True)
+
+# %% 5.2 wrong: divided by rows only -> by the rows of the window
+def avg_pool(x, kernel, stride):
+    return pool_of(x, kernel, stride, kernel[0])
+
+# %% 5.4 wrong: ceil mode on -> MaxPool2d(kernel_size=2
+def cnn_rules():
+    def r(bb, nm, node, l):
+        return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max", True)
+    return rw(pool=r)
+
+# %% 5.4 wrong: softmax without max subtraction -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+def cnn_rules():
+    def r(bb, nm, node, l):
+        e = bb.emit(relax.op.exp(nm[node.args[0]]))
+        return bb.emit(relax.op.divide(e, relax.op.sum(e, axis=l.dim, keepdims=True)))
+    return rw(soft=r)
+
+# %% 5.4 wrong: one rule left undone -> not done yet
+def cnn_rules():
+    def soft(bb, nm, node, l):
+        raise NotImplementedError
+    return rw(soft=soft)
+
+# %% 5.4 wrong: padding[0] alone -> only its first number is used
+def cnn_rules():
+    return rw(conv_r(padding=lambda l: l.padding[0]))
+
+# %% 5.5 wrong: tuple of one -> a tuple of 1
+def import_for_any_batch(model, features):
+    import warnings
+    n = torch.export.Dim("n", min=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        inputs = tuple(torch.zeros(4, width) for width in features)
+        return from_exported_program(torch.export.export(model, inputs, dynamic_shapes=[{0: n} for _ in inputs] if 0 else tuple({0: n} for _ in inputs)) if 0 else torch.export.export(model, inputs, dynamic_shapes={k: {0: n} for k in __import__("inspect").signature(model.forward).parameters}))
+
 # %% 5.5 wrong: + adds the last two values whatever the arguments -> the rules
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda b, m, k: b.emit_te(topi.add, *list(m.values())[-2:])}, MLP_RULES)
 
+# %% 5.1 wrong: the second alone -> lv3 is mended, and right; there is another mistake
+def mend():
+    return {"lv3": largest_with()}
 
-# %% more
+# %% 5.1 wrong: the first, and one that is right -> lv8 is right as it is
+def mend():
+    return {"lv1": bias_with(), "lv8": lambda x, w: topi.nn.dense(x, w)}
 
-# %% 5.1 wrong: the larger of the first and the last element -> each row's own maximum subtracted | what differs is where 1 is right
-def softmax(x):
-    return steps(x, lambda i: te.max(x[i, 0], x[i, x.shape[1] - 1]))
+# %% 5.1 wrong: the operation as it was -> the bias is added along the height instead of the channels
+def mend():
+    return both(lv1=bias_with("i"))
 
-# %% 5.1 wrong: maximum leaves out the first column -> each row's own maximum subtracted
-def softmax(x):
-    n, m = x.shape
-    a = te.reduce_axis((1, m))
-    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
-    return steps(x, lambda i: top[i])
+# %% 5.1 wrong: no bias -> the bias of the convolution is left out
+def mend():
+    return both(lv1=lambda x, b: topi.identity(x))
 
-# %% 5.1 wrong: the maximum is subtracted beyond 500 alone -> NaN or not written
-def softmax(x):
-    n, m = x.shape
-    a = te.reduce_axis((0, m))
-    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
-    return steps(x, lambda i: te.if_then_else(te.any(top[i] > 500.0, top[i] < -500.0), top[i], 0.0))
+# %% 5.1 wrong: the bias of the first channel for all -> the operation that you give for lv1 | only index of axis 1 0 is right
+def mend():
+    return both(lv1=bias_with("0"))
 
-# %% 5.1 wrong: the maximum is not subtracted where it is negative -> the maximum: it starts from 0
-def softmax(x):
-    n, m = x.shape
-    a = te.reduce_axis((0, m))
-    top = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
-    return steps(x, lambda i: te.if_then_else(top[i] > 0.0, top[i], 0.0))
+# %% 5.1 wrong: the mean -> average pooling instead of max pooling
+def mend():
+    return both(lv3=lambda x: topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "avg"))
 
-# %% 5.1 wrong: logits are cut at 80 -> look at: | only index of axis 0 2 is right
-def softmax(x):
-    n, m = x.shape
-    y = te.compute((n, m), lambda i, j: te.max(te.min(x[i, j], 80.0), -80.0))
-    return steps(y, lambda i: 0.0)
+# %% 5.1 wrong: the least -> the reduction: this is the minimum
+def mend():
+    return both(lv3=largest_with(reducer=te.min))
 
-# %% 5.1 right: the maximum of halves, then of the row
-def softmax(x):
-    n, m = x.shape
-    a, b = te.reduce_axis((0, (m + 1) // 2)), te.reduce_axis((m // 2, m))
-    low = te.compute((n,), lambda i: te.max(x[i, a], axis=a))
-    high = te.compute((n,), lambda i: te.max(x[i, b], axis=b))
-    return steps(x, lambda i: te.max(low[i], high[i]))
+# %% 5.1 wrong: never below zero, as behind the ReLU -> windows below zero give 0
+def mend():
+    return both(lv3=lambda x: topi.nn.relu(largest_with()(x)))
+
+# %% 5.1 wrong: without the bias as its argument -> lv1: a function of as many tensors as its call takes, 2
+def mend():
+    return both(lv1=lambda x: x)
+
+# %% 5.1 wrong: the bias is not reshaped -> Incompatible broadcast dims
+def mend():
+    return both(lv1=topi.add)
+
+# %% 5.1 wrong: in words -> a function of tensor expressions for lv1
+def mend():
+    return {"lv1": "b[f] in place of b[i]", "lv3": "j * 2 + q in place of j * 2 + p"}
+
+# %% 5.1 wrong: the names alone -> a dictionary from names of bindings to operations
+def mend():
+    return ["lv1", "lv3"]
+
+# %% 5.1 wrong: the mended module -> a dictionary from names of bindings to operations
+def mend():
+    return checks.mended(faulty, both())
+
+# %% 5.1 wrong: beyond the image -> every index inside its buffer
+def mend():
+    return both(lv3=lambda x: te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(
+        x[n, c, 2 * i, 2 * j], x[n, c, 2 * i + 2, 2 * j + 2])))
+
+# %% 5.1 wrong: float64 -> float32 (4, 32, 26, 26) for lv1
+def mend():
+    return both(lv1=lambda x, b: topi.cast(bias_with()(x, b), "float64"))
+
+# %% 5.1 right: rows first, then columns
+def mend():
+    def largest(x):
+        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
+        rows = te.compute((4, 32, 13, 26), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, j], axis=p))
+        return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(rows[n, c, i, 2 * j + q], axis=q))
+    return both(lv3=largest)
 
 # %% 5.2 wrong: rows of the last window left out where it is as large as the image -> see + 1
 def avg_pool(x, kernel, stride):

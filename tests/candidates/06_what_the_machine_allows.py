@@ -346,6 +346,8 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
 
+# %% more
+
 # %% 6.2 right: forty results at a time, for ten threads, eight lanes
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(None, 8), tile=10)
@@ -407,8 +409,6 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% more
-
 # %% 6.1 right: a NumPy array without axes
 def least_time(batch, inputs, outputs, peak, bandwidth):
     return np.asarray(roof()(batch, inputs, outputs, peak, bandwidth))
@@ -452,4 +452,3 @@ def fast_dense(mod, name):
     s.parallel(jo)
     s.decompose_reduction(partial, k)
     return s.mod
-

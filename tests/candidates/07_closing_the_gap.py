@@ -213,10 +213,6 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, under="f")
 
-# %% 7.2 right: the convolution under x, two by two places at a time
-def fast_conv_pool(mod, name):
-    return conv_with(mod, name, under="x")
-
 # %% 7.2 wrong: the window is unrolled around the loops over a row, without lanes -> of the window go inside ax1
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, lanes=False)
@@ -224,10 +220,6 @@ def fast_conv_pool(mod, name):
 # %% 7.2 wrong: lanes of the convolution over two rows -> lanes of the convolution along x
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, fuse_lanes=True)
-
-# %% 7.2 right: lanes in the convolution, none in the pooling
-def fast_conv_pool(mod, name):
-    return conv_with(mod, name, pool_lanes=False)
 
 # %% 7.2 wrong: the window is not unrolled -> the sum is loaded and stored again
 def fast_conv_pool(mod, name):
@@ -254,6 +246,64 @@ def fast_conv_pool(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("pad_temp"))
     return s.mod
+
+# %% 7.2 wrong: the last layer is scheduled too -> no change besides conv_pool
+def fast_conv_pool(mod, name):
+    head = next(v.name_hint for v in mod.get_global_vars() if "softmax" in v.name_hint)
+    s = tvm.s_tir.Schedule(conv_with(mod, name))
+    s.compute_inline(s.get_sblock("T_transpose", func_name=head))
+    s.parallel(s.get_loops(s.get_sblock("matmul", func_name=head))[0])
+    return s.mod
+
+
+# %% 7.2 wrong: lanes of two, the window not unrolled -> image and weights are loaded 53 times
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(conv_with(mod, name, window=False))
+    return s.mod
+
+# %% 7.2 wrong: one loop of the window is not unrolled, no lanes -> the sum is loaded and stored again
+def fast_conv_pool(mod, name):
+    return plain(mod, name, unrolled=("rx",))
+
+# %% 7.2 wrong: only the threads -> the sum is loaded and stored again
+def fast_conv_pool(mod, name):
+    return plain(mod, name, unrolled=())
+
+# %% 7.2 wrong: unrolling is left to a pragma -> the sum is loaded and stored again
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(plain(mod, name, unrolled=()))
+    loop = s.get_loops(s.get_sblock("conv2d_nchw_update", func_name=name))[0]
+    s.annotate(loop, "pragma_auto_unroll_max_step", 64)
+    s.annotate(loop, "pragma_unroll_explicit", True)
+    return s.mod
+
+# %% 7.2 wrong: sixteen channels of two rows at a time -> no more than 256 numbers of the convolution
+def fast_conv_pool(mod, name):
+    return plain(mod, name, channels=16)
+
+# %% 7.2 wrong: the sums of two channels share one kernel -> as in PyTorch
+def fast_conv_pool(mod, name):
+    mod = plain(mod, name)
+    text = helpers.script(mod[name])
+    print(text)
+    text = text.replace("[v_ff, v_rc, v_ry, v_rx]", "[v_ff // 2 * 2, v_rc, v_ry, v_rx]")
+    mod = tvm.IRModule(dict(mod.functions_items()))
+    mod.update_func(mod.get_global_var(name), tvm.script.from_source(text))
+    return mod
+
+# %% 7.2 right: no lanes of its own
+def fast_conv_pool(mod, name):
+    return plain(mod, name)
+
+# %% more
+
+# %% 7.2 right: the convolution under x, two by two places at a time
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, under="x")
+
+# %% 7.2 right: lanes in the convolution, none in the pooling
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, pool_lanes=False)
 
 # %% 7.2 right: one row of the pooling for each thread, conv in a local buffer, lanes of 13
 def fast_conv_pool(mod, name):
@@ -326,59 +376,9 @@ def fast_conv_pool(mod, name):
     s.decompose_reduction(pool, py)
     return s.mod
 
-# %% 7.2 wrong: the last layer is scheduled too -> no change besides conv_pool
-def fast_conv_pool(mod, name):
-    head = next(v.name_hint for v in mod.get_global_vars() if "softmax" in v.name_hint)
-    s = tvm.s_tir.Schedule(conv_with(mod, name))
-    s.compute_inline(s.get_sblock("T_transpose", func_name=head))
-    s.parallel(s.get_loops(s.get_sblock("matmul", func_name=head))[0])
-    return s.mod
-
-
-# %% 7.2 wrong: lanes of two, the window not unrolled -> image and weights are loaded 53 times
-def fast_conv_pool(mod, name):
-    s = tvm.s_tir.Schedule(conv_with(mod, name, window=False))
-    return s.mod
-
-# %% 7.2 wrong: one loop of the window is not unrolled, no lanes -> the sum is loaded and stored again
-def fast_conv_pool(mod, name):
-    return plain(mod, name, unrolled=("rx",))
-
-# %% 7.2 wrong: only the threads -> the sum is loaded and stored again
-def fast_conv_pool(mod, name):
-    return plain(mod, name, unrolled=())
-
-# %% 7.2 wrong: unrolling is left to a pragma -> the sum is loaded and stored again
-def fast_conv_pool(mod, name):
-    s = tvm.s_tir.Schedule(plain(mod, name, unrolled=()))
-    loop = s.get_loops(s.get_sblock("conv2d_nchw_update", func_name=name))[0]
-    s.annotate(loop, "pragma_auto_unroll_max_step", 64)
-    s.annotate(loop, "pragma_unroll_explicit", True)
-    return s.mod
-
-# %% 7.2 wrong: sixteen channels of two rows at a time -> no more than 256 numbers of the convolution
-def fast_conv_pool(mod, name):
-    return plain(mod, name, channels=16)
-
-# %% 7.2 wrong: the sums of two channels share one kernel -> as in PyTorch
-def fast_conv_pool(mod, name):
-    mod = plain(mod, name)
-    text = helpers.script(mod[name])
-    print(text)
-    text = text.replace("[v_ff, v_rc, v_ry, v_rx]", "[v_ff // 2 * 2, v_rc, v_ry, v_rx]")
-    mod = tvm.IRModule(dict(mod.functions_items()))
-    mod.update_func(mod.get_global_var(name), tvm.script.from_source(text))
-    return mod
-
-# %% 7.2 right: no lanes of its own
-def fast_conv_pool(mod, name):
-    return plain(mod, name)
-
 # %% 7.2 right: four channels of two rows at a time
 def fast_conv_pool(mod, name):
     return plain(mod, name, channels=4)
-
-# %% more
 
 # %% 7.2 wrong: columns 13 to 15 of the pooling are written too -> its loops run it from 0 to 15
 def fast_conv_pool(mod, name):                      # 16 of 13 columns in the pooling
@@ -395,4 +395,3 @@ def fast_conv_pool(mod, name):                      # 16 of 13 columns in the po
     s.parallel(s.fuse(n, f_))
     s.decompose_reduction(conv, ry); s.decompose_reduction(pool, py)
     return s.mod
-

@@ -3,8 +3,8 @@ import random
 import statistics
 
 
-def draws_with(func, seed, seeded=True, inline=True, most=None, used=True, parts=2, threads=True, lanes=True,
-               order="x", window=True, decompose=True, cut="fyx", gives="schedule", by="trace"):
+def draws_with(func, seed, most, seeded=True, inline=True, limit="left", used=True, parts=2, threads=True,
+               lanes=True, order="x", window=True, decompose=True, cut="xyf", gives="schedule", by="trace"):
     """The schedule of exercise 8.1 with steps that can be left out or done otherwise."""
     s = tvm.s_tir.Schedule(func, seed=seed, error_render_level="fast") if seeded is True else \
         tvm.s_tir.Schedule(func, seed=seeded) if seeded else tvm.s_tir.Schedule(func)
@@ -13,8 +13,8 @@ def draws_with(func, seed, seeded=True, inline=True, most=None, used=True, parts
     conv = s.get_sblock("conv2d_nchw")
     n, f, y, x, rc, ry, rx = s.get_loops(conv)
     chance = random.Random(seed)
-    pieces = {}
-    for name, loop in {"f": f, "y": y, "x": x}.items():
+    pieces, left = {}, most
+    for name, loop in {"x": x, "y": y, "f": f}.items():
         extent = s.get(loop).extent.value
         if name not in cut:
             factors = [None, 2]
@@ -22,7 +22,10 @@ def draws_with(func, seed, seeded=True, inline=True, most=None, used=True, parts
             inner = chance.choice([i for i in range(1, extent + 1) if extent % i == 0])
             factors = [extent // inner, inner]
         else:
-            factors = s.sample_perfect_tile(loop, parts, max_innermost_factor=most or extent)
+            factors = s.sample_perfect_tile(loop, parts, max_innermost_factor={
+                "left": left, "none": extent, "each": min(extent, most), "16": min(left, 16),
+                "root": max(1, int(most ** (1 / 3)))}[limit])
+            left = max(1, left // int(s.get(factors[-1])))
         pieces[name] = s.split(loop, factors if used else [None, 2])
     outer = [pieces[name][0] for name in "fyx"]
     inner = [loop for name in ("fyx" if order == "x" else "fxy") for loop in pieces[name][1:]]
@@ -92,25 +95,113 @@ def late_check(is_correct, candidate):
     except Exception:
         return False
 
+
+def block(run, now, count=100, first=True):
+    """The time of a block of calls of one program."""
+    if first:
+        run()
+    start = now()
+    for _ in range(count):
+        run()
+    return now() - start
+
+
+def measuring(count=100, rounds=21, warm=400, first=True, order="turns", of="ratios", says=None):
+    """A measurement as in exercise 8.3, with room for one mistake."""
+    def faster(a, b, now):
+        for run in (a, b):
+            for _ in range(warm):
+                run()
+        if order == "turns":
+            pairs = [(block(a, now, count, first), block(b, now, count, first)) for _ in range(rounds)]
+        else:
+            pairs = list(zip([block(a, now, count) for _ in range(rounds)],
+                             [block(b, now, count) for _ in range(rounds)]))
+        xs, ys = zip(*pairs)
+        if of == "ratios":
+            low, high = np.percentile([x / (y or 1) for x, y in pairs], [25, 75])
+        else:
+            low = high = of(xs) / (of(ys) or 1)
+        came = "a" if high < 1 else "b" if low > 1 else None
+        return says(came) if says else came
+    return faster
+
+
+def by_threshold(a, b, now, of=np.median, rounds=21, warm=400, count=100):
+    for run in (a, b):
+        for _ in range(warm):
+            run()
+    pairs = [(block(a, now, count), block(b, now, count)) for _ in range(rounds)]
+    ratio = of([x for x, _ in pairs]) / of([y for _, y in pairs])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
+
+def replaying(tiles=True, place=False, post=True, apply=True, gives="func", all_kinds=False, keep=None):
+    """A replay as in exercise 8.4, with room for one mistake."""
+    def replay(record, func):
+        instructions, decisions = record
+        drawn = {"tiles": [], "unrolled": None}
+        for number, decision in decisions:
+            kind, _, attributes, _ = instructions[number]
+            if kind == "SamplePerfectTile" or all_kinds:
+                drawn["tiles"].append(decision)
+            if kind == "SampleCategorical":
+                drawn["unrolled"] = decision if place else attributes[0][decision]
+        if not tiles:
+            drawn["tiles"] = [inst[2] for inst in instructions if inst[0] == "SamplePerfectTile"]
+        if not post:
+            kinds = [inst[0] for inst in instructions]
+            end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
+            record = [instructions[:end], decisions]
+        s = tvm.s_tir.Schedule(func)
+        if apply:
+            tvm.s_tir.Trace.apply_json_to_schedule(record, s)
+        return {"func": (drawn, s.mod["main"]), "mod": (drawn, s.mod), "schedule": (drawn, s),
+                "drawn": drawn, "program": s.mod["main"], "exchanged": (s.mod["main"], drawn)}[gives]
+    return replay
+
 # %% 8.1 wrong: nothing is drawn -> draws for loops of none
-def random_conv2d(func, seed):
-    return draws_with(func, seed, cut="")
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, cut="")
 
 # %% 8.1 wrong: the numbers come from Python's random -> a number drawn elsewhere is not in the trace
-def random_conv2d(func, seed):
-    return draws_with(func, seed, by="random")
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, by="random")
 
 # %% 8.1 wrong: x is cut by hand -> draws for loops of [26, 32]
-def random_conv2d(func, seed):
-    return draws_with(func, seed, cut="fy")
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, cut="fy")
 
 # %% 8.1 wrong: the seed is not handed on -> the same program for the same seed
-def random_conv2d(func, seed):
-    return draws_with(func, seed, seeded=None)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, seeded=None)
 
-# %% 8.1 right: each loop in three parts
-def random_conv2d(func, seed):
-    return draws_with(func, seed, parts=3)
+# %% 8.1 wrong: each draw alone has the limit -> what the draws before it left
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, limit="each")
+
+# %% 8.1 wrong: three parts, two of them inside -> besides the three inner pieces
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, parts=3)
+
+# %% 8.1 right: drawn until it fits
+def random_conv2d(func, seed, most):
+    for step in range(1000):
+        s = tvm.s_tir.Schedule(func, seed=(seed + step * 100_000_007) % (2**31 - 2) + 1)
+        conv = s.get_sblock("conv2d_nchw")
+        n, f, y, x, rc, ry, rx = s.get_loops(conv)
+        drawn = [s.sample_perfect_tile(loop, 2, max_innermost_factor=100) for loop in (f, y, x)]
+        if np.prod([int(s.get(factors[1])) for factors in drawn]) <= most:
+            break
+    (f0, f1), (y0, y1), (x0, x1) = (s.split(loop, factors) for loop, factors in zip((f, y, x), drawn))
+    s.compute_inline(s.get_sblock("pad_temp"))
+    s.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
+    s.vectorize(x1)
+    s.unroll(ry)
+    s.unroll(rx)
+    s.parallel(s.fuse(n, f0))
+    s.decompose_reduction(conv, rc)
+    return s
 
 # %% 8.2 wrong: nothing is checked -> each candidate is checked once
 def tune(candidates, is_correct, time_of, repeats=5):
@@ -325,57 +416,224 @@ def tune(candidates, is_correct, time_of, repeats=5):
     return ranked[0] if ranked else None
 
 
+# %% 8.3 wrong: each once -> two equal programs | measurements of one program lie apart
+def faster(a, b, now):
+    start = now()
+    a()
+    middle = now()
+    b()
+    return "a" if middle - start < now() - middle else "b"
+
+# %% 8.3 wrong: all of one, then all of the other -> a machine that gets slower | all of one program, then all of the other
+faster = measuring(order="one after the other")
+
+# %% 8.3 wrong: the means -> a rare call that takes long | one call in 3,000
+def faster(a, b, now):
+    return by_threshold(a, b, now, of=np.mean)
+
+# %% 8.3 wrong: never None -> two equal programs
+faster = measuring(of=np.median)
+
+# %% 8.3 wrong: nothing to warm up -> slow first calls | which calls are timed
+def faster(a, b, now):
+    return by_threshold(a, b, now, rounds=5, warm=0, count=50)
+
+# %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | lie between two readings of the clock
+faster = measuring(count=1, rounds=999, first=False)
+
+# %% 8.3 right: a threshold of three hundredths, for the medians of many short rounds
+def faster(a, b, now):
+    for _ in range(300):
+        a(), b()
+    ratio = np.median([block(a, now, 60) / block(b, now, 60) for _ in range(61)])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
+# %% 8.3 right: who wins how many rounds, first one first and then the other
+def faster(a, b, now):
+    measuring(rounds=1)(a, b, now)
+    wins = 0
+    for turn in range(20):
+        if turn % 2:
+            times = block(a, now), block(b, now)
+        else:
+            times = (block(b, now), block(a, now))[::-1]
+        wins += times[0] < times[1]
+    return "a" if wins >= 17 else "b" if wins <= 3 else None
+
+# %% 8.4 wrong: the place in the list -> this is the place in the list
+replayed = replaying(place=True)
+
+# %% 8.4 wrong: all decisions are taken for tiles -> of which kind is it
+replayed = replaying(all_kinds=True)
+
+# %% 8.4 wrong: the last steps are left out -> the steps after EnterPostproc: they are missing
+replayed = replaying(post=False)
+
+# %% 8.4 wrong: nothing is applied -> func itself came
+replayed = replaying(apply=False)
+
+# %% 8.4 wrong: the module -> schedule.mod["main"]
+replayed = replaying(gives="mod")
+
+# %% 8.4 right: the kinds first, then a dictionary of the decisions
+def replayed(record, func):
+    decisions = dict(map(tuple, record[1]))
+    kinds = [instruction[0] for instruction in record[0]]
+    tiles = [decisions[i] for i, kind in enumerate(kinds) if kind == "SamplePerfectTile"]
+    unrolled = None
+    if "SampleCategorical" in kinds:
+        at = kinds.index("SampleCategorical")
+        unrolled = record[0][at][2][0][decisions[at]]
+    s = tvm.s_tir.Schedule(tvm.IRModule({"main": func}))
+    tvm.s_tir.Trace.apply_json_to_schedule(record, s)
+    return {"tiles": tiles, "unrolled": unrolled}, s.mod["main"]
+
 # %% more
 
+# %% 8.3 wrong: the other one -> a steady machine
+faster = measuring(says={"a": "b", "b": "a", None: None}.get)
+
+# %% 8.3 wrong: always None -> a steady machine
+def faster(a, b, now):
+    return None
+
+# %% 8.3 wrong: another clock -> it was never read
+def faster(a, b, now):
+    import time
+    return measuring()(a, b, time.perf_counter)
+
+# %% 8.3 wrong: single calls on a fine clock, each after the other program's -> a clock in steps of 100 µs
+def faster(a, b, now):
+    return measuring(count=2, rounds=999, first=False)(a, b, now)
+
+# %% 8.3 wrong: too many calls -> a verdict within a second of the clock
+faster = measuring(count=1000)
+
+# %% 8.3 wrong: the times, not a name -> "a", "b" or None
+def faster(a, b, now):
+    return block(a, now), block(b, now)
+
+# %% 8.3 wrong: quartiles of all times, which grow with the heat -> what is compared: the times of one round
+def faster(a, b, now):
+    for _ in range(400):
+        a(), b()
+    xs, ys = zip(*[(block(a, now), block(b, now)) for _ in range(9)])
+    if np.percentile(xs, 75) < np.percentile(ys, 25):
+        return "a"
+    return "b" if np.percentile(ys, 75) < np.percentile(xs, 25) else None
+
+# %% 8.3 wrong: the least times, however close -> two equal programs
+faster = measuring(of=min)
+
+# %% 8.3 wrong: a wait that does not end -> a verdict within a second of the clock
+def faster(a, b, now):
+    while now() < 2_000_000:
+        a()
+
+# %% 8.3 right: the least time per call of each round, compared in rounds
+def faster(a, b, now):
+    for _ in range(400):
+        a()
+    for _ in range(400):
+        b()
+    wins = [block(a, now, 90) - block(b, now, 90) for _ in range(25)]
+    low, high = np.percentile(wins, [20, 80])
+    return "a" if high < 0 else "b" if low > 0 else None
+
+# %% 8.4 wrong: the attributes of the draw -> the tiles
+replayed = replaying(tiles=False)
+
+# %% 8.4 wrong: the dictionary alone -> two things
+replayed = replaying(gives="drawn")
+
+# %% 8.4 wrong: the two exchanged -> a dictionary, and a PrimFunc
+replayed = replaying(gives="exchanged")
+
+# %% 8.4 wrong: the schedule -> schedule.mod["main"]
+replayed = replaying(gives="schedule")
+
+# %% 8.4 wrong: what the first record drew, whatever is given -> the tiles
+kept = {}
+
+def replayed(record, func):
+    drawn, program = replaying()(record, func)
+    return kept.setdefault("drawn", drawn), program
+
+# %% 8.4 wrong: drawn anew by the space -> the record that is applied
+def replayed(record, func):
+    drawn, _ = replaying()(record, func)
+    undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
+    s = tvm.s_tir.Schedule(func, seed=7)
+    tvm.s_tir.Trace.apply_json_to_schedule(undecided, s)
+    return drawn, s.mod["main"]
+
+# %% 8.4 wrong: a key has another name -> 'unrolled' is missing
+def replayed(record, func):
+    drawn, program = replaying()(record, func)
+    return {"tiles": drawn["tiles"], "unroll": drawn["unrolled"]}, program
+
+# %% 8.4 right: a tuple of tuples
+def replayed(record, func):
+    drawn, program = replaying()(record, func)
+    return {"tiles": tuple(map(tuple, drawn["tiles"])), "unrolled": drawn["unrolled"]}, program
+
+# %% 8.4 right: by the class of MetaSchedule that reads records
+def replayed(record, func):
+    mod = tvm.IRModule({"main": func})
+    known = ms.database.TuningRecord.from_json([record, None, None, None], ms.database.Workload(mod))
+    s = tvm.s_tir.Schedule(mod)
+    known.trace.apply_to_schedule(s, remove_postproc=False)
+    return replaying()(record, func)[0], s.mod["main"]
+
 # %% 8.1 wrong: always the same seed -> the seed that is given
-def random_conv2d(func, seed):
-    return draws_with(func, seed, seeded=7)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, seeded=7)
 
 # %% 8.1 wrong: sixteen lanes at most -> max_innermost_factor of sample_perfect_tile
-def random_conv2d(func, seed):
-    return draws_with(func, seed, most=16)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, limit="16")
 
 # %% 8.1 wrong: what was drawn is not used -> split: it gets what sample_perfect_tile returned
-def random_conv2d(func, seed):
-    return draws_with(func, seed, used=False)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, used=False)
 
 # %% 8.1 wrong: the module is returned -> the return value: schedule itself
-def random_conv2d(func, seed):
-    return draws_with(func, seed, gives="mod")
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, gives="mod")
 
 # %% 8.1 wrong: the padding stays -> no block pad_temp
-def random_conv2d(func, seed):
-    return draws_with(func, seed, inline=False)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, inline=False)
 
 # %% 8.1 wrong: nothing is parallel -> a parallel outermost loop
-def random_conv2d(func, seed):
-    return draws_with(func, seed, threads=False)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, threads=False)
 
 # %% 8.1 wrong: nothing is vectorised -> a vectorised innermost loop around the convolution
-def random_conv2d(func, seed):
-    return draws_with(func, seed, lanes=False)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, lanes=False)
 
 # %% 8.1 wrong: lanes along y -> lanes of the convolution along x
-def random_conv2d(func, seed):
-    return draws_with(func, seed, order="y")
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, order="y")
 
 # %% 8.1 wrong: the window is not unrolled -> for both loops of the window
-def random_conv2d(func, seed):
-    return draws_with(func, seed, window=False)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, window=False)
 
 # %% 8.1 wrong: the decomposition is forgotten -> as the last step
-def random_conv2d(func, seed):
-    return draws_with(func, seed, decompose=False)
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, decompose=False)
 
 # %% 8.1 right: threads over images alone, another order outside
-def random_conv2d(func, seed):
+def random_conv2d(func, seed, most):
     s = tvm.s_tir.Schedule(func, seed=seed)
     s.compute_inline(s.get_sblock("pad_temp"))
     conv = s.get_sblock("conv2d_nchw")
     n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, 26))
-    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
-    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32))
+    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, most))
+    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, most // s.get(f1).extent.value))
+    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, most // s.get(f1).extent.value // s.get(x1).extent.value))
     s.reorder(n, y0, f0, x0, rc, ry, rx, y1, f1, x1)
     s.unroll(rx)
     s.unroll(ry)
@@ -383,6 +641,24 @@ def random_conv2d(func, seed):
     s.parallel(n)
     s.decompose_reduction(conv, rc)
     return s
+
+# %% 8.1 wrong: no limit -> what the draws before it left
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, limit="none")
+
+# %% 8.1 wrong: the limit in three equal parts -> that each factor of
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, limit="root")
+
+# %% 8.1 wrong: for the shape of the model alone -> draws for loops of
+def random_conv2d(func, seed, most):
+    if func.params[1].shape[0] == 32:
+        return draws_with(func, seed, most)
+    return draws_with(func, seed, most, cut="xy")
+
+# %% 8.1 wrong: a limit of its own -> tiles of at most 24 numbers
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, 128)
 
 # %% 8.2 wrong: nothing above 1000 can be the least -> what the search for the least begins with
 def tune(candidates, is_correct, time_of, repeats=5):
@@ -424,11 +700,11 @@ def full(func, seed):
     return s, conv, s.get_loops(conv)
 
 # %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> does not cut it
-def random_conv2d(func, seed):
+def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
-    tf = s.sample_perfect_tile(f, 2, 32)
-    ty = s.sample_perfect_tile(y, 2, 26)
-    tx = s.sample_perfect_tile(x, 2, 26)
+    tf = s.sample_perfect_tile(f, 2, 1)
+    ty = s.sample_perfect_tile(y, 2, 1)
+    tx = s.sample_perfect_tile(x, 2, 1)
     f0, f1 = s.split(f, tf); y0, y1 = s.split(y, ty); x0, x1 = s.split(x, ty)
     s.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
     s.vectorize(x1); s.unroll(ry); s.unroll(rx)
@@ -437,7 +713,7 @@ def random_conv2d(func, seed):
 
 
 # %% 8.1 wrong: decision given for the channels (always 8 x 4) -> a decision that is given
-def random_conv2d(func, seed):
+def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32, decision=[8, 4]))
     y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
@@ -449,14 +725,32 @@ def random_conv2d(func, seed):
 
 
 # %% 8.1 wrong: inner pieces outside the window -> the inner pieces
-def random_conv2d(func, seed):
+def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
-    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32))
-    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
-    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, 26))
+    pieces = []
+    for loop in (f, y, x):
+        drawn = s.sample_perfect_tile(loop, 2, most)
+        most //= int(s.get(drawn[1]))
+        pieces.append(s.split(loop, drawn))
+    (f0, f1), (y0, y1), (x0, x1) = pieces
     s.reorder(n, f0, y0, x0, f1, y1, rc, ry, rx, x1)
     s.vectorize(x1); s.unroll(ry); s.unroll(rx)
     s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
+    return s
+
+
+# %% 8.1 right: channels first, threads over images, channels and rows
+def random_conv2d(func, seed, most):
+    s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
+    pieces = []
+    for loop in (f, y, x):
+        drawn = s.sample_perfect_tile(loop, 2, most)
+        most //= int(s.get(drawn[1]))
+        pieces.append(s.split(loop, drawn))
+    (f0, f1), (y0, y1), (x0, x1) = pieces
+    s.reorder(n, f0, y0, x0, rc, ry, rx, y1, f1, x1)
+    s.vectorize(x1); s.unroll(ry); s.unroll(rx)
+    s.parallel(s.fuse(n, f0, y0)); s.decompose_reduction(conv, rc)
     return s
 
 

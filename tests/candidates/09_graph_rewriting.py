@@ -171,14 +171,6 @@ def verdicts():
     return found
 
 
-# %% 9.3 wrong: without epsilon -> epsilon: it is left out
-fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * (b - m) + s))
-
-
-# %% 9.3 wrong: by the variance -> divided by the variance, not by its root
-fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / (v + e), f * (b - m) + s))
-
-
 # %% 9.3 wrong: without beta -> the bias: beta is left out
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m)))
 
@@ -189,15 +181,6 @@ fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), 
 
 # %% 9.3 wrong: the old bias is lost -> the convolution's own bias is left out
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), s - f * m))
-
-
-# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; a convolution without a bias | with a bias and without one
-fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m) + s), either=False)
-
-
-# %% 9.3 wrong: decomposed by TVM, and left there -> at most 2 operators | what can be computed now
-def fold_batch_norm(mod):
-    return relax.transform.DecomposeOpsForInference()(mod)
 
 
 # %% 9.3 right: two patterns, one after the other
@@ -324,18 +307,6 @@ def hand_over(mod):
     return handed(mod, dense_patterns(relu=False))
 
 
-# %% 9.6 wrong: every kernel has a ReLU -> the ReLU: layers without one get one
-def hand_over(mod):
-    generator(lambda inner, x, w, b: dense_kernel(*sizes(x, w), relu=True))
-    return handed(mod, dense_patterns())
-
-
-# %% 9.6 wrong: a matrix is taken for a bias -> a product plus a matrix
-def hand_over(mod):
-    generator(usual_kernel)
-    return handed(mod, dense_patterns(vector=False))
-
-
 # %% 9.6 wrong: RunCodegen is missing -> compiled code for what was cut out | RunCodegen, after
 def hand_over(mod):
     generator(usual_kernel)
@@ -360,6 +331,29 @@ def hand_over(mod):
 
 
 # %% more
+
+# %% 9.3 wrong: without epsilon -> epsilon: it is left out
+fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * (b - m) + s))
+
+# %% 9.3 wrong: by the variance -> divided by the variance, not by its root
+fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / (v + e), f * (b - m) + s))
+
+# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; a convolution without a bias | with a bias and without one
+fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m) + s), either=False)
+
+# %% 9.3 wrong: decomposed by TVM, and left there -> at most 2 operators | what can be computed now
+def fold_batch_norm(mod):
+    return relax.transform.DecomposeOpsForInference()(mod)
+
+# %% 9.6 wrong: every kernel has a ReLU -> the ReLU: layers without one get one
+def hand_over(mod):
+    generator(lambda inner, x, w, b: dense_kernel(*sizes(x, w), relu=True))
+    return handed(mod, dense_patterns())
+
+# %% 9.6 wrong: a matrix is taken for a bias -> a product plus a matrix
+def hand_over(mod):
+    generator(usual_kernel)
+    return handed(mod, dense_patterns(vector=False))
 
 # %% 9.1 wrong: nothing below -> numbers below 0 are let through
 use_clip = clip_with(low=lambda most: -1e30)

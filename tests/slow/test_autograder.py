@@ -15,7 +15,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
 import submissions
-from submissions import LINUX, POINTS, SOLVED, STEM, answers, wrong_linear
+from submissions import LINUX, OF, POINTS, SOLVED, STEM, answers, wrong_linear
 
 from tools import autograder, handouts
 from tools.grading.job import Job, Result
@@ -69,7 +69,7 @@ def _graded(place: Path, **files: nbformat.NotebookNode | bytes) -> dict[str, An
 def test_gradescope_gets_points_and_messages(place) -> None:
     start = time.monotonic()
     results = _graded(place, **{STEM: SOLVED})
-    assert results["score"] == 15 and results["output"] == ""
+    assert results["score"] == OF and results["output"] == ""
     assert all(test["output"].startswith("Exercise 2.") for test in results["tests"])
     assert time.monotonic() - start < 60 * max(1, os.getloadavg()[0]), "for a machine with no load"
     results = _graded(place, my_02_emit_te_ingestion=answers("2.1", _2_2=wrong_linear()))
@@ -118,7 +118,7 @@ def test_others_get_json(tmp_path, monkeypatch, capsys) -> None:
     (tmp_path / "x.ipynb").write_bytes(submissions.raw(answers("2.1")))
     autograder.main(["json", "02", str(tmp_path / "x.ipynb")])
     graded = json.loads(capsys.readouterr().out)
-    assert (graded["points"], graded["of"], graded["notebook"]) == (1, 15, STEM)
+    assert (graded["points"], graded["of"], graded["notebook"]) == (1, OF, STEM)
     assert graded["exercises"][0] == {"exercise": "2.1", "points": 1, "of": 1,
                                       "message": "well done"}
     assert graded["notes"] == ["02: a note"] and not asked[0].page

@@ -7,11 +7,13 @@ import numpy as np
 import pytest
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax, te, topi
 
 import checks
 import helpers
+from checks.exercises import notebook_09
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)
@@ -285,3 +287,9 @@ def test_it_says_which_kernel_covers_the_layer() -> None:
     message = _message(fused(steps(without=("relu0",)), (4, 1, 28, 28)))
     assert "layer 1, ReLU" in message
     assert "from fused_kernel_kernel1 is computed without it" in message
+
+
+def test_what_9_3_is_given_is_what_tvm_imports() -> None:
+    for one, mod in notebook_09._normalized():
+        tidied = notebook_09._tidy(helpers.import_operators(one.model, one.shape))
+        assert tvm_ffi.structural_equal(mod, tidied), one.title

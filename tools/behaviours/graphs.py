@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from operator import itemgetter
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,17 @@ import tvm
 import tvm_ffi
 from tvm import ir, relax
 
-from tools.behaviours.common import NUMBERS, Wrapped, each, instead, neighbour, result
+from tools.behaviours.common import (
+    NUMBERS,
+    Wrapped,
+    after,
+    at,
+    before,
+    each,
+    instead,
+    neighbour,
+    result,
+)
 
 # ---- modules -------------------------------------------------------------------------------
 
@@ -137,3 +148,36 @@ def of_plans(_: str) -> Wrapped:
         lambda numbers: [*numbers[:-1], *(max(numbers, default=0) + 1 for _ in numbers[-1:])])
     yield "as text", result(lambda numbers: list(map(str, numbers)))
     yield "the last one where the first is", result(lambda numbers: [*numbers[:-1], *numbers[:1]])
+
+
+def of_counts(_: str) -> Wrapped:
+    """Return behaviours of a count, of lists of what calls read."""
+    yield "a storage for each", instead(lambda reads: len(reads) - 1)
+    yield "two in turns", instead(lambda reads: min(2, len(reads) - 1))
+    for most in (3, 4, 6):
+        yield f"at most {most}", result(partial(min, most))
+    yield "one too few where it is above 2", result(lambda count: count - (count > 2))
+    yield "one too many where it is above 2", result(lambda count: count + (count > 2))
+    yield "one too many for a single call", after(lambda count, reads: count + (len(reads) == 1))
+    yield "those of the first call", _first()
+    yield "kept for each number of calls", _first(len)
+    for most in (8, 16):
+        yield f"the first {most} calls", before(at(0, itemgetter(slice(most))))
+    yield "each list: its first number", before(at(0, lambda reads: [one[:1] for one in reads]))
+    yield "each list: its largest number", before(at(
+        0, lambda reads: [[max(one)] for one in reads]))
+    yield "each list: its smallest number", before(at(
+        0, lambda reads: [[min(one)] for one in reads]))
+    yield "reads from more than 3 calls ago: left out", before(at(0, lambda reads: [
+        [number for number in one if call - number <= 3 or number == 0] or [0]
+        for call, one in enumerate(reads, 1)]))
+    yield "as text", result(str)
+    yield "a list", result(lambda count: [count])
+
+
+def _first(key: Callable[[Any], Any] = lambda _reads: None) -> Callable[[Callable], Callable]:
+    """Return what wraps an answer so that it gives its first result of each key again."""
+    def wrap(answer: Callable) -> Callable:
+        kept: dict[Any, Any] = {}
+        return lambda reads: kept.setdefault(key(reads), answer(reads))
+    return wrap

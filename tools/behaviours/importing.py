@@ -6,7 +6,9 @@ from typing import Any
 
 import torch
 from torch import nn
+from tvm import topi
 
+from checks.exercises.faulty import FAULTS
 from tools.behaviours.common import (
     NUMBERS,
     VALUE,
@@ -152,3 +154,29 @@ def of_rules(_: str) -> Wrapped:
     for what, change in changes.items():
         if "ReLU" not in what:
             yield f"Conv2d: {what}", _of(nn.Conv2d, before(at(3, change)))
+
+
+def _of_one(name: str, change: Callable[[Callable], Callable]) -> Callable[[Callable], Callable]:
+    return result(lambda operations: operations | {name: change(operations[name])})
+
+
+def _without(name: str, operations: dict[str, Callable]) -> dict[str, Callable]:
+    return {key: value for key, value in operations.items() if key != name}
+
+
+def of_mends(_: str) -> Wrapped:
+    """Return behaviours of a dictionary of mended operations."""
+    for name in FAULTS:
+        yield f"{name}: left out", result(partial(_without, name))
+        for what, (_array, change) in NUMBERS.items():
+            yield (f"{name}, its result: {what}",
+                   _of_one(name, result(partial(each, change=change))))
+            yield (f"{name}, its input: {what}",
+                   _of_one(name, before(at(0, partial(each, change=change)))))
+        for axis in range(4):
+            yield (f"{name}, its result: the last from its neighbour along axis {axis}",
+                   _of_one(name, result(partial(neighbour, axis=axis))))
+    yield "one that is right too", result(lambda given: given | {"lv4": topi.nn.flatten})
+    yield "exchanged", result(lambda given: dict(zip(given, reversed(given.values()), strict=True)))
+    yield "lv1, its bias: rounded to float16", _of_one("lv1", before(at(1, partial(
+        each, change=NUMBERS["rounded to float16"][1]))))

@@ -22,7 +22,6 @@ from tools.behaviours.common import (
     each,
     extents,
     first_kept,
-    instead,
     neighbour,
     pairs,
     result,
@@ -35,7 +34,7 @@ from tools.behaviours.importing import MODEL
 # how large the notebook has what these give
 _NOTEBOOK: dict[str, tuple[int, ...]] = {
     "2.1": (128, 128), "2.2": (4, 100), "2.3": (4, 32, 26, 26), "2.4": (4, 32, 13, 13),
-    "5.1": (4, 10), "5.2": (4, 32, 13, 13)}
+    "5.2": (4, 32, 13, 13)}
 
 
 def of_te(number: str) -> Wrapped:
@@ -51,8 +50,6 @@ def of_te(number: str) -> Wrapped:
         for what, test in extents(_NOTEBOOK[number][axis]).items():
             yield (f"its result: doubled where axis {axis} is {what}",
                    result(partial(doubled_where, axis=axis, test=test)))
-    for what in statistics.titles() if number == "5.1" else ():
-        yield what, instead(partial(statistics.te_softmax, what))
     if number == "5.2":
         yield from pairs({
             "an oblong window": lambda x, kernel, stride: kernel[0] != kernel[1],
@@ -258,17 +255,17 @@ def _kept_module(answer: Callable) -> Callable:
 def of_modules(number: str) -> Wrapped:
     # values of main that each module has, however its layers are written, and what it is made of
     known: dict[str, tuple[int, int, tuple[str, ...]]] = {
-        "0.5": (4, 0, ()), "3.2": (1, 0, ("0", "1")), "5.5": (3, 1, ())}
+        "0.5": (4, 0, ()), "3.3": (1, 0, ("0", "1")), "5.5": (3, 1, ())}
     values, relus, names = known.get(number, (7, 2, tuple(
         f"{layer}_{part}" for layer in ("conv2d", "linear0", "linear1")
         for part in ("weight", "bias"))))
     for place, (what, change) in itertools.product(range(1, values + 1), VALUE.items()):
         if number in ("0.5", "5.5") or not what.startswith("doubled") and (
-                number != "3.2" or "row" not in what):
+                number != "3.3" or "row" not in what):
             yield f"value {place}: {what}", _main(place, change)
     for place, (what, of) in itertools.product(range(1, relus + 1), _RELU.items()):
         yield f"ReLU {place}: {what}", _main(place, partial(each, change=of), True)
-    if number != "3.2":
+    if number != "3.3":
         moved = 2 if relus == 2 else 1  # behind the pooling a ReLU does the same
         yield f"ReLU {moved}: after the next operator", _main(
             moved, partial(each, change=lambda e: te.max(e, 0.0)), True, later=True)
@@ -284,7 +281,7 @@ def of_modules(number: str) -> Wrapped:
             return at(int(n), c)(given) if n.isdigit() else \
                 [given[0] | {n: c(given[0][n])}, *given[1:]]
         yield f"{name}: {what}", before(change)
-    if number == "3.2":
+    if number == "3.3":
         for place in range(2):
             yield f"{place}: that of the first call", first_kept(place)
     elif names:

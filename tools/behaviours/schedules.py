@@ -36,7 +36,7 @@ def _again() -> Callable:
 
 
 _NOTHING = ("parallel", "vectorize", "unroll", "compute_inline", "decompose_reduction")
-_METHODS: dict[str, tuple[str, Callable]] = {
+METHODS: dict[str, tuple[str, Callable]] = {
     **{f"{name}: left out": (name, lambda *_, **__: None) for name in _NOTHING},
     "split: without predicates": ("split", lambda s, loop, factors, **more: _split(
         s, loop, factors, **more, disable_predication=True)),
@@ -55,11 +55,45 @@ _DRAWS: dict[str, tuple[str, Callable]] = {
         *given, **more)[::-1]),
     "draw: no factor above 16": ("sample_perfect_tile", lambda s, loop, n, **_: _draw(
         s, loop, n, max_innermost_factor=16)),
+    "draw: no limit": ("sample_perfect_tile", lambda s, loop, n, **_: _draw(
+        s, loop, n, max_innermost_factor=int(s.get(loop).extent))),
     "draw: twice": ("sample_perfect_tile", lambda *given, **more: [
         _draw(*given, **more), _draw(*given, **more)][1])}
 
+_at, _reverse_at = _Schedule.compute_at, _Schedule.reverse_compute_at
+_write, _rfactor = _Schedule.cache_write, _Schedule.rfactor
 
-def _with_method(name: str, method: Callable) -> Callable[[Callable], Callable]:
+
+def _outside(schedule: Any, block: Any) -> Any:
+    """Return a new loop of one iteration around the loops of a block."""
+    return schedule.split(schedule.get_loops(block)[0], factors=[1, None])[0]
+
+
+_MOVES: dict[str, dict[str, tuple[str, Callable]]] = {
+    "4.5": {
+        "compute_at: left out": ("compute_at", lambda *_: None),
+        "compute_at: outside of all loops": ("compute_at", lambda s, block, loop: _at(
+            s, block, _outside(s, s.get_sblock("pooled"))))},
+    "4.6": {
+        "reverse_compute_at: left out": ("reverse_compute_at", lambda *_: None),
+        "reverse_compute_at: under the reduction": ("reverse_compute_at", lambda s, block, loop:
+            _reverse_at(s, block, s.get_loops(s.get_sblock("C"))[1])),
+        "reverse_compute_at: outside of all loops": (
+            "reverse_compute_at", lambda s, block, loop: _reverse_at(
+                s, block, _outside(s, s.get_sblock("C")))),
+        "cache_write: the scope global": ("cache_write", lambda s, block, place, scope: _write(
+            s, block, place, "global")),
+        "cache_write: twice": ("cache_write", lambda s, block, place, scope: _write(
+            s, _write(s, block, place, scope), place, scope))},
+    "4.7": {
+        "rfactor: the other axis": ("rfactor", lambda s, loop, axis: _rfactor(s, loop, 1 - axis)),
+        "rfactor: of the whole sum": ("rfactor", lambda s, loop, axis: _rfactor(
+            s, s.fuse(*s.get_loops(s.get_sblock("total"))[1:]), axis)),
+        "rfactor: twice": ("rfactor", lambda s, loop, axis: _rfactor(s, s.split(loop, [2, None])[
+            1], axis))}}
+
+
+def with_method(name: str, method: Callable) -> Callable[[Callable], Callable]:
     def wrap(answer: Callable) -> Callable:
         def wrong(*given: Any) -> Any:
             with mock.patch.object(_Schedule, name, method):
@@ -81,12 +115,15 @@ def _changed(number: str, what: str, mod: tvm.IRModule, *given: Any) -> tvm.IRMo
 def of_schedules(number: str) -> Wrapped:
     """Return behaviours of a function that schedules."""
     used = {"4.1": ("compute_inline",), "4.2": ("parallel", "vectorize", "split"),
-            "4.3": ("parallel", "vectorize", "decompose_reduction", "split")}
-    for title, (name, method) in {**_METHODS, **(_DRAWS if number == "8.1" else {})}.items():
+            "4.3": ("parallel", "vectorize", "decompose_reduction", "split"),
+            "4.5": ("compute_at",), "4.6": ("reverse_compute_at", "cache_write"),
+            "4.7": ("split", "vectorize", "rfactor")}
+    for title, (name, method) in {**METHODS, **_MOVES.get(number, {}),
+                                  **(_DRAWS if number == "8.1" else {})}.items():
         # any tile is right there, but one of half an image takes ten seconds to compile
         if name in used.get(number, (name,)) and not (
-                "exchanged" in title and number in ("4.4", "4.5", "7.2")):
-            yield title, _with_method(name, method)
+                "exchanged" in title and number in ("4.4", "7.2")):
+            yield title, with_method(name, method)
     if number in used:
         yield "a copy scheduled", before(at(0, lambda schedule: schedule.copy()))
     elif number == "8.1":

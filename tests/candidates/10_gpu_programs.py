@@ -1,0 +1,643 @@
+# %% shared
+def pixels(func, side=(16, 16), tags=("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x"),
+           outer_threads=False, turned=False):
+    s = tvm.s_tir.Schedule(func)
+    row, column = s.get_loops(s.get_sblock("Y"))
+    by, ty = s.split(row, [side[0], None] if outer_threads else [None, side[0]])
+    bx, tx = s.split(column, [side[1], None] if outer_threads else [None, side[1]])
+    if outer_threads:
+        by, ty, bx, tx = ty, by, tx, bx
+    s.reorder(*((bx, by, tx, ty) if turned else (by, bx, ty, tx)))
+    for loop, tag in zip((by, bx, ty, tx), tags):
+        s.bind(loop, tag)
+    return s.mod["main"]
+
+
+def tiles(func, rows=32, columns=32, depth=32, swapped=False, copies=(0, 1), own=1,
+          scope="shared", coalesced=True):
+    """Tiles of results, `own` of which are one thread's, in rows; X and W in shared memory."""
+    s = tvm.s_tir.Schedule(func)
+    sums = s.get_sblock("Y")
+    i, j, over = s.get_loops(sums)
+    (i, row), (j, column) = s.split(i, [None, rows]), s.split(j, [None, columns])
+    row, each = s.split(row, [None, own])
+    tile, within = s.split(over, [None, depth])
+    s.reorder(i, j, row, column, tile, within, each)
+    ty, tx = ("threadIdx.x", "threadIdx.y") if swapped else ("threadIdx.y", "threadIdx.x")
+    for loop, tag in ((i, "blockIdx.y"), (j, "blockIdx.x"), (row, ty), (column, tx)):
+        s.bind(loop, tag)
+    s.reverse_compute_at(s.cache_write(sums, 0, "local"), column)
+    threads = rows // own, columns
+    for number in copies:
+        copied = s.cache_read(sums, number, scope)
+        s.compute_at(copied, tile)
+        a, b = s.get_loops(copied)[-2:]
+        if scope == "local":
+            continue
+        if coalesced:
+            fused = s.fuse(a, b)
+            _, y, x = s.split(fused, [None, threads[0], threads[1]])
+            s.bind(y, ty)
+            s.bind(x, tx)
+        else:
+            s.bind(a, tx)
+            s.bind(b, ty)
+    s.decompose_reduction(sums, tile)
+    return s.mod["main"]
+
+
+def softmax(func, width=32, scopes=("shared",) * 3, neighbours=True, tags=("blockIdx.x", "threadIdx.x"),
+            order=("expsum", "exp", "maxelem"), bound=("norm", "expsum", "exp", "maxelem"), held=False):
+    s = tvm.s_tir.Schedule(func)
+    stage = {name: s.get_sblock("T_softmax_" + name) for name in ("norm", "exp", "expsum", "maxelem")}
+    row, _ = s.get_loops(stage["norm"])
+    s.bind(row, tags[0])
+    for name, scope in zip(order, scopes):
+        s.compute_at(stage[name], row)
+        s.set_scope(stage[name], 0, scope)
+    if held:
+        stage["held"] = s.cache_read(stage["maxelem"], 0, "shared")
+        s.compute_at(stage["held"], row)
+        bound = (*bound, "held")
+    for name in bound:
+        outer, thread = s.split(s.get_loops(stage[name])[-1], [None, width] if neighbours else [width, None])
+        s.bind(thread if neighbours else outer, tags[1])
+    return s.mod["main"]
+
+
+def smoothing(body):
+    """The program that smooths, with another inside: lines of TVMScript."""
+    lines = ["@T.prim_func(s_tir=True)",
+             "def main(X: T.Buffer((128,), 'float32'), Y: T.Buffer((128,), 'float32')):",
+             "    for block in T.thread_binding(4, thread='blockIdx.x'):",
+             "        for thread in T.thread_binding(32, thread='threadIdx.x'):",
+             "            held = T.sblock_alloc_buffer((32,), scope='shared')",
+             "            mean = T.sblock_alloc_buffer((1,), scope='local')"]
+    lines[4:6] = [line.replace("sblock_alloc_buffer", "alloc_buffer") for line in lines[4:6]]
+    return tvm.script.from_source("\n".join(lines + ["            " + line for line in body]))
+
+
+FIRST = "held[thread] = X[block * 32 + thread]"
+LOOP = "for step in range(3):"
+OWN = "    mean[0] = held[thread]"
+IF = "    if thread > 0:"
+HALF = "        mean[0] = (held[thread] + held[thread - 1]) * T.float32(0.5)"
+BACK = "    held[thread] = mean[0]"
+OUT = "Y[block * 32 + thread] = held[thread]"
+SYNC = "T.tvm_storage_sync('shared')"
+
+
+def rows(func, width=32, neighbours=True, tags=("blockIdx.x", "threadIdx.x"), rfactor=False):
+    s = tvm.s_tir.Schedule(func)
+    row, over = s.get_loops(s.get_sblock("Y"))
+    serial, thread = s.split(over, [None, width]) if neighbours else s.split(over, [width, None])[::-1]
+    if rfactor:
+        part = s.rfactor(thread, 1)
+        s.bind(s.get_loops(s.get_sblock("Y"))[0], tags[0])
+        s.bind(s.get_loops(s.get_sblock("Y"))[1], tags[1])
+        s.compute_at(part, s.get_loops(s.get_sblock("Y"))[0])
+        s.set_scope(part, 0, "shared")
+        s.bind(s.get_loops(part)[1], tags[1])
+        return s.mod["main"]
+    s.bind(row, tags[0])
+    s.bind(thread, tags[1])
+    return s.mod["main"]
+
+
+# %% 10.1 wrong: x along the rows -> which loop is x: that of the columns
+def thread_for_each_pixel(func):
+    return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
+
+
+# %% 10.1 wrong: threads alone exchanged -> x runs along the columns, for blocks as for threads
+def thread_for_each_pixel(func):
+    return pixels(func, tags=("blockIdx.y", "blockIdx.x", "threadIdx.x", "threadIdx.y"))
+
+
+# %% 10.1 wrong: a row of 256 threads -> blocks of (16, 16, 1) threads | the factors of the splits
+def thread_for_each_pixel(func):
+    return pixels(func, side=(1, 256))
+
+
+# %% 10.1 wrong: nothing is bound -> no loop is bound to blocks or threads
+def thread_for_each_pixel(func):
+    return func
+
+
+# %% 10.1 wrong: threads alone -> blocks of (16, 16, 1) threads
+def thread_for_each_pixel(func):
+    s = tvm.s_tir.Schedule(func)
+    row, column = s.get_loops(s.get_sblock("Y"))
+    s.bind(row, "threadIdx.y")
+    s.bind(column, "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.1 wrong: the schedule comes back -> what is returned: a PrimFunc
+def thread_for_each_pixel(func):
+    return tvm.s_tir.Schedule(func)
+
+
+# %% 10.1 right: loops in another order
+def thread_for_each_pixel(func):
+    return pixels(func, turned=True)
+
+
+# %% 10.2 wrong: one for each thread -> one for each thread only where no two share a stretch
+def transactions(first, step):
+    return 32
+
+
+# %% 10.2 wrong: first is left out -> the first element: a warp may begin in the middle
+def transactions(first, step):
+    return len({4 * step * t // 128 for t in range(32)})
+
+
+# %% 10.2 wrong: elements for bytes -> a float32 number has four bytes
+def transactions(first, step):
+    return len({(first + step * t) // 128 for t in range(32)})
+
+
+# %% 10.2 wrong: all between first and last -> the stretches between two threads' elements are not brought
+def transactions(first, step):
+    return (4 * first + 4 * 31 * step) // 128 - 4 * first // 128 + 1
+
+
+# %% 10.2 wrong: rounded up -> the stretches begin at multiples of 128
+def transactions(first, step):
+    return -(-(31 * step + 1) * 4 // 128)
+
+
+# %% 10.2 wrong: the step -> as many as the step
+def transactions(first, step):
+    return step
+
+
+# %% 10.2 wrong: nothing is returned -> the return statement
+def transactions(first, step):
+    len({4 * (first + step * t) // 128 for t in range(32)})
+
+
+# %% 10.2 right: NumPy
+def transactions(first, step):
+    return np.unique((first + step * np.arange(32)) // 32).size
+
+
+# %% 10.2 right: a count of changes
+def transactions(first, step):
+    stretches = [(first + step * t) >> 5 for t in range(32)]
+    return 1 + sum(a != b for a, b in zip(stretches, stretches[1:]))
+
+
+# %% 10.3 wrong: tiles of eight -> loads of X and W | rows and columns of the tile
+def dense_in_tiles(func):
+    return tiles(func, 8, 8, 8)
+
+
+# %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | neighbours of a row?
+def dense_in_tiles(func):
+    return tiles(func, 16, 16, 16, coalesced=False)
+
+
+# %% 10.3 wrong: X alone is shared -> loads of X and W
+def dense_in_tiles(func):
+    return tiles(func, copies=(0,))
+
+
+# %% 10.3 wrong: no shared memory -> loads of X and W
+def dense_in_tiles(func):
+    return thread_for_each_result(func, "columns")
+
+
+# %% 10.3 wrong: registers instead of shared memory -> loads of X and W
+def dense_in_tiles(func):
+    return tiles(func, scope="local")
+
+
+# %% 10.3 wrong: nothing is bound -> no loop is bound to blocks or threads
+def dense_in_tiles(func):
+    return func
+
+
+# %% 10.3 right: four results for each thread
+def dense_in_tiles(func):
+    return tiles(func, own=4)
+
+
+# %% 10.4 wrong: none before reading -> no race; | writes it, | where a thread has to wait
+def with_barriers():
+    return smoothing([FIRST, LOOP, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
+
+
+# %% 10.4 wrong: none before writing -> no race; | reads it, | where a thread has to wait
+def with_barriers():
+    return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, BACK, OUT])
+
+
+# %% 10.4 wrong: the program as it is -> no race;
+def with_barriers():
+    return smoothed
+
+
+# %% 10.4 wrong: one barrier too many -> at most 6 barriers
+def with_barriers():
+    return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, SYNC, OUT])
+
+
+# %% 10.4 wrong: behind the if -> threads of this block come to a barrier
+def with_barriers():
+    return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "        " + SYNC, BACK, "    " + SYNC, OUT])
+
+
+# %% 10.4 wrong: without shared memory -> nothing but barriers is to be added
+def with_barriers():
+    return smoothing([
+        "mean[0] = X[block * 32 + thread]", "for step in range(3):", "    mean[0] = X[block * 32 + thread]",
+        "if thread == 0:", "    Y[block * 32] = X[block * 32]",
+        "if thread == 1:", "    Y[block * 32 + 1] = X[block * 32 + 1] * T.float32(0.125) + X[block * 32] * T.float32(0.875)",
+        "if thread == 2:", "    Y[block * 32 + 2] = X[block * 32 + 2] * T.float32(0.125) + X[block * 32 + 1] * T.float32(0.375) + X[block * 32] * T.float32(0.5)",
+        "if thread > 2:", "    Y[block * 32 + thread] = (X[block * 32 + thread] + T.float32(3) * X[block * 32 + thread - 1] + T.float32(3) * X[block * 32 + thread - 2] + X[block * 32 + thread - 3]) * T.float32(0.125)"])
+
+
+# %% 10.4 right: at the end of the step
+def with_barriers():
+    return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "    " + SYNC, BACK,
+                      "    if step < 2:", "        " + SYNC, OUT])
+
+
+# %% 10.5 wrong: each thread has neighbours of its own -> which part of the split is theirs?
+def block_for_each_row(func):
+    return rows(func, neighbours=False)
+
+
+# %% 10.5 wrong: 16 threads -> 32 threads a block
+def block_for_each_row(func):
+    return rows(func, width=16)
+
+
+# %% 10.5 wrong: a thread for each row -> a block for each row
+def block_for_each_row(func):
+    s = tvm.s_tir.Schedule(func)
+    row, over = s.get_loops(s.get_sblock("Y"))
+    s.bind(row, "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.5 wrong: a block for each row, one thread -> 32 threads a block
+def block_for_each_row(func):
+    s = tvm.s_tir.Schedule(func)
+    s.bind(s.get_loops(s.get_sblock("Y"))[0], "blockIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.5 wrong: threads along y -> 32 threads a block
+def block_for_each_row(func):
+    return rows(func, tags=("blockIdx.x", "threadIdx.y"))
+
+
+# %% 10.5 right: rfactor, and the parts in shared memory
+def block_for_each_row(func):
+    return rows(func, rfactor=True)
+
+
+# %% 10.6 wrong: the exponentials in global memory -> T_softmax_exp is made inside a kernel
+def softmax_in_one_kernel(func):
+    return softmax(func, scopes=("shared", "global", "shared"))
+
+
+# %% 10.6 wrong: each thread has neighbours of its own -> which numbers of them a warp takes
+def softmax_in_one_kernel(func):
+    return softmax(func, neighbours=False)
+
+
+# %% 10.6 wrong: a kernel for each sblock -> 4 kernels, not one
+def softmax_in_one_kernel(func):
+    s = tvm.s_tir.Schedule(func)
+    for name in ("maxelem", "exp", "expsum", "norm"):
+        row, column = s.get_loops(s.get_sblock("T_softmax_" + name))
+        s.bind(row, "blockIdx.x")
+        s.bind(s.split(column, [None, 32])[1], "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.6 right: a row of X in shared memory, too
+def softmax_in_one_kernel(func):
+    return softmax(func, held=True)
+
+
+# %% more
+
+# %% 10.1 wrong: too many blocks -> as few blocks as cover the image
+def thread_for_each_pixel(func):
+    s = tvm.s_tir.Schedule(func)
+    row, column = s.get_loops(s.get_sblock("Y"))
+    rows, columns = (int(e) for e in func.params[0].shape)
+    by, ty = s.split(row, [-(-rows // 16) + 1, 16])
+    bx, tx = s.split(column, [-(-columns // 16) + 1, 16])
+    s.reorder(by, bx, ty, tx)
+    for loop, tag in zip((by, bx, ty, tx), ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")):
+        s.bind(loop, tag)
+    return s.mod["main"]
+
+
+# %% 10.1 wrong: neighbours in different blocks -> a block is a square
+def thread_for_each_pixel(func):
+    return pixels(func, outer_threads=True)
+
+
+# %% 10.1 right: the number of blocks written out, bound from the inside
+def thread_for_each_pixel(func):
+    s = tvm.s_tir.Schedule(func)
+    row, column = s.get_loops(s.get_sblock("Y"))
+    rows, columns = (int(extent) for extent in func.params[0].shape)
+    by, ty = s.split(row, [-(-rows // 16), 16])
+    bx, tx = s.split(column, [-(-columns // 16), 16])
+    s.bind(tx, "threadIdx.x")
+    s.bind(ty, "threadIdx.y")
+    s.reorder(bx, by, ty, tx)
+    s.bind(bx, "blockIdx.x")
+    s.bind(by, "blockIdx.y")
+    return s.mod["main"]
+
+
+# %% 10.1 right: the columns split in three, and two pieces fused
+def thread_for_each_pixel(func):
+    s = tvm.s_tir.Schedule(func)
+    row, column = s.get_loops(s.get_sblock("Y"))
+    by, ty = s.split(row, [None, 16])
+    bx, *tx = s.split(column, [None, 4, 4])
+    tx = s.fuse(*tx)
+    for loop, tag in zip((by, bx, ty, tx), ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")):
+        s.bind(loop, tag)
+    return s.mod["main"]
+
+
+# %% 10.2 wrong: eight bytes a number -> four bytes, not eight
+def transactions(first, step):
+    return len({8 * (first + step * t) // 128 for t in range(32)})
+
+
+# %% 10.2 wrong: 31 threads -> threads 0 to 31 are 32 threads
+def transactions(first, step):
+    return len({4 * (first + step * t) // 128 for t in range(31)})
+
+
+# %% 10.2 right: a float
+def transactions(first, step):
+    return float(len({(first + step * t) // 32 for t in range(32)}))
+
+
+# %% 10.3 wrong: W alone is shared -> loads of X and W
+def dense_in_tiles(func):
+    return tiles(func, copies=(1,))
+
+
+# %% 10.3 wrong: long tiles -> loads of X and W
+def dense_in_tiles(func):
+    return tiles(func, 4, 32, 32)
+
+
+# %% 10.3 right: sixteen by sixteen, copied along the rows
+def dense_in_tiles(func):
+    return tiles(func, 16, 16, 32)
+
+
+# %% 10.3 right: 32 by 16, two results for each thread
+def dense_in_tiles(func):
+    return tiles(func, 32, 16, 32, own=2)
+
+
+# %% 10.4 wrong: the neighbour on the right -> of the values differ
+def with_barriers():
+    half = HALF.replace("thread - 1", "(thread + 31) % 32 + 0").replace("held[(", "held[(")
+    return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, half.replace("+ 31", "+ 30"), "    " + SYNC, BACK, OUT])
+
+
+# %% 10.4 wrong: two steps -> of the values differ
+def with_barriers():
+    return smoothing([FIRST, "for step in range(2):", "    " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
+
+
+# %% 10.4 right: written out without the loop
+def with_barriers():
+    step = [SYNC] + [line[4:] for line in (OWN, IF, HALF)] + [SYNC, BACK[4:]]
+    return smoothing([FIRST, *step, *step, *step, OUT])
+
+
+# %% 10.4 right: the barrier before the loop and at its end
+def with_barriers():
+    return smoothing([FIRST, LOOP, "    " + SYNC, IF, HALF, "    if thread == 0:", "        mean[0] = held[0]",
+                      "    " + SYNC, BACK, OUT])
+
+
+# %% 10.5 wrong: 64 threads -> 32 threads a block
+def block_for_each_row(func):
+    return rows(func, width=64)
+
+
+# %% 10.5 wrong: nothing is bound -> no loop is bound to blocks or threads
+def block_for_each_row(func):
+    return func
+
+
+# %% 10.5 wrong: rfactor, each with neighbours of its own -> which part of the split is theirs?
+def block_for_each_row(func):
+    return rows(func, neighbours=False, rfactor=True)
+
+
+# %% 10.5 right: the sum's loop split in three
+def block_for_each_row(func):
+    s = tvm.s_tir.Schedule(func)
+    row, over = s.get_loops(s.get_sblock("Y"))
+    a, b, thread = s.split(over, [None, 1, 32])
+    s.bind(row, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.5 right: each thread's part unrolled
+def block_for_each_row(func):
+    s = tvm.s_tir.Schedule(func)
+    row, over = s.get_loops(s.get_sblock("Y"))
+    each, thread = s.split(over, [None, 32])
+    s.unroll(each)
+    s.bind(row, "blockIdx.x")
+    s.bind(thread, "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.3 right: four results a thread, two by two, and copies by vectors
+def dense_in_tiles(func):
+    s = tvm.s_tir.Schedule(func)
+    sums = s.get_sblock("Y")
+    i, j, over = s.get_loops(sums)
+    i, row, ii = s.split(i, [None, 16, 2])
+    j, column, jj = s.split(j, [None, 16, 2])
+    tile, within = s.split(over, [None, 32])
+    s.reorder(i, j, row, column, tile, within, ii, jj)
+    for loop, tag in ((i, "blockIdx.y"), (j, "blockIdx.x"), (row, "threadIdx.y"), (column, "threadIdx.x")):
+        s.bind(loop, tag)
+    s.reverse_compute_at(s.cache_write(sums, 0, "local"), column)
+    for number in (0, 1):
+        copied = s.cache_read(sums, number, "shared")
+        s.compute_at(copied, tile)
+        _, y, x, v = s.split(s.fuse(*s.get_loops(copied)[-2:]), [None, 16, 16, 4])
+        s.bind(y, "threadIdx.y")
+        s.bind(x, "threadIdx.x")
+        s.vectorize(v)
+    s.decompose_reduction(sums, tile)
+    return s.mod["main"]
+
+
+# %% 10.4 right: two buffers in turns, a barrier a step
+def with_barriers():
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((128,), "float32"), Y: T.Buffer((128,), "float32")):
+        for block in T.thread_binding(4, thread="blockIdx.x"):
+            for thread in T.thread_binding(32, thread="threadIdx.x"):
+                held = T.alloc_buffer((64,), scope="shared")
+                held[thread] = X[block * 32 + thread]
+                for step in range(3):
+                    T.tvm_storage_sync("shared")
+                    held[(step + 1) % 2 * 32 + thread] = T.if_then_else(thread > 0, (held[step % 2 * 32 + thread] + held[step % 2 * 32 + T.max(thread - 1, 0)]) * T.float32(0.5), held[step % 2 * 32 + thread])
+                Y[block * 32 + thread] = held[32 + thread]
+    return main
+
+
+# %% 10.1 wrong: z for the rows of blocks -> (3, 1, 2) | as few blocks as cover the image
+def thread_for_each_pixel(func):
+    return pixels(func, tags=("blockIdx.z", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
+
+
+# %% 10.4 wrong: only in the first step -> no race; | reads it, | where a thread
+def with_barriers():
+    return smoothing([FIRST, LOOP, "    if step == 0:", "        " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
+
+
+# %% 10.4 wrong: a barrier for a warp -> that gpu.run does not know
+def with_barriers():
+    return smoothing([FIRST, LOOP, "    T.tvm_storage_sync('warp')", OWN, IF, HALF, "    T.tvm_storage_sync('warp')", BACK, OUT])
+
+
+# %% 10.5 wrong: the mean -> which elements each thread reads and writes
+def block_for_each_row(func):
+    n, k = (int(e) for e in func.params[0].shape)
+    X = te.placeholder((n, k), name="X"); over = te.reduce_axis((0, k), name="over")
+    return rows(te.create_prim_func([X, te.compute((n,), lambda i: te.sum(X[i, over] / float(k), over), name="Y")]))
+
+
+# %% 10.6 wrong: 64 threads -> 32 threads a block
+def softmax_in_one_kernel(func):
+    return softmax(func, width=64)
+
+
+# %% 10.6 wrong: threads along y -> 32 threads a block
+def softmax_in_one_kernel(func):
+    return softmax(func, tags=("blockIdx.x", "threadIdx.y"))
+
+
+# %% 10.6 wrong: the sum not shared out to threads -> no race
+def softmax_in_one_kernel(func):
+    return softmax(func, bound=("norm", "exp", "maxelem"))
+
+
+# %% 10.6 wrong: the exponentials computed twice -> which numbers of them a warp takes
+def softmax_in_one_kernel(func):
+    s = tvm.s_tir.Schedule(func)
+    s.compute_inline(s.get_sblock("T_softmax_exp"))
+    norm = s.get_sblock("T_softmax_norm")
+    row, _ = s.get_loops(norm)
+    s.bind(row, "blockIdx.x")
+    others = [s.get_sblock("T_softmax_" + name) for name in ("expsum", "maxelem")]
+    for stage in others:
+        s.compute_at(stage, row)
+        s.set_scope(stage, 0, "shared")
+    for stage in (norm, *others):
+        s.bind(s.split(s.get_loops(stage)[-1], [None, 32])[1], "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.6 wrong: without the maximum -> which elements each thread reads and writes
+def softmax_in_one_kernel(func):
+    n, k = (int(e) for e in func.params[0].shape)
+    X = te.placeholder((n, k), name="X")
+    over = te.reduce_axis((0, k), name="over")
+    power = te.compute((n, k), lambda i, j: te.exp(X[i, j]), name="T_softmax_exp")
+    total = te.compute((n,), lambda i: te.sum(power[i, over], over), name="T_softmax_expsum")
+    s = tvm.s_tir.Schedule(te.create_prim_func([X, te.compute((n, k), lambda i, j: power[i, j] / total[i], name="T_softmax_norm")]))
+    norm = s.get_sblock("T_softmax_norm")
+    s.bind(s.get_loops(norm)[0], "blockIdx.x")
+    stages = [s.get_sblock("T_softmax_" + name) for name in ("expsum", "exp")]
+    for stage in stages:
+        s.compute_at(stage, s.get_loops(norm)[0])
+        s.set_scope(stage, 0, "shared")
+    for stage in (norm, *stages):
+        s.bind(s.split(s.get_loops(stage)[-1], [None, 32])[1], "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.6 right: all three in registers
+def softmax_in_one_kernel(func):
+    return softmax(func, scopes=("local",) * 3)
+
+
+# %% 10.6 right: each thread's part unrolled
+def softmax_in_one_kernel(func):
+    s = tvm.s_tir.Schedule(softmax(func))
+    for name in ("norm", "exp"):
+        s.unroll(s.get_loops(s.get_sblock("T_softmax_" + name))[1])
+    return s.mod["main"]
+
+
+# %% 10.6 right: the maximum first, and the sum's parts fused from two
+def softmax_in_one_kernel(func):
+    s = tvm.s_tir.Schedule(func)
+    norm = s.get_sblock("T_softmax_norm")
+    row = s.get_loops(norm)[0]
+    s.bind(row, "blockIdx.x")
+    for name in ("expsum", "exp", "maxelem"):
+        stage = s.get_sblock("T_softmax_" + name)
+        s.compute_at(stage, row)
+        s.set_scope(stage, 0, "shared")
+        _, a, b = s.split(s.get_loops(stage)[-1], [None, 4, 8])
+        s.bind(s.fuse(a, b), "threadIdx.x")
+    s.bind(s.split(s.get_loops(norm)[-1], [None, 32])[1], "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.1 wrong: the blocks' rows forgotten -> stands around bound ones
+def thread_for_each_pixel(func):
+    s = tvm.s_tir.Schedule(func)
+    row, column = s.get_loops(s.get_sblock("Y"))
+    (by, ty), (bx, tx) = s.split(row, [None, 16]), s.split(column, [None, 16])
+    s.reorder(by, bx, ty, tx)
+    for loop, tag in zip((bx, ty, tx), ("blockIdx.x", "threadIdx.y", "threadIdx.x")):
+        s.bind(loop, tag)
+    return s.mod["main"]
+
+
+# %% 10.1 wrong: both loops of blocks are x -> in one kernel an axis has one extent
+def thread_for_each_pixel(func):
+    return pixels(func, tags=("blockIdx.x", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
+
+
+# %% 10.3 wrong: a copy of other extents than the threads -> in one kernel an axis has one extent
+def dense_in_tiles(func):
+    return tiles(func, 16, 16, 32, coalesced=False)
+
+
+# %% 10.3 wrong: the sums in global memory -> where the sum grows: cache_write
+def dense_in_tiles(func):
+    s = tvm.s_tir.Schedule(func)
+    sums = s.get_sblock("Y")
+    i, j, over = s.get_loops(sums)
+    (i, row), (j, column), (tile, within) = (s.split(loop, [None, 32]) for loop in (i, j, over))
+    s.reorder(i, j, row, column, tile, within)
+    for loop, tag in ((i, "blockIdx.y"), (j, "blockIdx.x"), (row, "threadIdx.y"), (column, "threadIdx.x")):
+        s.bind(loop, tag)
+    for number in (0, 1):
+        copied = s.cache_read(sums, number, "shared")
+        s.compute_at(copied, tile)
+        for loop, tag in zip(s.get_loops(copied)[-2:], ("threadIdx.y", "threadIdx.x")):
+            s.bind(loop, tag)
+    return s.mod["main"]

@@ -1,0 +1,235 @@
+# %% shared
+import numpy as np
+import torch
+from torch import nn
+from tvm import relax
+from tvm.relax.frontend.torch import from_exported_program
+
+from data import gpt
+
+
+def exported(module, example, shapes):
+    return from_exported_program(torch.export.export(module.eval(), example, dynamic_shapes=shapes), unwrap_unit_return_tuple=True)
+
+
+def batched(module, example, most=64, least=1, twice=True, own=False):
+    example = tuple(torch.cat([each, each]) for each in example) if twice else example
+    size = torch.export.Dim("size", min=least, max=most)
+    return exported(module, example, tuple({0: size} for _ in example))
+
+
+def largest(node, importer, *, dim=..., keepdim=..., op=relax.op.max, first=False):
+    args = list(node.args) + [[], False][len(node.args) - 1:]
+    axes = args[1] if dim is ... else dim
+    stays = args[2] if keepdim is ... else keepdim
+    axes = axes[:1] if first else axes
+    return importer.block_builder.emit(op(importer.env[args[0]], axis=list(axes) or None, keepdims=stays))
+
+
+def stepped_with(model, token, keys, values, place=lambda past: past, causal=False, order=1, itself=True, swapped=False, shared=False):
+    past, kept = keys.shape[3], []
+    x = model.token(token) + model.place(torch.arange(place(past), place(past) + 1))
+    for number, block in enumerate(model.blocks):
+        q, k, v = block.heads(x)
+        old = (keys[0], values[0]) if shared else (keys[number], values[number])
+        k, v = (torch.cat(pair[::order], 2) for pair in zip(old, (k, v)))
+        kept.append((v, k) if swapped else (k, v))
+        seen = (k, v) if itself or past == 0 else (k[:, :, :past], v[:, :, :past])
+        x = block.rest(x, nn.functional.scaled_dot_product_attention(q, *seen, is_causal=causal))
+    return model.head(model.norm(x)), *(torch.stack(each) for each in zip(*kept))
+
+
+# %% 11.1 wrong: the example as it is -> specialized it to be a constant (1)
+def for_any_batch(module, example):
+    return batched(module, example, twice=False)
+
+
+# %% 11.1 wrong: a batch of two, always -> is a number in main
+def for_any_batch(module, example):
+    return exported(module, tuple(torch.cat([each, each]) for each in example), None)
+
+
+# %% 11.1 right: a range, and a larger example
+def for_any_batch(module, example):
+    size = torch.export.Dim("images", max=64)
+    return exported(module, tuple(each.repeat(5, *[1] * (each.ndim - 1)) for each in example), tuple({0: size} for _ in example))
+
+
+# %% 11.2 wrong: keepdim forgotten -> with True the axes stay
+def convert_amax(node, importer):
+    return largest(node, importer, keepdim=False)
+
+
+# %% 11.2 wrong: the axes always stay -> keepdim is False where it is not given
+def convert_amax(node, importer):
+    return largest(node, importer, keepdim=True)
+
+
+# %% 11.2 right: by the number of arguments
+def convert_amax(node, importer):
+    match node.args:
+        case (x,):
+            axes, stays = None, False
+        case (x, dim):
+            axes, stays = dim or None, False
+        case (x, dim, stays):
+            axes = dim or None
+    return importer.block_builder.emit(relax.op.max(importer.env[x], axes, stays))
+
+
+# %% 11.3 wrong: always the first place -> as many stand before it as the cache has
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values, place=lambda past: 0)
+
+
+# %% 11.3 wrong: keys and values exchanged -> keys, past = 0
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values, swapped=True)
+
+
+# %% 11.3 right: attention written out
+def one_more_letter(model, token, keys, values):
+    past = keys.shape[3]
+    x = model.token(token) + model.place.weight[past]
+    all_keys, all_values = [], []
+    for block, k0, v0 in zip(model.blocks, keys.unbind(0), values.unbind(0)):
+        q, k, v = block.heads(x)
+        all_keys.append(torch.cat((k0, k), dim=-2))
+        all_values.append(torch.cat((v0, v), dim=-2))
+        weights = torch.softmax(q @ all_keys[-1].transpose(-1, -2) / 4, -1)
+        x = block.rest(x, weights @ all_values[-1])
+    return model.head(model.norm(x)), torch.stack(all_keys), torch.stack(all_values)
+
+
+# %% 11.1 wrong: at most 32 -> from where to where?
+def for_any_batch(module, example):
+    return batched(module, example, most=32)
+
+
+# %% 11.2 wrong: the first axis alone -> dim may have several axes
+def convert_amax(node, importer):
+    return largest(node, importer, first=True)
+
+
+# %% 11.3 wrong: causal -> is_causal takes the one query for the first letter's
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values, causal=True)
+
+
+# %% more
+
+# %% 11.2 wrong: needs three arguments -> IndexError
+def convert_amax(node, importer):
+    return importer.block_builder.emit(relax.op.max(importer.env[node.args[0]], node.args[1], node.args[2]))
+
+
+# %% 11.3 wrong: the new letter first -> those of the cache, then the new letter's
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values, order=-1)
+
+
+# %% 11.3 wrong: the inputs are changed -> as it was
+def one_more_letter(model, token, keys, values):
+    came = stepped_with(model, token, keys, values)
+    keys *= 0.5
+    return came
+
+
+# %% 11.1 wrong: only the first input -> specialized it to be a constant (2)
+def for_any_batch(module, example):
+    size = torch.export.Dim("size", min=1, max=64)
+    several = tuple(torch.cat([each, each]) for each in example)
+    return exported(module, several, ({0: size}, *({} for _ in example[1:])))
+
+
+# %% 11.1 wrong: every axis of the batch, and no upper limit -> no upper limit
+def for_any_batch(module, example):
+    size = torch.export.Dim("size")
+    several = tuple(torch.cat([each, each]) for each in example)
+    return exported(module, several, tuple({0: size} for _ in example))
+
+
+# %% 11.1 wrong: PyTorch's program -> an IRModule
+def for_any_batch(module, example):
+    size = torch.export.Dim("size", min=1, max=64)
+    several = tuple(torch.cat([each, each]) for each in example)
+    return torch.export.export(module, several, dynamic_shapes=tuple({0: size} for _ in example))
+
+
+# %% 11.1 wrong: a module of its own -> PyTorch's result
+def for_any_batch(module, example):
+    class Doubled(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.module = module
+
+        def forward(self, *inputs):
+            return 2 * self.module(*inputs)
+    several = tuple(torch.cat([each, each]) for each in example)
+    size = torch.export.Dim("size", min=1, max=64)
+    return from_exported_program(torch.export.export(Doubled(), several, dynamic_shapes=(tuple({0: size} for _ in example),)), unwrap_unit_return_tuple=True)
+
+
+# %% 11.2 wrong: all axes -> without it, all axes; with it, those alone
+def convert_amax(node, importer):
+    return largest(node, importer, dim=[])
+
+
+# %% 11.2 wrong: the minimum -> the largest, not the smallest
+def convert_amax(node, importer):
+    return largest(node, importer, op=relax.op.min)
+
+
+# %% 11.2 wrong: the node in place of its variable -> TypeError
+def convert_amax(node, importer):
+    return importer.block_builder.emit(relax.op.max(node.args[0]))
+
+
+# %% 11.2 wrong: nothing returned -> a Relax variable
+def convert_amax(node, importer):
+    largest(node, importer)
+
+
+# %% 11.2 right: minus the minimum of minus
+def convert_amax(node, importer):
+    args = list(node.args) + [[], False][len(node.args) - 1:]
+    least = importer.block_builder.emit(relax.op.min(relax.op.negative(importer.env[args[0]]), axis=list(args[1]) or None, keepdims=args[2]))
+    return importer.block_builder.emit(relax.op.negative(least))
+
+
+# %% 11.3 wrong: the new letter does not see itself -> the new letter sees itself, too
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values, itself=False)
+
+
+# %% 11.3 wrong: the first block's cache for all -> which keys and values the query meets
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values, shared=True)
+
+
+# %% 11.3 wrong: places counted from one -> as many stand before it as the cache has
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values, place=lambda past: past + 1)
+
+
+# %% 11.3 wrong: logits alone -> three tensors
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token, keys, values)[0]
+
+
+# %% 11.3 wrong: the length is one number -> a function that torch.export takes
+def one_more_letter(model, token, keys, values):
+    past = int(torch.ones(keys.shape[3]).sum())
+    return stepped_with(model, token, keys, values, place=lambda _: past)
+
+
+# %% 11.3 wrong: a list of the caches -> three tensors
+def one_more_letter(model, token, keys, values):
+    logits, keys, values = stepped_with(model, token, keys, values)
+    return logits, list(keys), list(values)
+
+
+# %% 11.3 right: a list, and no gradients
+def one_more_letter(model, token, keys, values):
+    with torch.no_grad():
+        return list(stepped_with(model, token, keys, values))

@@ -1,0 +1,204 @@
+"""GPU programs on NumPy: results, races, refusals, counts; the same by the CPU's compiler."""
+
+
+import numpy as np
+import pytest
+import tvm
+from tvm import te
+from tvm.s_tir import dlight as dl
+from tvm.script import tirx as T
+
+import gpu
+from checks import random
+from data.store import CourseError
+from tir import threads
+
+needs_compiler = pytest.mark.skipif(gpu.compiler() is None, reason="no C++20 compiler")
+
+
+def relu(n: int, guarded: bool = True, width: int = 32) -> tvm.tirx.PrimFunc:
+    """max(X, 0) of n numbers, `width` threads a block."""
+    if guarded:
+        X = te.placeholder((n,), name="X")
+        sch = tvm.s_tir.Schedule(te.create_prim_func(
+            [X, te.compute((n,), lambda i: te.max(X[i], 0.0), name="Y")]))
+        block, thread = sch.split(sch.get_loops(sch.get_sblock("Y"))[0], [None, width])
+        sch.bind(block, "blockIdx.x")
+        sch.bind(thread, "threadIdx.x")
+        return sch.mod["main"]
+    blocks = -(-n // width)
+
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((n,), "float32"), Y: T.Buffer((n,), "float32")):
+        for b in T.thread_binding(blocks, thread="blockIdx.x"):
+            for t in T.thread_binding(width, thread="threadIdx.x"):
+                Y[b * width + t] = T.max(X[b * width + t], T.float32(0))
+    return main
+
+
+def dense(n: int = 16, k: int = 32, m: int = 24) -> tvm.s_tir.Schedule:
+    """Y = X @ W.T, not scheduled yet."""
+    X, W = te.placeholder((n, k), name="X"), te.placeholder((m, k), name="W")
+    over = te.reduce_axis((0, k), name="over")
+    return tvm.s_tir.Schedule(te.create_prim_func([X, W, te.compute(
+        (n, m), lambda i, j: te.sum(X[i, over] * W[j, over], over), name="Y")]))
+
+
+def tiled(n: int = 16, k: int = 32, m: int = 24, tile: int = 8) -> tvm.tirx.PrimFunc:
+    """The dense layer by tiles in shared memory."""
+    sch = dense(n, k, m)
+    block = sch.get_sblock("Y")
+    (i, ii), (j, jj), (o, oo) = (sch.split(loop, [None, tile]) for loop in sch.get_loops(block))
+    sch.reorder(i, j, ii, jj, o, oo)
+    for loop, tag in zip((i, j, ii, jj), ("blockIdx.y", "blockIdx.x", "threadIdx.y",
+                                          "threadIdx.x"), strict=True):
+        sch.bind(loop, tag)
+    sch.reverse_compute_at(sch.cache_write(block, 0, "local"), jj)
+    for number in (0, 1):
+        copy = sch.cache_read(block, number, "shared")
+        sch.compute_at(copy, o)
+        for loop, tag in zip(sch.get_loops(copy)[-2:], ("threadIdx.y", "threadIdx.x"), strict=True):
+            sch.bind(loop, tag)
+    sch.decompose_reduction(block, o)
+    return sch.mod["main"]
+
+
+def across(n: int = 16, k: int = 32, m: int = 24) -> tvm.tirx.PrimFunc:
+    """The dense layer with the sum over threads."""
+    sch = dense(n, k, m)
+    for loop, tag in zip(sch.get_loops(sch.get_sblock("Y")),
+                         ("blockIdx.x", "threadIdx.y", "threadIdx.x"), strict=True):
+        sch.bind(loop, tag)
+    return sch.mod["main"]
+
+
+def by_dlight(n: int = 16, k: int = 32, m: int = 24) -> tvm.tirx.PrimFunc:
+    """The dense layer as dlight schedules it: virtual threads, vectors, shared memory."""
+    func = dense(n, k, m).mod["main"].with_attr("global_symbol", "main")
+    with tvm.target.Target(gpu.TARGET, host="llvm"):
+        return dl.ApplyDefaultSchedule(dl.gpu.Matmul(), dl.gpu.Fallback())(
+            tvm.IRModule({"main": func}))["main"]
+
+
+def dense_arrays(n: int = 16, k: int = 32, m: int = 24) -> list[np.ndarray]:
+    return [random(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")]
+
+
+DENSE = {"tiles": tiled, "across threads": across, "dlight": by_dlight}
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_the_result_is_numpys_and_there_is_no_race(name: str) -> None:
+    X, W, Y = dense_arrays()
+    launches = threads.run(threads.lowered(DENSE[name]()), X, W, Y)
+    np.testing.assert_allclose(Y, X @ W.T, rtol=1e-5, atol=1e-5)
+    assert not [race for launch in launches for race in launch.races]
+
+
+@needs_compiler
+@pytest.mark.parametrize("name", DENSE)
+def test_the_cuda_source_gives_the_same(name: str) -> None:
+    if name == "across threads":
+        pytest.skip("its source has warp shuffles")
+    X, W, Y = dense_arrays()
+    assert gpu.run_source(DENSE[name](), X, W, Y)
+    np.testing.assert_allclose(Y, X @ W.T, rtol=1e-5, atol=1e-5)
+
+
+def test_extents_that_do_not_divide() -> None:
+    X, Y = random(100), np.full(100, np.nan, "float32")
+    launch, = threads.run(threads.lowered(relu(100)), X, Y)
+    assert (np.maximum(X, 0) == Y).all()
+    assert (launch.grid, launch.block) == ((4, 1, 1), (32, 1, 1))
+    assert launch.stores["Y"] == 100 and launch.writer["Y"].tolist() == list(range(100))
+    assert launch.names(99) == ((3, 0, 0), (3, 0, 0))
+
+
+def test_without_a_guard_the_thread_is_named_that_leaves_its_buffer() -> None:
+    with pytest.raises(threads.Refused) as refused:
+        threads.run(threads.lowered(relu(100, guarded=False)), random(100), random(100))
+    assert refused.value.args == ("outside", "X", 100, ((3, 0, 0), (4, 0, 0)))
+
+
+def test_a_race_is_named_where_a_barrier_is_missing() -> None:
+    launch, = threads.run(threads.lowered(tiled(), barriers=False), *dense_arrays())
+    assert {(race.buffer, race.what) for race in launch.races} == {
+        (buffer, what) for buffer in ("X_shared", "W_shared")
+        for what in ("write and read", "read and write")}
+    race = launch.races[0]
+    assert race.first[0] == race.second[0] and race.first[1] != race.second[1]
+
+
+@T.prim_func(s_tir=True)
+def one_place(X: T.Buffer((64,), "float32"), Y: T.Buffer((1,), "float32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            Y[0] = X[b * 32 + t]
+
+
+@T.prim_func(s_tir=True)
+def neighbour(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            Y[b * 32 + t] = X[b * 32 + t]
+            if t < 31:
+                Y[b * 32 + t] = Y[b * 32 + t + 1]
+
+
+def test_races_in_global_memory() -> None:
+    launch, = threads.run(threads.lowered(one_place), random(64), np.zeros(1, "float32"))
+    assert [(race.what, race.index) for race in launch.races] == [("write and write", 0)]
+    launch, = threads.run(threads.lowered(neighbour), random(64), np.zeros(64, "float32"))
+    assert ("write and read", 1) in [(race.what, race.index) for race in launch.races]
+
+
+@T.prim_func(s_tir=True)
+def reversed_blocks(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
+    for b in T.thread_binding(2, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            held = T.alloc_buffer((32,), scope="shared")
+            held[t] = X[b * 32 + t]
+            T.tvm_storage_sync("shared")
+            Y[b * 32 + t] = held[31 - t]
+
+
+def test_barriers_of_ones_own() -> None:
+    X, Y = random(64), np.full(64, np.nan, "float32")
+    launch, = threads.run(threads.lowered(reversed_blocks, barriers=False), X, Y)
+    assert (Y.reshape(2, 32) == X.reshape(2, 32)[:, ::-1]).all()
+    assert launch.barriers == 1 and launch.shared_bytes == 128 and not launch.races
+
+
+def strided(stride: int) -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((32 * stride,), "float32"), Y: T.Buffer((32,), "float32")):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            Y[t] = X[t * stride]
+    return main
+
+
+@pytest.mark.parametrize(("stride", "transactions"), [(1, 1), (2, 2), (8, 8), (32, 32), (64, 32)])
+def test_transactions_of_a_warp(stride: int, transactions: int) -> None:
+    launch, = threads.run(threads.lowered(strided(stride)), random(32 * stride),
+                          np.zeros(32, "float32"))
+    assert launch.transactions == {"X": transactions, "Y": 1}
+
+
+def test_the_lanes_of_a_vector_are_reached_at_once() -> None:
+    X = te.placeholder((128,), name="X")
+    copied = te.create_prim_func([X, te.compute((128,), lambda i: X[i], name="Y")])
+    found = {}
+    for vectors in (True, False):
+        sch = tvm.s_tir.Schedule(copied)
+        thread, lane = sch.split(sch.get_loops(sch.get_sblock("Y"))[0], [None, 4])
+        sch.bind(thread, "threadIdx.x")
+        if vectors:
+            sch.vectorize(lane)
+        launch, = threads.run(threads.lowered(sch.mod["main"]), random(128), np.zeros(128, "f4"))
+        found[vectors] = launch.transactions
+    assert found == {True: {"X": 4, "Y": 4}, False: {"X": 16, "Y": 16}}
+
+
+def test_a_program_for_the_cpu_is_none_for_a_gpu() -> None:
+    with pytest.raises(CourseError, match="no loop is bound"):
+        gpu.source(dense().mod["main"])
