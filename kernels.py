@@ -354,12 +354,13 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
               schedule_dense(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
     if one_region:
         piece = schedule.merge(*pieces)
-        schedule.parallel(piece)
+        if threads > 1:
+            schedule.parallel(piece)
         schedule.compute_at(act, piece)
         if groups > 1:
             for name in HEAD:
                 schedule.reverse_compute_at(schedule.get_sblock(name), piece)
-    else:
+    elif threads > 1:
         for block in (act, wide, rest):
             schedule.parallel(schedule.get_loops(block)[0])
     schedule_images(schedule, images)
