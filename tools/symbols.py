@@ -19,8 +19,8 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def sources() -> dict[str, str]:
     """Return the code of each module and notebook, by its name."""
-    rooms = ("", "words/**/", "data/**/", "tir/**/", "gpu/**/", "plots/**/", "checks/**/",
-             "tools/**/")
+    rooms = ("", "words/**/", "data/**/", "tir/**/", "gpu/**/", "ship/**/", "plots/**/",
+             "checks/**/", "tools/**/")
     modules = sorted(path for room in rooms for path in ROOT.glob(f"{room}*.py"))
     found = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in modules}
     for path in sorted((ROOT / "notebooks").glob("*.ipynb")):

@@ -443,7 +443,9 @@ def test_a_pull_loses_nothing_and_fresh_keeps_the_old_copy(tmp_path: Path, clone
 
 
 def test_every_symbol_of_the_course_resolves() -> None:
-    assert symbols.gone() == []
+    # in a process of its own: other tests put something else in the place of modules
+    done = _run(sys.executable, "-m", "tools.symbols")
+    assert done.stdout.endswith("Every TVM symbol of the course is there.\n"), done.stderr
 
 
 def test_a_symbol_that_is_gone_is_named() -> None:
