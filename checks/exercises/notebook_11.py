@@ -1,6 +1,8 @@
-"""The checks of notebook 11: any batch, an operator for the importer, a transformer's cache."""
+"""The checks of notebook 11: any batch, an operator, a cache, a tensor struct, no threads."""
 
 import functools
+import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -8,15 +10,17 @@ import numpy as np
 import torch
 import tvm
 from torch import nn
-from tvm import relax
+from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
 from checks.compare.trials import Mistakes, judged, random, to_numpy
 from checks.diagnose.equivalence import build
+from checks.observe.primfuncs import run_prim_func
 from checks.run.check import exercise, prepared
 from checks.say.messages import CheckFailed, reason
 from data import gpt
+from tir.walk import Loop, walk
 from words import _
 
 # ---- any batch -----------------------------------------------------------------------------
@@ -303,3 +307,201 @@ def exercise_11_3(one_more_letter: Callable) -> str:
                             "number")) from None
     return _("{steps} letters of {texts} texts as the whole model has them, and exported for any "
              "past").format(steps=_STEPS, texts=_TEXTS)
+
+
+# ---- a tensor struct -----------------------------------------------------------------------
+
+# numbers, shape, axes, bytes of an address; each byte of an address another one
+_TENSORS = [(0x7F123456789ABC40, 0x55D1AA22C3E8, 4, 8), (0xC1D2E300, 0xA1B2F408, 2, 4),
+            (4096, 0x1FF0, 1, 8), (0x10040, 0xFF20, 3, 4), (0x7FFE00000080, 0x10, 0, 8)]
+_FIELDS = {"data": "a", "device.type": "i", "device.id": "i", "axes": "i", "kind.code": "B",
+           "kind.bits": "B", "kind.lanes": "H", "shape": "a", "strides": "a", "first": "Q"}
+
+
+def _laid_out(numbers: int, shape: int, axes: int, address: int, *, order: str = "<",
+              gaps: bool = True, code: int = 2, bits: int = 32, strides: int = 0
+              ) -> dict[str, tuple[int, bytes]]:
+    """Return where each field of a DLTensor begins, and its bytes; by default as C has them."""
+    values = (numbers, 1, 0, axes, code, bits, 1, shape, strides, 0)
+    found: dict[str, tuple[int, bytes]] = {}
+    at = 0
+    for (name, kind), value in zip(_FIELDS.items(), values, strict=True):
+        kind = kind.replace("a", "Q" if address == 8 else "I")
+        size = struct.calcsize("<" + kind)
+        at += -at % size if gaps else 0
+        found[name] = at, struct.pack(order + kind, value)
+        at += size
+    return found
+
+
+def _joined(fields: dict[str, tuple[int, bytes]]) -> bytes:
+    """Return the bytes of a struct, with zeros between its fields where they leave gaps."""
+    joined = b""
+    for at, field in fields.values():
+        joined = joined.ljust(at, b"\0") + field
+    return joined
+
+
+def _of_kind(code: int, bits: int, case: tuple[int, int, int, int]) -> dict:
+    return _laid_out(*case, code=code, bits=bits)
+
+
+_OF_STRUCTS: dict[str, list[Callable[[Any], dict]]] = {
+    _("a field begins at a multiple of its size, and zeros fill the gap before it"):
+        [lambda case: _laid_out(*case, gaps=False)],
+    _("the lowest byte comes first"): [lambda case: _laid_out(*case, order=">")],
+    _("an address has as many bytes as the argument says"):
+        [lambda case: _laid_out(case[0], case[1], case[2], 8)],
+    _("kind: its code is 2 for float, and its bits are bits"): [
+        functools.partial(_of_kind, code, bits)
+        for code, bits in ((0, 32), (1, 32), (2, 4), (0, 4), (1, 4))],
+    _("strides: 0 where the numbers lie without gaps"):
+        [lambda case: _laid_out(*case, strides=case[1])]}
+
+
+def _hex(some: bytes) -> str:
+    return some.hex(" ")
+
+
+@exercise("11.4", seconds=5)
+def exercise_11_4(dl_tensor: Callable) -> str:
+    """the bytes of a tensor struct."""
+    came = []
+    for case in _TENSORS:
+        one = dl_tensor(*case)
+        if not isinstance(one, bytes | bytearray):
+            raise CheckFailed(_("bytes"), type(one).__name__,
+                              _("the return statement: struct.pack gives bytes"))
+        came.append(bytes(one))
+    right = [_laid_out(*case) for case in _TENSORS]
+    cause = next((text for text, wrong in _OF_STRUCTS.items() for each in wrong
+                  if came == [_joined(each(case)) for case in _TENSORS]), None)
+    for case, one, fields in zip(_TENSORS, came, right, strict=True):
+        given = _("dl_tensor({numbers}, {shape}, {axes}, {address})").format(
+            numbers=hex(case[0]), shape=hex(case[1]), axes=case[2], address=case[3])
+        for name, (at, field) in fields.items():
+            if (there := one[at:at + len(field)]) != field:
+                raise CheckFailed(
+                    _("{bytes} in the bytes from {first}, the field {name}; {given}").format(
+                        bytes=_hex(field), first=at, name=name, given=given),
+                    _hex(there) or _("they end before it, after {count}").format(count=len(one)),
+                    cause or _("the field {name}, and the sizes of those before it").format(
+                        name=name))
+        if one != (whole := _joined(fields)):
+            raise CheckFailed(_("{count} bytes; {given}").format(count=len(whole), given=given),
+                              _("{count}, and those between the fields: {bytes}").format(
+                                  count=len(one), bytes=_hex(_between(one, fields)) or "-"),
+                              _("zeros between the fields, and nothing after the last"))
+    return _("right for {count} tensors, with addresses of 8 and of 4 bytes").format(
+        count=len(_TENSORS))
+
+
+def _between(some: bytes, fields: dict[str, tuple[int, bytes]]) -> bytes:
+    inside = {at + i for at, field in fields.values() for i in range(len(field))}
+    return bytes(byte for at, byte in enumerate(some) if at not in inside)
+
+
+# ---- without threads -----------------------------------------------------------------------
+
+
+class _Threaded(NamedTuple):
+    """A PrimFunc with parallel loops, and the shapes of its parameters, the output's last."""
+
+    title: str
+    func: tirx.PrimFunc
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@prepared
+def _threaded() -> list[_Threaded]:
+    """Return PrimFuncs with parallel loops: one, several, inside of others, none."""
+    x, w = te.placeholder((6, 10), name="x"), te.placeholder((16, 10), name="w")
+    k = te.reduce_axis((0, 10), name="k")
+    dense = tvm.s_tir.Schedule(te.create_prim_func([x, w, te.compute(
+        (6, 16), lambda i, j: te.sum(x[i, k] * w[j, k], k), name="dense")]))
+    block = dense.get_sblock("dense")
+    i, j, over = dense.get_loops(block)
+    outer, inner = dense.split(j, [None, 4])
+    dense.reorder(i, outer, over, inner)
+    dense.vectorize(inner)
+    dense.parallel(dense.fuse(i, outer))
+    dense.decompose_reduction(block, over)
+
+    rows = te.placeholder((5, 12), name="parallel")
+    softmax = tvm.s_tir.Schedule(te.create_prim_func([rows, topi.nn.softmax(rows)]))
+    for child in softmax.get_child_blocks(softmax.get_sblock("root")):
+        softmax.parallel(softmax.get_loops(child)[0])
+
+    sums = tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)]))
+    row, column = sums.get_loops(sums.get_sblock("compute"))
+    outer, inner = sums.split(column, [None, 5])
+    sums.parallel(outer)
+    sums.unroll(inner)
+    plain = te.create_prim_func([x, topi.abs(x)])
+    return [_Threaded(_("a dense layer in vectors"), dense.mod["main"], ((6, 10), (16, 10),
+                                                                         (6, 16))),
+            _Threaded(_("a softmax of four nests"), softmax.mod["main"], ((5, 12), (5, 12))),
+            _Threaded(_("a ReLU whose second loop is parallel"), sums.mod["main"],
+                      ((6, 10), (6, 10))),
+            _Threaded(_("absolute values, without a parallel loop"), plain, ((6, 10), (6, 10)))]
+
+
+def _kinds(func: tirx.PrimFunc) -> Counter:
+    """Return how many loops of each kind and extent a PrimFunc has."""
+    loops = [Loop.of(node) for node, _place in walk(func.body) if isinstance(node, tirx.For)]
+    return Counter((loop.kind, loop.extent) for loop in loops)
+
+
+@exercise("11.5", prepare=[_threaded])
+def exercise_11_5(for_the_browser: Callable) -> str:
+    """a program without threads."""
+    for title, func, shapes in _threaded():
+        wanted, given = Counter[tuple[str, Any]](), func.script()
+        for (kind, extent), count in _kinds(func).items():
+            wanted[kind.replace("parallel", "serial"), extent] += count
+        came = for_the_browser(func)
+        if not isinstance(came, tirx.PrimFunc):
+            raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__,
+                              _("what is returned: a PrimFunc, as the given one"))
+        if func.script() != given:
+            raise CheckFailed(_("the given PrimFunc as it was; {title}").format(title=title),
+                              _("another one"), _("what is changed: a copy"))
+        found = _kinds(came)
+        if parallel := sum(n for (kind, _extent), n in found.items() if kind == "parallel"):
+            raise CheckFailed(
+                _("no parallel loop; {title}").format(title=title),
+                _("{count} of {all}").format(count=parallel, all=sum(
+                    n for (kind, _extent), n in _kinds(func).items() if kind == "parallel")),
+                _("each statement of kind tirx.For, wherever it stands"))
+        if found != wanted:
+            raise CheckFailed(
+                _("the other loops as they were: {loops}; {title}").format(
+                    loops=_listed(wanted - found) or _("no more than these"), title=title),
+                _listed(found - wanted) or _("nothing in their place"),
+                _("the kinds of the loops: vectorized and unrolled ones stay so"))
+        lost = {key: value for key, value in _attributes(func).items()
+                if _attributes(came).get(key) != value}
+        if lost:
+            raise CheckFailed(_("the attributes as they were; {title}").format(title=title),
+                              _("{names} is missing or another one").format(
+                                  names=", ".join(lost)),
+                              _("tirx.PrimFunc takes attributes too: attrs=func.attrs"))
+        arrays = [random(*shape, seed=place) * 300 for place, shape in enumerate(shapes[:-1])]
+        right = run_prim_func(func, arrays, shapes[-1])
+        result = run_prim_func(came, arrays, shapes[-1])
+        if not np.allclose(result, right, 1e-4, 1e-5 * float(np.abs(right).max())):
+            raise CheckFailed(_("the same numbers; {title}").format(title=title),
+                              _("|difference| up to {largest}").format(
+                                  largest=f"{np.abs(result - right).max():.2g}"),
+                              _("what is changed: nothing but the kind of some loops"))
+    return _("{count} programs without a parallel loop, and else as they were").format(
+        count=len(_threaded()))
+
+
+def _attributes(func: tirx.PrimFunc) -> dict[str, str]:
+    return {key: str(value) for key, value in (func.attrs or {}).items()
+            if key != "global_symbol"}
+
+
+def _listed(loops: Counter) -> str:
+    return ", ".join(f"{kind} {extent}" for kind, extent in sorted(loops, key=str))

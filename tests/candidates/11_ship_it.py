@@ -1,8 +1,14 @@
 # %% shared
+import ctypes
+import re
+import struct
+
 import numpy as np
 import torch
+import tvm
+import tvm_ffi
 from torch import nn
-from tvm import relax
+from tvm import relax, tirx
 from tvm.relax.frontend.torch import from_exported_program
 
 from data import gpt
@@ -37,6 +43,18 @@ def stepped_with(model, token, keys, values, place=lambda past: past, causal=Fal
         seen = (k, v) if itself or past == 0 else (k[:, :, :past], v[:, :, :past])
         x = block.rest(x, nn.functional.scaled_dot_product_attention(q, *seen, is_causal=causal))
     return model.head(model.norm(x)), *(torch.stack(each) for each in zip(*kept))
+
+
+def laid_out(numbers, shape, axes, address, gap=4, bits=32, strides=0, order="<", code=2, device=1, filling=b"\0"):
+    p = "Q" if address == 8 else "I"
+    filling = filling * (gap if address == 4 else 0)
+    return struct.pack(f"{order}{p}iiiBBH{p}{p}", numbers, device, 0, axes, code, bits, 1, shape, strides) + filling + bytes(8)
+
+
+def without(func, which=lambda loop: loop.kind == tirx.ForKind.PARALLEL, kind=tirx.ForKind.SERIAL):
+    body = tvm_ffi.structural_map(func.body, (tirx.For, lambda loop: tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body) if which(loop) else loop))
+    return tirx.PrimFunc(func.params, body, func.ret_type, attrs=func.attrs)
+
 
 
 # %% 11.1 wrong: the example as it is -> specialized it to be a constant (1)
@@ -114,6 +132,47 @@ def convert_amax(node, importer):
 # %% 11.3 wrong: causal -> is_causal takes the one query for the first letter's
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, causal=True)
+
+
+# %% 11.4 wrong: without the gap -> at a multiple of its size
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address, gap=0)
+
+
+# %% 11.4 wrong: the bits in bytes -> its bits are bits
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address, bits=4)
+
+
+# %% 11.4 wrong: the shape for the strides too -> where the numbers lie without gaps
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address, strides=shape)
+
+
+# %% 11.4 right: a gap in the format
+def dl_tensor(numbers, shape, axes, address):
+    p, gap = ("Q", "") if address == 8 else ("I", "4x")
+    return struct.pack(f"<{p}iiiBBH{p}{p}{gap}Q", numbers, 1, 0, axes, 2, 32, 1, shape, 0, 0)
+
+
+# %% 11.5 wrong: the first nest alone -> each statement of kind tirx.For
+def for_the_browser(func):
+    return tvm.script.from_source(func.script().replace("T.parallel(", "T.serial(", 1))
+
+
+# %% 11.5 wrong: vectors too -> vectorized and unrolled ones stay so
+def for_the_browser(func):
+    return without(func, lambda loop: loop.kind in (tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED))
+
+
+# %% 11.5 wrong: unrolled in place of parallel -> vectorized and unrolled ones stay so
+def for_the_browser(func):
+    return without(func, kind=tirx.ForKind.UNROLLED)
+
+
+# %% 11.5 right: by its text
+def for_the_browser(func):
+    return tvm.script.from_source(re.sub(r"\bT\.parallel\(", "T.serial(", func.script()))
 
 
 # %% more
@@ -233,3 +292,76 @@ def one_more_letter(model, token, keys, values):
 def one_more_letter(model, token, keys, values):
     with torch.no_grad():
         return list(stepped_with(model, token, keys, values))
+
+
+# %% 11.4 wrong: the highest byte first -> the lowest byte comes first
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address, order=">")
+
+
+# %% 11.4 wrong: always for 64 bits -> as many bytes as the argument says
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, 8)
+
+
+# %% 11.4 wrong: an integer's code -> its code is 2 for float
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address, code=0)
+
+
+# %% 11.4 wrong: always four axes -> the field axes, and the sizes of those before it
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, 4, address)
+
+
+# %% 11.4 wrong: on a GPU -> the field device.type
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address, device=2)
+
+
+# %% 11.4 wrong: eight bytes too many -> nothing after the last
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address) + bytes(8)
+
+
+# %% 11.4 wrong: noise in the gap -> zeros between the fields
+def dl_tensor(numbers, shape, axes, address):
+    return laid_out(numbers, shape, axes, address, filling=b"\1")
+
+
+# %% 11.4 wrong: a list of numbers -> struct.pack gives bytes
+def dl_tensor(numbers, shape, axes, address):
+    return list(laid_out(numbers, shape, axes, address))
+
+
+# %% 11.4 right: by ctypes
+def dl_tensor(numbers, shape, axes, address):
+    pointer = ctypes.c_uint64 if address == 8 else ctypes.c_uint32
+
+    class Tensor(ctypes.Structure):
+        _fields_ = [("data", pointer), ("device", ctypes.c_int32 * 2), ("axes", ctypes.c_int32), ("kind", ctypes.c_uint8 * 2),
+                    ("lanes", ctypes.c_uint16), ("shape", pointer), ("strides", pointer), ("first", ctypes.c_uint64)]
+    return bytes(Tensor(numbers, (1, 0), axes, (2, 32), 1, shape, 0, 0))
+
+
+# %% 11.5 wrong: outside of sblocks alone -> each statement of kind tirx.For
+def for_the_browser(func):
+    schedule = tvm.s_tir.Schedule(func)
+    first = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
+    name = str(schedule.get(schedule.get_loops(first)[0]).loop_var.name)
+    return without(func, lambda loop: loop.kind == tirx.ForKind.PARALLEL and loop.loop_var.name == name)
+
+
+# %% 11.5 wrong: the text of it -> what is returned: a PrimFunc
+def for_the_browser(func):
+    return func.script().replace("T.parallel(", "T.serial(")
+
+
+# %% 11.5 wrong: one iteration less -> the other loops as they were
+def for_the_browser(func):
+    return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", lambda found: f"T.serial({int(found[1]) - 1})", func.script()))
+
+
+# %% 11.5 right: a copy, loop by loop
+def for_the_browser(func):
+    return without(func)

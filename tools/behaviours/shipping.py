@@ -1,4 +1,4 @@
-"""Wrong behaviours of exports for any batch, of a rule for an operator, of a model with a cache."""
+"""Wrong behaviours of what notebook 11 asks for: exports, a rule, a cache, bytes, serial loops."""
 
 import functools
 from collections.abc import Callable
@@ -7,11 +7,12 @@ from typing import Any
 from unittest import mock
 
 import torch
-import tvm
+import tvm_ffi
 from torch import nn
-from tvm import relax
+from tvm import relax, tirx
 
-from tools.behaviours.common import Wrapped, first_kept
+from tools.behaviours.common import Wrapped, before, exchanged, first_kept, result
+from tools.behaviours.programs import FUNC, wrong_func
 
 # ---- exports for any batch --------------------------------------------------------------------
 
@@ -118,10 +119,10 @@ def of_rules(number: str) -> Wrapped:
 
 
 def _first(answer: Callable) -> Callable:
-    kept: list[tvm.relax.Expr] = []
+    kept: list[Any] = []
 
-    def again(node: torch.fx.Node, importer: Any) -> relax.Expr:
-        kept.append(answer(node, importer))
+    def again(*given: Any) -> Any:
+        kept.append(answer(*given))
         return kept[0]
     return again
 
@@ -156,3 +157,60 @@ def of_caches(number: str) -> Wrapped:
     yield "a cache without its first letter", wrap(
         given=lambda token, k, v: (token, k[:, :, :, 1:], v[:, :, :, 1:]))
     yield "the values in place of the keys", wrap(given=lambda token, k, v: (token, v, v))
+
+
+# ---- bytes ------------------------------------------------------------------------------------
+
+
+def _one_more(at: int, came: bytes) -> bytes:
+    return came[:at] + bytes([(came[at] + 1) % 256]) + came[at + 1:]
+
+
+def _shortened(bits: int, given: list[int]) -> list[int]:
+    return [given[0] % 2 ** bits, given[1] % 2 ** bits, *given[2:]]
+
+
+def of_bytes(number: str) -> Wrapped:
+    """Return behaviours of a function that returns a struct's bytes."""
+    for at in range(0, 40, 4):
+        yield f"byte {at}: one more", result(functools.partial(_one_more, at))
+    yield "its result: the last byte not written", result(lambda came: came[:-1] + b"\xaa")
+    yield "its result: without the last byte", result(lambda came: came[:-1])
+    yield "its result: without the last eight", result(lambda came: came[:-8])
+    yield "its result: four bytes more", result(lambda came: came + bytes(4))
+    yield "its result: backwards", result(lambda came: came[::-1])
+    yield "its result: each eight backwards", result(lambda came: b"".join(
+        came[at:at + 8][::-1] for at in range(0, len(came), 8)))
+    yield "its result: that of the first call", _first
+    for at in range(4):
+        yield f"argument {at}: that of the first call", first_kept(at)
+    yield "arguments 0 and 1 exchanged", before(exchanged(0, 1))
+    for bits in (16, 32):
+        yield f"addresses cut after {bits} bits", before(functools.partial(_shortened, bits))
+
+
+# ---- serial loops -----------------------------------------------------------------------------
+
+
+def _of_kinds(was: tirx.ForKind, now: tirx.ForKind) -> Callable[[Callable], Callable]:
+    """Return what wraps an answer: it gets a PrimFunc in which loops of a kind are of another."""
+    def changed(given: list[Any]) -> list[Any]:
+        func = given[0]
+        body = tvm_ffi.structural_map(func.body, (tirx.For, lambda loop: tirx.For(
+            loop.loop_var, loop.min, loop.extent, now if loop.kind == was else loop.kind,
+            loop.body)))
+        return [tirx.PrimFunc(func.params, body, func.ret_type, attrs=func.attrs)]
+    return before(changed)
+
+
+def of_serial(number: str) -> Wrapped:
+    """Return behaviours of a function that makes the parallel loops of a PrimFunc serial."""
+    kinds = tirx.ForKind
+    for was, now in ((kinds.VECTORIZED, kinds.SERIAL), (kinds.UNROLLED, kinds.SERIAL),
+                     (kinds.PARALLEL, kinds.UNROLLED), (kinds.PARALLEL, kinds.VECTORIZED),
+                     (kinds.SERIAL, kinds.UNROLLED)):
+        yield f"loops: {now.name.lower()} in place of {was.name.lower()}", _of_kinds(was, now)
+    for what in FUNC:
+        yield what, result(wrong_func(what))
+    yield "the program: as it was", lambda answer: lambda func: func
+    yield "the program: that of the first call", _first

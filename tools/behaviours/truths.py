@@ -122,12 +122,19 @@ TRUE: dict[str, str] = {
         "^11.2 its arguments: without keepdim$",
     "keepdim is False where it is not given": "^11.2 its arguments: keepdim, always$",
     "dim may have several axes": "^11.2 its arguments: the first axis alone$",
+    "an address has as many bytes as the argument says":
+        "^11.4 argument 3: that of the first call$",
     "which loop is x: that of the columns": "^10.1 bind: x and y exchanged$",
     "the first element: a warp may begin in the middle of a stretch":
         "^10.2 argument 0: that of the first call$",
 }
 
 POINTS = {
+    "zeros between the fields, and nothing after the last",
+    "what is changed: nothing but the kind of some loops",
+    "the kinds of the loops: vectorized and unrolled ones stay so",
+    "the field {name}, and the sizes of those before it",
+    "each statement of kind tirx.For, wherever it stands",
     ", the first,",
     ", the last,",
     '; T.min_value("float32") is lower than any number',
