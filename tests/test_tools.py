@@ -311,7 +311,7 @@ def test_tools_for_students_speak_chinese() -> None:
 
 # ---- imports ----
 
-FLOORS = (("words",), ("data", "tir"), ("", "gpu"), ("plots",), ("checks",), ("tools",))
+FLOORS = (("words",), ("data", "tir"), ("", "gpu"), ("plots", "ship"), ("checks",), ("tools",))
 ROOMS = ("say", "run", "compare", "observe", "diagnose", "exercises")  # of checks/
 
 

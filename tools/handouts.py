@@ -25,7 +25,7 @@ from words import _
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
-FILES = ("*.py", "words/*.py", "tir/*.py", "gpu/*.py", "gpu/*.hpp", "plots/*.py",
+FILES = ("*.py", "words/*.py", "tir/*.py", "gpu/*.py", "gpu/*.hpp", "ship/*", "plots/*.py",
          "checks/**/*.py", "docs/*", "data/README*.md", "data/*.py", "data/*.npz",
          "data/stand_in/**/*", "data/tuned/*",
          "requirements*.txt", "LICENSE", "tools/__init__.py", "tools/install.py", "tools/lang.py",

@@ -23,8 +23,8 @@ from babel.messages.pofile import write_po
 
 from words import CATALOGUE, ROOT
 
-SOURCES = ("*.py", "words/*.py", "data/*.py", "tir/*.py", "gpu/*.py", "plots/*.py",
-           "checks/**/*.py", "tools/**/*.py")
+SOURCES = ("*.py", "words/*.py", "data/*.py", "tir/*.py", "gpu/*.py", "ship/*.py",
+           "plots/*.py", "checks/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
 HEADER = """# What the course says beside its texts, in Chinese. The English is in the code:
 # `make sync` takes it from there. Write the msgstr, and take `fuzzy` away where it is right.
