@@ -1,0 +1,116 @@
+"""The C and C++ programs of notebook 11 give what PyTorch gives, and refuse what is not theirs."""
+
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import tvm
+from tvm import relax
+from tvm.relax.frontend.torch import from_exported_program
+
+import helpers
+from data import gpt
+from data.store import CourseError
+from ship import kernel, native
+
+COMPILER = pytest.mark.skipif(not native.alone(Path()), reason="no C compiler here")
+ARM = tvm.target.Target({"kind": "llvm", "mtriple": native.ARM, "mattr": ["+neon"]})
+
+
+@pytest.fixture(scope="module")
+def images() -> np.ndarray:
+    return np.stack([image.numpy() for image, _label in helpers.test_data(200)])
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, images: np.ndarray) -> Path:
+    """A folder with the CNN for this machine, its weights and images."""
+    place, target = tmp_path_factory.mktemp("cnn"), tvm.target.Target("llvm")
+    cnn, packed = kernel.cnn(helpers.load_weights("cnn"), target)
+    kernel.write(cnn, target, place)
+    packed.tofile(place / "weights.bin")
+    images.tofile(place / "images.bin")
+    return place
+
+
+def _equal_pytorch(folder: Path, images: np.ndarray, *start: str) -> None:
+    _said, told = native.run([*start, folder / "cnn", folder / "weights.bin",
+                              folder / "images.bin", folder / "came.bin"])
+    assert told.startswith(f"{len(images)} images, ")
+    with torch.no_grad():
+        right = helpers.pytorch_model(helpers.load_weights("cnn"))(torch.from_numpy(images)).numpy()
+    came = np.fromfile(folder / "came.bin", "float32").reshape(-1, 10)
+    np.testing.assert_allclose(came, right, 1e-4, 1e-7)
+
+
+@COMPILER
+def test_the_program_in_c_equals_pytorch(folder: Path, images: np.ndarray) -> None:
+    native.run(native.alone(folder))
+    _equal_pytorch(folder, images)
+    linked = (folder / "cnn").read_bytes()
+    assert b"libtvm" not in linked and len(linked) < 100_000
+
+
+@COMPILER
+@pytest.mark.parametrize(("given", "says"), [
+    (["images.bin", "images.bin", "came.bin"], "images.bin: not the numbers of this model"),
+    (["weights.bin", "no.bin", "came.bin"], "no.bin: cannot be read"),
+    (["weights.bin", "images.bin", "no/came.bin"], "came.bin: cannot be written"),
+    ([], "WEIGHTS IMAGES PROBABILITIES")])
+def test_the_program_in_c_says_what_is_wrong(folder: Path, given: list[str], says: str) -> None:
+    if not (folder / "cnn").exists():
+        native.run(native.alone(folder))
+    with pytest.raises(CourseError, match=says):
+        native.run([folder / "cnn", *(folder / name for name in given)])
+
+
+@pytest.mark.skipif(not native.alone(Path(), arm=True) or native.emulator() is None,
+                    reason="no compiler for arm64, or no emulator of it")
+def test_the_program_for_arm64_equals_pytorch(folder: Path, images: np.ndarray,
+                                              tmp_path: Path) -> None:
+    kernel.write(kernel.cnn(helpers.load_weights("cnn"), ARM)[0], ARM, tmp_path)
+    for name in ("weights.bin", "images.bin"):
+        shutil.copy(folder / name, tmp_path)
+    native.run(native.alone(tmp_path, arm=True))
+    _equal_pytorch(tmp_path, images, *(native.emulator() or []))
+
+
+@pytest.mark.skipif(not native.with_runtime(Path()), reason="no C++ compiler here")
+def test_the_program_in_cpp_writes_as_pytorch(tmp_path: Path) -> None:
+    model, tokens = gpt.load(), torch.zeros(1, 8, dtype=torch.int64)
+    with helpers.quiet():
+        program = torch.export.export(model, (tokens,), dynamic_shapes=(
+            {1: torch.export.Dim("length", min=2, max=gpt.LONGEST)},))
+        mod = from_exported_program(program, unwrap_unit_return_tuple=True)
+        relax.build(mod, target="llvm").export_library(str(tmp_path / "gpt.so"))
+    native.run(native.with_runtime(tmp_path / "run"))
+    said, _told = native.run([tmp_path / "run", tmp_path / "gpt.so", "A loop ", "12"])
+    text = torch.from_numpy(gpt.tokens_of("A loop "))
+    for _ in range(12):
+        with torch.no_grad():
+            text = torch.cat([text, model(text)[:, -1:].argmax(-1)], 1)
+    assert said == gpt.text_of(text[0].numpy()) + "\n"
+    for given, says in ((["gpt.so"], "run LIBRARY TEXT LETTERS"),
+                        (["none.so", "A", "1"], "none.so"),
+                        (["gpt.so", "A" * 60, "9"], "storage allocation failure")):
+        with pytest.raises(CourseError, match=says):
+            native.run([tmp_path / "run", tmp_path / given[0], *given[1:]])
+
+
+def test_where_no_compiler_is_there_is_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", os.devnull)
+    monkeypatch.setitem(sys.modules, "ziglang", None)
+    assert native.with_runtime(Path()) == [] and native.alone(Path()) == []
+    if platform.machine() != "aarch64":
+        assert native.alone(Path(), arm=True) == [] and native.emulator() is None
+
+
+def test_a_program_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(native, "SECONDS", 0.2)
+    with pytest.raises(CourseError, match="is still at it after"):
+        native.run([sys.executable, "-c", "while True: pass"])
