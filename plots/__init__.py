@@ -13,3 +13,4 @@ from plots.loops import lanes, lifetimes, loop_nests, reduction, register_tile, 
 from plots.measured import bandwidths, compared, roofline, throughput, times
 from plots.moving import live
 from plots.storages import storages
+from plots.structs import handed_over
