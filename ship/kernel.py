@@ -17,14 +17,15 @@ BROWSER = tvm.target.Target({"kind": "llvm", "mtriple": "wasm32-unknown-unknown-
                              "mattr": ["+simd128"], "vector-width": 128})
 
 
-def cnn(weights: dict[str, np.ndarray], target: tvm.target.Target
+def cnn(weights: dict[str, np.ndarray], target: tvm.target.Target, threads: int = 1
         ) -> tuple[tirx.PrimFunc, np.ndarray]:
-    """Return the CNN for one image and one thread, and its weights, packed, as one float32 array.
+    """Return the CNN for one image, and its weights, packed, as one float32 array.
 
     `weights`: helpers.load_weights("cnn"). The PrimFunc takes the image (1, 1, 28, 28), the
-    weights in their order, and the probabilities (1, 10), which it fills.
+    weights in their order, and the probabilities (1, 10), which it fills. For one thread it has
+    no parallel loop.
     """
-    model = kernels.packed_model(weights, 1, target, threads=1, one_region=False)
+    model = kernels.packed_model(weights, 1, target, threads, one_region=False)
     parts, _, _, columns = map(int, model["cnn"].params[3].shape)
     packed = kernels.pack(weights, columns, parts)
     return model["cnn"], np.concatenate([array.ravel() for array in packed])

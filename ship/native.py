@@ -1,17 +1,19 @@
 """C and C++ programs with the course's models: which command builds them on this machine."""
 
+import contextlib
 import importlib.util
 import platform
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import tvm
 import tvm_ffi
 
-from data.store import CourseError
+from data.store import ROOT, CourseError
 from ship.kernel import SHIM
 from words import _
 
@@ -67,6 +69,16 @@ def emulator() -> list[str] | None:
     if platform.machine() == "aarch64":
         return []
     return _first("qemu-aarch64") or None
+
+
+def workplace() -> tempfile.TemporaryDirectory:
+    """Return a new folder in build/, or where the system has such; it goes when nobody has it."""
+    for parent in (ROOT / "build", None):
+        with contextlib.suppress(OSError):
+            if parent:
+                parent.mkdir(exist_ok=True)
+            return tempfile.TemporaryDirectory(prefix="ship-", dir=parent)
+    raise CourseError(_("no folder here can be written to"))
 
 
 def run(command: Sequence[str | Path]) -> tuple[str, str]:

@@ -112,7 +112,8 @@ def test_the_first_page_leads_everywhere(site: Path) -> None:
         assert len(page.select(".arrive :is(img.only-light, img.only-dark)")) == 2
         ways = [link["href"] for link in page.select("a.way")]
         assert ways[0] == f"{masters()[0].stem}.html" and ways[1].startswith("readme.html#")
-        assert "colab" in ways[2] and ways[3].endswith("index.html")
+        assert "colab" in ways[2] and ways[3:4] == ["draw.html"]
+        assert ways[4].endswith("index.html")
         for master in masters():  # what is opened and downloaded is the student's
             links = [link["href"] for link in
                      _page(folder / f"{master.stem}.html").select(".open-in a")]

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from plots import moving
 from tools import colab
-from tools.site import links
+from tools.site import garment, links
 from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, sources
 from tools.site.project import ROOT, built_from, repository, site_address
 from tools.site.words import WORDS
@@ -59,10 +59,14 @@ def settings(language: str) -> dict:
             "files": files}
 
 
-def start(language: str, tree: dict) -> subprocess.Popen:
-    """Start Sphinx for a language: strict, warnings are errors. `tree`: plots.moving.data()."""
+def start(language: str, tree: dict, drawn: dict) -> subprocess.Popen:
+    """Start Sphinx for a language: strict, warnings are errors.
+
+    `tree`: plots.moving.data(); `drawn`: garment.data()'s first.
+    """
     source = BUILD / "site-source" / language
-    lay(source, sources(language, SITE, moving.fragment(tree, language)))
+    lay(source, sources(language, SITE, {"live": moving.fragment(tree, language),
+                                         "draw": garment.fragment(drawn, language)}))
     target = SITE if language == "en" else SITE / language
     return subprocess.Popen(
         [sys.executable, "-m", "sphinx", "-n", "-W", "--keep-going", "-q", "-b", "html",
@@ -114,11 +118,12 @@ def main(*tasks: str) -> None:
     if not {*tasks} <= {"outside", "pdf"}:
         sys.exit(__doc__)
     shutil.rmtree(SITE, ignore_errors=True)
-    tree = moving.data()
-    running = [start(language, tree) for language in WORDS]
+    tree, (drawn, weights) = moving.data(), garment.data()
+    running = [start(language, tree, drawn) for language in WORDS]
     if sum(abs(process.wait()) for process in running):
         sys.exit("The site was not built: see the lines above.")
     mend(SITE)
+    garment.lay(weights, SITE)
     for language in WORDS:
         folder = SITE if language == "en" else SITE / language
         colab.write(colab.notebooks(language), folder / DOWNLOADS)

@@ -29,7 +29,7 @@ DOCUMENTS = {"README.md": "readme",
              "docs/old_course.md": "old_course", "docs/benchmark.md": "benchmark",
              "data/README.md": "data", "instructor/README.md": "instructor",
              "CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}
-LOOK_UP = ("readme", "live", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
+LOOK_UP = ("readme", "live", "draw", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
 
 
 def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, list[str]]]:
@@ -249,16 +249,18 @@ def notebook_title(source: str) -> str:
     return nbformat.reads(source, as_version=4).cells[0].source.splitlines()[0].lstrip("# ")
 
 
-def sources(language: str, build: Path, live: str) -> dict[str, str]:
+def sources(language: str, build: Path, moving: dict[str, str]) -> dict[str, str]:
     """Return the files that Sphinx builds the site in a language of, by their names.
 
-    `live`: the HTML of the interactive page (plots.moving); pictures go to build/pictures/.
+    `moving`: the HTML of the interactive pages, by their names; pictures go to build/pictures/.
     """
     words = WORDS[language]
     pages = {master.name: notebook_page(master, language, build) for master in masters()}
     pages |= {f"{page}.md": document_page(name, language) for name, page in DOCUMENTS.items()}
-    pages["live.inc"] = live
-    pages["live.md"] = f"# {words.live}\n\n```{{raw}} html\n:file: live.inc\n```\n"
+    for name, page in moving.items():
+        pages[f"{name}.inc"] = page
+        pages[f"{name}.md"] = (f"# {getattr(words, name)}\n\n"
+                               f"```{{raw}} html\n:file: {name}.inc\n```\n")
     headings = {master.name[:2]: (master.name, read(master, "en")[0], read(master, language)[0])
                 for master in masters()}
     pages["terms.md"] = terms.page(words, language, headings)
@@ -307,6 +309,7 @@ def arrival(language: str, picture: str) -> str:
     first = masters()[0].stem
     commands = re.findall(r"^## (.+)$", readme, re.MULTILINE)[0]
     known = {"read": f"{first}.html", "here": f"readme.html#{slugify(commands)}",
+             "draw": "draw.html",
              "other": "zh/index.html" if language == "en" else "../index.html",
              **{name: way for name, way in ways(first, language).items() if name == "colab"}}
     return landing.page(readme, exercises, WORDS[language], known, picture)

@@ -15,6 +15,7 @@ SAID: dict[str, tuple] = {  # in English and in Chinese
     "look_up": ("To look up", "查阅"),
     "teach": ("For instructors and contributors", "教师与贡献者"),
     "live": ("Loop nests, live", "循环嵌套，动手试"),
+    "draw": ("Draw a garment", "画一件衣物"),
     # a button at a block of code, before and after
     "copy": (("Copy", "Copied"), ("复制", "已复制")),
     "search": ("Search", "搜索"),  # in the search field
@@ -39,9 +40,10 @@ transform them until they are fast, and see at every step that the result still 
 
 {notebooks} 个 notebook，{exercises} 道练习，每道练习下面都有检查，会告诉你**错在哪里**。\
 需要会 Python、NumPy 和一点 PyTorch；不需要懂编译器，也不需要 GPU。"""),
-    "ways": ({"read": "Read", "here": "Run it here", "colab": "Run in Colab", "other": "中文"},
+    "ways": ({"read": "Read", "here": "Run it here", "colab": "Run in Colab",
+              "draw": "Draw a garment", "other": "中文"},
              {"read": "阅读", "here": "在自己的机器上运行", "colab": "在 Colab 中运行",
-              "other": "English"}),
+              "draw": "画一件衣物", "other": "English"}),
     "map": ("The notebooks", "各个 notebook"),
     "map_about": ("An arrow leads from what is needed to what needs it. Never seen TVM? Begin with "
                   "00. You know TVMScript and `call_tir`? Begin with 01.",

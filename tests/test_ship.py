@@ -1,0 +1,168 @@
+"""The CNN in a browser: the module equals PyTorch, the page's own code runs in Node."""
+
+import json
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from bs4 import BeautifulSoup
+
+import helpers
+from data.store import CLASS_NAMES, CourseError, is_real
+from ship import browser, kernel, native, wasm
+from tools.site import garment
+
+NODE = pytest.mark.skipif(not shutil.which("node"), reason="no Node runs the module here")
+
+
+@pytest.fixture(scope="module")
+def cnn() -> tuple[Any, np.ndarray]:
+    return kernel.cnn(helpers.load_weights("cnn"), kernel.BROWSER)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with all test images, and with what PyTorch says of them."""
+    place = tmp_path_factory.mktemp("wasm")
+    images = torch.stack([image for image, _label in helpers.test_data()])
+    images.numpy().tofile(place / "images.bin")
+    with torch.no_grad():
+        said = helpers.pytorch_model(helpers.load_weights("cnn"))(images).numpy()
+    np.save(place / "said.npy", said)
+    return place
+
+
+def _compared(folder: Path, weights: np.ndarray) -> tuple[float, int]:
+    """Return the largest difference to PyTorch, and of how many images the class is another."""
+    weights.astype("float32").tofile(folder / "weights.bin")
+    came, _time = wasm.in_node(folder) or (np.zeros(0), 0)
+    right = np.load(folder / "said.npy")
+    return float(np.abs(came - right).max()), int((came.argmax(1) != right.argmax(1)).sum())
+
+
+def test_the_module_was_made_of_todays_kernel_and_shim(cnn: tuple[Any, np.ndarray]) -> None:
+    assert wasm.SOURCE.read_text().strip() == wasm.source(cnn[0]), "python -m tools.wasm"
+    assert len(wasm.MODULE.read_bytes()) < 25_000
+
+
+@NODE
+def test_the_module_equals_pytorch_on_all_images(cnn: tuple[Any, np.ndarray],
+                                                 folder: Path) -> None:
+    shutil.copy(wasm.MODULE, folder / "cnn.wasm")
+    worst, others = _compared(folder, cnn[1])
+    assert worst < 1e-5 and others == 0
+    worst, others = _compared(folder, cnn[1].astype("<f2"))  # as the page has them
+    assert 1e-6 < worst < 0.01 and others == 0
+    with pytest.raises(CourseError, match="not the numbers of this model"):
+        _compared(folder, cnn[1][1:])
+
+
+@NODE
+@pytest.mark.skipif(not wasm.linker(), reason="nothing links for WebAssembly here")
+def test_a_module_that_is_linked_here_equals_pytorch(folder: Path) -> None:
+    two, packed = kernel.cnn(helpers.load_weights("cnn"), kernel.BROWSER, threads=2)
+    text = two.script().replace("T.parallel(", "T.serial(")
+    kernel.write(sys.modules["tvm"].script.from_source(text), kernel.BROWSER, folder)
+    native.run(wasm.command(folder))
+    worst, others = _compared(folder, packed)
+    assert worst < 1e-5 and others == 0
+
+
+def test_where_nothing_links_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wasm, "linker", lambda: ())
+    with pytest.raises(CourseError, match="pip install ziglang"):
+        wasm.command(Path())
+
+
+# ---- the page --------------------------------------------------------------------------------
+
+
+def _page(start: str = "en") -> str:
+    found, _parts = garment.data()
+    return browser.page(found, kernel.cnn(helpers.load_weights("cnn"), kernel.BROWSER)[1], start)
+
+
+def test_the_page_is_one_file_that_asks_for_nothing() -> None:
+    text = _page("zh")
+    page = BeautifulSoup(text, "html.parser")
+    assert not page.select("[src]") and {link["href"] for link in page.select("link")} == {"data:,"}
+    assert "http" not in re.sub(r'"[\w+/=]{99,}"', "", text) and len(text) < 1_700_000
+    data = json.loads(page.select_one("script.garment-data").string)
+    assert len(data["images"]) == len(data["said"]) == len(data["labels"]) == browser.IMAGES
+    assert data["strings"]["classes"][0] == list(CLASS_NAMES) and data["start"] == 1
+
+
+def test_each_string_of_the_page_is_used_and_in_both_languages() -> None:
+    code = (browser.HERE / "garment.js").read_text(encoding="utf-8")
+    strings = json.loads((browser.HERE / "garment.json").read_text(encoding="utf-8"))
+    for key, said in strings.items():
+        places = [sorted(re.findall(r"\{(\w+)\}", str(one))) for one in said]
+        assert len(said) == 2 and all(said) and places[0] == places[1], key
+        assert key == "classes" or f'"{key}"' in code, key
+    assert set(re.findall(r'say\("(\w+)"', code)) <= strings.keys()
+
+
+def _in_page(script: str, given: Any) -> Any:
+    """Return what the page's code answers; `script` is a function of Garment and of `given`."""
+    code = f"const Garment = require({json.dumps(str(browser.HERE / 'garment.js'))});\n" \
+           f"const given = JSON.parse(require('fs').readFileSync(0, 'utf8'));\n" \
+           f"process.stdout.write(JSON.stringify(({script})(Garment, given)));"
+    done = subprocess.run(["node", "-e", code], input=json.dumps(given), capture_output=True,
+                          text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@NODE
+def test_the_pages_weights_are_those_of_float16() -> None:
+    every = np.array([0, -0.0, 1, -1.5, 65504, 6e-8, 6.1e-5, -3e-6, 0.333, *np.random.default_rng(
+        0).normal(0, 0.1, 300)], "<f2")
+    came = _in_page("(Garment, parts) => [...Garment.floats(Uint8Array.from(parts.flatMap("
+                    "(part) => [...Garment.bytes(part)])))]", browser.parts(every))
+    assert np.array_equal(np.array(came, "float32"), every.astype("float32"))
+
+
+@NODE
+def test_an_outline_is_filled_and_the_garment_stands_in_the_middle() -> None:
+    size = 40
+    ring = np.zeros((size, size), int)
+    ring[2:12, 4:34] = 1
+    ring[5:9, 8:30] = 0
+    open_ = ring.copy()
+    open_[5:9, 30:] = 0  # the outside comes in
+    for drawn, inside in ((ring, 1), (open_, 0)):
+        came = np.array(_in_page("(Garment, drawn) => [...Garment.filled(drawn, 40)]",
+                                 drawn.ravel().tolist())).reshape(size, size)
+        assert (came[5:9, 8:30] == inside).all() and (came[ring == 0].sum() == 88 * inside)
+    image = np.array(_in_page("(Garment, drawn) => [...Garment.image(drawn, 40)]", np.where(
+        ring + np.pad(np.ones((4, 22), int), ((5, 31), (8, 10))), 1, 0).ravel().tolist()))
+    image = image.reshape(28, 28)
+    assert np.allclose(image[:, 13:15].max(), 0.75) and (image[13, :] > 0.5).all()
+    rows = np.flatnonzero(image.sum(1))
+    assert abs((rows[0] + rows[-1]) / 2 - 13.5) <= 0.5 and 9 <= len(rows) <= 11
+    empty = _in_page("(Garment, drawn) => [...Garment.image(drawn, 40)]", [0] * 1600)
+    assert not any(empty)
+
+
+@NODE
+def test_a_garment_drawn_flat_has_its_class() -> None:
+    """On the trained weights alone: the stand-in's model knows the stand-in's drawings."""
+    if not is_real():
+        pytest.skip("the stand-in")
+    size, drawn = 140, {name: np.zeros((140, 140), int) for name in ("T-shirt/top", "Trouser")}
+    drawn["T-shirt/top"][20:120, 45:95] = drawn["T-shirt/top"][20:50, 15:125] = 1
+    drawn["Trouser"][15:125, 50:90] = 1
+    drawn["Trouser"][40:125, 67:73] = 0
+    model = helpers.pytorch_model(helpers.load_weights("cnn"))
+    for name, place in drawn.items():
+        image = _in_page(f"(Garment, drawn) => [...Garment.image(drawn, {size})]",
+                         place.ravel().tolist())
+        with torch.no_grad():
+            said = model(torch.tensor(image, dtype=torch.float32).reshape(1, 1, 28, 28))
+        assert CLASS_NAMES[int(said.argmax())] == name
