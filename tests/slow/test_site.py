@@ -197,6 +197,16 @@ def test_the_live_page_leads_to_what_explains_a_refusal(site: Path) -> None:
             assert all(page.find(id=place) for place in data["anchors"].values())
 
 
+def test_a_garment_can_be_drawn_in_both_languages(site: Path) -> None:
+    for number, name in enumerate(("draw.html", "zh/draw.html")):
+        page = _page(site / name)
+        data = json.loads(page.select_one("script.garment-data").string)
+        assert data["language"] == number and "weights" not in data
+        parts = [(site / name).parent / f"{data['folder']}{part}.js"
+                 for part in range(data["parts"])]
+        assert sum(part.stat().st_size for part in parts) < 1_500_000  # the same for both
+
+
 def test_the_devcontainers_command(clone: Path) -> None:
     container = json.loads((clone / ".devcontainer" / "devcontainer.json").read_text())
     done = _run("bash", "-c", container["onCreateCommand"], cwd=clone, MLC_DATA="data/stand_in")
