@@ -167,8 +167,10 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
         cell.source = re.sub(r"^[ \t]*### (BEGIN|END) SOLUTION[ \t]*\n?", "", cell.source,
                              flags=re.MULTILINE).rstrip()
         return [stub, cell]
-    if cell.source == "plots.live()":  # here it is a page
-        cell.outputs[0].data["text/html"] = f'<p><a href="live.html">{words.live}</a></p>'
+    for call, page in (("plots.live()", "live"), ("browser.show(", "draw")):
+        if cell.source.splitlines()[-1].startswith(call):  # here it is a page
+            link = f'<p><a href="{page}.html">{getattr(words, page)}</a></p>'
+            cell.outputs[0].data["text/html"] = link
     lines = [len(output.get("data", {}).get("text/plain", "").splitlines())
              for output in cell.outputs]
     if _only_imports(cell):
