@@ -14,6 +14,7 @@ def handed_over(names: Sequence[str], shape: Sequence[int]) -> None:
 
     `shape`: that of the first parameter. Widths are bytes, on a machine with addresses of 8.
     """
+    extents = ", ".join(str(int(extent)) for extent in shape)  # TVM's own print as T.int64(28)
     figure, axes = sheet(7.6, 2.9, xlim=(-0.5, 48.5), ylim=(10.4, -1.6))
     wide = 48 / len(names)
     for place, name in enumerate(names):
@@ -32,11 +33,11 @@ def handed_over(names: Sequence[str], shape: Sequence[int]) -> None:
     axes.annotate("", (0.4, 4), (wide * 0.47, 1.6), arrowprops=ARROW)
     write(axes, 24, 3.3, _("the struct of the first, and where each field begins"), 10)
     for field, at, text in ((4, 8, _("the numbers, one after the other")),
-                            (28, 32, ", ".join(map(str, shape)))):
+                            (28, 32, extents)):
         box(axes, at - 7, 8.2, 17 if at == 8 else 12, 1.6, "white")
         write(axes, at + 1.5 if at == 8 else at - 1, 9, text, 9)
         axes.annotate("", (field, 8.2), (field, 5.6), arrowprops=ARROW)
     show(figure, _("A row of {count} values: {names}. The first leads to a struct of 48 bytes, "
                    "with the fields {fields}; its data leads to the numbers, its shape to {shape}.")
-         .format(count=len(names), names=listed(map(_, names)), shape=", ".join(map(str, shape)),
+         .format(count=len(names), names=listed(map(_, names)), shape=extents,
                  fields=listed(f"{name} ({size})" for name, size in FIELDS.items())))

@@ -82,6 +82,7 @@ def show(found: dict[str, Any], packed: np.ndarray) -> None:
     name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
     shown = {"text/plain": str(_("Draw a garment: open {file} in a browser.").format(file=name))}
     if "MLC_LAB" in os.environ:  # a frame of its own: its script meets nothing of JupyterLab's
-        shown["text/html"] = (f'<iframe title="{_("Draw a garment")}" style="width:100%;'
-                              f'height:60em;border:0" srcdoc="{html.escape(text)}"></iframe>')
+        title = _("Draw a garment")
+        shown["text/html"] = (f'<iframe title="{title}" style="width:100%;height:60em;border:0" '
+                              f'srcdoc="{html.escape(text)}"></iframe>')
     display(shown, raw=True)

@@ -331,7 +331,8 @@ def _all_pictures() -> dict[str, list]:
         "storages": lambda draw: draw(_planned(_relu_model())),
         "threads": lambda draw: draw(_launch(), "Y", (2, 3)),
         "addresses": lambda draw: draw({"along the rows": [0, 32, 64]}),
-        "handed_over": lambda draw: draw(["x", "conv_weight", "probabilities"], (4, 1, 28, 28)),
+        "handed_over": lambda draw: draw(["x", "conv_weight", "probabilities"],
+                                               [tvm.tirx.const(28, "int64")] * 4),
         "growth": lambda draw: draw({"the whole text each time": [1, 4, 9], "with a cache":
                                      [1, 2, 3]}, "letters so far",
                                     "multiply-adds for one more letter"),
