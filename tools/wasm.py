@@ -2,7 +2,7 @@
 
     python -m tools.wasm    needs ziglang (pip install ziglang), or clang with wasm-ld
 
-A test says when that is needed: after a change of the kernel, of shim.c, or of TVM.
+A test says when that is needed: after a change of the kernel or of shim.c.
 """
 
 import sys
