@@ -1,4 +1,4 @@
-"""The C and C++ programs of notebook 11 give what PyTorch gives, and refuse what is not theirs."""
+"""The C program of notebook 11 gives what PyTorch gives, and refuses what is not its own."""
 
 import os
 import platform
@@ -10,11 +10,8 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from tvm import relax
-from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
-from data import gpt
 from data.store import CourseError
 from ship import kernel, native
 
@@ -78,28 +75,6 @@ def test_the_program_for_arm64_equals_pytorch(folder: Path, images: np.ndarray,
         shutil.copy(folder / name, tmp_path)
     native.run(native.alone(tmp_path, arm=True))
     _equal_pytorch(tmp_path, images, *(native.emulator() or []))
-
-
-@pytest.mark.skipif(not native.with_runtime(Path()), reason="no C++ compiler here")
-def test_the_program_in_cpp_writes_as_pytorch(tmp_path: Path) -> None:
-    model, tokens = gpt.load(), torch.zeros(1, 8, dtype=torch.int64)
-    with helpers.quiet():
-        program = torch.export.export(model, (tokens,), dynamic_shapes=(
-            {1: torch.export.Dim("length", min=2, max=gpt.LONGEST)},))
-        mod = from_exported_program(program, unwrap_unit_return_tuple=True)
-        relax.build(mod, target="llvm").export_library(str(tmp_path / "gpt.so"))
-    native.run(native.with_runtime(tmp_path / "run"))
-    said, _told = native.run([tmp_path / "run", tmp_path / "gpt.so", "A loop ", "12"])
-    text = torch.from_numpy(gpt.tokens_of("A loop "))
-    for _ in range(12):
-        with torch.no_grad():
-            text = torch.cat([text, model(text)[:, -1:].argmax(-1)], 1)
-    assert said == gpt.text_of(text[0].numpy()) + "\n"
-    for given, says in ((["gpt.so"], "run LIBRARY TEXT LETTERS"),
-                        (["none.so", "A", "1"], "none.so"),
-                        (["gpt.so", "A" * 60, "9"], "storage allocation failure")):
-        with pytest.raises(CourseError, match=says):
-            native.run([tmp_path / "run", tmp_path / given[0], *given[1:]])
 
 
 def test_where_no_compiler_is_there_is_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
