@@ -110,11 +110,12 @@ if not os.fork():
         os._exit(0)
     os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600) # stays"])
 """
+# a little more than 6 GB altogether: a slow machine fills it in the seconds that a cell has
 FOUR_HOGS = """
 import os, time
 for number in range(4):
     if not os.fork():
-        hog = bytearray(b"x") * (7 << 28)
+        hog = bytearray(b"x") * (13 << 27)
         time.sleep(28)
         os._exit(0)
 time.sleep(28)
@@ -123,7 +124,7 @@ SHARED_HOGS = """
 import mmap, os, time
 for number in range(5):
     if not os.fork():
-        hog = mmap.mmap(-1, 6 << 28)
+        hog = mmap.mmap(-1, 5 << 28)
         for start in range(0, len(hog), 1 << 24):
             hog[start:start + (1 << 24)] = bytes(1 << 24)
         time.sleep(28)
