@@ -67,10 +67,19 @@ def test_a_false_cause_is_found() -> None:
     assert not truths.unexpected_causes(look_at, "something else | numbers above 6")
 
 
+def test_what_is_refused_for_its_form_is_not_tried() -> None:
+    wanted = _("explicit loops over single elements")
+    assert truths.untried("0.1", "its result: cut off above 6", wanted) == [wanted]
+    runs = _("that your code runs")
+    assert truths.untried("10.1", "its result: cut off above 6", runs) == [runs]
+    assert not truths.untried("10.1", "split: what is left over is lost", runs)
+
+
 def test_the_table_of_true_causes_has_no_other_than_checks_name() -> None:
     said = {text for message in messages.extracted() if message.id
             for text in ([message.id] if isinstance(message.id, str) else message.id)}
-    assert not (stale := (truths.TRUE.keys() | truths.POINTS) - said), stale
+    known = truths.TRUE.keys() | truths.POINTS | truths.FORMS.keys()
+    assert not (stale := known - said), stale
     assert len(truths.causes() - said) == 0 and len(truths.causes()) > 300
     assert not truths.TRUE.keys() & truths.POINTS
 

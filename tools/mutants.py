@@ -277,9 +277,10 @@ class Row:
 
     @property
     def false(self) -> list[str]:
-        """The causes that are not true of the wrong behaviour for which they were named."""
+        """Causes that are not true of the wrong behaviour for which they were named, and forms."""
         return [f"{mutant}: {cause}" for mutant, parts in self.said if not mutant.line
-                for cause in truths.false_causes(self.exercise, mutant.now, parts[-1])]
+                for cause in (*truths.false_causes(self.exercise, mutant.now, parts[-1]),
+                              *truths.untried(self.exercise, mutant.now, parts[0]))]
 
 
 def run(chosen: Sequence[tuple[Exercise, Sequence[Mutant]]], processes: int = 2) -> Iterator[Row]:

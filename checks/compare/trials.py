@@ -358,6 +358,32 @@ def judged(look_at: str, mistakes: Mistakes, atol: float = ATOL) -> Iterator[Cal
     trials.require_right()
 
 
+def require_passed_on(run: Callable[..., Any], right: Callable[..., np.ndarray],
+                      *inputs: np.ndarray,
+                      numbers: Sequence[float] = (np.inf, -np.inf, np.nan)) -> None:
+    """Raise CheckFailed where infinity, or NaN, in one of the inputs does not come out as is right.
+
+    For an answer that is right for finite numbers, and a function of which each right answer gives
+    the same for these `numbers`: of a product with a mask and a condition only one gives NaN.
+    """
+    for place, array in enumerate(inputs):
+        given = [*inputs[:place], array.copy(), *inputs[place + 1:]]
+        given[place].flat[[array.size * (1 + i) // (1 + len(numbers))
+                           for i in range(len(numbers))]] = numbers
+        with np.errstate(all="ignore"):
+            expected = right(*given)
+            tried = Tried(_as_array(run(*given), expected), expected, ())
+            wrong = tried.wrong(1e-3)
+        if wrong is not None:
+            at, among = tuple(np.argwhere(wrong)[0]), ", ".join(f"{number:g}" for number in numbers)
+            raise CheckFailed(_("{right} at {place}: input {number} has {numbers} in it").format(
+                                  right=f"{expected[at]:.4g}", place=where(wrong), number=place,
+                                  numbers=among),
+                              _("{number} there").format(number=f"{tried.came[at]:.4g}"),
+                              _("infinity and NaN: they come out of the formula as other numbers "
+                                "do; what replaces them?"))
+
+
 def random(*shape: int, seed: int = 0) -> np.ndarray:
     """Return float32 numbers in [-1, 1), the same ones every time."""
     return default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")

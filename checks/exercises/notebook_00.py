@@ -12,9 +12,17 @@ import tvm
 from tvm import relax
 
 from checks.compare.inputs import rows
-from checks.compare.trials import ATOL, RTOL, Mistakes, Trials, random, require_equal
+from checks.compare.trials import (
+    ATOL,
+    RTOL,
+    Mistakes,
+    Trials,
+    random,
+    require_equal,
+    require_passed_on,
+)
 from checks.diagnose.equivalence import build
-from checks.exercises.softmax import SOFTMAX, softmax_trials
+from checks.exercises.softmax import SOFTMAX, softmax_of, softmax_trials
 from checks.observe import primfuncs
 from checks.observe.libraries import registry
 from checks.observe.spies import elementwise, watched
@@ -48,6 +56,8 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
         if len(notes) == 1:  # the first is the largest: an array function is told before its result
             _require_loops(*notes[0][:3], whole)
     trials.require_right()
+    require_passed_on(lambda x: _run_watched(step_by_step, x, notes), softmax_of, random(4, 6),
+                      numbers=(-np.inf, np.nan))
     if any(returned is not None for *_, returned in notes):
         raise CheckFailed(_("that nothing is returned"), _("a value"),
                           _("the return statement: Y is the caller's, who has it already"))
@@ -65,7 +75,7 @@ def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
         raise CheckFailed(_("a softmax of scores such as 1000"), reason(error),
                           _("the exponentials overflow: subtract the largest number of "
                             "the row first, in whichever column it stands")) from None
-    if not np.array_equal(np.asarray(given), x):
+    if not np.array_equal(np.asarray(given), x, equal_nan=True):
         raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
                           _("what is assigned: only elements of Y"))
     if np.isnan(np.asarray(out)).all() and not out.notes["writes"]:
@@ -180,6 +190,8 @@ def exercise_0_2(make_relu6: Callable) -> str:
     if not trials.cause():
         trials.mistakes = _other_constants(trials)
     trials.require_right()
+    require_passed_on(lambda x: run(x, x.shape, 0), lambda x: np.clip(x, 0, 6), random(4, 10),
+                      numbers=[np.inf])
     _require_sblocks(func)
     if any(is_reduction(axis) for block in sblocks(func) for axis in block.iter_vars):
         raise CheckFailed(_("spatial axes only"), _("a reduction axis"),
@@ -264,6 +276,8 @@ def exercise_0_3(make_row_max: Callable) -> str:
     if not trials.cause():
         trials.mistakes |= _starts_from(trials)
     trials.require_right()
+    require_passed_on(lambda x: run(x, (5,), 0), lambda x: x.max(1), random(5, 12),
+                      numbers=(np.inf, -np.inf))
     if not reduces:
         raise CheckFailed(_("an sblock with a reduction axis"),
                           _("spatial axes only, or no sblock"), 'T.axis.remap("SR", [i, k])')

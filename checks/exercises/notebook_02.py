@@ -12,7 +12,7 @@ from torch.nn import functional as F
 import helpers
 from checks.compare.inputs import fractions, shapes
 from checks.compare.mistakes import layer_mistakes, with_parameters
-from checks.compare.trials import Mistakes, Trials, random
+from checks.compare.trials import Mistakes, Trials, random, require_passed_on
 from checks.diagnose.equivalence import random_like
 from checks.exercises.models import Made, by_topi, cnn, create, make, random_cnn, reference
 from checks.observe.intermediates import Binding, is_layer, values_of
@@ -140,6 +140,8 @@ def exercise_2_2(linear: Callable) -> str:
                    words=f"x {(n, k)}, w {(m, k)}")
     trials.mistakes = layer_mistakes(layer) | _LINEAR
     trials.require_right()
+    require_passed_on(partial(run_te, linear), lambda x, w, b: x @ w.T + b,
+                      fractions(4, 3), fractions(5, 3, seed=1), fractions(5, seed=2))
     return _("x W^T + b for {count} shapes, equal to NumPy").format(count=len(sizes))
 
 
@@ -193,6 +195,9 @@ def exercise_2_3(conv2d: Callable) -> str:
                    words=f"x {shape}, w {kernel}")
     trials.mistakes = layer_mistakes(layer) | _CONV2D
     trials.require_right()
+    require_passed_on(partial(run_te, conv2d),
+                      lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
+                      fractions(2, 3, 5, 4), fractions(4, 3, 2, 3, seed=1))
     return _("equal to PyTorch for {count} shapes: one input channel and several, square and not, "
              "a 1x1 kernel and one as large as the image").format(count=len(trials.all))
 
@@ -228,6 +233,8 @@ def exercise_2_4(max_pool: Callable) -> str:
         trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
                    words=f"x {shape}")
     trials.require_right()
+    require_passed_on(partial(run_te, max_pool), lambda x: layer(torch.from_numpy(x)).numpy(),
+                      random(2, 3, 4, 6), numbers=(np.inf, -np.inf))
     return _("equal to PyTorch for {count} shapes, negative windows too").format(
         count=len(trials.all))
 

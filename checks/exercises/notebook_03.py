@@ -15,10 +15,18 @@ from tvm import relax
 
 import helpers
 from checks.compare.mistakes import layer_mistakes, with_parameters
-from checks.compare.trials import ATOL, RTOL, Mistakes, judged, random, to_numpy
+from checks.compare.trials import (
+    ATOL,
+    RTOL,
+    Mistakes,
+    judged,
+    random,
+    require_passed_on,
+    to_numpy,
+)
 from checks.diagnose.equivalence import build
 from checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
-from checks.exercises.softmax import SOFTMAX, softmax_trials
+from checks.exercises.softmax import SOFTMAX, softmax_of, softmax_trials
 from checks.observe import libraries
 from checks.observe.intermediates import is_layer
 from checks.observe.primfuncs import QUICK
@@ -33,10 +41,6 @@ from words import _
 def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     # by PyTorch, which has one thread in the child; NumPy's library has several, which may wait
     return F.linear(*map(torch.from_numpy, (x, w.copy(), b.copy()))).numpy()
-
-
-def _softmax(x: np.ndarray) -> np.ndarray:
-    return SOFTMAX(torch.from_numpy(x)).numpy()
 
 
 def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
@@ -62,7 +66,9 @@ def exercise_3_1(register_softmax: Callable) -> str:
             with np.errstate(all="ignore"):
                 trials.add(functools.partial(run, x), SOFTMAX(logits).numpy(), SOFTMAX, logits,
                            words=words)
-    trials.require_right()
+        trials.require_right()
+        require_passed_on(lambda x: libraries.run_library(function, "env.softmax", x.shape, x=x),
+                          softmax_of, random(4, 6), numbers=(-np.inf, np.nan))
     return _("env.softmax is registered, can be registered again, and writes the softmax of each\n"
              "row into out; tried with {count} arrays, scores of 1000 among them").format(
         count=len(cases))
@@ -308,6 +314,11 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
             with watch():
                 came = libraries.run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
             note(came, expected, layer, torch.from_numpy(x), atol=1e-4 * max(scales))
+
+        def run(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+            with watch():
+                return libraries.run_library(function, "env.conv2d", (2, 5, 8, 4), x=x, w=w, b=b)
+        require_passed_on(run, _conv2d, random(2, 3, 9, 7), random(5, 3, 2, 4), random(1, 5, 1, 1))
     return _("env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with "
              "{shapes}").format(
         shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
@@ -382,7 +393,7 @@ def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
     factor = 1.0
     functions = {"conv2d": libraries.recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
                  "linear": libraries.recording(_linear, []),
-                 "softmax": libraries.recording(_softmax, [])}
+                 "softmax": libraries.recording(softmax_of, [])}
     with libraries.registry(keep=True, **functions):
         made = make(mod, other)
         machine = made.machine

@@ -17,7 +17,7 @@ from tvm import relax
 
 from checks.compare.inputs import fractions
 from checks.compare.mistakes import layer_mistakes, pair
-from checks.compare.trials import Mistakes, judged, random, to_numpy
+from checks.compare.trials import Mistakes, judged, random, require_passed_on, to_numpy
 from checks.diagnose.equivalence import build, renamed, require_same
 from checks.exercises import importers
 from checks.exercises.faulty import FAULTS, faulty_cnn, mended
@@ -117,6 +117,9 @@ def exercise_5_2(avg_pool: Callable) -> str:
                  look_at=_("kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
                            "starts, and how many there are").format(kernel=kernel, stride=stride,
                                                                     shape=shape))
+    require_passed_on(
+        lambda x: run_te(functools.partial(avg_pool, kernel=(2, 3), stride=(3, 2)), x),
+        lambda x: F.avg_pool2d(torch.from_numpy(x), (2, 3), (3, 2)).numpy(), random(2, 3, 8, 7))
     return _("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as "
              "large as the\nimage and of one element, also where they do not fill the image")
 

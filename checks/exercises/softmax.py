@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
@@ -12,6 +13,11 @@ from checks.compare.trials import Mistakes, Trials
 from words import _
 
 SOFTMAX = nn.Softmax(dim=1)
+
+
+def softmax_of(x: np.ndarray) -> np.ndarray:
+    """Return the softmax of each row of float32 (n, m)."""
+    return SOFTMAX(torch.from_numpy(x)).numpy()
 
 
 def _softmax_with(subtracted: Callable[[torch.Tensor], Any], powers: Callable = torch.exp,

@@ -16,6 +16,7 @@ from tools.behaviours import (
     gpus,
     graphs,
     importing,
+    loops,
     measuring,
     programs,
     schedules,
@@ -24,7 +25,7 @@ from tools.behaviours import (
 from tools.behaviours.common import Wrapped
 
 KINDS: dict[Callable[[str], Wrapped], tuple[str, ...]] = {
-    arrays.of_loops: ("0.1",), arrays.of_purity: ("0.4",), arrays.of_arrays: ("1.1", "1.2"),
+    loops.of_loops: ("0.1",), arrays.of_purity: ("0.4",), arrays.of_arrays: ("1.1", "1.2"),
     arrays.of_numbers: ("1.3", "6.1", "7.1", "10.2"), arrays.of_registered: ("3.1", "3.4", "3.5"),
     arrays.of_tuner: ("8.2",), measuring.of_measurements: ("8.3",),
     measuring.of_replays: ("8.4",), programs.of_te: ("2.1", "2.2", "2.3", "2.4", "5.2"),

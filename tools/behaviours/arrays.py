@@ -11,6 +11,7 @@ import tvm_ffi
 
 from tools.behaviours import statistics
 from tools.behaviours.common import (
+    NOT_FINITE,
     NUMBERS,
     Wrapped,
     at,
@@ -36,10 +37,10 @@ def _doubled(axis: int, test: Callable[[int], bool]) -> Callable[[np.ndarray], n
     return lambda x: 2 * x if x.ndim > axis and test(x.shape[axis]) else x
 
 
-_ARRAYS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    **{what: change for what, (change, _) in NUMBERS.items()},
+ARRAYS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+    **{what: change for what, (change, _) in (NUMBERS | NOT_FINITE).items()},
     "the last one from its neighbour": _neighbour_last,
-    "in reversed order": lambda x: x[::-1].copy() if x.ndim else x, "NaN as 0": np.nan_to_num,
+    "in reversed order": lambda x: x[::-1].copy() if x.ndim else x,
     **{f"doubled where axis {axis} is {what}": _doubled(axis, test)
        for what, test in extents(32).items() for axis in (0, 1)}}
 
@@ -66,7 +67,7 @@ def _loss_by(title: str, scores: np.ndarray, labels: np.ndarray) -> float:
 
 
 def of_arrays(number: str) -> Wrapped:
-    for what, change in _ARRAYS.items():
+    for what, change in ARRAYS.items():
         extent = what.startswith("doubled")  # of a confusion matrix 10, and a loss is one number
         if not extent:
             yield f"its result: {what}", result(partial(_of_scalar, change))
@@ -76,43 +77,6 @@ def of_arrays(number: str) -> Wrapped:
     yield "its result: that of the first call", _kept_result
     for title in statistics.titles() if number == "1.2" else ():
         yield title, instead(partial(_loss_by, title))
-
-
-def of_loops(_: str) -> Wrapped:
-    """Of softmax(X, Y), element by element: what it reads of X, what it leaves in Y."""
-    def elements(array: Any) -> np.ndarray:
-        rows, columns = map(range, array.shape)
-        return np.array([[array[i, j] for j in columns] for i in rows], "float32")
-
-    def writes(make: Callable[[], Callable], of_x: bool = False) -> Callable[[Callable], Callable]:
-        """Return what wraps an answer so that it leaves something made of its result, or of x."""
-        def wrap(answer: Callable) -> Callable:
-            change = make()
-
-            def wrong(x: np.ndarray, y: np.ndarray) -> None:
-                answer(x, y)
-                came = change(elements(x if of_x else y))
-                for i, j in np.ndindex(came.shape):
-                    y[i, j] = came[i, j]
-            return wrong
-        return wrap
-    yield "its result: that of the first call", writes(kept)
-    for title in statistics.titles():
-        yield title, writes(partial(partial, statistics.softmax, title), of_x=True)
-    for what, change in _ARRAYS.items():
-        if not what.startswith(("NaN", "in reversed")):
-            yield f"its result: {what}", writes(partial(partial, change))
-
-        def read(answer: Callable, change: Callable = _ARRAYS[what]) -> Callable:
-            class Changed:
-                def __init__(self, x: np.ndarray) -> None:
-                    self.x, self.shape = x, x.shape
-
-                def __getitem__(self, at: Any) -> Any:
-                    return change(np.asarray(self.x[at], "float32"))[()]
-            return before(at(0, Changed))(answer)
-        if what in NUMBERS:
-            yield f"its argument: {what}", read
 
 
 def of_numbers(number: str) -> Wrapped:
@@ -149,11 +113,11 @@ def of_numbers(number: str) -> Wrapped:
 def of_registered(number: str) -> Wrapped:
     """A function that registers another: the other one is wrong afterwards."""
     convolves = number in ("3.4", "3.5")
-    changes: dict[str, Callable] = {what: partial(partial, one) for what, one in _ARRAYS.items()}
+    changes: dict[str, Callable] = {what: partial(partial, one) for what, one in ARRAYS.items()}
     changes["those of the first call"] = kept
     whos = {"its result": -1, "its first input": 0} | ({"its weights": 1} if convolves else {})
     for (who, place), (what, make) in itertools.product(whos.items(), changes.items()):
-        if place == 1 and what.startswith(("doubled", "NaN")):
+        if place == 1 and what.startswith("doubled"):
             continue
 
         def wrap(answer: Callable, place: int = place, make: Callable = make) -> Callable:

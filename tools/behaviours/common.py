@@ -18,8 +18,8 @@ NUMBERS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[Any], Any
     "rounded to whole numbers": (lambda x: np.trunc(x).astype("float32"),
                                  lambda e: e.astype("int32").astype("float32")),
     "rounded to int8, in eighths": (
-        lambda x: np.clip(np.rint(x * 8), -128, 127).astype("float32") / 8,
-        lambda e: te.max(te.min(te.nearbyint(e * 8.0), 127.0), -128.0) * 0.125),
+        lambda x: np.clip(np.floor(x * 8 + 0.5), -128, 127).astype("float32") / 8,
+        lambda e: te.max(te.min(te.floor(e * 8.0 + 0.5), 127.0), -128.0) * 0.125),
     "cut off above 3": (lambda x: np.minimum(x, np.float32(3)), lambda e: te.min(e, 3.0)),
     "cut off above 6": (lambda x: np.minimum(x, np.float32(6)), lambda e: te.min(e, 6.0)),
     "cut off above 100": (lambda x: np.minimum(x, np.float32(100)), lambda e: te.min(e, 100.0)),
@@ -27,6 +27,12 @@ NUMBERS: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[Any], Any
     "without their signs": (np.abs, te.abs),
     "a thousandth too large": (lambda x: x * np.float32(1.001), lambda e: e * 1.001),
 }
+# an infinity of either sign, and what is no number at all
+NOT_FINITE: dict[str, tuple[Callable[[np.ndarray], np.ndarray], Callable[[Any], Any]]] = {
+    f"{what} as 0": (partial(lambda x, test: np.where(test(x), np.zeros_like(x), x), test=of_array),
+                     partial(lambda e, test: te.if_then_else(test(e), 0.0, e), test=of_element))
+    for what, of_array, of_element in (("infinity", np.isinf, te.isinf),
+                                       ("NaN", np.isnan, te.isnan))}
 # what is below 0 becomes 0 in nearly every layer's output
 FEW = ("rounded to float16", "rounded to int8, in eighths", "cut off above 6",
        "a thousandth too large")
@@ -75,6 +81,15 @@ def extents(most: int) -> dict[str, Callable[[Any], Any]]:
     """Return extents for which a program may be wrong; `most` is the notebook's."""
     return {"1 long": lambda n: n == 1, "no multiple of 4": lambda n: n % 4 != 0,
             f"above {most}": lambda n: n > most}
+
+
+def elements(array: Any, changes: Sequence[Callable[[np.ndarray], np.ndarray]]
+             ) -> list[tuple[tuple[int, ...], Any]]:
+    """Return the places of an array, and what changes make of its elements there."""
+    came = np.array(array, "float32", subok=False)
+    for change in changes:
+        came = change(came)
+    return list(np.ndenumerate(came))
 
 
 def first_kept(place: int) -> Callable[[Callable], Callable]:

@@ -13,6 +13,7 @@ from tvm import ir, relax, te, tirx
 from tir.walk import walk
 from tools.behaviours import statistics
 from tools.behaviours.common import (
+    NOT_FINITE,
     NUMBERS,
     VALUE,
     Wrapped,
@@ -40,7 +41,7 @@ _NOTEBOOK: dict[str, tuple[int, ...]] = {
 def of_te(number: str) -> Wrapped:
     """Return behaviours of a tensor expression."""
     inputs, axes = {"2.2": (3, 2), "2.3": (2, 4), "2.4": (1, 4), "5.2": (1, 4)}.get(number, (1, 2))
-    for what, (_, change) in NUMBERS.items():
+    for what, (_, change) in (NUMBERS | NOT_FINITE).items():
         yield f"its result: {what}", result(partial(each, change=change))
         for place in range(inputs):
             yield f"input {place}: {what}", before(at(place, partial(each, change=change)))
@@ -91,7 +92,7 @@ def wrong_func(what: str) -> Callable[[tirx.PrimFunc], tirx.PrimFunc]:
     who, _, what = what.partition(": ")
 
     def of_number(func: tirx.PrimFunc) -> tirx.PrimFunc:
-        change = NUMBERS[what][1]
+        change = (NUMBERS | NOT_FINITE)[what][1]
         if who == "its result":
             return _stores(func, lambda store: store if isinstance(  # no first value
                 store.value, tirx.FloatImm) else _with(store, change(store.value)))
@@ -143,7 +144,8 @@ PARALLEL = "its innermost loops: parallel"
 def of_primfuncs(number: str) -> Wrapped:
     rows = [what for what in statistics.titles() if what.startswith("its largest: ")
             and "all rows" not in what] if number == "0.3" else []
-    for what in (*FUNC, PARALLEL, *rows):
+    for what in (*FUNC, PARALLEL, *rows, *(f"{who}: {what}" for who in (
+            "its result", "its first input") for what in NOT_FINITE)):
         yield what, result(wrong_func(what))
 
 

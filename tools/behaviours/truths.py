@@ -25,12 +25,16 @@ TRUE: dict[str, str] = {
     "every number is without its sign": "without their signs$",
     "numbers above {number} are cut": "cut off above {number}$|^5.3 its argument: cut off above",
     "numbers below {number} are cut": "cut off below {number}$",
+    "infinity and NaN: they come out of the formula as other numbers do; what replaces them?":
+        "(infinity|NaN) as 0$",
     "every value is {factor} times what it should be":
         "a thousandth too large$|: doubled (where|for)|wrong where there are",
-    "the input is rounded to float16 before it is used": "(input|input 0): rounded to float16$",
+    "the input is rounded to float16 before it is used":
+        "(input|input 0|^0.1 its argument): rounded to float16$",
     "the input is cut to whole numbers before it is used":
-        "(input|input 0): rounded to whole numbers$",
-    "the signs of the input are lost before it is used": "(input|input 0): without their signs$",
+        "(input|input 0|^0.1 its argument): rounded to whole numbers$",
+    "the signs of the input are lost before it is used":
+        "(input|input 0|^0.1 its argument): without their signs$",
     "the result is rounded to float16": "(value .|result): rounded to float16$",
     "the result is cut to whole numbers": "(value .|result): rounded to whole numbers$",
     "the weight is rounded to float16": "(weight|weights|input 1): rounded to float16$",
@@ -314,6 +318,7 @@ POINTS = {
     "which variable main returns, and what stands between it and the call",
     "x runs along the columns, for blocks as for threads; a block is a square",
     "your line {line}: {source}",
+    "your loops: does each end, and does each count what it should?",
     "{checked} was the last that was checked: continue, not break",
     "{count} transposes of constants are left: who made them, and who came before that?",
     "{kernels}: its arguments and its output shape, one after the other; before them stands "
@@ -329,6 +334,19 @@ POINTS = {
     "{title}: the formula for w' and b', and its axes",
     "{title}: what takes the pattern's place",
     "{title}: which parameter of the kernel gets which of the function",
+}
+
+
+# What a check wants of an answer's form, and the behaviours that lack it by what they do: the
+# schedule, the export or the struct of other arguments does not come about.
+FORMS = {
+    "an answer that this check can read": "(?!)",
+    "explicit loops over single elements": "(?!)",
+    "that your code runs":
+        "^(4|6|7|8|10).. (bind|cache_write|compute_inline|draw|split): |^1.3 arguments 5 and 6"
+        "|^11.1 (the|its result: the)|^11.2 its arguments|^11.4 argument [01]: ",
+    "a program for a GPU that runs":
+        "^10.. (split|bind|cache_read|compute_at|set_scope|the program|that of)|^10.5 its result: ",
 }
 
 
@@ -350,6 +368,15 @@ def false_causes(number: str, title: str, look_at: Any) -> list[str]:
                     name: re.escape(str(place))
                     for name, place in (sentence.places or {}).items()}),
                 f"{number} {title}"))]
+
+
+def untried(number: str, title: str, wanted: Any) -> list[str]:
+    """Return what was wanted, where that is a form: a wrong behaviour is refused for what it does.
+
+    One that is refused for the way in which it is wrapped around an answer is not tried at all.
+    """
+    return [sentence for sentence in named(wanted) if sentence.template in FORMS
+            and not re.search(FORMS[sentence.template], f"{number} {title}")]
 
 
 # ---- what exists ---------------------------------------------------------------------------
