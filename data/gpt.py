@@ -33,7 +33,7 @@ class Block(nn.Module):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         query, key, value = self.heads(x)
         return self.rest(x, nn.functional.scaled_dot_product_attention(
-            query, key, value, is_causal=True))  # no letter sees those behind it
+            query, key, value, is_causal=True))  # no letter sees those after it
 
 
 class GPT(nn.Module):

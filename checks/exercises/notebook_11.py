@@ -347,7 +347,7 @@ def _of_kind(code: int, bits: int, case: tuple[int, int, int, int]) -> dict:
 
 
 _OF_STRUCTS: dict[str, list[Callable[[Any], dict]]] = {
-    _("a field begins at a multiple of its size, and zeros fill the gap before it"):
+    _("a number begins at a multiple of its size, and zeros fill the gap before it"):
         [lambda case: _laid_out(*case, gaps=False)],
     _("the lowest byte comes first"): [lambda case: _laid_out(*case, order=">")],
     _("an address has as many bytes as the argument says"):
