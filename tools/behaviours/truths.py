@@ -345,7 +345,7 @@ FORMS = {
     "that your code runs":
         "^(4|6|7|8|10).. (bind|cache_write|compute_inline|draw|split): |^1.3 arguments 5 and 6"
         "|^11.1 (the|its result: the)|^11.2 its arguments|^11.4 argument [01]: ",
-    "a program for a GPU that runs":
+    "a program for a GPU that runs; {title}":
         "^10.. (split|bind|cache_read|compute_at|set_scope|the program|that of)|^10.5 its result: ",
 }
 
