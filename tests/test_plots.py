@@ -330,7 +330,7 @@ def _all_pictures() -> dict[str, list]:
         "compared": lambda draw: draw({"1 thread": {"a": TIMING}, "2 threads": {"a": TIMING}}),
         "storages": lambda draw: draw(_planned(_relu_model())),
         "threads": lambda draw: draw(_launch(), "Y", (2, 3)),
-        "addresses": lambda draw: draw({"along the rows": [0, 32, 64]}),
+        "addresses": lambda draw: draw({"thread is the row": [0, 32, 64]}),
         "handed_over": lambda draw: draw(["x", "conv_weight", "probabilities"],
                                                [tvm.tirx.const(28, "int64")] * 4),
         "growth": lambda draw: draw({"the whole text each time": [1, 4, 9], "with a cache":

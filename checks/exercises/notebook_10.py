@@ -108,7 +108,7 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
             raise CheckFailed(_("row {row}, column {column}: {thread}").format(
                 row=at[0], column=at[1], thread=thread_name(*launch.names(owner[at]))),
                 thread_name(*launch.names(writer[at])),
-                _("x runs along the columns, for blocks as for threads; a block is a square"))
+                _("x counts the columns, for blocks as for threads; a block is a square"))
     return _("blocks of 16 by 16 threads, as few as cover each of {count} images, each pixel by "
              "its own").format(count=len(_PIXELS))
 
@@ -188,8 +188,8 @@ def exercise_10_3(dense_in_tiles: Callable) -> str:
             if (made := found["X"] + found["W"]) > most:
                 raise CheckFailed(_("at most {most} {what}; {title}").format(
                     most=f"{most:,}", what=what, title=title), f"{made:,}", look_at)
-    return _("equal, without a race, at most a sixteenth of the loads, and 16 loads or more for "
-             "each transaction, for {count} sizes").format(count=len(_DENSE))
+    return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
+             "transactions, for {count} sizes").format(count=len(_DENSE))
 
 
 # ---- barriers ------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
 
 
-# %% 10.1 wrong: threads alone exchanged -> x runs along the columns, for blocks as for threads
+# %% 10.1 wrong: threads alone exchanged -> x counts the columns, for blocks as for threads
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.y", "blockIdx.x", "threadIdx.x", "threadIdx.y"))
 

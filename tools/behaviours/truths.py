@@ -316,7 +316,7 @@ POINTS = {
     "which storages are free when a tensor comes, and until when each is needed",
     "which times are compared, and which name belongs to them",
     "which variable main returns, and what stands between it and the call",
-    "x runs along the columns, for blocks as for threads; a block is a square",
+    "x counts the columns, for blocks as for threads; a block is a square",
     "your line {line}: {source}",
     "your loops: does each end, and does each count what it should?",
     "{checked} was the last that was checked: continue, not break",
