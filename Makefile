@@ -1,7 +1,7 @@
-# Everything one types; `make help` lists it. What students type too stands in course.mk.
+# Everything one types; `make help` lists it. What students type too stands in instructor/student.mk.
 
 NOTEBOOKS ?= notebooks
-include course.mk
+include instructor/student.mk
 
 FROM ?=
 ACCEPT ?=
@@ -38,7 +38,7 @@ test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, 
 
 mutants: data  ## change the solutions mechanically, or how they behave, and say which changes the checks miss (NB="03 5.1": some)
 ##zh mutants: 机械地改动答案或它的行为，看检查漏掉哪些（NB="03 5.1" 只试这些）
-	@$(PY) -m tools.mutants $(NB)
+	@PYTHONPATH=tests $(PY) -m mutants $(NB)
 
 outputs: data  ## execute the notebooks and store their outputs (NB="02 03": some; TIMES=1: measured times as well)
 ##zh outputs: 执行 notebook 并保存输出（NB="02 03" 只执行这几个；TIMES=1 连同测得的时间）；只用于英文版
@@ -70,7 +70,7 @@ sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way; ACC
 ##zh sync: 由 notebooks/ 写出 paired_md/，并更新中文版（FROM=md：由 paired_md/ 写回 notebooks/；ACCEPT="02 README.md"：其中英文改过的段落，中文仍然正确）
 	@$(PY) -m tools.sync $(FROM) $(if $(ACCEPT),accept $(ACCEPT))
 
-$(PAGES): requirements-site.txt $(READY)
+$(PAGES): docs/requirements.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
 

@@ -105,7 +105,7 @@ def pytest_report_header() -> str:
 @pytest.fixture
 def quick_script() -> Generator[None, None, None]:
     """Let TVMScript's decorators not look for the module of each frame, as in checks.run."""
-    from checks.run.answer import module_of
+    from course.checks.run.answer import module_of
     with mock.patch.object(inspect, "getmodule", module_of):
         yield
 

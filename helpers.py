@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from course.words import _
 from data import versions
 from data.store import (
     CLASS_NAMES,
@@ -29,7 +30,6 @@ from data.store import (
     read_arrays,
     test_images,
 )
-from words import _
 
 if wrong := versions.wrong("apache-tvm"):
     raise CourseError(_("{wrong}.\n     In JupyterLab take the kernel 'Python 3 (ipykernel)'. "
@@ -41,8 +41,8 @@ import tvm
 from torch import nn
 from tvm import relax
 
-from listing import Listing, bindings, bytecode, first_sentence, script, show, show_diff
-from tir.loops import nests
+from course.listing import Listing, bindings, bytecode, first_sentence, script, show, show_diff
+from course.tir.loops import nests
 
 gc.freeze()  # nor does anybody look there later
 gc.enable()

@@ -14,8 +14,8 @@ import tempfile
 import time
 from pathlib import Path
 
+from course.words import _
 from data import store, versions
-from words import _
 
 WEIGHTS_URL = "https://github.com/mlc-ai/web-data/raw/main/models/"
 PATIENCE = 10.0  # seconds without progress

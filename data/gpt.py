@@ -53,7 +53,7 @@ class GPT(nn.Module):
 
 
 def load() -> GPT:
-    """Return the trained model; its weights are data/gpt.npz, made by data/make_gpt.py."""
+    """Return the trained model; its weights are data/gpt.npz, made by data/make/gpt.py."""
     model = GPT()
     with np.load(DATA / "gpt.npz", allow_pickle=False) as stored:
         model.load_state_dict({name: torch.from_numpy(stored[name].astype("float32"))

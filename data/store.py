@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from words import Sentence, _
+from course.words import Sentence, _
 
 DATA = Path(__file__).resolve().parent
 ROOT = DATA.parent

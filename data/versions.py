@@ -8,7 +8,7 @@ import types
 from importlib import metadata
 from pathlib import Path
 
-from words import _
+from course.words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 FIX = _("run `make lab` (it installs what is pinned in requirements.txt)")

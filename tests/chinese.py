@@ -8,8 +8,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from checks.say.messages import CheckFailed
-from words import Sentence, language, told, use
+from course.checks.say.messages import CheckFailed
+from course.words import Sentence, language, told, use
 
 HAN = "[\u3400-\u9fff]"
 PUNCTUATION = "，。；：（）、？！“”"

@@ -42,7 +42,7 @@ def _kernel(ready: Connection, arguments: list[str], env: dict[str, str], folder
     _fork_workers()
     from ipykernel.kernelapp import IPKernelApp
 
-    from checks.run.answer import note_broken_cells
+    from course.checks.run.answer import note_broken_cells
     app = IPKernelApp.instance()
     app.initialize(arguments)
     note_broken_cells()  # which a kernel's `import checks` does: here it ran before the kernel
@@ -124,8 +124,8 @@ def _launch(cmd: list[str], **options: Any) -> Any:
 def serve() -> None:
     """Start the fork server, for this process and those that inherit its environment."""
     multiprocessing.set_forkserver_preload(
-        ["helpers", "plots", "checks", "torch.export._trace", "tvm.rpc", "ipykernel.kernelapp",
-         "ipykernel.debugger", "forked_kernels"])
+        ["helpers", "course.plots", "course.checks", "torch.export._trace", "tvm.rpc",
+         "ipykernel.kernelapp", "ipykernel.debugger", "forked_kernels"])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     forkserver.ensure_running()

@@ -7,8 +7,8 @@ import torch
 from torch import nn
 from tvm.relax.frontend.torch import from_exported_program
 
-import checks
 import helpers
+from course import checks
 
 
 class Joined(nn.Module):

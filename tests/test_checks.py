@@ -19,13 +19,13 @@ import tvm_ffi
 from torch import nn
 from tvm import relax, te, topi
 
-import checks
 import helpers
-from checks.compare.mistakes import layer_mistakes
-from checks.exercises import models
-from checks.exercises.schedules import require_scheduled
-from checks.observe.intermediates import tensors_fit
-from checks.run import check as running
+from course import checks
+from course.checks.compare.mistakes import layer_mistakes
+from course.checks.exercises import models
+from course.checks.exercises.schedules import require_scheduled
+from course.checks.observe.intermediates import tensors_fit
+from course.checks.run import check as running
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)
@@ -217,7 +217,7 @@ def test_a_crash_and_a_hang_stay_in_the_child(run, words: str) -> None:
 
 FORGERY = """
 import contextlib, os, time
-import checks
+from course import checks
 
 def everywhere(forged):
     for number in range(3, 256):

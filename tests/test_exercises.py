@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import two_sided
 
-import checks
-from checks.run.check import registered
+from course import checks
+from course.checks.run.check import registered
 
 ROOT = Path(__file__).resolve().parent.parent
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -34,7 +34,7 @@ def test_each_exercise_of_a_notebook_has_its_check() -> None:
         number: stem[:2] for stem in STEMS for number in two_sided.exercises(stem)}
     for exercise in registered.values():
         assert exercise.check.__name__ == exercise.function
-        assert exercise.check.__module__ == f"checks.exercises.notebook_{exercise.notebook}"
+        assert exercise.check.__module__ == f"course.checks.exercises.notebook_{exercise.notebook}"
         assert getattr(checks, exercise.function) is exercise.check
 
 

@@ -90,9 +90,9 @@ def test_given_outputs_are_kept_up_to_the_first_exercise(files) -> None:
 
 
 def test_what_is_in_a_handout(files) -> None:
-    needed = {"README.md", "Makefile", "LICENSE", "helpers.py", "checks/__init__.py",
-              "plots/__init__.py", "plots/loops.py", "kernels.py",
-              "tir/loops.py", "data/versions.py", "tools/doctor.py", "tools/install.py",
+    needed = {"README.md", "Makefile", "LICENSE", "helpers.py", "course/checks/__init__.py",
+              "course/plots/__init__.py", "course/plots/loops.py", "course/kernels.py",
+              "course/tir/loops.py", "data/versions.py", "tools/doctor.py", "tools/install.py",
               "tools/lab.py", "data/__init__.py", "data/store.py", "data/fetch.py",
               "docs/tvm_errors.md",
               "requirements.txt", f"notebooks/{STEM}.ipynb", f"html/{STEM}.html",

@@ -18,10 +18,10 @@ import tvm
 from tvm import te
 
 import helpers
-import words
+from course import words
+from course.tir.loops import nests, visit_steps
+from course.words import told
 from data import store
-from tir.loops import nests, visit_steps
-from words import told
 
 ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = ROOT / "data" / "stand_in"
@@ -65,8 +65,8 @@ def test_the_stand_in_needs_nothing_else(folder: Path) -> None:
 
 
 def test_the_stand_in_is_what_its_script_draws() -> None:
-    from data import make_stand_in
-    images, labels = make_stand_in.draw_test_set()
+    from data.make import stand_in
+    images, labels = stand_in.draw_test_set()
     raw = STAND_IN / "FashionMNIST" / "raw"
     assert (raw / "t10k-images-idx3-ubyte").read_bytes()[16:] == images.tobytes()
     assert (raw / "t10k-labels-idx1-ubyte").read_bytes()[8:] == labels.tobytes()

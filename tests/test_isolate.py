@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from checks.run import check
-from checks.run.isolate import GIGABYTE, Child, Ended, Limits
+from course.checks.run import check
+from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere nothing forks")
 

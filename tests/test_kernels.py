@@ -12,9 +12,9 @@ from tvm import ir, tirx
 from tvm.s_tir import meta_schedule as ms
 
 import helpers
-import kernels
-from checks.compare.trials import to_numpy
-from tir.walk import walk
+from course import kernels
+from course.checks.compare.trials import to_numpy
+from course.tir.walk import walk
 from tools import tune
 
 CPUS = {"host": tvm.target.Target.from_device("cpu")}

@@ -10,8 +10,8 @@ from types import ModuleType
 import nbformat
 import pytest
 
-import checks
-from checks.run.check import registered
+from course import checks
+from course.checks.run.check import registered
 from tools import execute
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import tvm
 
-from listing import show
-from plots import moving, walks
+from course.listing import show
+from course.plots import moving, walks
 
 NODE = pytest.mark.skipif(not shutil.which("node"), reason="no Node runs the page's code here")
 MESSAGES = walks.refusals()

@@ -14,10 +14,10 @@ from torch import nn
 from tvm import relax, te
 from tvm.script import tirx as T
 
-import checks
-from checks.observe.memory import Fenced, require_safe_access
-from checks.observe.primfuncs import run_prim_func
-from checks.run import check as running
+from course import checks
+from course.checks.observe.memory import Fenced, require_safe_access
+from course.checks.observe.primfuncs import run_prim_func
+from course.checks.run import check as running
 
 pytestmark = pytest.mark.usefixtures("quick_script")
 TIMES = 10  # a wrong access may do no harm by chance; a static check sees it every time

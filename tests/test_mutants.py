@@ -3,9 +3,11 @@
 More of them: tests/slow/test_more_mutants.py; all of them: `make mutants`.
 """
 
-from tools import messages, mutants
-from tools.behaviours import truths
-from words import _
+import mutants
+from behaviours import truths
+
+from course.words import _
+from tools import messages
 
 _CELL = """def answer(x, k):
     ### BEGIN SOLUTION

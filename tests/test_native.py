@@ -12,8 +12,8 @@ import torch
 import tvm
 
 import helpers
+from course.ship import kernel, native
 from data.store import CourseError
-from ship import kernel, native
 
 COMPILER = pytest.mark.skipif(not native.alone(Path()), reason="no C compiler here")
 ARM = tvm.target.Target({"kind": "llvm", "mtriple": native.ARM, "mattr": ["+neon"]})

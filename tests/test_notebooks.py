@@ -9,9 +9,8 @@ from pathlib import Path
 import nbformat
 import pytest
 
-import checks
-import words
-from checks.run import check as running
+from course import checks, words
+from course.checks.run import check as running
 from tools import student, sync
 
 ROOT = Path(__file__).resolve().parent.parent

@@ -18,10 +18,9 @@ from PIL import Image
 from tvm import te
 
 import helpers
-import plots
-import words
-from plots import figure, graphs, layers, loops, measured
-from tir.threads import Launch
+from course import plots, words
+from course.plots import figure, graphs, layers, loops, measured
+from course.tir.threads import Launch
 from tools import pages
 
 

@@ -14,8 +14,8 @@ import torch
 from bs4 import BeautifulSoup
 
 import helpers
+from course.ship import browser, kernel, native, wasm
 from data.store import CLASS_NAMES, CourseError, is_real
-from ship import browser, kernel, native, wasm
 from tools.site import garment
 
 NODE = pytest.mark.skipif(not shutil.which("node"), reason="no Node runs the module here")
@@ -47,7 +47,7 @@ def _compared(folder: Path, weights: np.ndarray) -> tuple[float, int]:
 
 
 def test_the_module_was_made_of_todays_kernel_and_shim(cnn: tuple[Any, np.ndarray]) -> None:
-    assert wasm.SOURCE.read_text().strip() == wasm.source(cnn[0]), "python -m tools.wasm"
+    assert wasm.SOURCE.read_text().strip() == wasm.source(cnn[0]), "python -m course.ship.link"
     assert len(wasm.MODULE.read_bytes()) < 25_000
 
 

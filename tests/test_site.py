@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 
 import nbformat
+import newest
 import pytest
 import searching
 import yaml
 
-from tools import colab, execute, newest
+from tools import colab, execute
 from tools.site import landing, links, pages, project, terms
 from tools.site.dark import for_the_dark, transparent
 from tools.site.words import WORDS
@@ -252,7 +253,7 @@ def test_settings_name_what_there_is() -> None:
     opened = container["customizations"]["codespaces"]["openFiles"]
     assert opened == [f"work/{pages.masters()[0].name}"]
     targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text()
-                             + (ROOT / "course.mk").read_text(), re.MULTILINE))
+                             + (ROOT / "instructor" / "student.mk").read_text(), re.MULTILINE))
     workflows = [path.read_text() for path in (ROOT / ".github" / "workflows").glob("*.yml")]
     for text in (container["onCreateCommand"], *workflows):
         assert set(re.findall(r"\bmake ([a-z-]+)", text)) <= targets

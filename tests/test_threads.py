@@ -8,10 +8,10 @@ from tvm import te
 from tvm.s_tir import dlight as dl
 from tvm.script import tirx as T
 
-import gpu
-from checks import random
+from course import gpu
+from course.checks import random
+from course.tir import threads
 from data.store import CourseError
-from tir import threads
 
 needs_compiler = pytest.mark.skipif(gpu.compiler() is None, reason="no C++20 compiler")
 

@@ -6,9 +6,9 @@ import tvm
 from tvm import s_tir, te, tirx
 from tvm.script import tirx as T
 
-from tir.evaluate import Unknown, iterations_of, value, variables
-from tir.loops import iterations, lives, nests
-from tir.walk import accesses, loads, sblocks, stores, walk
+from course.tir.evaluate import Unknown, iterations_of, value, variables
+from course.tir.loops import iterations, lives, nests
+from course.tir.walk import accesses, loads, sblocks, stores, walk
 
 
 @T.prim_func(s_tir=True)

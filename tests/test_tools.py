@@ -17,9 +17,9 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-import words
+from course import words
+from course.plots import figure
 from data import versions
-from plots import figure
 from tools import doctor, execute, lab, lang, pages, sync
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -311,16 +311,18 @@ def test_tools_for_students_speak_chinese() -> None:
 
 # ---- imports ----
 
-FLOORS = (("words",), ("data", "tir"), ("", "gpu"), ("plots", "ship"), ("checks",), ("tools",))
+FLOORS = (("course.words",), ("data", "course.tir"),
+          ("helpers", "course.kernels", "course.listing", "course.devices", "course.gpu"),
+          ("course.plots", "course.ship"), ("course.checks",), ("tools",))
 ROOMS = ("say", "run", "compare", "observe", "diagnose", "exercises")  # of checks/
 
 
 def _modules() -> dict[str, Path]:
-    """Return the course's modules by their dotted names; packages too, without conftest."""
-    paths = [*ROOT.glob("*.py"), *(path for floor in FLOORS for package in floor if package
-                                   for path in (ROOT / package).rglob("*.py"))]
+    """Return the course's modules by their dotted names; packages too."""
+    paths = [ROOT / "helpers.py", *(path for package in ("data", "course", "tools")
+                                    for path in (ROOT / package).rglob("*.py"))]
     return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path
-            for path in paths if path.name != "conftest.py"}
+            for path in paths}
 
 
 def _imports(path: Path, known: dict[str, Path]) -> set[str]:
@@ -341,13 +343,13 @@ def _imports(path: Path, known: dict[str, Path]) -> set[str]:
 
 
 def _floor(name: str) -> int:
-    """Return how high a module stands; modules of the root are one floor, ""."""
-    top = name.partition(".")[0]
-    return next((number for number, floor in enumerate(FLOORS) if top in floor), 2)
+    """Return how high a module stands. Each has its floor: a StopIteration names a new one."""
+    return next(number for number, floor in enumerate(FLOORS) for room in floor
+                if f"{name}.".startswith(f"{room}."))
 
 
 def test_imports_go_one_way() -> None:
-    known = _modules()
+    known = {name: path for name, path in _modules().items() if name != "course"}
     graph = {name: _imports(path, known) for name, path in known.items()}
     assert len(graph) > 80 and graph["tools.sync"] >= {"tools.translation", "tools.messages"}
     try:
@@ -356,7 +358,7 @@ def test_imports_go_one_way() -> None:
         pytest.fail(" -> ".join(reversed(error.args[1])))
     assert not {f"{name} -> {used}" for name, uses in graph.items() for used in uses
                 if _floor(used) > _floor(name)}
-    inside = {name: uses for name, uses in graph.items() if name.startswith("checks.")}
+    inside = {name: uses for name, uses in graph.items() if name.startswith("course.checks.")}
     assert not {f"{name} -> {used}" for name, uses in inside.items() for used in uses
-                if used == "checks" or used.startswith("checks.") and ROOMS.index(
-                    used.split(".")[1]) > ROOMS.index(name.split(".")[1])}
+                if used == "course.checks" or used.startswith("course.checks.")
+                and ROOMS.index(used.split(".")[2]) > ROOMS.index(name.split(".")[2])}

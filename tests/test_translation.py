@@ -416,7 +416,7 @@ def test_a_handout_in_chinese(tmp_path: Path) -> None:
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
-    for name in ("docs/zh/tvm_errors.md", "words/zh.po", f"html/zh/{STEM}.html",
+    for name in ("docs/zh/tvm_errors.md", "course/words/zh.po", f"html/zh/{STEM}.html",
                  f"notebooks/zh/{STEM}.ipynb"):
         assert name in files
     assert f"notebooks/{STEM}.ipynb" not in files
@@ -437,8 +437,8 @@ def test_a_handout_in_chinese(tmp_path: Path) -> None:
 
 
 def _make(*words: str, **environment: str) -> subprocess.CompletedProcess:
-    """Run make on course.mk with a target that prints what its programs get."""
-    own = "include course.mk\nshow:\n\t@echo $$LANG $$MLC_LANG\n"
+    """Run make on student.mk with a target that prints what its programs get."""
+    own = "include instructor/student.mk\nshow:\n\t@echo $$LANG $$MLC_LANG\n"
     return subprocess.run(["make", "-f", "-", *words], cwd=ROOT, input=own, text=True, check=False,
                           capture_output=True, env={**os.environ, **environment})
 

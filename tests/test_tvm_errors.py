@@ -31,8 +31,8 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import helpers
-from checks.say.messages import explained, reason
-from tir.loops import nests
+from course.checks.say.messages import explained, reason
+from course.tir.loops import nests
 
 pytestmark = pytest.mark.usefixtures("quick_script")
 ROOT = Path(__file__).resolve().parent.parent

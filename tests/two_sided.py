@@ -26,10 +26,10 @@ from typing import Any
 import chinese
 import nbformat
 import pytest
+from behaviours import truths
 
-import words
+from course import words
 from tools import execute
-from tools.behaviours import truths
 from tools.grading.submission import Statement, needed, python, statements
 from tools.student import SOLUTION, STUB
 
@@ -41,9 +41,9 @@ TELLS = "both languages: "  # in front of what a check found, for `Candidate.tol
 # a check prints what it found in a form that can be said in both languages
 BOTH = f"""
 import json as _json
-from checks.diagnose import equivalence as _equivalence
-from checks.run import check as _check
-from words import packed as _packed
+from course.checks.diagnose import equivalence as _equivalence
+from course.checks.run import check as _check
+from course.words import packed as _packed
 
 def _isolated(run, seconds, isolated=_check.isolated):
     passed, found = isolated(run, seconds)

@@ -34,10 +34,10 @@ from matplotlib.figure import Figure
 from torch._inductor import cpp_builder, exc
 
 import helpers
-import kernels
-from checks.compare.trials import ATOL_PROBABILITIES, RTOL, to_numpy
+from course import kernels
+from course.checks.compare.trials import ATOL_PROBABILITIES, RTOL, to_numpy
+from course.words import _, told
 from data import store
-from words import _, told
 
 try:
     import onnxruntime

@@ -12,8 +12,8 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+from course.words import _, language
 from data.versions import FIX, line, package, pins
-from words import _, language
 
 ROOT = Path(__file__).resolve().parent.parent
 PYTHONS = ((3, 11), (3, 12), (3, 13))
@@ -120,7 +120,7 @@ def reads_data() -> None:
 
 def writes_chinese() -> None:
     """Find a font for the Chinese words in pictures."""
-    from plots.figure import chinese_font
+    from course.plots.figure import chinese_font
     print(_("for pictures: {font}").format(font=chinese_font()) if chinese_font() else _(
         "has no Chinese letters, so pictures are in English: install one, on Debian and Ubuntu "
         "`sudo apt install fonts-noto-cjk`, then restart the kernel"))

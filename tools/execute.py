@@ -21,10 +21,10 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
+from course.words import _
 from data.store import data_folder, data_line, is_real
 from tools import lang
 from tools.pages import HTML_LANG, PICTURES, as_html
-from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 

@@ -17,21 +17,21 @@ from pathlib import Path
 
 import nbformat
 
+from course.words import _
 from tools import lang, messages, translation
 from tools.pages import as_html
 from tools.student import SOLUTION, student_version
-from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
-FILES = ("*.py", "words/*.py", "tir/*.py", "gpu/*.py", "gpu/*.hpp", "ship/*", "plots/*.py",
-         "checks/**/*.py", "docs/*", "data/README*.md", "data/*.py", "data/*.npz",
-         "data/stand_in/**/*", "data/tuned/*",
-         "requirements*.txt", "LICENSE", "tools/__init__.py", "tools/install.py", "tools/lang.py",
+FILES = ("helpers.py", "course/**/*.py", "course/gpu/*.hpp", "course/ship/*", "docs/*",
+         "data/README*.md", "data/*.py", "data/*.npz", "data/stand_in/**/*", "data/tuned/*",
+         "requirements.txt", "tools/requirements-bench.txt", "LICENSE", "tools/__init__.py",
+         "tools/install.py", "tools/lang.py",
          "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
          "tools/pages.py", "tools/bench.py")
-CHINESE = ("docs/zh/*", "words/zh.po")  # besides, in the Chinese handout
+CHINESE = ("docs/zh/*", "course/words/zh.po")  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
 
@@ -65,11 +65,10 @@ def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:
              for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
     found |= {name: translation.plain(text.decode()).encode() for name, text in found.items()
               if "/zh/" in name or ".zh." in name}
-    del found["conftest.py"]
     found["README.md"] = readme(edition).encode()
     # what a student types without LANG is for the edition that was handed out
-    course = (ROOT / "course.mk").read_text(encoding="utf-8")
-    found["Makefile"] = course.replace("EDITION := en\n", f"EDITION := {edition}\n").encode()
+    makefile = (ROOT / "instructor" / "student.mk").read_text(encoding="utf-8")
+    found["Makefile"] = makefile.replace("EDITION := en\n", f"EDITION := {edition}\n").encode()
     for path in paths:
         notebook = student_version(path, edition, keep_given=True)
         name = f"{lang.place('notebooks', edition)}/{path.name}"
@@ -109,8 +108,9 @@ def secrets(paths: list[Path]) -> set[str]:
     inside: set[str] = set()
     outside: set[str] = set()
     said: set[str] = set()
-    # what a check says when it passes stands in checks/, and is no part of an answer
-    ticks = "\n".join([*(path.read_text(encoding="utf-8") for path in ROOT.glob("checks/**/*.py")),
+    # what a check says when it passes stands in course/checks/, and is no part of an answer
+    ticks = "\n".join([*(path.read_text(encoding="utf-8")
+                         for path in ROOT.glob("course/checks/**/*.py")),
                        # in one piece
                        *(str(message.id) for message in messages.extracted())])
     for path in paths:

@@ -22,8 +22,8 @@ import time
 import urllib.request
 from pathlib import Path
 
+from course.words import _, listed
 from data.versions import ROOT, pins
-from words import _, listed
 
 INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 PATIENCE = 3.0  # seconds for the index to answer

@@ -12,8 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from course.words import _
 from tools import lang
-from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 

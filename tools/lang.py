@@ -12,7 +12,7 @@ from pathlib import Path
 
 import nbformat
 
-from words import _
+from course.words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 CHOSEN = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"  # the Makefile sets it

@@ -1,4 +1,4 @@
-"""The catalogue of what the course says in Chinese, words/zh.po: kept up to date by Babel.
+"""The catalogue of what the course says in Chinese, course/words/zh.po: kept up to date by Babel.
 
     python -m tools.messages           list the messages that have no Chinese, or an old one
 
@@ -21,10 +21,9 @@ from babel.messages import Catalog, pofile
 from babel.messages.extract import extract_from_file
 from babel.messages.pofile import write_po
 
-from words import CATALOGUE, ROOT
+from course.words import CATALOGUE, ROOT
 
-SOURCES = ("*.py", "words/*.py", "data/*.py", "tir/*.py", "gpu/*.py", "ship/*.py",
-           "plots/*.py", "checks/**/*.py", "tools/**/*.py")
+SOURCES = ("*.py", "data/**/*.py", "course/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
 HEADER = """# What the course says beside its texts, in Chinese. The English is in the code:
 # `make sync` takes it from there. Write the msgstr, and take `fuzzy` away where it is right.
@@ -53,7 +52,8 @@ CODE = re.compile("=|:$")  # in a line of a picture: a program, not words
 def _titled() -> dict[str, set[str]]:
     """Return the functions of plots that take titles as keywords, and their other arguments."""
     return {func.name: {arg.arg for arg in (*func.args.args, *func.args.kwonlyargs)}
-            for path in (ROOT / "plots").glob("*.py") for func in ast.parse(path.read_text()).body
+            for path in (ROOT / "course" / "plots").glob("*.py")
+            for func in ast.parse(path.read_text()).body
             if isinstance(func, ast.FunctionDef) and func.args.kwarg and func.name != "memory"}
 
 
@@ -100,7 +100,7 @@ def read(data: bytes) -> Catalog:
 
 
 def up_to_date() -> bytes:
-    """Return the text of words/zh.po as it should be."""
+    """Return the text of course/words/zh.po as it should be."""
     catalogue = read(CATALOGUE.read_bytes()) if CATALOGUE.exists() else Catalog("zh")
     catalogue.update(extracted())
     catalogue.obsolete.clear()
@@ -159,7 +159,7 @@ def summary() -> str:
 
 
 def write(change: bool = True) -> bool:
-    """Bring words/zh.po up to date; return whether it was not."""
+    """Bring course/words/zh.po up to date; return whether it was not."""
     text = up_to_date()
     behind = not CATALOGUE.exists() or CATALOGUE.read_bytes() != text
     if behind and change:

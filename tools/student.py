@@ -10,12 +10,14 @@ from pathlib import Path
 
 import nbformat
 
+from course.words import _
 from tools import lang
-from words import _
 
 ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$",
                       re.DOTALL | re.MULTILINE)
+# before autumn 2026 notebooks imported these as modules of their own
+MOVED = re.compile(r"^(import|from) (checks|plots|gpu|ship|kernels|devices)\b", re.MULTILINE)
 STUB = r"\1# TODO: your code here\n\1raise NotImplementedError"
 
 
@@ -55,7 +57,8 @@ def student_version(master: Path, edition: str = "en", keep_given: bool = False
 def fill(work: Path, fresh: str | None = None) -> list[str]:
     """Write the missing copies into `work` and return what was done, a line each.
 
-    Never overwrites: the copy that `fresh` (the notebook's number) sets back is renamed first.
+    Never overwrites, but for imports that have moved. The copy that `fresh` (the notebook's number)
+    sets back is renamed first.
     """
     work.mkdir(parents=True, exist_ok=True)
     done: list[str] = []
@@ -69,11 +72,34 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
             done.append(_("{file}: your old copy is now {kept}").format(
                 file=copy.name, kept=kept.name))
         if not copy.exists():
-            unfinished = copy.with_suffix(".part")
-            nbformat.write(student_version(master, lang.CHOSEN), unfinished)
-            unfinished.replace(copy)  # at once: a full disk leaves no half notebook
+            _write(student_version(master, lang.CHOSEN), copy)
             done.append(_("{file}: made").format(file=copy.name))
+        elif _follows(copy):
+            done.append(_("{file}: it imports from course/ now").format(file=copy.name))
     return done
+
+
+def _write(notebook: nbformat.NotebookNode, copy: Path) -> None:
+    """Write a notebook at once: a full disk leaves no half of one."""
+    unfinished = copy.with_suffix(".part")
+    nbformat.write(notebook, unfinished)
+    unfinished.replace(copy)
+
+
+def _follows(copy: Path) -> bool:
+    """Let a student's notebook import from course/ what it imported before; whether it did not."""
+    try:
+        notebook = nbformat.read(copy, as_version=4)
+    except (ValueError, nbformat.reader.NotJSONError):
+        return False  # the student's own affair: JupyterLab will say what is wrong with it
+    cells = [cell for cell in notebook.cells
+             if cell.cell_type == "code" and MOVED.search(cell.source)]
+    for cell in cells:
+        cell.source = MOVED.sub(lambda was: f"from course import {was[2]}" if was[1] == "import"
+                                else f"from course.{was[2]}", cell.source)
+    if cells:
+        _write(notebook, copy)
+    return bool(cells)
 
 
 def main(number: str = "") -> None:

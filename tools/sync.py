@@ -82,7 +82,7 @@ def sync_chinese(change: bool = True, accept: Collection[str] = ()
     Returns the files that were not, and what is wrong, in lines.
     """
     behind, wrong = translation.write(change, accept)
-    behind += ["words/zh.po"] * messages.write(change)
+    behind += ["course/words/zh.po"] * messages.write(change)
     behind += [] if wrong else translation.readmes(change)
     return behind, [*wrong, *messages.wrong()]
 

@@ -4,7 +4,7 @@
     make tune SERVERS=2                      on servers of this machine, through a tracker
     make tune TRACKER=host:9190 KEY=name     on the devices that somebody registered there
 
-Takes about six minutes on two cores, needs requirements-bench.txt (xgboost, cloudpickle), and
+Takes about six minutes on two cores, needs tools/requirements-bench.txt (xgboost, cloudpickle), and
 wants the machine for itself: what else runs is measured too. Shapes and programs are tuned, not
 values, so the result is the same for the real weights and the stand-in's. Nothing is written
 before the search has ended.
@@ -26,9 +26,8 @@ import tvm
 from tvm import relax
 from tvm.s_tir import meta_schedule as ms
 
-import devices
 import helpers
-import kernels
+from course import devices, kernels
 from data.store import CourseError
 
 SHAPE = (4, 1, 28, 28)

@@ -431,7 +431,7 @@ def fast_dense(mod, name):
     return s.mod
 
 # %% 6.2 wrong: the notebook's module is scheduled, not the one that is given -> not a variable of the notebook
-import kernels
+from course import kernels
 notebooks_module, _ = kernels.fuse_layers(helpers.import_operators(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28)))
 def fast_dense(mod, name):
     return dense_with(notebooks_module, name)

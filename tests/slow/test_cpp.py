@@ -8,9 +8,9 @@ from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
+from course.ship import native
 from data import gpt
 from data.store import CourseError
-from ship import native
 
 
 @pytest.mark.skipif(not native.with_runtime(Path()), reason="no C++ compiler here")

@@ -20,7 +20,7 @@ from tvm import te
 from tvm.rpc.server import Server
 from tvm.s_tir import meta_schedule as ms
 
-import devices
+from course import devices
 from data.store import CourseError
 from tools import tune
 

@@ -11,9 +11,9 @@ import tvm_ffi
 from torch import nn
 from tvm import relax, te, topi
 
-import checks
 import helpers
-from checks.exercises import notebook_09
+from course import checks
+from course.checks.exercises import notebook_09
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)

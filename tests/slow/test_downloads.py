@@ -412,7 +412,7 @@ def test_fetch_py_without_a_network(tmp_path: Path) -> None:
     shutil.copytree(STAND_IN, tmp_path / "data" / "stand_in")
     for name in ("__init__.py", "fetch.py", "store.py", "versions.py"):
         shutil.copy(ROOT / "data" / name, tmp_path / "data" / name)
-    shutil.copytree(ROOT / "words", tmp_path / "words",
+    shutil.copytree(ROOT / "course" / "words", tmp_path / "course" / "words",
                     ignore=shutil.ignore_patterns("__pycache__"))
     before = _content(tmp_path)
     env = {name: value for name, value in os.environ.items()

@@ -81,7 +81,7 @@ def test_a_worker_that_is_killed_changes_nothing(place, serial, tmp_path) -> Non
     shutil.copytree(ROOT, other, ignore=lambda folder, names: [
         name for name in names if name in ("build", "work", ".venv", ".git", "notebooks", "tests",
                                            "paired_md", "FashionMNIST", "__pycache__")])
-    with (other / "checks" / "notebook_02.py").open("a") as file:
+    with (other / "course" / "checks" / "notebook_02.py").open("a") as file:
         file.write("\n# this check has changed\n")
     build, out = ROOT / "build" / "test_fleet_cluster", tmp_path / "out"
     with clusters.cluster(tmp_path / "cluster", 2) as made, out.open("w+b") as file:

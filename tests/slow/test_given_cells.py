@@ -19,9 +19,9 @@ import pytest
 import two_sided
 from nbformat.v4 import new_code_cell
 
-import plots  # noqa: F401 (once, before processes are forked)
-from checks.run.check import registered
-from checks.run.isolate import Child, Limits
+from course import plots  # noqa: F401 (once, before processes are forked)
+from course.checks.run.check import registered
+from course.checks.run.isolate import Child, Limits
 from tools.grading import plan, submission
 from tools.grading.checking import Shell
 from tools.student import student_version

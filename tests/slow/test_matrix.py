@@ -18,8 +18,8 @@ from test_diagnosis import IMAGES, MODEL, WEIGHTS, fuse_all, module, steps
 from torch import nn
 from tvm import relax, te, topi
 
-import checks
 import helpers
+from course import checks
 
 Step = tuple[str, Callable, list]
 SHAPE = (4, 1, 28, 28)

@@ -4,7 +4,7 @@ import pytest
 import test_live
 import tvm
 
-from plots import moving, walks
+from course.plots import moving, walks
 
 pytestmark = test_live.NODE
 

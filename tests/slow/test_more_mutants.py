@@ -6,9 +6,8 @@ of these is held against what they do. `make mutants` tries them all.
 
 import random
 
+import mutants
 import pytest
-
-from tools import mutants
 
 MOST = 10  # of each sort
 

@@ -21,10 +21,11 @@ from pathlib import Path
 
 import nbformat
 import pytest
+import symbols
 import torch
 
 from data import versions
-from tools import doctor, handouts, install, student, symbols
+from tools import doctor, handouts, install, student
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -429,6 +430,14 @@ def test_a_pull_loses_nothing_and_fresh_keeps_the_old_copy(tmp_path: Path, clone
     assert _run(*fill, cwd=mine).stdout == "09_new.ipynb: made\n"
     assert work.read_text() == answered
 
+    # a copy of the term before, when checks and plots were beside helpers.py
+    older = answered.replace("from course import checks, plots", "import checks\\nimport plots")
+    work.write_text(older)
+    assert _run(*fill, cwd=mine).stdout == f"{work.name}: it imports from course/ now\n"
+    followed = "".join(json.loads(work.read_text())["cells"][1]["source"])
+    assert "from course import checks\nfrom course import plots" in followed
+    assert "my answer" in work.read_text() and _run(*fill, cwd=mine).stdout.count("\n") == 1
+
     said = _run(*fill, "03", cwd=mine).stdout
     assert "your old copy is now 03_extern_library_calls.old1.ipynb" in said
     assert (work.parent / "03_extern_library_calls.old1.ipynb").read_text() == answered
@@ -444,7 +453,7 @@ def test_a_pull_loses_nothing_and_fresh_keeps_the_old_copy(tmp_path: Path, clone
 
 def test_every_symbol_of_the_course_resolves() -> None:
     # in a process of its own: other tests put something else in the place of modules
-    done = _run(sys.executable, "-m", "tools.symbols")
+    done = _run(sys.executable, "-m", "tests.symbols")
     assert done.stdout.endswith("Every TVM symbol of the course is there.\n"), done.stderr
 
 

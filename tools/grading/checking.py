@@ -14,12 +14,12 @@ import torch
 from ipykernel.compiler import XCachingCompiler
 from IPython.core.interactiveshell import InteractiveShell
 
-from checks.run import check as running
-from checks.run.answer import line_of_answer
-from checks.say.messages import CheckFailed, reason
+from course.checks.run import check as running
+from course.checks.run.answer import line_of_answer
+from course.checks.say.messages import CheckFailed, reason
+from course.words import _, use
 from data.store import CourseError
 from tools.grading import confine
-from words import _, use
 
 MOST_SAID = 10_000  # characters
 

@@ -21,7 +21,7 @@ from tools.grading import plan
 from tools.grading.confine import ROOT
 
 # what runs when a notebook is graded; the notebook itself comes with its job
-FILES = ("*.py", "checks/**/*.py", "words/*", "data/*.py", "tir/*.py", "plots/*.py",
+FILES = ("*.py", "course/**/*.py", "course/words/*.po", "data/*.py",
          "tools/__init__.py", "tools/student.py", "tools/grading/*.py", "requirements.txt",
          "instructor/requirements.txt")
 

@@ -11,7 +11,6 @@ A server ends, and all below it, with who started it.
 
 import contextlib
 import hashlib
-import importlib
 import itertools
 import json
 import os
@@ -33,7 +32,7 @@ from tools.grading import confine, plan, submission
 from tools.grading.job import Job, Result
 
 if TYPE_CHECKING:  # with torch and TVM, which no Grader needs
-    from checks.run.isolate import Ended, Limits
+    from course.checks.run.isolate import Ended, Limits
 
 ATTEMPTS = 3  # a job that ends its server, or its worker, so often is given up
 READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
@@ -252,7 +251,7 @@ class Server:
         The reason is in words for a student, and "" where there is a result. Where it `raises`
         that is raised, as Fault: then an answer cannot have done it.
         """
-        from checks.run.isolate import Child, Ended, Limits
+        from course.checks.run.isolate import Child, Ended, Limits
         limits = Limits(wall=seconds, given=MOST_GIVEN)
         try:
             return Child(self._closed_in, function, *arguments, limits=limits, alone=True,
@@ -330,12 +329,11 @@ def main(scratch: Path, link: Connection) -> None:
     namespaces = confine.namespaces_work(scratch)
     with contextlib.suppress(EOFError, OSError):
         link.send_bytes(json.dumps(confine.gaps(namespaces)).encode())
-        for path in confine.ROOT.glob("*.py"):  # a part cannot list this folder, so not import
-            if path.name in confine.COURSE:
-                importlib.import_module(path.stem)
-        import plots  # noqa: F401 (as the next lines: what jobs need, once for all)
-        from checks.run import isolate
-        from checks.run.check import registered
+        # what jobs need, once for all; a part cannot list this folder, so not import from it
+        import helpers  # noqa: F401
+        from course import devices, plots  # noqa: F401
+        from course.checks.run import isolate
+        from course.checks.run.check import registered
         from tools.grading import checking, page  # noqa: F401
         end_below = isolate.end_below
         while True:

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from plots import moving
+from course.plots import moving
 from tools import colab
 from tools.site import garment, links
 from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, sources

@@ -6,8 +6,8 @@ from typing import Any
 import torch
 
 import helpers
+from course.ship import browser, kernel, wasm
 from data.store import test_images
-from ship import browser, kernel, wasm
 
 FOLDER = "garment"  # of the site, for both languages
 

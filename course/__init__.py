@@ -1,0 +1,1 @@
+"""What the notebooks import besides helpers: checks, pictures, kernels, and what these stand on."""

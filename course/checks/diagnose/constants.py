@@ -1,0 +1,49 @@
+"""Constants that are nearly a model's weights: what no tolerance on its outputs shows."""
+
+import itertools
+from typing import Any
+
+import numpy as np
+import tvm
+from torch import nn
+from tvm import relax
+
+from course.checks.compare.trials import RTOL
+from course.checks.say.messages import CheckFailed, where
+from course.words import _
+
+_NEARLY, _MOST = 2e-3, 0.99  # of a weight's numbers that a constant has nearly: it is that weight
+
+
+def inexact_constant(mod: tvm.IRModule, model: nn.Sequential) -> tuple[int, CheckFailed] | None:
+    """Return the layer whose weight a constant is nearly, and not quite, and what to say of it.
+
+    A number among half a million changes no output by more than the tolerance. Nothing is said of
+    constants in another order, or of what is computed of several weights.
+    """
+    found: list[np.ndarray] = []
+
+    def see(value: Any) -> None:
+        if isinstance(value, tvm.ir.GenericConst) and str(value.value.dtype) == "float32":
+            found.append(value.value.numpy())
+
+    relax.analysis.post_order_visit(mod["main"], see)
+    weights = {name: value.detach().numpy() for name, value in model.named_parameters()}
+    for array, (name, weight) in itertools.product(found, weights.items()):
+        if array.size != weight.size or weight.size < 2:
+            continue
+        for came in (array, array.T):
+            came = came if came.ndim == weight.ndim else came.reshape(weight.shape)  # a bias
+            if came.shape != weight.shape or np.isclose(came, weight, _NEARLY).mean() < _MOST:
+                continue
+            if (differ := ~np.isclose(came, weight, RTOL, 0)).any():
+                at = tuple(np.argwhere(differ)[0])
+                return int(name.partition(".")[0]), CheckFailed(
+                    _("the model's own {name}, {shape}").format(name=name, shape=weight.shape),
+                    _("a constant of which {count} numbers differ, by up to {most}; the first at "
+                      "{place}: {value} for {right}").format(
+                          count=f"{differ.sum():,}", place=where(differ),
+                          most=f"{np.abs(came - weight).max():.2g}",
+                          value=f"{came[at]:.6g}", right=f"{weight[at]:.6g}"),
+                    _("what becomes of this weight before it is a constant"))
+    return None

@@ -1,0 +1,237 @@
+"""A whole model against PyTorch: whether an IRModule computes the same, on every batch."""
+
+import contextlib
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import tvm
+import tvm_ffi
+from torch import nn
+from tvm import relax
+
+from course.checks.compare.trials import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
+from course.checks.diagnose.constants import inexact_constant
+from course.checks.diagnose.diagnosis import diagnose
+from course.checks.observe.guard_pages import guarded
+from course.checks.observe.intermediates import compiled, is_layer
+from course.checks.observe.primfuncs import LIGHT, require_inside_buffers
+from course.checks.run.check import several_threads
+from course.checks.say.messages import CheckFailed, bound, reason
+from course.words import _
+
+
+class Batch(NamedTuple):
+    """Images, float32 (n, ...), their labels (n,) and what PyTorch's model gives for them."""
+
+    images: np.ndarray
+    labels: np.ndarray
+    expected: np.ndarray
+
+
+def batches(model: nn.Sequential, loader: Iterable) -> Iterator[Batch]:
+    """Yield what a loader gives, with the results of PyTorch's model, a batch at a time."""
+    for images, labels in loader:
+        with torch.no_grad():
+            yield Batch(images.numpy(), np.asarray(labels), model(images).numpy())
+
+
+def require_well_formed(mod: Any) -> None:
+    """Raise CheckFailed unless this is an IRModule with a main, well formed, inside its buffers."""
+    if not isinstance(mod, tvm.IRModule):
+        raise CheckFailed(_("an IRModule"), type(mod).__name__,
+                          _("what your function returns: an IRModule, as bb.get() is one"))
+    names = [variable.name_hint for variable in mod.get_global_vars()]
+    if "main" not in names:
+        raise CheckFailed(_("a function named main"), _("functions {names}").format(names=names),
+                          'bb.function("main", [x])')
+    require_inside_buffers(mod)
+    try:
+        relax.analysis.well_formed(mod)  # builds may pass without it: a forgotten emit_output does
+    except Exception as error:  # TVM raises many kinds here
+        raise CheckFailed(_("a well-formed IRModule"), reason(error),
+                          _("the shapes of the calls, and bb.emit_output for what "
+                            "leaves the block")) from None
+
+
+def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
+    """Return the VirtualMachine of an IRModule; raise CheckFailed where it cannot be built."""
+    require_well_formed(mod)
+    try:
+        return compiled(mod, target)
+    except Exception as error:  # TVM raises many kinds here
+        if "Cannot find ffi::Function" in str(error):
+            raise CheckFailed(_("that every library function is registered"), reason(error),
+                              _("the name in register_global_func and the name that is "
+                                "called")) from None
+        raise CheckFailed(_("a module that builds"), reason(error),
+                          _("the call that this message speaks of")) from None
+
+
+def _require_model(model: Any) -> None:
+    """Raise CheckFailed unless this is an nn.Sequential in evaluation mode."""
+    if not isinstance(model, nn.Sequential):
+        raise CheckFailed(_("a nn.Sequential as the second argument"), type(model).__name__,
+                          _("the order of the arguments: mod, torch_model, test_loader"))
+    random_in_training = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
+    if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
+        raise CheckFailed(_("a model in evaluation mode"), _("one that is training"),
+                          _("torch_model.eval() before the comparison"))
+
+
+def random_like(images: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Return images of random numbers, with the shape, dtype and range of others.
+
+    The corners of photographs are dark, and what a model computes of them is always 0. Every other
+    image consists of the two extremes: such contrasts show features that noise leaves at 0.
+    """
+    rng = np.random.default_rng([seed, *images.shape])
+    low, high = images.min(), images.max()
+    noise = rng.uniform(low, high, images.shape)
+    noise[1::2] = np.where(rng.random(noise[1::2].shape) < 0.3, high, low)
+    return noise.astype(images.dtype)
+
+
+def _output(machine: relax.VirtualMachine, batch: Batch, main: str = "main") -> np.ndarray:
+    """Return what main gives for a batch, of the expected dtype, or raise CheckFailed."""
+    try:
+        output = machine[main](tvm.runtime.tensor(batch.images))
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise CheckFailed(_("main to take float32 {shape}").format(shape=batch.images.shape),
+                          reason(error),
+                          _("the shape and dtype of x, how many parameters main has, "
+                            "and whether the batches of the loader have the module's "
+                            "size")) from None
+    if not hasattr(output, "numpy") and len(output) != 1:
+        raise CheckFailed(_("one output"), _("a tuple of {count}").format(count=len(output)),
+                          _("what main returns"))
+    came = to_numpy(output)
+    if came.dtype != batch.expected.dtype:
+        raise CheckFailed(_("an output of {dtype}").format(dtype=batch.expected.dtype),
+                          f"{came.dtype}", _("constants and casts: all of them float32"))
+    return came
+
+
+def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Sequential) -> bool:
+    atol = ATOL_PROBABILITIES if isinstance(model[-1], nn.Softmax) else ATOL
+    return came.shape == expected.shape and np.allclose(came, expected, RTOL, atol)
+
+
+def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = LIGHT,
+                 machine: relax.VirtualMachine | None = None) -> str:
+    """Return what was verified about a module against PyTorch, or raise CheckFailed.
+
+    They are compared on every batch, and on one of random images. The first batch and this one run
+    on guarded arrays. `machine` is the module, if it was built for the target already.
+    """
+    _require_model(model)
+    machine = machine or build(mod, target)
+    probabilities = isinstance(model[-1], nn.Softmax)
+    images = count = right = right_torch = 0
+    largest = 0.0
+    for batch in reference:
+        with contextlib.nullcontext() if count else guarded(machine, mod):
+            came = _output(machine, batch)
+        expected = batch.expected
+        if not _equal(came, expected, model):
+            raise diagnose(mod, model, [batch.images, random_like(batch.images)], target)
+        largest = max(largest, float(np.abs(came - expected).max()))
+        images, count = images + len(batch.labels), count + 1
+        if expected.ndim == 2:
+            right += int((came.argmax(1) == batch.labels).sum())
+            right_torch += int((expected.argmax(1) == batch.labels).sum())
+    if not count:
+        raise CheckFailed(_("images to compare"), _("a loader without batches"), _("the loader"))
+    require_same_at_random(mod, model, machine, batch.images, target)
+    verified = _("{images} images in {count} batches: max |difference| to PyTorch below "
+                 "{bound}").format(images=f"{images:,}", count=f"{count:,}",
+                                   bound=bound(largest, -5 if probabilities else -4))
+    if expected.ndim != 2:  # a layer and no classifier
+        return verified
+    return _('{verified}\nRight on {right} of {images} images; PyTorch on {right_torch}').format(
+        verified=verified, right=right, images=f"{images:,}", right_torch=right_torch)
+
+
+@torch.no_grad()
+def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: relax.VirtualMachine,
+                           like: np.ndarray, target: Any = LIGHT, main: str = "main",
+                           given: str = "") -> None:
+    """Raise CheckFailed where a module differs from PyTorch on random images like `like`.
+
+    Or where the constants in it are not quite the model's weights.
+
+    `machine` has the module's main as function `main`. `given` says in the message what is random.
+    """
+    batch = Batch(images := random_like(like), np.zeros(len(like)),
+                  model(torch.from_numpy(images)).numpy())
+    results: list[np.ndarray] = []
+    with guarded(machine, mod, filling=1e30, at_start=True):
+        several_threads(lambda: results.append(_output(machine, batch, main)))
+    came = results[0]
+    # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
+    if is_layer(came, batch.expected, model[-1]) or _equal(came, batch.expected, model):
+        if inexact := inexact_constant(mod, model):
+            raise inexact[1]
+        return
+    once = _output(machine, batch, main)
+    if _equal(once, batch.expected, model):
+        raise CheckFailed(_("the same numbers from every run"),
+                          _("PyTorch's with one thread, and others with several, on arrays full "
+                            "of other numbers"),
+                          _("what reads an element before it has been written, and which loop is "
+                            "parallel"))
+    expected, says, look_at = diagnose(mod, model, [images, random_like(like, 1)], target).parts
+    raise CheckFailed(_("{given}: {expected}").format(
+        given=given or _("on random images"), expected=expected), says, look_at)
+
+
+# ---- two modules of one function ------------------------------------------------------------
+
+OTHER_MAIN = "main_of_the_other"
+
+
+@relax.expr_functor.mutator
+class _Renamed(relax.expr_functor.PyExprMutator):
+    """Replaces global variables by those of the same names in another module."""
+
+    def __init__(self, names: dict[str, tvm.ir.GlobalVar]) -> None:
+        super().__init__()
+        self.names = names
+
+    def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
+        return self.names[variable.name_hint]
+
+
+def renamed(mod: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
+    """Return a module in which some functions have other names."""
+    new = {variable.name_hint: variable for variable in mod.get_global_vars()}
+    for old in names.keys() & new.keys():
+        known, new[old] = new[old], tvm.ir.GlobalVar(names[old])
+        relax.expr._update_type(new[old], known.ty)
+    functions = {}
+    for variable, function in mod.functions_items():
+        name = variable.name_hint
+        if isinstance(function, relax.Function):
+            function = _Renamed(new).visit_expr(function)
+        if name in names and function.attrs and "global_symbol" in function.attrs:
+            function = function.with_attr("global_symbol", names[name])
+        functions[new[name]] = function
+    return tvm.IRModule(functions)
+
+
+def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
+    """Return a module with the main of another one beside its own; None where their kernels differ.
+
+    Modules that one function makes of different weights have the same PrimFuncs, and compiling
+    these takes most of the time.
+    """
+    mine, theirs = ({variable.name_hint: function for variable, function in m.functions_items()
+                     if variable.name_hint != "main"} for m in (mod, other))
+    if any(name not in mine or not isinstance(function, tvm.tirx.PrimFunc)
+           or not tvm_ffi.structural_equal(function, mine[name])
+           for name, function in theirs.items()):
+        return None
+    names = {variable.name_hint: variable for variable in mod.get_global_vars()}
+    main = _Renamed(names).visit_expr(other["main"]).with_attr("global_symbol", OTHER_MAIN)
+    return tvm.IRModule({**dict(mod.functions_items()), tvm.ir.GlobalVar(OTHER_MAIN): main})

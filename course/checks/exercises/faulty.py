@@ -1,0 +1,118 @@
+"""The module of exercise 5.1, with two mistakes in it that no shape gives away, and mending it."""
+
+import inspect
+from collections.abc import Callable, Mapping
+
+import tvm
+from tvm import relax, te, topi
+
+from course.checks.exercises.models import INPUT, cnn
+from course.checks.run.check import prepared
+from course.checks.say.messages import CheckFailed, reason
+from course.words import _
+
+
+def _conv2d(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+    return topi.nn.conv2d(x, w, 1, 0, 1)
+
+
+def _add_bias(x: te.Tensor, b: te.Tensor) -> te.Tensor:
+    """Add one number of b to each row, where each channel has its own: there are enough of them."""
+    return te.compute(x.shape, lambda n, f, i, j: x[n, f, i, j] + b[i], name="add_bias")
+
+
+def _max_pool(x: te.Tensor) -> te.Tensor:
+    """Take the larger of two numbers of each window, those on its diagonal: p stands twice."""
+    images, channels, rows, columns = x.shape
+    p, q = (te.reduce_axis((0, 2), name=name) for name in "pq")
+    return te.compute((images, channels, rows // 2, columns // 2), lambda n, c, i, j: te.max(
+        x[n, c, i * 2 + p, j * 2 + p], axis=[p, q]), name="max_pool")
+
+
+FAULTS = ("lv1", "lv3")  # the bindings of these two
+# what each binding of main computes, and the constants that it takes after the one before it
+_STEPS: tuple[tuple[str, Callable, str], ...] = (
+    ("conv2d", _conv2d, "conv2d_weight"), ("add_bias", _add_bias, "conv2d_bias"),
+    ("relu", topi.nn.relu, ""), ("max_pool", _max_pool, ""), ("flatten", topi.nn.flatten, ""),
+    ("dense", topi.nn.dense, "linear0_weight"), ("add", topi.add, "linear0_bias"),
+    ("relu", topi.nn.relu, ""), ("dense", topi.nn.dense, "linear1_weight"),
+    ("add", topi.add, "linear1_bias"), ("softmax", topi.nn.softmax, ""))
+
+
+@prepared
+def faulty_cnn() -> tvm.IRModule:
+    """Return the CNN with its trained weights and two mistakes: what exercise 5.1 gives."""
+    weights = cnn()[0]
+    bb = relax.BlockBuilder()
+    x = value = relax.Var("x", relax.TensorType(INPUT, "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            for name, step, constant in _STEPS:
+                given = [relax.const(weights[constant])] if constant else []
+                value = bb.emit_te(step, value, *given, primfunc_name_hint=name)
+            output = bb.emit_output(value)
+        bb.emit_func_output(output)
+    return bb.get()
+
+
+@relax.expr_functor.mutator
+class _Mended(relax.expr_functor.PyExprMutator):
+    """Lets some bindings of main compute something else of what they take."""
+
+    def __init__(self, mod: tvm.IRModule, operations: Mapping[str, Callable]) -> None:
+        super().__init__(mod)
+        self.operations = operations
+
+    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
+        """Emit another operation under the same name; leave the other bindings as they are."""
+        name = binding.var.name
+        if name not in self.operations:
+            super().visit_var_binding_(binding)
+            return
+        taken = [self.visit_expr(argument) for argument in binding.value.args[1].fields]
+        call = self.builder_.call_te(self.operations[name], *taken, primfunc_name_hint="mended")
+        self.set_var_remap(binding.var, self.builder_.emit(call, name))
+
+
+def _require_fit(binding: relax.VarBinding, operation: Callable) -> None:
+    """Raise CheckFailed unless an operation gives a tensor as the binding's call does."""
+    taken = [te.placeholder(tuple(argument.ty.shape), argument.ty.dtype)
+             for argument in binding.value.args[1].fields]
+    try:
+        inspect.signature(operation).bind(*taken)
+    except TypeError as error:
+        raise CheckFailed(_("{name}: a function of as many tensors as its call takes, {count}"
+                            ).format(name=binding.var.name, count=len(taken)), reason(error),
+                          _("the parameters of the function")) from None
+    output = operation(*taken)
+    if not isinstance(output, te.Tensor):
+        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
+                          _("what the operation for {name} returns").format(name=binding.var.name))
+    came, expected = (f"{dtype} {tuple(map(int, shape))}" for dtype, shape in (
+        (output.dtype, output.shape), (binding.var.ty.dtype, binding.var.ty.shape)))
+    if came != expected:
+        raise CheckFailed(_("{expected} for {name}").format(expected=expected,
+                                                            name=binding.var.name), came,
+                          _("the shape of te.compute, and the dtype of what it computes"))
+
+
+def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModule:
+    """Return a module in which some bindings of main compute something else of what they take.
+
+    The keys are names of bindings that call a PrimFunc. Each operation gets the tensors that the
+    call takes as te.Tensors, and returns one of the same shape and dtype. Raises CheckFailed where
+    main has no such binding, or the operation gives something else.
+    """
+    bindings = {binding.var.name: binding for block in mod["main"].body.blocks
+                for binding in block.bindings if isinstance(binding.value, relax.Call)}
+    for name, operation in operations.items():
+        if name not in bindings:
+            raise CheckFailed(_("names of bindings of main: {names}").format(
+                                  names=", ".join(bindings)), repr(name),
+                              _("the keys of the dictionary, which are texts"))
+        _require_fit(bindings[name], operation)
+    changer = _Mended(mod, operations)
+    main = changer.visit_expr(mod["main"])
+    new = changer.builder_.get()
+    new.update_func(new.get_global_var("main"), main)
+    return relax.transform.DeadCodeElimination()(new)

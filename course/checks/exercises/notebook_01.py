@@ -1,0 +1,432 @@
+"""The checks of notebook 01: model preparation."""
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from course.checks.compare.trials import Mistakes, Trials, random
+from course.checks.observe.spies import require_numpy_only
+from course.checks.run.check import exercise, prepared
+from course.checks.say.messages import CheckFailed
+from course.words import _
+
+
+def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, np.ndarray]:
+    """Return a confusion matrix, and each class's recall as counted from labels and predictions.
+
+    No image has the label `absent`, and no prediction is the class `never`.
+    """
+    draw = np.random.default_rng(seed)
+    labels = draw.integers(0, 10, 500)
+    labels = labels[labels != absent]
+    guesses = draw.integers(0, 10, len(labels))
+    predictions = np.where(draw.random(len(labels)) < 0.6, labels, guesses)
+    predictions[predictions == never] = (never + 1) % 10
+    confusion = np.zeros((10, 10), dtype=np.int64)
+    np.add.at(confusion, (labels, predictions), 1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the mean of nothing is NaN
+        recall = [np.mean(predictions[labels == i] == i) for i in range(10)]
+    return confusion, np.array(recall)
+
+
+# Functions of the confusion matrix and of the right recall.
+_RECALL: Mistakes = {
+    _("the sums: rows are labels; the column sums give the precision, not the recall"):
+        lambda confusion, _: np.diag(confusion) / confusion.sum(0),
+    _("the sums: one for each row, not one for the whole matrix"):
+        lambda confusion, _: np.diag(confusion) / confusion.sum(),
+    _("a class without images: its recall is not 0 but unknown, NaN"):
+        lambda _, recall: np.nan_to_num(recall),
+    _("a class that is never predicted has recall 0; NaN is for a row of zeros only"):
+        lambda confusion, recall: np.where(confusion.sum(0) == 0, np.nan, recall),
+    _("the largest number of a row need not be the one on the diagonal"):
+        lambda confusion, _: confusion.max(1) / confusion.sum(1),
+    _("the diagonal: the rows are taken for columns, and sums as well"):
+        lambda confusion, _: confusion.sum(0) / confusion.sum(1),
+    _("the diagonal belongs above, its row's sum below: this is one divided by the recall"):
+        lambda _, recall: 1 / recall,
+    _("the row's sum without the diagonal: all images of a class count, the right ones too"):
+        lambda confusion, _: np.diag(confusion) / (confusion.sum(1) - np.diag(confusion)),
+    _("the sum of the row and of the column: the row's alone has the images of a class"):
+        lambda confusion, _: np.diag(confusion) / (confusion.sum(1) + confusion.sum(0)),
+    _("this is the F1 score: only the row's sum counts"): lambda confusion, _: 2 * np.diag(
+        confusion) / (confusion.sum(1) + confusion.sum(0)),
+    _("the classes are in reversed order"): lambda _, recall: recall[::-1],
+    _("// rounds down to whole numbers"): (
+        lambda _, recall: np.floor(recall), lambda _, recall: np.nan_to_num(np.floor(recall))),
+    _("a share between 0 and 1 is wanted, not per cent"): lambda _, recall: 100 * recall,
+    _("this is the share that is missed, 1 - recall"): lambda _, recall: 1 - recall,
+    _("the whole matrix is divided; take its diagonal"):
+        lambda confusion, _: confusion / confusion.sum(1)[:, None],
+    _("keepdims makes the sums a column, so that all pairs are divided"):
+        lambda confusion, _: np.diag(confusion) / confusion.sum(1)[:, None]}
+
+
+@exercise("1.1")
+def exercise_1_1(per_class_recall: Callable) -> str:
+    """the recall of each class: the diagonal of the confusion matrix, each by the sum of its row.
+
+    As scikit-learn's recall_score with average=None and zero_division=nan.
+    """
+    trials = Trials(_("the diagonal has the right answers of each class, its row all its images"),
+                    _RECALL, 1e-6, axes=(_("class"),))
+    kinds: list[dict[str, int]] = [
+        {}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0}, {"absent": 3, "never": 3},
+        {"absent": 0, "never": 9}]
+    for options in kinds:
+        confusion, expected = _counted(1, **options)
+        if not options:
+            confusion = 1000 * confusion  # of a large test set
+
+        def run(confusion: np.ndarray = confusion) -> np.ndarray:
+            came = per_class_recall(confusion.copy())
+            if type(came) is not np.ndarray or came.dtype == object:
+                raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}",
+                                  _("the return statement; np.array makes an array of a list of "
+                                    "numbers"))
+            return came
+        look_at = "" if confusion.sum(1).all() else _("{look_at}; a row of zeros: NaN").format(
+            look_at=trials.look_at)
+        trials.add(run, expected, confusion, expected, look_at=look_at)
+    confusion = np.diag(np.arange(10))  # all right, and a single image in class 1
+    expected = np.array([np.nan] + 9 * [1.0])
+    trials.add(lambda: per_class_recall(confusion.copy()), expected, confusion, expected)
+    trials.require_right()
+    return _("{count} confusion matrices; NaN for a class without images, 0 for one never "
+             "predicted").format(count=len(kinds) + 1)
+
+
+def _of_labels(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    """Return the value of each row's label."""
+    return values[np.arange(len(labels)), labels]
+
+
+def _log_of_labels(scores: np.ndarray, labels: np.ndarray, axis: int = 1) -> np.ndarray:
+    """Return the logarithm of the softmax, over an axis, of each row's label."""
+    return _of_labels(torch.from_numpy(scores).log_softmax(axis).numpy(), labels)
+
+
+def _largest(scores: np.ndarray, _: Any = None) -> np.ndarray:
+    """Return each row's largest logit, (n, 1)."""
+    return scores.max(1, keepdims=True)
+
+
+def _forms(form: Callable[..., Any]) -> tuple[Callable[..., Any], ...]:
+    """Return a mistake in float32 and in float64, with inf for what is not finite.
+
+    An overflow gives inf in one way of writing and NaN in another.
+    """
+    def in_dtype(dtype: Any) -> Callable[..., Any]:
+        def wrong(scores: np.ndarray, labels: np.ndarray, _: np.ndarray) -> Any:
+            came = np.asarray(form(scores.astype(dtype), labels), np.float64)
+            return np.where(np.isfinite(came), came, np.inf)
+        return wrong
+    return in_dtype(np.float32), in_dtype(np.float64)
+
+
+def _taken_apart(shift: Callable[[np.ndarray, np.ndarray], Any]) -> tuple[Callable[..., Any], ...]:
+    """Return the loss with the logarithm taken apart, of scores less `shift(scores, labels)`."""
+    def form(scores: np.ndarray, labels: np.ndarray) -> float:
+        z = scores - shift(scores, labels)
+        return (np.log(np.exp(z).sum(1)) - _of_labels(z, labels)).mean()
+    return _forms(form)
+
+
+def _by_softmax(shift: Callable[[np.ndarray, np.ndarray], Any],
+                kept: Callable[[np.ndarray], np.ndarray] = lambda p: p) -> tuple:
+    """Return the loss by a softmax, as it is defined, of scores less `shift(scores, labels)`.
+
+    `kept` is applied to the labels' probabilities before the logarithm.
+    """
+    def form(scores: np.ndarray, labels: np.ndarray) -> float:
+        e = np.exp(scores - shift(scores, labels))
+        return -np.log(kept(_of_labels(e / e.sum(1, keepdims=True), labels))).mean()
+    return _forms(form)
+
+
+def _with_epsilon(epsilon: float) -> tuple[Callable[..., Any], ...]:
+    return _by_softmax(_largest, lambda p: p + epsilon) \
+        + _by_softmax(_largest, lambda p: np.maximum(p, epsilon))
+
+
+def _rounded(digits: int, *given: np.ndarray) -> float:
+    return round(given[-1].mean(), digits)
+
+
+# Functions of the logits as float64, the labels and each image's right loss.
+_LOSS: Mistakes = {
+    _("log(probability + {e}): the {e} caps the loss; take the logarithm apart instead").format(
+        e=f"{e:g}"):
+        _with_epsilon(e)
+    for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
+    _("the result is rounded to {k} digits").format(k=k):
+        functools.partial(_rounded, k) for k in range(7)} | {
+    _("exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row"):
+        _taken_apart(lambda *_: 0) + _by_softmax(lambda *_: 0),
+    _("the probability has become 0, its logarithm -inf: simplify log(softmax) first"):
+        _by_softmax(_largest),
+    _("the largest logit has to be each row's own, not that of another row or of the whole batch"):
+        _taken_apart(lambda scores, _: scores.max()) + _by_softmax(lambda scores, _: scores.max()),
+    _("the label's own logit is subtracted, and exp overflows where another class is far ahead; "
+      "subtract the row's largest"):
+        _taken_apart(lambda scores, labels: _of_labels(scores, labels)[:, None]),
+    _("the row's mean is subtracted, and exp overflows where a class is far above it; subtract "
+      "the row's largest"):
+        _taken_apart(lambda scores, _: scores.mean(1, keepdims=True)),
+    _("the row's smallest logit is subtracted, and exp overflows where a class is far above it; "
+      "subtract the largest"):
+        _taken_apart(lambda scores, _: scores.min(1, keepdims=True)),
+    _("the row's first logit is subtracted, and exp overflows where a class is far above it; "
+      "subtract the largest"):
+        _taken_apart(lambda scores, _: scores[:, :1]),
+    _("each column's largest logit is subtracted; it has to be each row's own"):
+        _taken_apart(lambda scores, _: scores.max(0)),
+    _("the sign: the largest logit is subtracted, not added"):
+        _taken_apart(lambda scores, _: -_largest(scores)),
+    _("the largest is subtracted in the sum of exponentials, and not from the label's logit"):
+        _forms(lambda scores, labels: (np.log(np.exp(scores - _largest(scores)).sum(1))
+                                       - _of_labels(scores, labels)).mean()),
+    _("the largest is subtracted from the label's logit, and not in the sum of exponentials"):
+        _forms(lambda scores, labels: (np.log(np.exp(scores).sum(1)) - _of_labels(
+            scores - _largest(scores), labels)).mean()),
+    _("the mean over the images, not their sum"): lambda scores, labels, losses: losses.sum(),
+    _("the mean is over the n images, not over all n * c logits"):
+        lambda scores, labels, losses: losses.mean() / scores.shape[1],
+    _("the mean over the images is left out"): lambda scores, labels, losses: losses,
+    _("the mean: this is the largest loss of the batch"): lambda _, __, losses: losses.max(),
+    _("the mean: this is the median"): lambda _, __, losses: np.median(losses),
+    _("the mean: this is the loss of the first image alone"): lambda _, __, losses: losses[0],
+    _("the mean: it divides by n - 1"):
+        lambda scores, labels, losses: losses.sum() / np.float64(len(losses) - 1),
+    _("the sign: the loss is minus the logarithm"): lambda _, __, losses: -losses.mean(),
+    _("the logarithm is left out (this is what F.nll_loss made of probabilities)"):
+        lambda _, __, losses: -np.exp(-losses).mean(),
+    _("the softmax runs over the classes, axis 1"):
+        lambda scores, labels, _: -_log_of_labels(scores, labels, 0).mean(),
+    _("[:, labels] takes every label in every row; wanted is one logit of each row"):
+        lambda scores, labels, _: -torch.from_numpy(scores).log_softmax(1)[:, labels].mean(),
+    _("labels - 1: the labels begin at 0"):
+        lambda scores, labels, _: -_log_of_labels(scores, labels - 1).mean(),
+    _("labels + 1: the labels begin at 0"):
+        lambda scores, labels, _: -_log_of_labels(scores, labels + 1).mean(),
+    _("the labels are not used: this is the logit of the likeliest class"):
+        lambda scores, *_: -_log_of_labels(scores, scores.argmax(1)).mean(),
+    _("the label's logit is left out: this is the logarithm of the sum alone"):
+        lambda scores, labels, losses: (_of_labels(scores, labels) + losses).mean(),
+    _("the logarithm of the sum of exponentials is left out"):
+        lambda scores, labels, _: -_of_labels(scores, labels).mean(),
+    _("the sum of exponentials leaves out the label's own"):
+        lambda _, __, losses: np.log(np.maximum(np.expm1(losses), 0)).mean(),
+    _("the logarithm to base e (np.log), not to base 2"):
+        lambda _, __, losses: losses.mean() / np.log(2),
+    _("the logarithm to base e (np.log), not to base 10"):
+        lambda _, __, losses: losses.mean() / np.log(10)}
+
+
+def _one_number(answer: Any) -> Any:
+    """Return an answer's result as float64; raise CheckFailed if it is no number and no array."""
+    number = isinstance(answer, int | float | np.number) and not isinstance(answer, bool)
+    if not number and not (isinstance(answer, np.ndarray) and answer.dtype.kind in "fiu"):
+        kind = _("a {type}").format(type=type(answer).__name__)
+        if answer is not None:
+            kind = _("a {type}, {value}").format(type=type(answer).__name__,
+                                                 value=repr(answer)[:80])
+        raise CheckFailed(_("one number, the mean loss"), kind, _("the return statement"))
+    came = np.asarray(answer, dtype=np.float64)
+    return np.where(np.isfinite(came), came, np.inf)
+
+
+@exercise("1.2")
+def exercise_1_2(cross_entropy: Callable) -> str:
+    """the cross-entropy from logits.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
+    general = _("minus the logit of the label plus the logarithm of the sum of exponentials, "
+                "averaged")
+    large = _("overflow in np.exp, and np.log of 0: what is subtracted from each row first, and "
+              "where")
+    mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
+    lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
+    won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
+    cases = [("", (6, 10), 0), ("", (1, 7), 0), ("", (5, 3), 0), ("", (2, 17), 0), ("", (4, 1), 0),
+             ("", (40, 35), 0),
+             (_(" between -50 and 50"), (6, 10), 47 * np.sign(random(6, 10, seed=5))),
+             (_(" around 500"), (6, 10), 500), (_(" around 1000"), (6, 10), 1000),
+             (_(" around -1000"), (6, 10), -1000),
+             (_(" around 1000 in some rows, -1000 in others"), (6, 10), mixed),
+             (_(" where a wrong class is 200 ahead"), (6, 10), lost / 5),
+             (_(" where a wrong class is 1000 ahead"), (6, 10), lost),
+             (_(" where the right class is 1000 ahead"), (6, 10), won),
+             (_(" where one class is 1000 behind"), (6, 10), -lost)]
+    trials = Trials(general, _LOSS)
+    for number, (words, (n, c), offset) in enumerate(cases):
+        logits = (3 * random(n, c, seed=number) + offset).astype("float32")
+        labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
+        if (n, c) == (2, 17):
+            labels = np.array([16, 0])  # the last class and the first
+        losses = F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels),
+                                 reduction="none").numpy()
+
+        def run(logits: np.ndarray = logits, labels: np.ndarray = labels) -> Any:
+            with np.errstate(all="ignore"), \
+                    require_numpy_only(_("NumPy alone"), _("np.exp, np.log and sums along axis 1")):
+                return _one_number(cross_entropy(logits.copy(), labels.copy()))
+        trials.add(run, np.asarray(losses.mean()), logits.astype(np.float64), labels, losses,
+                   words=_("logits of shape {shape}{words}").format(shape=(n, c), words=words),
+                   look_at=large if words else "", atol=1e-3 if words else 1e-5)
+    trials.require_right()
+    return _("{count} batches, with logits up to 1000 and down to -1000: every loss finite").format(
+        count=len(cases))
+
+
+# The output's side of a mistaken formula: of size, kernel, stride and padding.
+_SIDES: dict[str, Callable[[int, int, int, int], int]] = {
+    _("the padding is left out of the output's size"): lambda s, k, t, p: (s - k) // t + 1,
+    _("the padding is added on both sides of the image"): lambda s, k, t, p: (s + p - k) // t + 1,
+    _("the output's size: the kernel's first place counts too (+ 1)"):
+        lambda s, k, t, p: (s + 2 * p - k) // t,
+    _("the output's size: + 1 comes after the division by the stride, not before"):
+        lambda s, k, t, p: (s + 2 * p - k + 1) // t,
+    _("the output's size: 1 is added, not subtracted"): lambda s, k, t, p: (s + 2 * p - k) // t - 1,
+    _("the output's size: 1 is added once"): lambda s, k, t, p: (s + 2 * p - k + 1) // t + 1,
+    _("the output's size: the padding is added, not subtracted"):
+        lambda s, k, t, p: (s - 2 * p - k) // t + 1,
+    _("the output's size: the kernel is subtracted"): lambda s, k, t, p: (s + 2 * p) // t + 1,
+    _("the output's size: the whole sum is divided by the stride, the kernel too"):
+        lambda s, k, t, p: (s + 2 * p) // t - k + 1,
+    _("the output's size is rounded down: a place that sticks out is left out"):
+        lambda s, k, t, p: -(-(s + 2 * p - k) // t) + 1,
+    _("the output's size is rounded down, not to the nearest number"):
+        lambda s, k, t, p: round((s + 2 * p - k) / t) + 1,
+    _("the stride is left out of the output's size"): lambda s, k, t, p: s + 2 * p - k + 1,
+    _("the output is as large as the input only with a fitting padding"): lambda s, k, t, p: s}
+
+
+def _parameters_mistakes(b: int, i: int, o: int, k: int) -> dict[str, int]:
+    one = i * k * k
+    return {_("the bias is left out: one number for each output channel"): o * one,
+            _("the bias has one number for each output channel, not a single one"): o * one + 1,
+            _("the bias has one number for each output channel, not for each input channel"):
+                o * one + i,
+            _("the bias: it has no numbers of its own for each image"): o * one + b * o,
+            _("every output channel has a kernel for each input channel"): o * (k * k + 1),
+            _("the kernel has kernel * kernel numbers"): o * (i * k + 1),
+            _("the kernels are counted for each image of the batch"): b * o * (one + 1)}
+
+
+def _flops_mistakes(b: int, i: int, o: int, k: int, side: int) -> dict[str, int]:
+    one, out = i * k * k, b * o * side**2
+    return {_("one multiplication and one addition are two FLOPs, not one"): one * out,
+            _("the addition of the bias is left out: K multiplications, K - 1 + 1 additions"):
+                (2 * one - 1) * out,
+            _("K - 1 additions join K products; the bias is one more: 2K"): (2 * one + 1) * out,
+            _("K counts the numbers of every input channel, not of one"): 2 * k * k * out,
+            _("the kernel has kernel * kernel numbers"): 2 * i * k * out,
+            _("every image of the batch is convolved"): 2 * one * out // b,
+            _("every output channel has its own products"): 2 * one * out // o,
+            _("the output has size * size places"): 2 * one * b * o * side}
+
+
+def _bytes_mistakes(b: int, i: int, o: int, s: int, k: int, p: int, side: int) -> dict[str, int]:
+    parameters, out, taken = o * (i * k * k + 1), b * o * side**2, b * i * s * s
+    return {_("a float32 has 4 bytes"): taken + parameters + out,
+            _("a float32 has 4 bytes, not 8"): 8 * (taken + parameters + out),
+            _("the padding is not in memory: count the image as it is"):
+                4 * (b * i * (s + 2 * p)**2 + parameters + out),
+            _("the output is left out: it has to be written"): 4 * (taken + parameters),
+            _("the input is left out"): 4 * (parameters + out),
+            _("the parameters are left out"): 4 * (taken + out),
+            _("the bias is left out: it is read too"): 4 * (taken + parameters - o + out),
+            _("the images of a batch share one set of parameters"):
+                4 * (taken + b * parameters + out),
+            _("the input has a batch of images"): 4 * (taken // b + parameters + out),
+            _("the input has in_channels channels"): 4 * (taken // i + parameters + out),
+            _("the output has a batch of images"): 4 * (taken + parameters + out // b),
+            _("the output has out_channels channels"): 4 * (taken + parameters + out // o),
+            _("4 bytes for each number: for those of the input, the parameters and the output"):
+                4 * taken + parameters + out,
+            _("every number counts once: the output is not read before it is written"):
+                4 * (taken + parameters + 2 * out)}
+
+
+def _conv2d_mistakes(case: tuple[int, ...], side: int) -> list[dict[str, int]]:
+    """Return what the usual mistakes make of a conv2d's parameters, FLOPs and bytes, by hints."""
+    b, i, o, s, k, stride, p = case
+    sides = {hint: wrong(s, k, stride, p) for hint, wrong in _SIDES.items()}
+    return [_parameters_mistakes(b, i, o, k),
+            _flops_mistakes(b, i, o, k, side)
+            | {hint: 2 * i * k * k * b * o * wrong**2 for hint, wrong in sides.items()},
+            _bytes_mistakes(b, i, o, s, k, p, side)
+            | {hint: 4 * (b * i * s * s + o * (i * k * k + 1) + b * o * wrong**2)
+               for hint, wrong in sides.items()}]
+
+
+@prepared
+def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
+    """Return convolutions: the arguments of `conv2d_cost`, the output's size, and the costs."""
+    found: list[tuple[tuple[int, ...], int, tuple[int, int, int]]] = []
+    for case in ((4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
+                 (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
+                 (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
+                 (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2), (3, 4, 5, 8, 1, 3, 2),
+                 (2, 1030, 4099, 57, 3, 1, 1)):  # these costs are more than float32 can tell apart
+        batch, inner, outer, size, kernel, stride, padding = case
+        layer = nn.Conv2d(inner, outer, kernel, stride, padding, device="meta")  # shapes, no data
+        outputs = layer(torch.empty(batch, inner, size, size, device="meta"))
+        numbers = sum(parameter.numel() for parameter in layer.parameters())
+        costs = (numbers, 2 * inner * kernel**2 * outputs.numel(),
+                 4 * (batch * inner * size**2 + numbers + outputs.numel()))
+        found.append((case, outputs.shape[-1], costs))
+    return found
+
+
+@exercise("1.3", prepare=[_convolutions])
+def exercise_1_3(conv2d_cost: Callable) -> str:
+    """what a convolution costs.
+
+    The output's size: https://docs.pytorch.org/docs/stable/generated/torch.nn.Conv2d.html.
+    Two FLOPs a multiply-add, as in torch.utils.flop_counter, which leaves out the bias; with it K
+    products, K - 1 additions and the bias make 2 K.
+    """
+    names = ("batch", "in_channels", "out_channels", "size", "kernel", "stride", "padding")
+    wanted, came, known = [], [], []
+    for case, side, costs in _convolutions():
+        wanted.append(costs)
+        known.append(_conv2d_mistakes(case, side))
+        answer = conv2d_cost(*case)
+        if not isinstance(answer, tuple | list) or len(answer) != 3:
+            raise CheckFailed(_("a tuple of three ints: parameters, FLOPs, bytes"),
+                              repr(answer)[:80], _("the return statement"))
+        came.append(tuple(answer))
+    whole = all(isinstance(value, int | np.integer) for answer in came for value in answer)
+    if whole and came != wanted and all(map(lambda a, b: sorted(a) == sorted(b), came, wanted)):
+        raise CheckFailed(_("(parameters, FLOPs, bytes)"), str(came[0]),
+                          _("the order of the three"))
+    cases = [case for case, *rest in _convolutions()]
+    for case, answer, expected in zip(cases, came, wanted, strict=True):
+        for place, what in enumerate((_("parameters"), "FLOPs", _("bytes"))):
+            value, right = answer[place], expected[place]
+            if not isinstance(value, int | np.integer):
+                raise CheckFailed(_("an int for {what}").format(what=what),
+                                  _("{value}, a {type}").format(value=repr(value),
+                                                                type=type(value).__name__),
+                                  _("division: / gives a float, // an int"))
+            if value != right:
+                hints = [hint for hint in known[0][place] if all(
+                    mistakes[place][hint] == each[place]
+                    for mistakes, each in zip(known, came, strict=True))]
+                given = ", ".join(f"{n}={v}" for n, v in zip(names, case, strict=True))
+                hint = hints[0] if len(hints) == 1 else _(
+                    "what this sum for the {what} leaves out or counts twice").format(what=what)
+                raise CheckFailed(_("{number} {what} for {given}").format(
+                    number=f"{right:,}", what=what, given=given), f"{value:,}", hint)
+    return _("{count} convolutions with stride 1 to 5 and padding 0 to 3, every number "
+             "exact").format(count=len(came))

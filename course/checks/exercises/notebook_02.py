@@ -1,0 +1,383 @@
+"""The checks of notebook 02: emit_te."""
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+from torch.nn import functional as F
+
+import helpers
+from course.checks.compare.inputs import fractions, shapes
+from course.checks.compare.mistakes import layer_mistakes, with_parameters
+from course.checks.compare.trials import Mistakes, Trials, random, require_passed_on
+from course.checks.diagnose.equivalence import random_like
+from course.checks.exercises.models import Made, by_topi, cnn, create, make, random_cnn, reference
+from course.checks.observe.intermediates import Binding, is_layer, values_of
+from course.checks.observe.primfuncs import run_te
+from course.checks.observe.spies import TorchCalls, require_no_topi
+from course.checks.run.check import exercise
+from course.checks.say.messages import CheckFailed
+from course.words import _
+
+# Functions of the input and the slope.
+_LEAKY_RELU: Mistakes = {
+    _("the slope: a plain ReLU ignores it"): lambda x, slope: np.maximum(x, 0),
+    _("the slope: it is 0.01 whatever is given"): lambda x, slope: np.where(x > 0, x, 0.01 * x),
+    _("the slope, which is applied everywhere"): lambda x, slope: x * slope,
+    _("the slope: it is added, not multiplied"): lambda x, slope: np.where(x > 0, x, x + slope),
+    _("the slope: it is divided by"): lambda x, slope: np.where(x > 0, x, x / slope),
+    _("the slope: it takes the place of slope * x"): lambda x, slope: np.where(x > 0, x, slope),
+    _("the sign of the slope"): lambda x, slope: np.where(x > 0, x, -slope * x),
+    _("the larger of x and slope * x: wrong where the slope is above 1"):
+        lambda x, slope: np.maximum(x, slope * x),
+    _("the smaller of x and slope * x: wrong where the slope is below 1"):
+        lambda x, slope: np.minimum(x, slope * x),
+    _("the condition, which is the wrong way round"):
+        lambda x, slope: np.where(x > 0, x * slope, x),
+    _("the condition: it compares with 1, not with 0"):
+        lambda x, slope: np.where(x > 1, x, x * slope),
+    _("the condition: it compares with the slope, not with 0"):
+        lambda x, slope: np.where(x > slope, x, x * slope),
+    _("x: it is copied as it is"): lambda x, slope: x}
+
+
+@exercise("2.1")
+def exercise_2_1(leaky_relu: Callable) -> str:
+    """a leaky ReLU as a tensor expression.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
+    """
+    slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5)
+    trials = Trials(_("which of x and slope * x is chosen, and of which element"), _LEAKY_RELU,
+                    axes=(_("row"), _("column")))
+
+    def run(x: np.ndarray, slope: float) -> np.ndarray:
+        return run_te(lambda a: leaky_relu(a, slope), x)
+
+    for number, shape in enumerate(shapes(128, 128)):
+        slope, x = slopes[number % len(slopes)], 3 * random(*shape)
+        x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
+        trials.add(partial(run, x, slope), np.where(x > 0, x, x * np.float32(slope)), x, slope,
+                   words=_("x {shape}, slope {slope}").format(shape=shape, slope=slope))
+    trials.require_right()
+    return _("equal to NumPy for {count} shapes and {slopes} slopes").format(
+        count=len(trials.all), slopes=len(slopes))
+
+
+def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    return x[:, None, :] * layer.weight
+
+
+def _bias_by_row(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    if len(x) > len(layer.bias):
+        raise IndexError(_("the bias has no number for every row"))
+    return F.linear(x, layer.weight) + layer.bias[:len(x), None]
+
+
+def _some_of_k(part: slice) -> Callable:
+    """Return a sum over a part of k; where no k is left, it is unknown: what the memory held."""
+    def wrong(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor | None:
+        if x.shape[1] == 1:
+            return None
+        return F.linear(x[:, part], layer.weight[:, part], layer.bias)
+    return wrong
+
+
+def _k_of_outputs(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
+    if (m := len(layer.weight)) > x.shape[1]:
+        raise IndexError(_("there are fewer inputs"))
+    return F.linear(x[:, :m], layer.weight[:, :m], layer.bias)
+
+
+# Functions of the layer and its input, beside the layer's usual mistakes.
+_LINEAR: Mistakes = {
+    _("the bias is added along the batch instead of the features"): _bias_by_row,
+    _("the bias: it is subtracted"): lambda layer, x: F.linear(x, layer.weight) - layer.bias,
+    _("the bias: it multiplies"): lambda layer, x: F.linear(x, layer.weight) * layer.bias,
+    _("the bias: b[0] is added everywhere; its index is that of the column"):
+        lambda layer, x: F.linear(x, layer.weight) + layer.bias[0],
+    _("the reduction: this is the largest of the products, not their sum"):
+        lambda layer, x: _products(layer, x).amax(-1) + layer.bias,
+    _("the reduction: this is the smallest of the products, not their sum"):
+        lambda layer, x: _products(layer, x).amin(-1) + layer.bias,
+    _("the product: x and w are added"): lambda layer, x: (x[:, None] + layer.weight).sum(
+        -1) + layer.bias,
+    _("the index of w that runs over k: the reduction axis leaves out the last k"):
+        _some_of_k(slice(None, -1)),
+    _("the index of w that runs over k: the reduction axis leaves out the first k"):
+        _some_of_k(slice(1, None)),
+    _("the reduction axis: it is as long as there are outputs, not inputs"): _k_of_outputs,
+    _("the reduction axis: only k = 0 is summed"):
+        lambda layer, x: F.linear(x[:, :1], layer.weight[:, :1], layer.bias),
+    _("the index of x that runs over k: it stays at 0"):
+        lambda layer, x: x[:, :1] * layer.weight.sum(1) + layer.bias,
+    _("the index of w that runs over k: it stays at 0"):
+        lambda layer, x: x.sum(1, keepdim=True) * layer.weight[:, 0] + layer.bias,
+    _("w: its first row is taken for every output"):
+        lambda layer, x: F.linear(x, layer.weight[:1]) + layer.bias,
+    _("w is left out: this is the sum of each row of x"): lambda layer, x: x.sum(
+        1, keepdim=True) + layer.bias,
+    _("the product is left out: this is the bias alone"):
+        lambda layer, x: layer.bias.expand(len(x), -1)}
+
+
+@exercise("2.2")
+def exercise_2_2(linear: Callable) -> str:
+    """a linear layer as a tensor expression."""
+    trials = Trials(_("either the sum over k of x[i, k] * w[j, k], "
+                      "or the bias b[j]: which of the two? With b = "
+                      "0 or w = 0 you see"), {}, axes=(_("row"), _("column")))
+    sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
+             (5, 103, 2)]
+    for number, (n, m, k) in enumerate(sizes):
+        x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
+        b = fractions(m, seed=2)
+        layer = with_parameters(nn.Linear(k, m), w, b)
+        trials.add(partial(run_te, linear, x, w, b), x @ w.T + b, layer, torch.from_numpy(x),
+                   words=f"x {(n, k)}, w {(m, k)}")
+    trials.mistakes = layer_mistakes(layer) | _LINEAR
+    trials.require_right()
+    require_passed_on(partial(run_te, linear), lambda x, w, b: x @ w.T + b,
+                      fractions(4, 3), fractions(5, 3, seed=1), fractions(5, seed=2))
+    return _("x W^T + b for {count} shapes, equal to NumPy").format(count=len(sizes))
+
+
+def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
+    if layer.weight.shape[2] != layer.weight.shape[3]:
+        raise IndexError(_("an index of the kernel is outside of it"))
+    return F.conv2d(x, layer.weight.transpose(2, 3))
+
+
+def _kernel_cut(axis: int, at: int) -> Callable[[nn.Conv2d, torch.Tensor], torch.Tensor]:
+    """Convolve with zeros from place `at` of an axis of the kernel on."""
+    def wrong(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
+        kept = torch.arange(layer.weight.shape[axis]) < at % layer.weight.shape[axis]
+        return F.conv2d(x, layer.weight * kept.reshape([-1, 1] if axis == 2 else [-1]))
+    return wrong
+
+
+# Functions of the layer and its input, beside the layer's usual mistakes.
+_CONV2D: Mistakes = {
+    _("the kernel's height and width are exchanged"): _kernel_turned,
+    _("the input channels: the last is left out"): lambda layer, x: F.conv2d(
+        x[:, :-1], layer.weight[:, :-1]),
+    _("the kernel's rows: the last is left out"): _kernel_cut(2, -1),
+    _("the kernel's columns: the last is left out"): _kernel_cut(3, -1),
+    _("the kernel's rows: only the first is summed"): _kernel_cut(2, 1),
+    _("the kernel's columns: only the first is summed"): _kernel_cut(3, 1),
+    _("w: the first kernel is taken for every output channel"):
+        lambda layer, x: F.conv2d(x, layer.weight[:1]).expand(-1, len(layer.weight), -1, -1),
+    _("w: its first input channel is taken for all"):
+        lambda layer, x: F.conv2d(x.sum(1, keepdim=True), layer.weight[:, :1]),
+    _("x: its first channel is taken for all"): lambda layer, x: F.conv2d(
+        x[:, :1], layer.weight.sum(1, keepdim=True)),
+    _("w is left out: this is the sum of each window"): lambda layer, x: F.conv2d(
+        x, torch.ones_like(layer.weight))}
+
+
+@exercise("2.3")
+@torch.no_grad()
+def exercise_2_3(conv2d: Callable) -> str:
+    """a convolution as a tensor expression."""
+    trials = Trials(_("the indices of x and those of w, term by term of the sum"), {},
+                    axes=(_("image"), _("output channel"), _("row"), _("column")))
+    for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
+                          ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
+                          ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]:
+        fine = len(trials.all) % 2 == 0  # one of the two, in turn
+        x, w = fractions(*shape, fine=fine), fractions(*kernel, seed=1, fine=not fine)
+        layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
+        images = torch.from_numpy(x)
+        trials.add(partial(run_te, conv2d, x, w), layer(images).numpy(), layer, images,
+                   words=f"x {shape}, w {kernel}")
+    trials.mistakes = layer_mistakes(layer) | _CONV2D
+    trials.require_right()
+    require_passed_on(partial(run_te, conv2d),
+                      lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
+                      fractions(2, 3, 5, 4), fractions(4, 3, 2, 3, seed=1))
+    return _("equal to PyTorch for {count} shapes: one input channel and several, square and not, "
+             "a 1x1 kernel and one as large as the image").format(count=len(trials.all))
+
+
+_POOL: Mistakes = {
+    _("the reduction: this is the smallest of each window"): lambda layer, x: -layer(-x),
+    _("the window: only its first row is looked at"):
+        lambda layer, x: F.max_pool2d(x[:, :, ::2], (1, 2)),
+    _("the window: only its first column is looked at"):
+        lambda layer, x: F.max_pool2d(x[..., ::2], (2, 1)),
+    _("the window: only its first element is taken"): lambda layer, x: x[:, :, ::2, ::2],
+    _("the window: only its last element is taken"): lambda layer, x: x[:, :, 1::2, 1::2],
+    _("the window: only its diagonal is looked at"): lambda layer, x: torch.maximum(
+        x[:, :, ::2, ::2], x[:, :, 1::2, 1::2]),
+    _("the channels: every one gets channel 0"): lambda layer, x: layer(x[:, :1]).expand(
+        -1, x.shape[1], -1, -1),
+    _("the largest absolute value is taken"): lambda layer, x: layer(x.abs())}
+
+
+@exercise("2.4")
+def exercise_2_4(max_pool: Callable) -> str:
+    """max pooling as a tensor expression."""
+    layer = nn.MaxPool2d(2)
+    trials = Trials(_("where window (i, j) starts, and which four elements it has"),
+                    layer_mistakes(layer) | _POOL,
+                    axes=(_("image"), _("channel"), _("row"), _("column")))
+    for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
+                         ((3, 2, 8, 2), -200), ((1, 5, 2, 10), 3), ((5, 33, 30, 28), 0.5)]:
+        x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
+        for place in range(4):  # the largest of a window is in each of its four places
+            x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
+        images = torch.from_numpy(x)
+        trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
+                   words=f"x {shape}")
+    trials.require_right()
+    require_passed_on(partial(run_te, max_pool), lambda x: layer(torch.from_numpy(x)).numpy(),
+                      random(2, 3, 4, 6), numbers=(np.inf, -np.inf))
+    return _("equal to PyTorch for {count} shapes, negative windows too").format(
+        count=len(trials.all))
+
+
+@exercise("2.5", seconds=30, prepare=[reference, random_cnn])
+def exercise_2_5(create_model: Callable) -> str:
+    """the CNN by emit_te."""
+    with TorchCalls() as calls:
+        mod, other = create(create_model)
+    made = make(mod, other)
+    verified = made.require_trained()
+    if "conv2d" in calls.names:
+        raise CheckFailed(_("operators from TOPI, one by one"),
+                          _("PyTorch's conv2d was called while your function ran, as an importer "
+                            "does to record the model"),
+                          _("bb.emit_te(topi...) for each operator; the weights are all you need"))
+    made.require_random()
+    return _("operators as PrimFuncs, right with random weights too. {verified}").format(
+        verified=verified)
+
+
+_SAYS = {nn.Conv2d: _("convolution"), nn.Linear: _("linear layer")}
+
+
+def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.ndarray) -> bool:
+    """Whether a constant, or a variable made of one, has an array's numbers, in any order."""
+    held = values.get(taken) if isinstance(taken, str) else taken
+    return held is not None and held.size == array.size \
+        and np.array_equal(np.sort(held, None), np.sort(array, None))
+
+
+@torch.no_grad()
+def _require_own_layers(made: Made) -> None:
+    """Raise CheckFailed unless each layer with weights is one call with x, weight and bias."""
+    model, values = cnn()[1], [reference()[0].images]
+    bindings = values_of(made.mod, made.machine, values)
+    for layer in model:
+        values.append(layer(torch.from_numpy(values[-1])).numpy())
+    made_of_constants: dict[str, np.ndarray] = {}
+    for binding in bindings:
+        if all(not isinstance(taken, str) or taken in made_of_constants for taken in binding.takes):
+            made_of_constants[binding.name] = binding.value
+    inputs = {binding.name: binding.value for binding in bindings} | {
+        made.mod["main"].params[0].name: values[0]}
+    calls = [binding for binding in bindings if binding.name not in made_of_constants]
+    for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
+        if came := _in_place_of(index, name, calls, made_of_constants, inputs, values):
+            raise CheckFailed(_("the {says} as one PrimFunc that takes its bias").format(
+                                  says=_SAYS[type(model[index])]), came,
+                              _("the tensor expression of this layer: x, w and b go in"))
+    for variable, func in made.mod.functions_items():
+        if operator := by_topi(func):
+            raise CheckFailed(_("tensor expressions of your own for convolution and linear layers"),
+                              _("PrimFunc {name_hint} has TOPI's {operator} in it").format(
+                                  name_hint=variable.name_hint, operator=operator),
+                              _("te.compute with te.sum, as in exercises 2.2 and 2.3"))
+
+
+def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[str, np.ndarray],
+                 inputs: dict[str, np.ndarray], values: list[np.ndarray]) -> str:
+    """Return "" if one call of main's takes a layer's x, weight and bias and is it; else what is.
+
+    `constants` has what main computes of constants alone and `inputs` all that calls may take, by
+    name; `values` has the model's input and what each of its layers gives.
+    """
+    def takes(call: Binding, parameter: str) -> bool:
+        return any(_holds(taken, constants, weights[parameter]) for taken in call.takes)
+
+    weights, model = cnn()
+    call = next((call for call in calls if takes(call, f"{name}_weight")), None)
+    if call is None:
+        return _("no call in main takes {name}_weight").format(name=name)
+    others = sum(takes(call, f"{other}_weight") for other in ("conv2d", "linear0", "linear1"))
+    if others > 1:
+        return _("{kernel} takes the weights of {others} layers").format(kernel=call.kernel,
+                                                                         others=others)
+    if not takes(call, f"{name}_bias"):
+        return _("{kernel} computes {name}, without the bias").format(kernel=call.kernel,
+                                                                      name=call.name)
+    if not any(is_layer(inputs[taken], values[index], nn.Identity()) for taken in call.takes
+               if isinstance(taken, str) and taken in inputs):
+        return _("{kernel} does not take the layer's input {shape}, but what another PrimFunc "
+                 "makes of it").format(kernel=call.kernel, shape=values[index].shape)
+    if not any(is_layer(call.value, after, model[position])
+               for position, after in enumerate(values[index + 1:], index)):
+        return _("{kernel} gives {name} {shape}, of which another PrimFunc makes the layer's "
+                 "output").format(kernel=call.kernel, name=call.name, shape=call.value.shape)
+    return ""
+
+
+@exercise("2.6", seconds=30, prepare=[reference, random_cnn])
+def exercise_2_6(create_model: Callable) -> str:
+    """the CNN by own tensor expressions."""
+    made = make(*create(create_model), values=True)
+    verified = made.require_trained()
+    _require_own_layers(made)
+    made.require_random()
+    return _("each convolution and linear layer is one PrimFunc that takes its bias; right with "
+             "random weights too\n{verified}").format(verified=verified)
+
+
+_LOUD = 200  # exp(200) is beyond float32
+
+
+@torch.no_grad()
+def _require_shifted(create_model: Callable) -> None:
+    """Raise CheckFailed unless the softmax is right for logits far from 0, and from one another."""
+    weights, model = random_cnn()
+    images = [random_like(reference()[0].images, seed) for seed in range(8)]
+    logits = model[:-1](torch.from_numpy(np.concatenate(images))).numpy()
+    # what is far apart: the logits of a row, the rows of a batch, and all of them from 0
+    by = _LOUD / logits.std(0).mean()
+    loud = [weights | {"linear1_weight": by * weights["linear1_weight"],
+                       "linear1_bias": by * (weights["linear1_bias"] - logits.mean(0)) + shift}
+            for shift in (0, np.float32(-20 * _LOUD))]
+    made = make(*(create_model(one) for one in loud))
+    for one, machine, main in ((loud[0], made.machine, "main"),
+                               (loud[1], made.other_machine, made.other_main)):
+        model = helpers.pytorch_model(one)
+        came, expected = (np.concatenate(parts) for parts in zip(*(
+            (machine[main](tvm.runtime.tensor(batch)).numpy(),
+             model(torch.from_numpy(batch)).detach().numpy()) for batch in images), strict=True))
+        if not np.isfinite(came).all() and np.isfinite(expected).all():
+            raise CheckFailed(_("probabilities for logits around {loud} too").format(loud=_LOUD),
+                              _("inf or NaN"),
+                              _("softmax: subtract each row's largest logit before the "
+                                "exponential"))
+        if not np.allclose(came, expected, 1e-2, 1e-4):
+            raise CheckFailed(_("PyTorch's probabilities for logits around {number}").format(
+                                  number=_LOUD),
+                              _("others, by up to {came}").format(
+                                  came=f"{np.abs(came - expected).max():.2g}"),
+                              _("softmax: every term of it has the same number subtracted"))
+
+
+@exercise("2.7", seconds=30, prepare=[reference, random_cnn])
+def exercise_2_7(create_model: Callable) -> str:
+    """the CNN by own tensor expressions alone."""
+    with require_no_topi():
+        mod, other = create(create_model)
+    made = make(mod, other)
+    verified = made.require_trained()
+    made.require_random()
+    _require_shifted(create_model)
+    return _("nothing of TOPI's in it; right with random weights, and with logits around {loud}\n"
+             "{verified}").format(loud=_LOUD, verified=verified)

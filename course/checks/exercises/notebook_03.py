@@ -1,0 +1,417 @@
+"""The checks of notebook 03: library functions."""
+
+import contextlib
+import copy
+import functools
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+from torch.nn import functional as F
+from tvm import relax
+
+import helpers
+from course.checks.compare.mistakes import layer_mistakes, with_parameters
+from course.checks.compare.trials import (
+    ATOL,
+    RTOL,
+    Mistakes,
+    judged,
+    random,
+    require_passed_on,
+    to_numpy,
+)
+from course.checks.diagnose.equivalence import build
+from course.checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
+from course.checks.exercises.softmax import SOFTMAX, softmax_of, softmax_trials
+from course.checks.observe import libraries
+from course.checks.observe.intermediates import is_layer
+from course.checks.observe.primfuncs import QUICK
+from course.checks.observe.spies import require_no_tvm, require_numpy_only, require_torch
+from course.checks.run.answer import line_of_answer
+from course.checks.run.check import exercise, prepared
+from course.checks.say.messages import CheckFailed, reason
+from course.tir.loops import nests
+from course.words import _
+
+
+def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+    # by PyTorch, which has one thread in the child; NumPy's library has several, which may wait
+    return F.linear(*map(torch.from_numpy, (x, w.copy(), b.copy()))).numpy()
+
+
+def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+    return F.conv2d(torch.from_numpy(x), torch.from_numpy(w.copy())).numpy() + b
+
+
+@exercise("3.1", seconds=10)
+def exercise_3_1(register_softmax: Callable) -> str:
+    """env.softmax writes the softmax of each row into out."""
+    trials, cases = softmax_trials()
+    with libraries.registry():
+        function = libraries.registered(register_softmax, "env.softmax")
+
+        def run(x: np.ndarray) -> np.ndarray:
+            try:
+                return libraries.run_library(function, "env.softmax", x.shape, x=x)
+            except CheckFailed as failed:
+                if trials.failed is None or "NaN" not in failed.parts[1]:
+                    raise
+                return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
+        for words, x in cases:
+            logits = torch.from_numpy(x)
+            with np.errstate(all="ignore"):
+                trials.add(functools.partial(run, x), SOFTMAX(logits).numpy(), SOFTMAX, logits,
+                           words=words)
+        trials.require_right()
+        require_passed_on(lambda x: libraries.run_library(function, "env.softmax", x.shape, x=x),
+                          softmax_of, random(4, 6), numbers=(-np.inf, np.nan))
+    return _("env.softmax is registered, can be registered again, and writes the softmax of each\n"
+             "row into out; tried with {count} arrays, scores of 1000 among them").format(
+        count=len(cases))
+
+
+_Reads = list[list[int]]
+
+
+def _needed(reads: _Reads, call: int, lasts: Callable = max) -> list[int]:
+    """Return the tensors, 0 the input, that are needed while a call runs; calls count from 1."""
+    readers = {number: [place for place, numbers in enumerate(reads, 1) if number in numbers]
+               for number in range(len(reads) + 1)}
+    return [number for number in range(call + 1)
+            if call <= max(number, lasts(readers[number], default=number))]
+
+
+def _most(reads: _Reads, counts: Callable[[int, int], bool] = lambda number, call: True,
+          lasts: Callable = max) -> int:
+    """Return how many tensors are needed at once, of those that `counts(number, call)`."""
+    return max(sum(counts(number, call) for number in _needed(reads, call, lasts))
+               for call in range(1, len(reads) + 1))
+
+
+def _between(reads: _Reads, lasts: Callable = max) -> int:
+    return _most(reads, lambda number, _: 0 < number < len(reads), lasts)
+
+
+_COUNTED: dict[str, tuple[Callable[[_Reads], int], ...]] = {
+    _("each tensor has a storage of its own: which of them are needed at the same time?"):
+        (lambda reads: len(reads) - 1, len, lambda reads: len(reads) + 1),
+    _("two that take turns: a tensor that is read again later keeps its place meanwhile"):
+        (lambda reads: min(2, len(reads) - 1), lambda reads: 2),
+    _("tensor 0: the input has its memory already"):
+        (lambda reads: _most(reads, lambda number, _: number < len(reads)),),
+    _("the last tensor: the output is allocated apart"):
+        (lambda reads: _most(reads, lambda number, _: number > 0),),
+    _("tensor 0 and the last one: input and output have memory of their own"):
+        (_most,),
+    _("a call that reads one tensor while it writes another needs both"):
+        (lambda reads: _most(reads, lambda number, call: 0 < number < call),),
+    _("until when a tensor is needed: until the last call that reads it, not the first"):
+        (lambda reads: _between(reads, min),),
+    _("tensors that only wait: what one call reads and writes is not all that is needed"): (
+        lambda reads: max(len({*numbers, call} - {0, len(reads)})
+                          for call, numbers in enumerate(reads, 1)),
+        lambda reads: max(len(set(numbers) - {0}) for numbers in reads))}
+
+
+@prepared
+def _chains() -> list[tuple[_Reads, int]]:
+    """Return what calls read, short chains first, and how many storages TVM's plan has."""
+    rng = np.random.default_rng(3)
+    chains: list[_Reads] = [
+        [[0]], [[0], [1]], [[0], [1, 1]], [[0], [0, 1]], [[0], [1], [2]], [[0], [0, 1], [0, 2]],
+        [[0], [1], [1, 2]], [[0], [0], [2, 1]], [[0], [1], [2], [3]], [[0], [1], [2], [1, 3]],
+        [[0], [1], [1, 2], [3]], [[0], [1], [2], [1], [3, 4]], [[0], [1], [2], [3], [3, 2, 1, 4]],
+        [[0], [1], [2], [1, 3], [4], [5], [4, 6]], [[call] for call in range(12)],
+        [*([call] for call in range(11)), [1, 11]]]
+    for length in (6, 8, 9, 10, 13, 14, 20, 25):
+        reads = [[call, *(number for number in range(call) if rng.random() < 0.1)]
+                 for call in range(length)]
+        for number in rng.choice(np.arange(1, length - 1), length // 2, replace=False):
+            reads[number].remove(number)  # the next call does not read it, a later one does
+            reads[rng.integers(number + 1, length)].append(int(number))
+            reads[number] = reads[number] or [0]
+        chains.append(reads)
+    return [(reads, _storages(reads)) for reads in sorted(chains, key=len)]
+
+
+def _storages(reads: _Reads) -> int:
+    """Return how many storages TVM's plan has for calls that read these tensors."""
+    bb = relax.BlockBuilder()
+    kind = relax.TensorType((1, 128), "float32")
+    tensors: list[relax.Expr] = [relax.Var("x", kind)]
+    with bb.function("main", tensors[:1]):
+        with bb.dataflow():
+            for numbers in reads:
+                inputs = [tensors[number] for number in numbers]
+                tensors.append(bb.emit(relax.op.call_dps_packed("env.any", inputs, kind)))
+            result = bb.emit_output(tensors[-1])
+        bb.emit_func_output(result)
+    planned = tvm.transform.Sequential([
+        relax.transform.ToNonDataflow(), relax.transform.CallTIRRewrite(),
+        relax.transform.StaticPlanBlockMemory()])(bb.get())
+    return helpers.script(planned).count("R.memory.alloc_storage(")
+
+
+@exercise("3.2", prepare=[_chains])
+def exercise_3_2(storages_needed: Callable) -> str:
+    """the storages of a plan, predicted."""
+    came: list[int] = []
+    with require_no_tvm(_("a prediction, from `reads` alone"),
+                        _("what is counted: tensors that are needed at once"),
+                        ("StaticPlanBlockMemory",)):
+        for reads, count in _chains():
+            given = copy.deepcopy(reads)
+            try:
+                number = storages_needed(given)
+            except Exception:
+                if came == [right for _reads, right in _chains()[:len(came)]]:
+                    raise
+                break  # an earlier one went wrong: that is told
+            if not isinstance(number, int | np.integer):
+                raise CheckFailed(_("one int, such as {count} for {reads}").format(
+                                      count=count, reads=reads),
+                                  repr(number)[:80], _("what storages_needed returns"))
+            if given != reads:
+                raise CheckFailed(_("that reads stays as it was"),
+                                  _("{reads} became {given}").format(reads=reads, given=given),
+                                  _("what changes a list: take one of your own"))
+            came.append(int(number))
+    for (reads, count), number in zip(_chains(), came, strict=False):
+        if number != count:
+            title = str(reads) if len(reads) < 10 else _("a chain of {count} calls").format(
+                count=len(reads))
+            raise CheckFailed(_("storages in TVM's plan of {title}: {count}").format(
+                                  title=title, count=count),
+                              _("{number} predicted").format(number=number),
+                              _cause(came) or _look_at(reads))
+    return _("as many storages as in TVM's plans of {count} chains, of 1 to {most} calls, with and "
+             "without\nskip connections").format(count=len(came), most=len(_chains()[-1][0]))
+
+
+def _cause(came: list[int]) -> str:
+    """Return the one mistake that gives these numbers for the chains, or ""."""
+    named = [says for says, forms in _COUNTED.items() if any(
+        came == [form(reads) for reads, _count in _chains()[:len(came)]] for form in forms)]
+    return named[0] if len(named) == 1 else ""
+
+
+def _look_at(reads: _Reads) -> str:
+    calls = {call: [number for number in _needed(reads, call) if 0 < number < len(reads)]
+             for call in range(1, len(reads) + 1)}
+    call, needed = max(calls.items(), key=lambda item: len(item[1]))
+    if not needed:
+        return _("the output, which is allocated apart: there is nothing in between")
+    return _("call {call}, while which these tensors in between are needed: {numbers}").format(
+        call=call, numbers=", ".join(map(str, needed)))
+
+
+# Functions of x, weight and bias: what main does beside its call.
+_BIAS_OF_LINEAR: Mistakes = {
+    _("the bias: it is 0 in the call, or taken off again"): lambda x, w, b: x @ w.T,
+    _("the bias: env.linear adds it already"): lambda x, w, b: x @ w.T + 2 * b}
+
+
+def _require_x(mod: Any, m: int, k: int) -> None:
+    """Raise CheckFailed where main does not take x float32 (1, k) alone."""
+    names = [variable.name_hint for variable in mod.get_global_vars()] \
+        if isinstance(mod, tvm.IRModule) else []
+    if "main" not in names or not isinstance(mod["main"], relax.Function):
+        return
+    params = list(mod["main"].params)
+    if len(params) != 1:
+        raise CheckFailed(_("main with one parameter, x"),
+                          _("parameters {params}").format(
+                              params=", ".join(param.name for param in params) or _("none")),
+                          _('the weight and the bias: relax.const(weight, "float32")'))
+    values = getattr(getattr(params[0].ty, "shape", None), "values", None)
+    dtype = str(params[0].ty.dtype).removeprefix("T.") \
+        if isinstance(params[0].ty, relax.TensorType) else ""
+    shape = tuple(int(extent) if isinstance(extent, tvm.tirx.IntImm) else str(extent)
+                  for extent in values or ())
+    fits = values is None or len(shape) == 2 and all(
+        isinstance(came, str) or came == wanted for came, wanted in zip(shape, (1, k), strict=True))
+    if not fits or dtype != "float32":
+        hint = 'relax.Var("x", relax.TensorType(shape, "float32"))'
+        if shape == (1, m):
+            hint = _("m and k: the weight is (m, k), x has k numbers")
+        elif shape == (1, 784):
+            hint = _("the sizes of the example: take them from weight.shape")
+        elif shape == (k,):
+            hint = _("the shape of x: one row of k numbers is (1, k)")
+        came = f"x {dtype} {shape}" if values is not None else f"x {params[0].ty}"
+        raise CheckFailed(_("main to take x float32 {shape} for a weight {weight}").format(
+                              shape=(1, k), weight=(m, k)), came, hint)
+
+
+def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
+                calls: list[list[np.ndarray]], out: tuple[int, int]) -> np.ndarray:
+    """Run main(x) and check how it calls env.linear; return what it gives."""
+    output: Any = None
+    problem = None
+    try:
+        output = machine["main"](tvm.runtime.tensor(x))
+    except (ValueError, TypeError, RuntimeError) as error:
+        problem = error
+    k = x.shape[1]
+    if "call_dps_packed" not in helpers.script(mod) and calls and len(calls[0]) == 3:
+        raise CheckFailed(_("env.linear with x, w, b and out"),
+                          _("with x, w, b: nobody brought out"),
+                          _("relax.op.call_dps_packed, which allocates out and hands it over"))
+    if calls or not problem:
+        libraries.require_call(calls, "env.linear", x=(1, k), w=(out[1], k), b=(out[1],), out=out)
+    if problem:
+        raise CheckFailed(_("main to run on x {shape}").format(shape=(1, k)), reason(problem),
+                          _("the shapes and types of main's calls"))
+    if not hasattr(output, "numpy"):
+        came = _("a tuple of {count}").format(count=len(output)) if hasattr(output, "__len__") \
+            else type(output).__name__
+        raise CheckFailed(_("one tensor {out}").format(out=out), came,
+                          _("what main returns: bb.emit_func_output(gv)"))
+    return output.numpy()
+
+
+@exercise("3.3")
+def exercise_3_3(create_linear_module: Callable) -> str:
+    """main(x) calls env.linear with the weight and the bias as constants."""
+    with judged(_("which variable main returns, and what stands between it and the call"),
+                _BIAS_OF_LINEAR) as note:
+        sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
+        for number, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
+            weight, bias, x = (random(*shape, seed=number) for shape in [(m, k), (m,), (1, k)])
+            calls: list[list[np.ndarray]] = []
+            mod = create_linear_module(weight.copy(), bias.copy())
+            _require_x(mod, m, k)
+            with libraries.registry(linear=libraries.recording(_linear, calls)):
+                came = _run_linear(build(mod, QUICK), mod, x, calls, (1, m))
+            libraries.require_values("env.linear", calls[0], x=x, w=weight, b=bias)
+            note(came, _linear(x, weight, bias), x, weight, bias)
+    return _("main(x) calls env.linear once with x, w, b as given, and returns x @ w.T + b;\n"
+             "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
+
+
+def _require_conv2d(register: Callable, watch: Callable) -> str:
+    """Compare env.conv2d with PyTorch on several shapes; it runs inside the context `watch()`."""
+    shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
+              ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
+              ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1)),
+              ((34, 2, 4, 3), (35, 2, 3, 2))]
+    again = shapes[1]  # with other numbers: what was kept of the first call is wrong then
+    with libraries.registry(), judged(
+            _("the sum, over input channels, kernel rows and kernel columns; and the bias, one "
+              "number for each output channel"),
+            layer_mistakes(nn.Conv2d(1, 1, 1))) as note:  # those of a layer with a bias
+        function = libraries.registered(register, "env.conv2d")
+        for number, (x_shape, w_shape) in enumerate([*shapes, again]):
+            scales = ((1, 1, 1), (200, 1, 9), (1, 200, 1))[number % 3]  # small and large ones
+            x, w, b = (np.float32(scale) * random(*shape, seed=number) for scale, shape in
+                       zip(scales, (x_shape, w_shape, (1, w_shape[0], 1, 1)), strict=True))
+            layer = with_parameters(nn.Conv2d(w_shape[1], w_shape[0], w_shape[2:]), w, b)
+            expected = _conv2d(x, w, b)
+            with watch():
+                came = libraries.run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
+            note(came, expected, layer, torch.from_numpy(x), atol=1e-4 * max(scales))
+
+        def run(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+            with watch():
+                return libraries.run_library(function, "env.conv2d", (2, 5, 8, 4), x=x, w=w, b=b)
+        require_passed_on(run, _conv2d, random(2, 3, 9, 7), random(5, 3, 2, 4), random(1, 5, 1, 1))
+    return _("env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with "
+             "{shapes}").format(
+        shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
+
+
+@exercise("3.4")
+def exercise_3_4(register_conv2d: Callable) -> str:
+    """env.conv2d writes the convolution with its bias into out."""
+    watch = functools.partial(require_torch, _("the convolution by means of PyTorch"),
+                              "torch.nn.functional.conv2d")
+    return _('{require_conv2d};\nPyTorch did the products').format(
+        require_conv2d=_require_conv2d(register_conv2d, watch))
+
+
+@exercise("3.5")
+def exercise_3_5(register_conv2d_numpy: Callable) -> str:
+    """env.conv2d writes the convolution with its bias into out, without PyTorch."""
+    said = _("NumPy alone in env.conv2d"), "np.lib.stride_tricks.sliding_window_view, np.einsum"
+    with require_no_tvm(*said):
+        verified = _require_conv2d(register_conv2d_numpy,
+                                   functools.partial(require_numpy_only, *said))
+    return _('{verified};\nno function of PyTorch was called').format(verified=verified)
+
+
+def _convolving(mod: tvm.IRModule) -> list[str]:
+    """Name the PrimFuncs with a reduction in seven loops: four of the output, three of the sum."""
+    return [variable.name_hint for variable, func in mod.functions_items()
+            if isinstance(func, tvm.tirx.PrimFunc)
+            and any(nest.reduces and len(nest.loops) >= 7 for nest in nests(func))]
+
+
+def _require_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np.ndarray]],
+                            weights: Mapping[str, np.ndarray], images: np.ndarray) -> None:
+    """Run the CNN on one batch and check how it calls env.conv2d, which notes that in `calls`."""
+    came = images
+    with contextlib.suppress(ValueError, TypeError, RuntimeError):  # require_same will tell
+        came = to_numpy(machine["main"](tvm.runtime.tensor(images)))
+    if not calls and (names := _convolving(mod)):
+        raise CheckFailed(_("the convolution by env.conv2d"),
+                          _("env.conv2d is not called, PrimFunc {names} convolves").format(
+                              names=names[0]),
+                          _("bb.emit(relax.op.call_dps_packed(...)) in place of bb.emit_te for "
+                            "the convolution"))
+    if calls:
+        libraries.require_call(calls, "env.conv2d", x=INPUT, w=(32, 1, 3, 3), b=(1, 32, 1, 1),
+                               out=(4, 32, 26, 26))
+        libraries.require_values("env.conv2d", calls[0], x=images, w=weights["conv2d_weight"],
+                                 b=weights["conv2d_bias"].reshape(1, 32, 1, 1))
+    twice = helpers.pytorch_model({**weights, "conv2d_bias": 2 * weights["conv2d_bias"]})
+    with torch.no_grad():
+        if is_layer(came, twice(torch.from_numpy(images)).numpy(), twice[-1]):
+            raise CheckFailed(_("the bias of the convolution, once"), _("twice the bias"),
+                              _("what follows env.conv2d, which adds the bias already"))
+
+
+_LIBRARY = ("env.conv2d", "env.linear", "env.softmax")
+
+
+@exercise("3.6", seconds=90, prepare=[reference, random_cnn])
+def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
+    """The CNN is equivalent to PyTorch and its convolution is env.conv2d."""
+    (weights, model), batches = cnn(), reference()
+    images = batches[0].images
+    try:
+        mod, other = create(create_model_with_library_conv2d, _LIBRARY, lowered=False)
+    except AssertionError as error:  # TOPI's own: shapes that do not fit
+        raise CheckFailed(_("layers whose shapes fit"), reason(error),
+                          _("the output type of env.conv2d (4, 32, 26, 26), pooled (4, 32, 13, "
+                            "13), flattened (4, 5408); it failed at {line_of_answer}").format(
+            line_of_answer=line_of_answer(error))) from None
+    calls: list[list[np.ndarray]] = []
+    factor = 1.0
+    functions = {"conv2d": libraries.recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
+                 "linear": libraries.recording(_linear, []),
+                 "softmax": libraries.recording(softmax_of, [])}
+    with libraries.registry(keep=True, **functions):
+        made = make(mod, other)
+        machine = made.machine
+        _require_library_conv2d(mod, machine, calls, weights, images)
+        before, verified = len(calls), made.require_trained()
+        count = len(calls) - before - 1  # one batch was of random images
+        made.require_random()
+        factor = 0.0  # the layers after it must feel the 0
+        came = to_numpy(machine["main"](tvm.runtime.tensor(images)))
+    with torch.no_grad():
+        expected = model[1:](torch.zeros(4, 32, 26, 26)).numpy()
+    convolving = _convolving(mod)
+    if count != len(batches) or convolving or not np.allclose(came, expected, RTOL, ATOL):
+        raise CheckFailed(_("that all comes from env.conv2d, called once a batch"),
+                          _("{count} calls in {batches} batches; PrimFuncs that convolve: "
+                            "{others}").format(count=count, batches=len(batches),
+                                               others=", ".join(convolving) or _("none")),
+                          _("which variable the first ReLU takes"))
+    return _("env.conv2d is called once a batch, with x (4, 1, 28, 28), w (32, 1, 3, 3), b (1, "
+             "32, 1, 1);\nno PrimFunc convolves, and the other layers work with what it writes, "
+             "with random weights too\n{verified}").format(verified=verified)

@@ -1,0 +1,229 @@
+"""The checks of notebook 04: schedules."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import te
+
+from course.checks.exercises import schedules
+from course.checks.exercises.models import cnn, imported_cnn, reference_200
+from course.checks.run.check import exercise
+from course.checks.say.messages import CheckFailed
+from course.tir.loops import Nest, lives, nests
+from course.words import _
+
+
+def _three_steps(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
+    x = te.placeholder(shape, name="x")
+    doubled = te.compute(shape, lambda i, j: x[i, j] * 2.0, name="doubled")
+    shifted = te.compute(shape, lambda i, j: doubled[i, j] + 1.0, name="shifted")
+    result = te.compute(shape, lambda i, j: te.max(shifted[i, j], 0.0), name="result")
+    return te.create_prim_func([x, result])
+
+
+def _addition(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
+    a, b = (te.placeholder(shape, name=name) for name in "AB")
+    return te.create_prim_func([a, b, te.compute(shape, lambda i, j: a[i, j] + b[i, j], name="C")])
+
+
+def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
+    a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    return te.create_prim_func([a, b, te.compute(
+        (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+
+
+@exercise("4.1", seconds=10)
+def exercise_4_1(inline_all: Callable) -> str:
+    """inlining two steps."""
+    for shape in [(16, 16), (5, 33)]:
+        before = _three_steps(shape)
+        after = schedules.scheduled(inline_all, before, _("one sblock"))
+        blocks = [nest.block for nest in nests(after)]
+        if len(blocks) != 1:
+            raise CheckFailed(_("one sblock"), f"{len(blocks)}: {', '.join(blocks)}",
+                              _("compute_inline for {blocks}").format(
+                                  blocks=_(" and ").join(blocks[:-1])))
+        schedules.require_same_results(before, after)
+    return _("one sblock, no buffer between, the same results for two shapes")
+
+
+@exercise("4.2", seconds=10)
+def exercise_4_2(schedule_add: Callable) -> str:
+    """threads and lanes of an addition."""
+    # then every remainder of 16 rows by the factors 2 to 8
+    for apply, shape in [(schedules.scheduled, (64, 128)), (schedules.scheduled, (16, 24)),
+                         (schedules.scheduled_too, (136, 264)), (schedules.scheduled_too, (17, 8)),
+                         (schedules.scheduled_too, (22, 16)), (schedules.scheduled_too, (31, 40))]:
+        before = _addition(shape)
+        after = apply(schedule_add, before, _("threads and lanes"))
+        found = nests(after)
+        schedules.require_threads(4, *found)
+        # the sum may have been inlined into a copy of it, which then is the last block
+        nest = next((nest for nest in found if nest.block == "C"), found[-1])
+        lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block))
+        if lanes.extent != 8:
+            raise CheckFailed(_("8 lanes"), f"{lanes}", _("the factor of the split"))
+        if (steps := schedules.moves(nest, lanes, schedules.stored(nest))) != [(0, 1)]:
+            raise CheckFailed(_("lanes along a row, each one column on"),
+                              _("steps in (i, j) of {steps}").format(steps=steps),
+                              _("which loop is split into lanes: i or j?"))
+        schedules.require_same_results(before, after)
+    return _("a parallel outermost loop, 8 lanes along a row, the same results for six shapes")
+
+
+@exercise("4.3", seconds=10)
+def exercise_4_3(schedule_matmul: Callable) -> str:
+    """a matrix product with lanes and a decomposed reduction."""
+    # with eight columns a fixed number of vectors has too few lanes, and threads may lack work
+    for apply, sizes, least in [
+            (schedules.scheduled, (32, 32, 32), 2), (schedules.scheduled, (16, 8, 24), 1),
+            (schedules.scheduled_too, (72, 136, 80), 2),
+            (schedules.scheduled_too, (24, 40, 56), 1)]:
+        before = _product(*sizes)
+        after = apply(schedule_matmul, before, _("threads and lanes"))
+        schedules.require_decomposed(after)
+        update = schedules.summing(after)[0]
+        schedules.require_threads(least, *nests(after))
+        lanes = schedules.require_lanes(update, _("the update"))
+        # along j, only the matrix B moves, by a column: also where rfactor has added an axis
+        steps = sorted(schedules.moves(update, lanes, schedules.indices(read))
+                       for read in update.realize.block.reads
+                       if not read.source.same_as(schedules.written(update)))
+        if steps != [[(0, 0)], [(0, 1)]]:
+            ways = ", ".join(str(way) for step in steps for way in step)
+            raise CheckFailed(_("lanes along j"),
+                              _("{lanes}, with steps in the matrices of {steps}").format(
+                                  lanes=lanes, steps=ways),
+                              _("which loop is innermost and vectorised"))
+        schedules.require_same_results(before, after)
+    return _("a parallel outermost loop, lanes along j, T.init apart, the same results for four "
+             "shapes")
+
+
+@exercise("4.4", seconds=10, prepare=[imported_cnn, reference_200])
+def exercise_4_4(schedule_conv2d: Callable) -> str:
+    """the conv2d inside the model, scheduled."""
+    original = imported_cnn()
+    mod = schedules.returned(schedule_conv2d, original)
+    with schedules.changed(mod, original, "conv2d") as func:
+        schedules.require_scheduled(func)
+    verified = schedules.require_same_model(mod, original, ["conv2d"], cnn()[1], reference_200())
+    return _("padding inlined, parallel, unrolled, vectorised, decomposed. {verified}").format(
+        verified=verified)
+
+
+# ---- blocks that move ----------------------------------------------------------------------
+
+
+def _sums_and_pooling(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
+    a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
+    k, p, q = (te.reduce_axis((0, e), name=name) for e, name in ((depth, "k"), (2, "p"), (2, "q")))
+    sums = te.compute((n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="sums")
+    return te.create_prim_func([a, b, te.compute((n // 2, m // 2), lambda i, j: te.max(
+        sums[2 * i + p, 2 * j + q], axis=[p, q]), name="pooled")])
+
+
+def _by_rows(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    by_rows = tvm.s_tir.Schedule(func)
+    i, j, k = by_rows.get_loops("C")
+    by_rows.reorder(i, k, j)
+    return by_rows.mod["main"]
+
+
+def _sums_of_rows(n: int, m: int) -> tvm.tirx.PrimFunc:
+    a, k = te.placeholder((n, m), name="A"), te.reduce_axis((0, m), name="k")
+    return te.create_prim_func([a, te.compute((n,), lambda i: te.sum(a[i, k], k), name="total")])
+
+
+def _told(found: Sequence[Nest]) -> str:
+    """Return the loops around each block."""
+    return _("; ").join(_("{block} in {loops}").format(
+        block=nest.block, loops=" > ".join(str(loop) for loop in nest.loops)) for nest in found)
+
+
+@exercise("4.5")
+def exercise_4_5(sums_where_needed: Callable) -> str:
+    """sums that are made where they are needed."""
+    for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (12, 20, 3)),
+                         (schedules.scheduled_too, (2, 6, 5))]:
+        before = _sums_and_pooling(*sizes)
+        after = apply(sums_where_needed, before, _("sums under a loop of pooled"))
+        found, wanted = nests(after), 2 * sizes[1]
+        life = max(lives(after), key=lambda one: one.most)
+        if life.most > wanted:
+            common = [loop for loop in found[0].loops if loop in found[-1].loops]
+            raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time, two rows").format(
+                                  wanted=wanted, buffer=life.buffer.name),
+                              _("{count}; {loops}").format(count=life.most, loops=_told(found)),
+                              _("the loops that the two have in common, {loops}: how many rows "
+                                "does one iteration of them need?").format(
+                                    loops=", ".join(map(str, common))) if common else
+                              _("the two blocks have no loop in common: compute_at"))
+        schedules.require_same_results(before, after)
+    return _("at most two rows of sums at a time, the same results for three shapes")
+
+
+@exercise("4.6")
+def exercise_4_6(row_in_registers: Callable) -> str:
+    """a row of sums in a local buffer."""
+    for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (5, 12, 3)),
+                         (schedules.scheduled_too, (6, 7, 9))]:
+        before, columns = _by_rows(_product(*sizes)), sizes[1]
+        after = apply(row_in_registers, before, _("sums in a buffer of their own"))
+        update = schedules.adds_up(after)
+        schedules.require_local(update, _("a row"))
+        schedules.require_complete(after, update, _("the sums"))
+        (life,) = (one for one in lives(after) if one.buffer.same_as(schedules.written(update)))
+        if life.most != columns:
+            raise CheckFailed(_("{count} numbers of {buffer} at a time, a row").format(
+                                  count=columns, buffer=life.buffer.name),
+                              _("{count}; {loops}").format(count=life.most,
+                                                           loops=_told(nests(after))),
+                              _("reverse_compute_at: under which loop is the copy, and what is "
+                                "complete in one iteration of it?"))
+        first = update.loops.index(schedules.reducing_loops(update)[0])
+        if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
+            raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
+                                  count=columns), f"{together}; {_told([update])}",
+                              _("the order of the loops around C: it is i, k, j"))
+        schedules.require_same_results(before, after)
+    return _("a row of sums in a local buffer, copied when complete, the same results for three "
+             "shapes")
+
+
+@exercise("4.7")
+def exercise_4_7(eight_partial_sums: Callable) -> str:
+    """eight partial sums."""
+    for apply, sizes in [(schedules.scheduled, (4, 32)), (schedules.scheduled_too, (3, 48)),
+                         (schedules.scheduled_too, (5, 8))]:
+        before = _sums_of_rows(*sizes)
+        after = apply(eight_partial_sums, before, _("partial sums"))
+        partial = next(nest for nest in nests(after)
+                       if schedules.touches(nest, after.params[0]))
+        if partial.buffer == "total":
+            raise CheckFailed(_("partial sums in a buffer of their own"),
+                              _("block {block} adds to the result").format(block=partial.block),
+                              _("rfactor, of one of the two loops that the split gave"))
+        if (count := int(np.prod(schedules.written(partial).shape))) != 8 * sizes[0]:
+            raise CheckFailed(_("eight partial sums for each of {count} rows").format(
+                                  count=sizes[0]), _("{count} in all").format(count=count),
+                              _("the factors of the split, and which of the two loops rfactor "
+                                "gets"))
+        lanes = schedules.require_lanes(partial, _("the partial sums"))
+        for region, look_at in [
+                (partial.realize.block.writes[0],
+                 _("the second argument of rfactor: the axis of the new buffer that counts the "
+                   "partial sums")),
+                (partial.realize.block.reads[0],
+                 _("which of the two loops of the split is the one over the partial sums"))]:
+            steps = schedules.moves(partial, lanes, schedules.indices(region))
+            if steps != [(0, 1)]:
+                raise CheckFailed(_("lanes that are neighbours in {buffer}").format(
+                                      buffer=region.source.name),
+                                  _("steps in {buffer} of {steps}, with {lanes}").format(
+                                      buffer=region.source.name, steps=steps, lanes=lanes), look_at)
+        schedules.require_same_results(before, after)
+    return _("eight partial sums of each row as the lanes of a vector, the same results for three "
+             "shapes")

@@ -1,0 +1,512 @@
+"""The checks of notebook 05: an importer and its rules."""
+
+import contextlib
+import copy
+import functools
+import operator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import NamedTuple
+from unittest import mock
+
+import numpy as np
+import torch
+import tvm
+from torch import Tensor, fx, nn
+from torch.nn import functional as F
+from tvm import relax
+
+from course.checks.compare.inputs import fractions
+from course.checks.compare.mistakes import layer_mistakes, pair
+from course.checks.compare.trials import Mistakes, judged, random, require_passed_on, to_numpy
+from course.checks.diagnose.equivalence import build, renamed, require_same
+from course.checks.exercises import importers
+from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
+from course.checks.exercises.models import INPUT, cnn, reference
+from course.checks.observe.guard_pages import guarded
+from course.checks.observe.primfuncs import QUICK, run_expression, run_te
+from course.checks.run.answer import line_of_answer
+from course.checks.run.check import exercise, prepared
+from course.checks.say.messages import CheckFailed, reason
+from course.words import _
+
+# ---- tensor expressions --------------------------------------------------------------------
+
+_CONV = (4, 32, 26, 26)  # of the convolution's values, before and after its bias
+
+
+# Functions of what the binding takes, the convolution's values and its bias.
+_BIAS: Mistakes = {
+    _("the bias of the convolution is left out"): lambda _, x, b: x,
+    _("the bias of the convolution is added twice"): lambda _, x, b: x + 2 * b.reshape(-1, 1, 1),
+    _("the bias is added along the height instead of the channels"):
+        lambda _, x, b: x + b[:x.shape[2]].reshape(-1, 1),
+    _("the bias is added along the width instead of the channels"):
+        lambda _, x, b: x + b[:x.shape[3]]}
+
+
+def _require_mended(name: str, operation: Callable) -> None:
+    """Raise CheckFailed unless an operation is that of PyTorch's layer in a binding's place."""
+    x, b = fractions(*_CONV), fractions(_CONV[1])
+    layer, mistakes = None, _BIAS
+    arrays, expected = [x, b], x + b.reshape(-1, 1, 1)
+    if name == "lv3":
+        layer, arrays = nn.MaxPool2d(2), [x - np.float32(128)]  # windows below zero, and above
+        expected = layer(torch.from_numpy(arrays[0])).numpy()
+        mistakes = layer_mistakes(layer) | {
+            _("the reduction: this is the minimum"):
+                lambda layer, x: -F.max_pool2d(-x, layer.kernel_size)}
+    look_at = _("the operation that you give for {name}: which numbers does each element take?")
+    with judged(look_at.format(name=name), mistakes, 1e-5) as note:
+        note(run_expression(operation, *arrays), expected, layer, *map(torch.from_numpy, arrays))
+
+
+@exercise("5.1", prepare=[faulty_cnn])
+def exercise_5_1(mend: Callable) -> str:
+    """two mistakes in a module."""
+    operations = mend()
+    if not isinstance(operations, Mapping):
+        raise CheckFailed(_("a dictionary from names of bindings to operations"),
+                          type(operations).__name__, _("what mend returns"))
+    for name, operation in operations.items():
+        if not callable(operation):
+            raise CheckFailed(_("a function of tensor expressions for {name}").format(name=name),
+                              type(operation).__name__,
+                              _("the values of the dictionary: functions, not what they return"))
+    mended(faulty_cnn(), operations)
+    found = [name for name in FAULTS if name in operations]
+    for name in found:
+        _require_mended(name, operations[name])
+    if innocent := [name for name in operations if name not in FAULTS]:
+        raise CheckFailed(_("the operations that are wrong, and no others"),
+                          _("{name} is right as it is").format(name=innocent[0]),
+                          _("the first value that differs from PyTorch's: check_equivalence names "
+                            "its layer and what computes it"))
+    if len(found) < len(FAULTS):
+        raise CheckFailed(_("two mended operations"),
+                          _("{name} is mended, and right; there is another mistake").format(
+                              name=found[0]) if found else _("none"),
+                          _("check_equivalence of checks.mended(faulty, mend()): where does it "
+                            "differ now?"))
+    return _("both mistakes are found, each operation is the layer's, and the others are as they "
+             "were")
+
+
+_AVG_POOL: Mistakes = {
+    hint: mistake for hint, mistake in layer_mistakes(nn.AvgPool2d(1)).items()
+    if "padding" not in hint} | {
+    _("the stride: the step across is used for both"):
+        lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[1]),
+    _("the stride: the step down is used for both"):
+        lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[0])}
+
+
+@exercise("5.2")
+def exercise_5_2(avg_pool: Callable) -> str:
+    """average pooling as a tensor expression."""
+    tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
+             ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
+             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
+             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
+             ((5, 33, 30, 31), (2, 2), (2, 2))]
+    with judged("", _AVG_POOL, 1e-4) as note:  # numbers up to 256, added in any order
+        for shape, kernel, stride in tried:
+            x, layer = fractions(*shape), nn.AvgPool2d(kernel, stride)
+            images = torch.from_numpy(x)
+            came = run_te(functools.partial(avg_pool, kernel=kernel, stride=stride), x)
+            note(came, layer(images).numpy(), layer, images,
+                 look_at=_("kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
+                           "starts, and how many there are").format(kernel=kernel, stride=stride,
+                                                                    shape=shape))
+    require_passed_on(
+        lambda x: run_te(functools.partial(avg_pool, kernel=(2, 3), stride=(3, 2)), x),
+        lambda x: F.avg_pool2d(torch.from_numpy(x), (2, 3), (3, 2)).numpy(), random(2, 3, 8, 7))
+    return _("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as "
+             "large as the\nimage and of one element, also where they do not fill the image")
+
+
+# ---- rules ---------------------------------------------------------------------------------
+
+
+_FUNCTIONS = {torch.relu: importers.relu_rule, operator.sub: importers.minus_rule}
+
+
+def _gelu(x: Tensor) -> Tensor:
+    return F.gelu(x)
+
+
+def _gelu_behind(x: Tensor) -> Tensor:
+    """GELU behind other nodes: a rule that takes main's input is wrong here."""
+    before = torch.relu(x) - 4
+    torch.relu(x)  # a later value, which gelu does not take
+    return F.gelu(before)
+
+
+# Functions of gelu's argument, and of main's input.
+_GELU: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    _("the form: this is the approximation with tanh, not the exact one with erf"):
+        lambda a, _: F.gelu(a, approximate="tanh"),
+    _("the form: this is the approximation x * sigmoid(1.702 x)"):
+        lambda a, _: a * torch.sigmoid(1.702 * a),
+    _("erf: its argument is not divided by the root of 2"): lambda a, _: a / 2 * (1 + torch.erf(a)),
+    _("erf: its argument is multiplied by the root of 2"):
+        lambda a, _: a / 2 * (1 + torch.erf(a * 2**0.5)),
+    _("the factor x in front: it is missing"): lambda a, _: 0.5 * (1 + torch.erf(a / 2**0.5)),
+    _("the factor one half: it is missing"): lambda a, _: 2 * F.gelu(a),
+    _("the argument: this is the GELU of main's input, not of the node's argument"):
+        lambda _, x: F.gelu(x)}
+
+
+@exercise("5.3")
+def exercise_5_3(map_gelu: Callable) -> str:
+    """a rule for F.gelu.
+
+    The forms: https://docs.pytorch.org/docs/stable/generated/torch.nn.GELU.html; 1.702 is from
+    Hendrycks and Gimpel, Gaussian Error Linear Units, arXiv:1606.08415.
+    """
+    models = [((16, 25), _gelu), ((2, 3, 4), _gelu), ((11,), _gelu), ((2, 1, 3, 2), _gelu),
+              ((9, 7), _gelu_behind), ((2, 1, 3, 2, 5), _gelu_behind)]
+    with judged(_("the formula, and which variable it is applied to"), _GELU, 1e-5) as note:
+        for shape, model in models:
+            mod = importers.import_by_rules(
+                model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu")
+            machine = build(mod, QUICK)
+            for scale in (6, 300):
+                x = scale * random(*shape)
+                given = torch.from_numpy(x)
+                argument = given if model is _gelu else torch.relu(given) - 4
+                with guarded(machine, mod):
+                    came = to_numpy(machine["main"](tvm.runtime.tensor(x)))
+                note(came, F.gelu(argument).numpy(), argument, given)
+    return _("equal to F.gelu, the exact form, for ranks 1 to 5, and behind other nodes")
+
+
+class _Behind(nn.Module):
+    """A layer behind other nodes: neither main's input nor the latest value is its argument."""
+
+    def __init__(self, layer: nn.Module) -> None:
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x: Tensor) -> Tensor:
+        before = x - 0.5
+        torch.relu(before)  # a later value, which the layer does not take
+        return self.layer(before)
+
+
+def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
+    """Return layers unlike those of the CNN, each with the shape of an input for it."""
+    return [
+        (nn.Conv2d(1, 3, 3), (2, 1, 7, 9)),
+        (nn.Conv2d(3, 4, (2, 3), bias=False), (2, 3, 8, 7)),
+        (nn.Conv2d(2, 6, 3, stride=(2, 3), padding=(1, 2)), (1, 2, 9, 14)),  # output is 6 wide
+        (nn.Conv2d(2, 3, (3, 2), stride=2, padding=1), (3, 2, 8, 6)),
+        (nn.Conv2d(2, 3, (2, 3), dilation=(2, 3)), (1, 2, 7, 11)),
+        (nn.Conv2d(4, 1, 1), (2, 4, 1, 5)),
+        # what may be wrong only together; and the first one's shape again, with other weights
+        (nn.Conv2d(1, 3, 3, stride=(1, 2), dilation=(2, 1)), (2, 1, 7, 9)),
+        (nn.Conv2d(2, 2, (3, 2), padding=(2, 1), dilation=(1, 2), bias=False), (1, 2, 6, 8)),
+        (nn.Conv2d(2, 3, 2, stride=3, padding=1, dilation=2), (1, 2, 9, 10)),
+        (nn.Conv2d(2, 3, (2, 3), stride=(2, 1), bias=False), (2, 2, 7, 6)),
+        (nn.MaxPool2d(2), (3, 3, 7, 8)),
+        (nn.MaxPool2d(3, stride=1), (1, 2, 6, 5)),
+        (nn.MaxPool2d((3, 5), stride=(2, 3), padding=(1, 2)), (2, 1, 6, 9)),
+        (nn.MaxPool2d(3, stride=2, padding=1), (1, 2, 7, 9)),
+        (nn.MaxPool2d((3, 5), stride=2), (1, 2, 7, 9)),
+        (nn.MaxPool2d(3, stride=(2, 1), padding=1), (1, 2, 7, 6)),
+        (nn.MaxPool2d((2, 3), padding=(0, 1)), (1, 2, 7, 8)),
+        (nn.MaxPool2d((4, 2), stride=(1, 3), padding=1), (1, 1, 5, 8)),
+        (nn.Flatten(), (3, 2, 4, 5)), (nn.Flatten(), (2, 3, 4)), (nn.Flatten(), (3, 5)),
+        (nn.Flatten(), (1, 2, 1, 3, 2)),
+        (nn.Softmax(dim=1), (3, 5)), (nn.Softmax(dim=-1), (2, 3, 4)), (nn.Softmax(dim=0), (4, 3)),
+        (nn.Softmax(dim=1), (2, 3, 4)), (nn.Softmax(dim=-2), (4, 3, 2)),
+        (nn.Softmax(dim=-3), (3, 4, 2, 3)), (nn.Softmax(dim=2), (1, 3, 5)),
+    ]
+
+
+@exercise("5.4", seconds=90, prepare=[reference, lambda: _models()])
+def exercise_5_4(cnn_rules: Callable) -> str:
+    """rules for the layers of a CNN."""
+    rules = cnn_rules()
+    if not isinstance(rules, Mapping):
+        raise CheckFailed(_("a dictionary from classes to rules"), type(rules).__name__,
+                          _("what cnn_rules returns"))
+    wanted = (nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Softmax)
+    if lacking := [kind.__name__ for kind in wanted if kind not in rules]:
+        keys = ", ".join(getattr(key, "__name__", repr(key)) for key in rules)
+        raise CheckFailed(_("rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax"),
+                          _("no rule for {lacking}; keys: {keys}").format(
+                              lacking=", ".join(lacking), keys=keys or _("none")),
+                          _("the keys of the dictionary: the classes themselves"))
+    rules = {nn.Linear: importers.linear_rule, nn.ReLU: importers.relu_rule} \
+        | {kind: rules[kind] for kind in wanted}
+    for kind in wanted:
+        some = [one for one in _models() if isinstance(one.layer, kind)]
+        with judged("", _mistakes(some), 1e-5) as note:
+            # a rule may change the layer that it is given
+            right = [one._replace(layer=copy.deepcopy(one.layer)) for one in some]
+            mod, machine, names = _build_layers(some, rules)
+            _run_layers(mod, machine, names, right, note)
+    model = cnn()[1]
+    mod = importers.import_by_rules(model, INPUT, {}, rules, _("your rules"))
+    verified = require_same(mod, model, reference())
+    single = sum(not one.behind for one in _models())
+    return _("{single} single layers equal PyTorch's, and so do layers behind a branch, and the "
+             "CNN.\n{verified}").format(single=single, verified=verified)
+
+
+class _One(NamedTuple):
+    """A layer in a model that is imported, alone or behind others, and the shape of its input."""
+
+    layer: nn.Module
+    behind: bool
+    traced: fx.GraphModule
+    shape: tuple[int, ...]
+
+    @property
+    def text(self) -> str:
+        says = _("{layer} behind other layers on {shape}") if self.behind \
+            else _("{layer} on {shape}")
+        return says.format(layer=self.layer, shape=self.shape)
+
+
+@prepared
+def _models() -> list[_One]:
+    """Return a model of each layer, and for the first of each class one that has it behind others.
+
+    They are recorded already, which takes a fifth of the time and needs no rule.
+    """
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        tried = [(layer.eval(), shape) for layer, shape in _layers()]
+    first = {type(layer): (layer, shape) for layer, shape in reversed(tried)}
+    return [_One(layer, behind, fx.symbolic_trace(model(layer)), shape)
+            for behind, model, some in [(False, nn.Sequential, tried),
+                                        (True, _Behind, first.values())]
+            for layer, shape in some]
+
+
+@torch.no_grad()
+def _build_layers(models: Sequence[_One], rules: Mapping
+                  ) -> tuple[tvm.IRModule, relax.VirtualMachine, list[str]]:
+    """Build all models as functions of one module, a third of the time of several; with names.
+
+    Raises CheckFailed, with the layer, where a rule raises or what it emits does not build.
+    """
+    bb, names = relax.BlockBuilder(), [f"{importers.IMPORTED}_{i}" for i in range(len(models))]
+    for name, one in zip(names, models, strict=True):
+        with _naming(one):
+            importers.add_function(bb, name, one.traced, one.shape, _FUNCTIONS, rules,
+                                   _("the rule for {layer}").format(layer=one.layer))
+    mod = renamed(bb.get(), {names[0]: "main", "main": "main_of_a_rule"})
+    names[0] = "main"
+    for name, one in zip(names, models, strict=True):
+        with _naming(one):
+            importers.require_no_library(mod, _("the rule for {layer}").format(layer=one.layer),
+                                         name)
+    try:
+        return mod, build(mod, QUICK), names
+    except CheckFailed:
+        for one in models:
+            with _naming(one):
+                build(importers.import_by_rules(one.traced, one.shape, _FUNCTIONS, rules, one.text),
+                      QUICK)
+        raise
+
+
+@contextlib.contextmanager
+def _naming(one: _One) -> Iterator[None]:
+    """Raise CheckFailed with the layer's name where importing or building it raises."""
+    try:
+        yield
+    except NotImplementedError:
+        raise
+    except CheckFailed as failed:
+        raise CheckFailed(_("; ").join([failed.parts[0], one.text]), *failed.parts[1:]) from None
+    except Exception as error:  # whatever the rule raises
+        hint = _("which attributes of the layer the rule reads, and whether each is what it "
+                 "expects")
+        if getattr(one.layer, "bias", 0) is None and "None" in str(error):
+            hint = _("bias=False: layer.bias is None, and nothing is to be added")
+        raise CheckFailed(_("a rule that imports {text}").format(text=one.text), reason(error),
+                          _("; ").join([line_of_answer(error), hint])) from None
+
+
+def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequence[str],
+                models: Sequence[_One], note: Callable) -> None:
+    for name, one in zip(names, models, strict=True):
+        scales = {nn.Softmax: (1, 150, 500), nn.MaxPool2d: (300, -1e37)}.get(
+            type(one.layer), (1, 300))
+        for seed, scale in enumerate(scales):
+            x = random(*one.shape, seed=seed) - np.float32(0.3)
+            if scale == -1e37:  # padding must not win: all below zero, and far
+                x = np.abs(x) + np.float32(0.1)
+            given = torch.from_numpy(x * np.float32(scale))
+            argument = given - 0.5 if one.behind else given
+            latest = torch.relu(argument) if one.behind else argument
+            with torch.no_grad():
+                expected = one.layer(argument).numpy()
+            with contextlib.nullcontext() if seed else guarded(machine, mod):
+                came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
+            note(came, expected, one.layer, argument, given, latest,
+                 look_at=_("the rule for {text}").format(text=one.text), words=one.text,
+                 atol=3e-3 if scale == 300 else None)
+
+
+def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
+    """Return what a usual mistake gives for a layer, or the right result: the layer has it not."""
+    mistake = layer_mistakes(layer).get(hint)
+    return mistake(layer, x) if mistake else layer(x)
+
+
+def _always_2x2(layer: nn.MaxPool2d, x: Tensor, *_: Tensor) -> Tensor:
+    down, across = pair(layer.padding)  # which PyTorch wants smaller than the window
+    return F.max_pool2d(F.pad(x, (across, across, down, down),
+                              value=torch.finfo(torch.float32).min), 2, 2)
+
+
+# Functions of the layer, its argument, main's input and the latest value before it.
+_RULES: Mistakes = {
+    _("the argument: this is the layer of main's input, not of node.args[0]"):
+        lambda layer, x, given, latest: layer(given),
+    _("the argument: this is the layer of the latest value, not of node.args[0]"):
+        lambda layer, x, given, latest: layer(latest)}
+_RULE: dict[type, Mistakes] = {
+    nn.MaxPool2d: {_("the window and the stride: it is always 2x2 with stride 2"): _always_2x2},
+    nn.Flatten: {
+        _("flattened as NHWC instead of NCHW: the channels are not moved to the end"):
+            lambda _, x, *more: (x.permute(0, 2, 3, 1) if x.ndim == 4 else x).flatten(1)},
+    nn.Softmax: {
+        _("softmax always runs over the last axis; layer.dim says which"):
+            lambda layer, x, *_: x.softmax(-1),
+        _("softmax always runs over axis 1; layer.dim says which"):
+            lambda layer, x, *_: x.softmax(1),
+        _("softmax always runs over axis 0 (down the batch); layer.dim says which"):
+            lambda layer, x, *_: x.softmax(0),
+        _("a negative layer.dim is taken for the last axis"):
+            lambda layer, x, *_: x.softmax(max(layer.dim, -1))}}
+
+
+def _mistakes(models: Sequence[_One]) -> Mistakes:
+    """Return the usual mistakes of a rule for the class of layers that all these models have.
+
+    A mistake is made for every layer of the class.
+    """
+    hints = dict.fromkeys(hint for one in models for hint in layer_mistakes(one.layer))
+    return {hint: functools.partial(_mistaken, hint) for hint in hints} | _RULES \
+        | _RULE.get(type(models[0].layer), {})
+
+
+# ---- symbolic shapes -----------------------------------------------------------------------
+
+
+class _TwoInputs(nn.Module):
+    """(n, 6) and (n, 4) to (n, 3), one layer without a bias."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Linear(6, 5), nn.Linear(4, 5, bias=False)
+        self.relu, self.last, self.add = nn.ReLU(), nn.Linear(5, 3), operator.add
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        return self.last(self.relu(self.add(self.left(x), self.right(y))))
+
+
+class _ThreeInputs(nn.Module):
+    """Three inputs (n, 4), of which one is added to itself, and a nested layer called twice.
+
+    Both linear layers are of one shape, so that either may get what is the other's.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4)
+        self.add = operator.add
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
+        deep = self.block(self.block(y))
+        return self.last(self.add(self.add(x, deep), self.add(x, self.add(z, z))))
+
+
+def _with_add(add: Callable, model: nn.Module, *inputs: Tensor) -> Tensor:
+    with mock.patch.object(model, "add", add, create=True):
+        return model(*inputs)
+
+
+def _without_biases(model: nn.Module, *inputs: Tensor) -> Tensor:
+    zeros = {name: torch.zeros_like(value) for name, value in model.named_parameters()
+             if name.endswith("bias")}
+    return torch.func.functional_call(model, zeros, inputs)
+
+
+def _without_relu(model: nn.Module, *inputs: Tensor) -> Tensor:
+    with mock.patch.object(nn.ReLU, "forward", lambda _, x: x):
+        return model(*inputs)
+
+
+# Functions of the model and its inputs.
+_ANY_BATCH: Mistakes = {
+    _("the rule for nn.Linear: the biases are left out"): _without_biases,
+    _("the rule for +: its second term is dropped"): functools.partial(_with_add, lambda a, b: a),
+    _("the rule for +: its first term is dropped"): functools.partial(_with_add, lambda a, b: b),
+    _("the rule for +: it adds the first term to itself"):
+        functools.partial(_with_add, lambda a, b: a + a),
+    _("the rule for +: it adds the second term to itself"):
+        functools.partial(_with_add, lambda a, b: b + b),
+    _("the rule for +: a value that is added to itself counts once"):
+        functools.partial(_with_add, lambda a, b: a if a is b else a + b),
+    _("the ReLU: it is left out"): _without_relu}
+
+
+def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:
+    """Raise CheckFailed unless main refuses inputs whose batches differ."""
+    for sizes in ([3] + [2] * (len(features) - 1), [3] + [1] * (len(features) - 1)):
+        arrays = [tvm.runtime.tensor(random(size, width))
+                  for size, width in zip(sizes, features, strict=True)]
+        try:
+            machine["main"](*arrays)
+        except (ValueError, TypeError, RuntimeError):
+            continue
+        raise CheckFailed(_("that inputs whose batches differ are refused"),
+                          _("main ran with batches of {sizes}").format(
+                              sizes=", ".join(map(str, sizes))),
+                          _("one tvm.tirx.Var for the batch of all inputs"))
+
+
+@exercise("5.5", seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
+@torch.no_grad()
+def exercise_5_5(import_for_any_batch: Callable) -> str:
+    """an import for any batch size."""
+    torch.manual_seed(1)
+    once, again = (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval()
+                   for _again in range(2))  # what is kept of one is wrong for the other
+    models: list[tuple[nn.Module, list[int]]] = [
+        (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4]),
+        (again, [6])]
+    with judged("", _ANY_BATCH, 1e-5) as note:
+        for model, features in models:
+            mod = import_for_any_batch(copy.deepcopy(model), list(features))
+            if isinstance(mod, tvm.IRModule) and any(
+                    variable.name_hint == "main" for variable in mod.get_global_vars()):
+                # what build says of a wrong shape is harder to read
+                importers.require_inputs(mod, features)
+            machine = build(mod, QUICK)
+            importers.require_no_library(mod, _("the module"))
+            for size in (1, 3, 7):
+                scale = np.float32(30 if size == 3 else 1)  # activations above 6
+                arrays = [scale * random(size, width, seed=10 * size + i)
+                          for i, width in enumerate(features)]
+                with guarded(machine, mod):
+                    output = machine["main"](*map(tvm.runtime.tensor, arrays))
+                if not hasattr(output, "numpy"):
+                    raise CheckFailed(_("one tensor"),
+                                      _("a tuple of {count}").format(count=len(output)),
+                                      _("what main returns; TVM's importer has "
+                                        "unwrap_unit_return_tuple"))
+                inputs = list(map(torch.from_numpy, arrays))
+                note(output.numpy(), model(*inputs).numpy(), model, *inputs,
+                     look_at=_("a batch of {size}: which shape belongs to which input, and the "
+                               "rules").format(size=size), atol=1e-5 * float(scale))
+            if len(features) > 1:
+                _require_refusals(machine, features)
+    return _("one module each for a model of one input, of two and of three, run with batches of "
+             "1, 3 and 7;\ninputs whose batches differ are refused")

@@ -1,0 +1,234 @@
+"""The checks of notebook 06: the roofline, a fast dense layer. None of them measures a time."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import astuple, dataclass
+from typing import Any
+
+import tvm
+
+from course.checks.compare.formula import require_formula
+from course.checks.exercises import schedules
+from course.checks.exercises.models import cnn, fused_cnn, reference_200
+from course.checks.run.check import exercise
+from course.checks.say.messages import CheckFailed
+from course.tir.loops import Nest
+from course.words import _
+
+# ---- the roofline --------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Layer:
+    """A dense layer, and a machine's peak in GFLOP/s and bandwidth in GB/s, of 10**9 bytes."""
+
+    batch: int
+    inputs: int
+    outputs: int
+    peak: float
+    bandwidth: float
+
+    def time(self, per_term: float = 2, size: float = 4, images: float = 1, weights: float = 1,
+             results: float = 1, bias: int = 0, giga: float = 1e9, micro: float = 1e6,
+             combine: Callable[[float, float], float] = max) -> float:
+        """Return the least time in microseconds; arguments other than the defaults are mistakes."""
+        b, i, o = self.batch, self.inputs, self.outputs
+        moved = size * (images * b * i + weights * o * i + results * b * o + bias * o)
+        operations = per_term * b * i * o + bias * b * o
+        return combine(operations / (self.peak * giga), moved / (self.bandwidth * giga)) * micro
+
+
+_LAYERS = [_Layer(4, 5408, 100, 240.0, 104.0), _Layer(64, 5408, 100, 240.0, 104.0),
+           _Layer(1, 100, 10, 50.0, 20.0), _Layer(300, 200, 400, 100.0, 40.0),
+           _Layer(64, 5408, 100, 1500.0, 12.0), _Layer(1024, 8, 2, 30.0, 25.0)]
+
+_TIMES: dict[str, Callable[[_Layer], float]] = {
+    _("the operations: the factor 2 is missing, for each input is multiplied and added"):
+        lambda layer: layer.time(per_term=1),
+    _("the operations: one addition for each input too, not one less"):
+        lambda layer: layer.time(per_term=2 - 1 / layer.inputs),
+    _("the bytes: these are numbers, and a float32 has 4 bytes"): lambda layer: layer.time(size=1),
+    _("the bytes: a float32 has 4 of them, not 8"): lambda layer: layer.time(size=8),
+    _("the bytes: a float32 has 4 of them, not 32"): lambda layer: layer.time(size=32),
+    _("the last step: the two times are added, but they run side by side"):
+        lambda layer: layer.time(combine=lambda a, b: a + b),
+    _("the last step: this is the smaller of the two times"):
+        lambda layer: layer.time(combine=min),
+    _("the last step: this is the mean of the two times"):
+        lambda layer: layer.time(combine=lambda a, b: (a + b) / 2),
+    _("the unit: these are seconds"): lambda layer: layer.time(micro=1),
+    _("the unit: these are milliseconds"): lambda layer: layer.time(micro=1e3),
+    _("the unit: these are nanoseconds"): lambda layer: layer.time(micro=1e9),
+    _("the unit: peak and bandwidth are taken as single operations and bytes in a second"):
+        lambda layer: layer.time(giga=1),
+    _("the unit: this is too large by a million (a GFLOP/s is 1,000 operations in a microsecond)"):
+        lambda layer: layer.time(micro=1e12),
+    _("the unit: arithmetic is in microseconds, transport in nanoseconds"):
+        lambda layer: layer.time(combine=lambda a, b: max(a, 1e3 * b)),
+    _("the unit: transport is in microseconds, arithmetic in nanoseconds"):
+        lambda layer: layer.time(combine=lambda a, b: max(1e3 * a, b)),
+    _("the unit: a giga is 10**9 here, not 2**30"): lambda layer: layer.time(giga=2**30),
+    _("the unit: a GB is 10**9 bytes here, not 2**30"):
+        lambda layer: layer.time(combine=lambda a, b: max(a, b * 1e9 / 2**30)),
+    _("the bytes: the weights are counted once for each image, but they move once"):
+        lambda layer: layer.time(weights=layer.batch),
+    _("the bytes: the images are left out"): lambda layer: layer.time(images=0),
+    _("the bytes: the results are left out"): lambda layer: layer.time(results=0),
+    _("the bytes: the weights are left out"): lambda layer: layer.time(weights=0),
+    _("the bytes: images and results are left out"): lambda layer: layer.time(images=0, results=0),
+    _("the bytes: weights and results are left out"):
+        lambda layer: layer.time(weights=0, results=0),
+    _("the bytes: the results are counted twice"): lambda layer: layer.time(results=2),
+    _("the bytes: the images are counted once for each output, but they move once"):
+        lambda layer: layer.time(images=layer.outputs),
+    _("the bias: it is left out of the count"): lambda layer: layer.time(bias=1),
+    _("arithmetic alone: what of the bytes?"):
+        lambda layer: layer.time(combine=lambda a, b: a),
+    _("the bytes alone: what of the arithmetic?"):
+        lambda layer: layer.time(combine=lambda a, b: b),
+    _("peak and bandwidth: they are exchanged"): lambda layer: _Layer(
+        layer.batch, layer.inputs, layer.outputs, layer.bandwidth, layer.peak).time(),
+    _("the division: // drops what is behind the point"): lambda layer: layer.time(
+        micro=1, giga=1, combine=lambda a, b: max(a // 1, b // 1)) / 1e3,
+    _("the last step: this is the greater of operations and bytes, before either is a time"):
+        lambda layer: layer.time(
+            combine=lambda a, b: a if a * layer.peak >= b * layer.bandwidth else b)}
+
+
+@exercise("6.1", seconds=10)
+def exercise_6_1(least_time: Callable) -> str:
+    """the roofline of a dense layer.
+
+    Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
+    multicore architectures, Commun. ACM 52(4), 2009. The bias is left out, as the exercise says.
+    """
+    def expected(sizes: tuple, right: float) -> str:
+        layer = _Layer(*sizes)
+        return _("{right} µs for batch {batch}, {inputs} inputs, {outputs} outputs, {peak} "
+                 "GFLOP/s, {bandwidth} GB/s").format(
+            right=f"{right:.5g}", batch=layer.batch, inputs=f"{layer.inputs:,}",
+            outputs=layer.outputs, peak=f"{layer.peak:g}", bandwidth=f"{layer.bandwidth:g}")
+
+    require_formula(least_time, list(map(astuple, _LAYERS)), lambda *sizes: _Layer(*sizes).time(),
+                    {text: lambda *sizes, wrong=wrong: wrong(_Layer(*sizes))
+                     for text, wrong in _TIMES.items()}, expected,
+                    _("the return statement: one number, in microseconds"),
+                    _("operations, bytes and units, one after the other"))
+    bound_by_memory = sum(layer.time() > layer.time(size=0) for layer in _LAYERS)
+    return _("right for {count} layers: memory is the limit of {memory}, arithmetic of "
+             "{arithmetic}").format(count=len(_LAYERS), memory=bound_by_memory,
+                                    arithmetic=len(_LAYERS) - bound_by_memory)
+
+
+# ---- the dense layer -----------------------------------------------------------------------
+
+IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
+
+
+@exercise("6.2", seconds=10, prepare=[fused_cnn, reference_200])
+def exercise_6_2(fast_dense: Callable) -> str:
+    """a dense layer with lanes of partial sums.
+
+    Partial sums by rfactor: Suriana, Adams and Kamil, Parallel associative reductions in Halide,
+    CGO 2017. How many of them is the exercise's own.
+    """
+    original, names = fused_cnn()
+    mod = schedules.returned(fast_dense, original, names["dense"])
+    with schedules.changed(mod, original, names["dense"], _("the dense layer")) as func:
+        sums, lanes = _require_dense(func)
+    verified = schedules.require_same_model(mod, original, [names["dense"]], cnn()[1],
+                                            reference_200())
+    return _("the weights as they are stored, {lanes} lanes of partial sums, {sums} results at a "
+             "time, parallel, decomposed.\n{verified}").format(lanes=lanes, sums=sums,
+                                                               verified=verified)
+
+
+def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
+    """Raise CheckFailed with what a dense layer lacks; return results at a time, and lanes."""
+    schedules.require_no_blocks(func, ["T_transpose"])
+    partial = schedules.adds_up(func)
+    block = schedules.base_name(partial)
+    if len(schedules.summing(func)) < 2:
+        raise CheckFailed(_("a block for the partial sums and one that adds them up"),
+                          _("one block, {block}, adds everything up").format(block=block),
+                          _("rfactor, for a loop that k is split into"))
+    reads = {tuple(map(int, region.source.shape)): schedules.indices(region)
+             for region in partial.realize.block.reads}
+    images, weights = reads.get((IMAGES, INPUTS)), reads.get((OUTPUTS, INPUTS))
+    if images is None or weights is None:
+        raise CheckFailed(_("weights {weights} and images {images}, as they are stored").format(
+                              weights=(OUTPUTS, INPUTS), images=(IMAGES, INPUTS)),
+                          _("{block} reads buffers of shapes {reads}").format(block=block,
+                                                                              reads=sorted(reads)),
+                          _("no other layout is needed"))
+    lanes = _require_partial_lanes(partial, weights)
+    schedules.require_local(partial, _("the dense layer"))
+    schedules.require_complete(func, partial, _("the partial sums"))
+    kept = _require_results(func, partial, images[0], weights[0])
+    schedules.require_threads(10, partial)
+    if partial.has_init:
+        raise CheckFailed(_("a decomposed reduction"),
+                          _("block {block} still has its T.init").format(block=block),
+                          _("schedule.decompose_reduction for {block}, as the last step").format(
+                              block=block))
+    return kept, lanes
+
+
+def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output: Any) -> int:
+    """Return to how many results the sums belong that exist at a time: 8 to 40, or CheckFailed.
+
+    `image` and `output` are the indices of the result to which an iteration adds.
+    """
+    outer, cause = schedules.kept_in(func, partial)
+    kept = schedules.tile(partial, outer, [image, output])
+    if kept > 40:
+        raise CheckFailed(_("8 to 40 results at a time"),
+                          _("{kept} of them, in {buffer}").format(kept=kept, buffer=partial.buffer),
+                          cause)
+    reducing = schedules.reducing_loops(partial)
+    serial = [loop for loop in reducing if loop.kind != "unrolled"]
+    inside = partial.loops.index((serial or reducing)[-1]) + 1
+    if (served := schedules.tile(partial, inside, [image])) < IMAGES:
+        raise CheckFailed(_("all four images inside the loop over the inputs"),
+                          _("{served} inside {loop}").format(
+                              served=served, loop=partial.loops[inside - 1]),
+                          _("reorder: the loop over the images goes inside, so that each weight "
+                            "that was loaded serves all four"))
+    if (least := min(kept, schedules.tile(partial, inside, [image, output]))) < 8:
+        raise CheckFailed(_("8 to 40 results at a time"), _("{least} of them").format(least=least),
+                          _("split the loop over the outputs, and put the inner one inside the "
+                            "loop over the inputs too"))
+    return kept
+
+
+def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
+    """Return the number of lanes; raise CheckFailed unless they are 8 or 16, and neighbours."""
+    lanes = schedules.require_lanes(partial, _("block {block}").format(
+        block=schedules.base_name(partial)))
+    look_at = _("which loop is innermost and vectorised: the one that was rfactored")
+    match steps := schedules.moves(partial, lanes, weights):
+        case [(0, 1)]:
+            came = ""
+        case [(0, distance)] if distance > 1:
+            came = _("{lanes}, each {distance} weights from the next").format(lanes=lanes,
+                                                                              distance=distance)
+            look_at = _("rfactor: it gets the inner one of the loops that k is split into")
+        case [(1, 0)]:
+            came = _("{lanes}, each of another output").format(lanes=lanes)
+        case [(0, 0)]:
+            came = _("{lanes}, all of the same weight").format(lanes=lanes)
+        case _:
+            came = _("{lanes}: steps in (output, input) of {steps}").format(lanes=lanes,
+                                                                            steps=steps)
+    if came:
+        raise CheckFailed(_("lanes that are neighbours among the weights"), came, look_at)
+    steps = schedules.moves(partial, lanes, schedules.stored(partial))
+    if steps != [(*[0] * (len(steps[0]) - 1), 1)]:
+        shape = [int(extent) for extent in schedules.written(partial).shape]
+        raise CheckFailed(_("lanes that are neighbours among the partial sums"),
+                          _("steps of {steps} in {buffer}{shape}").format(steps=steps,
+                                                                          buffer=partial.buffer,
+                                                                          shape=shape),
+                          _("rfactor's second argument: with 2 the partial sums are the last axis"))
+    if lanes.extent not in (8, 16):
+        raise CheckFailed(_("8 or 16 lanes"), f"{lanes}", _("the factor by which k is split"))
+    return int(lanes.extent)

@@ -1,0 +1,185 @@
+"""The checks of notebook 07: what a tile loads, a convolution inside its pooling. None is timed."""
+
+import functools
+import itertools
+from collections.abc import Callable
+
+import tvm
+
+from course.checks.compare.formula import require_formula
+from course.checks.exercises import schedules
+from course.checks.exercises.models import cnn, fused_cnn, reference_200
+from course.checks.run.check import exercise
+from course.checks.say.messages import CheckFailed
+from course.tir.loops import Nest, nests
+from course.words import _
+
+# ---- what a tile loads ---------------------------------------------------------------------
+
+
+def _traffic(rows: int, columns: int, channels: int, border: int = 2, tall: int = 2,
+             image: float = 1, weights: float = 1, stored: float = 1, adds: float = 9,
+             each: Callable[[float, float], float] = lambda moved, sums: moved / sums) -> float:
+    """Return loads and stores for each multiply-add; arguments other than defaults are mistakes.
+
+    A window of 3 by 3 on one input channel, stride 1, no padding: all as in the CNN.
+    """
+    results = rows * columns * channels
+    moved = (image * (rows + tall) * (columns + border) + weights * 9 * channels + stored * results)
+    return each(moved, adds * results)
+
+
+_wrong = functools.partial(functools.partial, _traffic)
+_TILES = [(1, 1, 1), (1, 26, 1), (2, 26, 1), (1, 13, 4), (3, 5, 2), (26, 26, 32), (7, 2, 9)]
+
+_COUNTS: dict[str, Callable[[int, int, int], float]] = {
+    _("the image: a window reaches two numbers beyond the tile, in rows and in columns"):
+        _wrong(border=0, tall=0),
+    _("the image: the two rows that a window reaches beyond the tile are left out"):
+        _wrong(tall=0),
+    _("the image: the two columns that a window reaches beyond the tile are left out"):
+        _wrong(border=0),
+    _("the image: a window of 3 by 3 reaches two numbers beyond the tile, not one"):
+        _wrong(border=1, tall=1),
+    _("the image: a window of 3 by 3 reaches two numbers beyond the tile, not three"):
+        _wrong(border=3, tall=3),
+    _("the image: it is loaded once, for all channels of the tile"):
+        lambda rows, columns, channels: _traffic(rows, columns, channels, image=channels),
+    _("the image: each number is loaded once, not once for each multiply-add"):
+        lambda rows, columns, channels: (9 * rows * columns * channels + 9 * channels
+                                         + rows * columns * channels
+                                         ) / (9 * rows * columns * channels),
+    _("the image is left out"): _wrong(image=0),
+    _("the weights are left out"): _wrong(weights=0),
+    _("the weights: each channel has nine of its own"):
+        lambda rows, columns, channels: _traffic(rows, columns, channels, weights=1 / channels),
+    _("the weights: nine for each channel, not one"): _wrong(weights=1 / 9),
+    _("the weights: each is loaded once for the tile, not once for each place"):
+        lambda rows, columns, channels: _traffic(rows, columns, channels, weights=rows * columns),
+    _("the sums: the stores are left out"): _wrong(stored=0),
+    _("the sums: they stay in registers, so each is stored once and never loaded"):
+        _wrong(stored=2),
+    _("the sums: they stay in registers until they are complete; these are loaded and stored at "
+      "each multiply-add"): _wrong(stored=18),
+    _("the sums: they stay in registers until they are complete; these are stored at each "
+      "multiply-add"): _wrong(stored=9),
+    _("for each sum, not for each multiply-add: a sum has nine of them"):
+        _wrong(adds=1),
+    _("for each operation, not for each multiply-add: that is two operations"):
+        _wrong(adds=18),
+    _("a sum has nine multiply-adds, not eight"): _wrong(adds=8),
+    _("all loads and stores of the tile: for each multiply-add?"):
+        _wrong(each=lambda moved, sums: moved),
+    _("the division: this is multiply-adds for each load and store"):
+        _wrong(each=lambda moved, sums: sums / moved),
+    _("the division: // drops what is behind the point"):
+        _wrong(each=lambda moved, sums: moved // sums)}
+
+
+@exercise("7.1", seconds=10)
+def exercise_7_1(tile_traffic: Callable) -> str:
+    """the loads and stores of a tile of a convolution."""
+    require_formula(
+        tile_traffic, _TILES, _traffic, _COUNTS,
+        lambda tile, right: _("{right} for rows, columns, channels of {tile}").format(
+            right=f"{right:.4f}", tile=tile),
+        _("the return statement: loads and stores for each multiply-add"),
+        _("numbers of the image, weights and sums of one tile, one after the other"))
+    expected = list(itertools.starmap(_traffic, _TILES))
+    return _("right for {count} tiles: from {most} loads and stores for each multiply-add down to "
+             "{least}").format(count=len(_TILES), most=f"{max(expected):.2f}",
+                               least=f"{min(expected):.2f}")
+
+
+# ---- the convolution inside the pooling ----------------------------------------------------
+
+_MOST_SUMS = 256  # half of what 32 registers of 16 lanes hold
+_MOST_TRAFFIC = 2.25  # a window that is unrolled around one sum has 2.11, each step by itself 4
+
+
+@exercise("7.2", seconds=10, prepare=[fused_cnn, reference_200])
+def exercise_7_2(fast_conv_pool: Callable) -> str:
+    """a convolution that is computed inside its pooling.
+
+    Computing a producer where it is needed: Ragan-Kelley et al., Halide, PLDI 2013. What must hold
+    is counted; which lanes there are, and whether any, is the answer's own choice.
+    """
+    original, names = fused_cnn()
+    mod = schedules.returned(fast_conv_pool, original, names["conv_pool"])
+    with schedules.changed(mod, original, names["conv_pool"], "conv_pool") as func:
+        sums, traffic = _require_conv_pool(func)
+    verified = schedules.require_same_model(mod, original, [names["conv_pool"]], cnn()[1],
+                                            reference_200())
+    return _("{sums} sums of the convolution at a time, {traffic} loads and stores for each "
+             "multiply-add, parallel, decomposed.\n{verified}").format(
+        sums=sums, traffic=f"{traffic:.2f}", verified=verified)
+
+
+def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
+    """Raise CheckFailed with what conv_pool lacks; return its sums at a time, and its traffic."""
+    schedules.require_no_blocks(func, ["pad_temp", "T_add", "compute"])
+    conv, every = schedules.adds_up(func), nests(func)
+    output = func.params[-1].name
+    stage, largest = conv, 0
+    while stage.buffer != output:  # from the convolution over copies of it to the pooling
+        schedules.require_complete(func, stage, _("the sums"))
+        outer, cause = schedules.kept_in(func, stage)
+        exist = schedules.tile(stage, outer, schedules.stored(stage))
+        if exist > _MOST_SUMS:
+            raise CheckFailed(
+                _("no more than {most} numbers of the convolution at a time").format(
+                    most=_MOST_SUMS),
+                _("{count} in {buffer}").format(count=f"{exist:,}", buffer=stage.buffer), cause)
+        largest = max(largest, exist)
+        stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
+                 and schedules.touches(nest, schedules.written(stage))][-1]
+        if stage.reduces:
+            break
+    for nest, what in ((conv, _("the convolution")), (stage, _("the pooling"))):
+        if any(loop.kind == "vectorized" for loop in nest.loops):
+            schedules.require_lanes_along_x(nest, what)
+    traffic = _require_little_traffic(conv)
+    schedules.require_threads(2, *every)
+    schedules.require_decomposed(func)
+    return largest, traffic
+
+
+def _require_little_traffic(conv: Nest) -> float:
+    """Return a convolution's loads and stores for each multiply-add; CheckFailed where many.
+
+    Counted is what stands inside the innermost loop that is left: unrolled loops and lanes.
+    """
+    left = [loop for loop in conv.loops
+            if loop.kind not in ("unrolled", "vectorized") and loop.extent != 1]
+    inside = conv.loops.index(left[-1]) + 1 if left else 0
+    block, reducing = conv.realize.block, schedules.reducing_loops(conv)
+    outside = [loop for loop in reducing if loop in conv.loops[:inside] and loop.extent != 1]
+    adds = schedules.tile(conv, inside, [axis.var for axis in block.iter_vars])
+    loads = sum(schedules.tile(conv, inside, schedules.indices(region)) for region in block.reads
+                if not region.source.same_as(schedules.written(conv)))
+    if not outside:
+        sums: float = schedules.tile(conv, inside, schedules.stored(conv))
+    elif schedules.written(conv).scope() == "local":
+        sums = adds / 9  # a copy stores each once
+    else:
+        sums = 2 * schedules.tile(conv, inside, schedules.stored(conv))
+    traffic = (loads + sums) / adds
+    if traffic > _MOST_TRAFFIC:
+        serial = [loop for loop in outside if loop.kind != "unrolled"]
+        cause = _("the size of the tile: what is unrolled or a vector inside {loop}").format(
+            loop=left[-1])
+        if serial:
+            cause = _("schedule.unroll: in each iteration of {loops} the sum is loaded and stored "
+                      "again").format(loops=", ".join(map(str, serial)))
+        elif outside:
+            cause = _("reorder: {loops} of the window go inside {loop}, so that a sum is complete "
+                      "before the next one").format(
+                loops=", ".join(map(str, outside)), loop=left[-1])
+        raise CheckFailed(
+            _("no more than {most} loads and stores for each multiply-add").format(
+                most=_MOST_TRAFFIC),
+            _("{traffic}: inside {loop} image and weights are loaded {loads} times, sums loaded "
+              "and stored {sums} times, for {adds} multiply-adds").format(
+                traffic=f"{traffic:.2f}", loop=left[-1], loads=loads, sums=f"{sums:g}", adds=adds),
+            cause)
+    return traffic

@@ -1,0 +1,657 @@
+"""The checks of notebook 08: a stochastic schedule, a tuner. None of them measures a time."""
+
+import bisect
+import copy
+import json
+import math
+import numbers
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import te, topi
+from tvm.s_tir import meta_schedule as ms
+
+import helpers
+from course.checks.exercises import schedules
+from course.checks.exercises.models import imported_cnn
+from course.checks.run.answer import line_of_answer
+from course.checks.run.check import exercise, prepared, while_running
+from course.checks.say.messages import CheckFailed, reason
+from course.tir.loops import Nest, nests
+from course.words import _
+
+# ---- a stochastic schedule -----------------------------------------------------------------
+
+# Far apart: for small seeds TVM's generator draws nearly the same first numbers.
+_SEEDS = (400_000_000, 800_000_000, 1_200_000_000, 1_621_709_874, 669_652_944, 74_845_287)
+_MORE_SEEDS = range(50_000_000, 1_500_000_000, 100_000_000)  # for the structure alone
+_MOST = 128  # numbers of a tile, and fewer where the convolution is smaller
+_SMALL, _FEW = (2, 1, 10, 16, 8), 24  # no extent of its output has a factor 3, as the window has
+
+
+def _convolution(n: int, c: int, height: int, width: int, f: int) -> tvm.tirx.PrimFunc:
+    """Return TOPI's conv2d of n images of c channels with f kernels of 3 by 3."""
+    x, w = te.placeholder((n, c, height, width), name="x"), te.placeholder((f, c, 3, 3), name="w")
+    return te.create_prim_func([x, w, topi.nn.conv2d(x, w, 1, 0, 1)])
+
+
+@exercise("8.1", seconds=20, prepare=[imported_cnn])
+def exercise_8_1(random_conv2d: Callable) -> str:
+    """a schedule with tiles drawn by chance, within a limit."""
+    func, small = imported_cnn()["conv2d"], _convolution(*_SMALL)
+    while_running(_("sample_perfect_tile never ends where max_innermost_factor is below 1; then "
+                    "your loops: does each end?"))
+    drawn = [_schedule(random_conv2d(func, seed, _MOST)) for seed in _SEEDS]
+    programs = [schedule.mod["main"] for schedule in drawn]
+    for schedule in drawn:
+        _require_drawn(schedule, func)
+    for seed, program in zip(_SEEDS, programs, strict=True):
+        again = _schedule(random_conv2d(func, seed, _MOST)).mod["main"]
+        if not tvm_ffi.structural_equal(program, again):
+            raise CheckFailed(_("the same program for the same seed"),
+                              _("two different ones for seed {seed}").format(seed=f"{seed:,}"),
+                              _("tvm.s_tir.Schedule(func, seed=seed)"))
+    different = sum(not any(tvm_ffi.structural_equal(program, other) for other in programs[:i])
+                    for i, program in enumerate(programs))
+    if different < 3:
+        draws = {str([schedule.trace.decisions[inst] for inst in _samples(schedule)])
+                 for schedule in drawn}
+        cause = _("split: it gets what sample_perfect_tile returned")
+        if len(draws) == 1:
+            cause = _("tvm.s_tir.Schedule(func, seed=seed): the seed that is given")
+        raise CheckFailed(_("different programs for {count} seeds").format(count=len(_SEEDS)),
+                          f"{different}", cause)
+    _require_free(drawn)
+    drawn += [_schedule(random_conv2d(func, seed, _MOST)) for seed in _MORE_SEEDS]
+    smaller = [_schedule(random_conv2d(small, seed, _FEW)) for seed in (*_SEEDS, *_MORE_SEEDS)]
+    for schedules_of, most, of in ((drawn, _MOST, func), (smaller, _FEW, small)):
+        for schedule in schedules_of:
+            _require_drawn(schedule, of)
+            _require_room(schedule, most)
+            _require_structure(schedule, most)
+    for before, program in [*((func, one) for one in programs[:3]),
+                            (small, smaller[0].mod["main"])]:
+        schedules.require_same_results(before, program)
+    return _("{different} different programs from {count} seeds, the same one for the same seed;\n"
+             "each parallel, with a vector along x, the window unrolled, decomposed, tiles within "
+             "the limit,\nand the results as before, also for another shape").format(
+                 different=different, count=len(_SEEDS))
+
+
+def _schedule(came: Any) -> tvm.s_tir.Schedule:
+    """Return what an answer gave; raise CheckFailed unless it is a Schedule that compiles soon."""
+    if not isinstance(came, tvm.s_tir.Schedule):
+        raise CheckFailed(_("a Schedule, which knows its trace"), type(came).__name__,
+                          _("the return value: schedule itself"))
+    schedules.warn_of_copies(came.mod["main"])
+    return came
+
+
+def _samples(schedule: tvm.s_tir.Schedule) -> list[Any]:
+    return [inst for inst in schedule.trace.insts if inst.kind.name == "SamplePerfectTile"]
+
+
+def _require_drawn(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where f, y or x of a convolution is not cut by a draw of its own."""
+    samples = _samples(schedule)
+    drawn = [[int(factor) for factor in schedule.trace.decisions[inst]] for inst in samples]
+    cut = sorted(int(np.prod(factors)) for factors in drawn)
+    _n, channels, rows, columns = map(int, func.params[-1].shape)
+    if [extent for extent in cut if extent > 1] != sorted([channels, rows, columns]):
+        raise CheckFailed(_("three draws: of the loops over {channels} channels, {rows} rows and "
+                            "{columns} columns").format(channels=channels, rows=rows,
+                                                        columns=columns),
+                          _("draws for loops of {cut}").format(cut=cut or _("none")),
+                          _("sample_perfect_tile for f, y and x: a number drawn elsewhere is not "
+                            "in the trace"))
+    for inst, factors in zip(samples, drawn, strict=True):
+        extent, outputs = math.prod(factors), inst.outputs
+        if not any(split.inputs[0].same_as(inst.inputs[0]) and len(split.inputs) == len(outputs) + 1
+                   and all(factor is None or factor.same_as(output) for factor, output
+                           in zip(split.inputs[1:], outputs, strict=True))
+                   for split in schedule.trace.insts if split.kind.name == "Split"):
+            raise CheckFailed(_("that each loop is cut by what was drawn for it"),
+                              _("the draw for the loop over {extent} does not cut it").format(
+                                  extent=extent),
+                              _("split: it gets what sample_perfect_tile returned, unchanged, for "
+                                "the same loop"))
+
+
+def _require_room(schedule: tvm.s_tir.Schedule, most: int) -> None:
+    """Raise CheckFailed where a tile is too large, or a factor that would fit is never drawn."""
+    inner, said = 1, []
+    for inst in _samples(schedule):
+        factors = [int(factor) for factor in schedule.trace.decisions[inst]]
+        extent, room, limit = math.prod(factors), most // inner, int(inst.attrs[1])
+        inner *= factors[-1]
+        said.append(str(factors[-1]))
+        if inner > most:
+            raise CheckFailed(_("tiles of at most {most} numbers").format(most=most),
+                              f"{' x '.join(said)} = {inner:,}",
+                              _("max_innermost_factor of each draw: what the draws before it "
+                                "left"))
+        largest = max(factor for factor in range(1, extent + 1)
+                      if extent % factor == 0 and factor <= room)
+        if limit < largest:
+            raise CheckFailed(_("that each factor of {extent} that fits can be drawn, up to "
+                                "{largest}").format(extent=extent, largest=largest),
+                              _("innermost factors up to {most} alone").format(most=limit),
+                              _("max_innermost_factor of sample_perfect_tile: 16 unless you say "
+                                "otherwise"))
+
+
+def _require_free(drawn: Sequence[tvm.s_tir.Schedule]) -> None:
+    """Raise CheckFailed where a draw gives the same factors for all seeds."""
+    of_seeds = [[[int(factor) for factor in schedule.trace.decisions[inst]]
+                 for inst in _samples(schedule)] for schedule in drawn]
+    for factors in zip(*of_seeds, strict=True):
+        if all(one == factors[0] for one in factors):
+            raise CheckFailed(_("other factors for other seeds"),
+                              _("always {factors} for the loop over {extent}").format(
+                                  factors=factors[0], extent=int(np.prod(factors[0]))),
+                              _("the arguments of sample_perfect_tile: a decision that is given "
+                                "is not drawn"))
+
+
+def _inside(schedule: tvm.s_tir.Schedule, conv: Nest) -> tuple[int, int]:
+    """Return how many iterations stand inside the reduction, and the inner factors' product."""
+    reducing = schedules.reducing_loops(conv)
+    last = max(place for place, loop in enumerate(conv.loops) if loop in reducing)
+    inner = [int(schedule.trace.decisions[inst][-1]) for inst in _samples(schedule)]
+    return math.prod(int(loop.extent) for loop in conv.loops[last + 1:]), math.prod(inner)
+
+
+def _require_structure(schedule: tvm.s_tir.Schedule, most: int) -> None:
+    """Raise CheckFailed with what a drawn program lacks; its vector may have one lane."""
+    program = schedule.mod["main"]
+    schedules.require_no_blocks(program, ["pad_temp"])
+    conv = schedules.adds_up(program)
+    schedules.require_threads(2, *nests(program))
+    if not conv.loops or conv.loops[-1].kind != "vectorized" or conv.loops[-1].extent != 1:
+        schedules.require_lanes_along_x(conv, _("the convolution"))
+    schedules.require_unrolled_window(conv)
+    window = [place for place, loop in enumerate(conv.loops)
+              if loop.kind == "unrolled" and loop.extent == 3]  # no factor of 32 or 26 is 3
+    if window and window[-1] - window[0] > len(window) - 1:
+        between = conv.loops[window[0] + 1]
+        raise CheckFailed(_("the inner pieces inside the whole window"),
+                          _("{name} in {extent} between the window's loops").format(
+                              name=between.name, extent=between.extent),
+                          _("reorder: ..., ry, rx, and then the inner pieces"))
+    came, wanted = _inside(schedule, conv)
+    if came < wanted:
+        raise CheckFailed(_("{count} iterations inside the window: the inner pieces").format(
+                              count=wanted), f"{came}",
+                          _("reorder: ..., ry, rx, and then the inner pieces"))
+    if came > most:
+        raise CheckFailed(_("tiles of at most {most} numbers").format(most=most), f"{came:,}",
+                          _("reorder: what stands inside the window besides the three inner "
+                            "pieces"))
+    schedules.require_decomposed(program)
+
+
+# ---- a tuner -------------------------------------------------------------------------------
+
+
+@dataclass
+class _Fake:
+    """A candidate, and the times of its calls; `right`: what is_correct returns or raises."""
+
+    name: str
+    times: Sequence[float]
+    right: bool | Exception = True
+
+
+@dataclass
+class _Log:
+    """Notes what a tuner calls, in order."""
+
+    checked: list[str] = field(default_factory=list)
+    timed: list[str] = field(default_factory=list)
+    late: str = ""  # the first candidate that was checked after something had been timed
+    strange: Any = None  # what was handed over and is no candidate
+
+    def is_correct(self, fake: _Fake) -> bool:
+        if not isinstance(fake, _Fake):
+            self.strange = fake
+            raise TypeError(_("is_correct takes a candidate, not {fake}").format(fake=repr(fake)))
+        if self.timed and not self.late:
+            self.late = fake.name
+        self.checked.append(fake.name)
+        if isinstance(fake.right, Exception):
+            raise fake.right
+        return fake.right
+
+    def time_of(self, fake: _Fake) -> float:
+        if not isinstance(fake, _Fake):
+            self.strange = fake
+            raise TypeError(_("time_of takes a candidate, not {fake}").format(fake=repr(fake)))
+        self.timed.append(fake.name)
+        return float(fake.times[(self.timed.count(fake.name) - 1) % len(fake.times)])
+
+
+_STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
+    _("the lower of the two middle times"): statistics.median_low,
+    _("the upper of the two middle times"): statistics.median_high,
+    _("the least single time"): min, _("the least of the longest times"): max,
+    _("the least mean"): lambda times: float(np.mean(times)),
+    _("the least first time"):
+        lambda times: times[0], _("the least last time"):
+        lambda times: times[-1],
+    _("the least time in the middle round"): lambda times: times[len(times) // 2],
+    _("the least mean without the least and the greatest time"):
+        lambda times: float(np.mean(sorted(times)[1:-1] or times)),
+    _("the greatest median"): lambda times: -float(np.median(times)),
+    _("the greatest mean"): lambda times: -float(np.mean(times))}
+
+# Together, the winners of the cases show which statistic was taken.
+_CASES: list[tuple[str, int | None, list[_Fake]]] = [
+    (_("five rounds"), None,
+     [_Fake("steady", [30, 30, 15, 30, 60]), _Fake("wrong", [0.5] * 5, False),
+      _Fake("spiky", [50, 10, 200, 10, 10]), _Fake("lucky", [40, 1, 30, 40, 90]),
+      _Fake("broken", [0.2] * 5, RuntimeError(_("this candidate cannot run"))),
+      _Fake("even", [45, 45, 44, 45, 46]), _Fake("hasty", [5, 70, 71, 72, 73]),
+      _Fake("late", [80, 81, 82, 83, 4]), _Fake("slow", [90] * 5)]),
+    ("repeats=3", 3,
+     [_Fake("broken", [0.1], ValueError(_("wrong shape"))), _Fake("a", [1, 30, 31, 0.5, 0.5]),
+      _Fake("b", [20, 3, 4, 60, 60]), _Fake("wrong", [0.1], False), _Fake("c", [6, 7, 6.5]),
+      _Fake("d", [40, 41, 2]), _Fake("e", [50, 2.5, 52])]),
+    ("repeats=4", 4, [
+        _Fake("a", [1, 2, 9, 9]), _Fake("b", [4, 4, 6, 6]), _Fake("c", [6, 3, 5.5, 5])]),
+    (_("one dip"), None, [
+        _Fake("even", [10, 10, 10, 9, 11]), _Fake("dip", [12, 2, 3, 12, 13])]),
+    (_("times close together"), 3,
+     [_Fake("first", [300.02, 300.5, 299]), _Fake("second", [300.01, 299.5, 301])]),
+    ("repeats=1", 1, [_Fake("second", [2, 1]), _Fake("first", [1, 3])]),
+    (_("a single correct one"), 4,
+     [_Fake("wrong", [1] * 4, False), _Fake("slow", [4e9, 5e9, 6e9, 7e9])]),
+    (_("none correct"), None,
+     [_Fake("wrong", [1], False), _Fake("broken", [1], KeyError("weights"))]),
+    (_("no candidates"), None, [])]
+
+
+def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[_Fake]) -> Any:
+    """Return what a tuner gives for a case; raise CheckFailed where it calls what it should not."""
+    log, right = _Log(), [fake for fake in fakes if fake.right is True]
+    rounds = repeats or 5
+    given = {} if repeats is None else {"repeats": repeats}
+    candidates = {fake.name: fake for fake in fakes}
+    handed, raised = dict(candidates), None
+    try:
+        came = tune(handed, log.is_correct, log.time_of, **given)
+    except Exception as error:  # whatever the tuner lets through
+        raised = error
+    if log.strange is not None:
+        is_name = isinstance(log.strange, str) and log.strange in candidates
+        raise CheckFailed(_("that is_correct and time_of get a candidate"),
+                          _("the name {strange}").format(strange=repr(log.strange))
+                          if is_name else type(log.strange).__name__,
+                          _("candidates.items(): names and candidates")
+                          if is_name else _("what is handed to is_correct and to time_of"))
+    if raised is not None:
+        if names := [fake.name for fake in fakes if raised is fake.right]:
+            raise CheckFailed(_("that a candidate for which is_correct raises is left out"),
+                              _("{reason}, from {name}").format(reason=reason(raised),
+                                                                name=repr(names[0])),
+                              _("try around is_correct, and except Exception"))
+        if not right and isinstance(raised, ValueError | IndexError | TypeError):
+            raise CheckFailed(_("; ").join(["None", title]), reason(raised),
+                              _("the last step, where nothing was measured; {line}").format(
+                                  line=line_of_answer(raised)))
+        raise raised
+    _require_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
+    if list(handed.items()) != list(candidates.items()):
+        raise CheckFailed(_("that `candidates` stays as it was; {title}").format(title=title),
+                          _("a dict of {handed}").format(handed=sorted(handed)),
+                          _("del, pop or an assignment: take a dict of your own for what is "
+                            "correct"))
+    return came
+
+
+def _best(case: tuple[str, int | None, list[_Fake]],
+          statistic: Callable[[Sequence[float]], Any] = np.median) -> str | None:
+    """Return the name of the correct candidate whose times have the least statistic, or None."""
+    _, repeats, fakes = case
+    values = {fake.name: float(statistic(fake.times[:repeats or 5])) for fake in fakes
+              if fake.right is True}
+    return min(values, key=lambda name: values[name], default=None)
+
+
+def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, title: str) -> None:
+    for name in names:
+        count = log.checked.count(name)
+        if count != 1 and not log.late:
+            look_at = _("is_correct, for every candidate")
+            if count > 1:
+                look_at = _("keep what is_correct said, for it runs the candidate")
+            elif log.checked and log.checked == names[:len(log.checked)]:
+                look_at = _("{checked} was the last that was checked: continue, not break").format(
+                    checked=repr(log.checked[-1]))
+            raise CheckFailed(_("that each candidate is checked once; {title}").format(title=title),
+                              _("{name}: {count} times").format(name=repr(name), count=count),
+                              look_at)
+    if log.late:
+        raise CheckFailed(_("that all are checked before anything is timed; {title}").format(
+                              title=title),
+                          _("{late} is checked after a time_of").format(late=repr(log.late)),
+                          _("two loops: one that checks, then one that measures"))
+    if bad := [name for name in log.timed if name not in right]:
+        raise CheckFailed(_("that only correct candidates are timed; {title}").format(title=title),
+                          _("{bad} is timed").format(bad=repr(bad[0])),
+                          _("what is kept where is_correct says False, and where it raises"))
+    expected = right * rounds
+    if log.timed == expected:
+        return
+    counts = {name: log.timed.count(name) for name in right}
+    for name, count in counts.items():
+        if count != rounds:
+            cause = {0: _("the loop that measures"),
+                     rounds + 1: _("one time_of too many: no call to warm up, and each round calls "
+                                   "it once")}.get(
+                count, _("repeats: how many rounds are there?"))
+            raise CheckFailed(_("{rounds} calls of time_of for each; {title}").format(
+                                  rounds=rounds, title=title), _("{count} for {name}").format(
+                                  count=count, name=repr(name)), cause)
+    came = ", ".join(log.timed[:len(right) + 1])
+    order = ", ".join(expected[:len(right) + 1])
+    turned = log.timed == [name for name in right for _round in range(rounds)]
+    raise CheckFailed(_("rounds: {order}, ...; {title}").format(order=order, title=title),
+                      f"{came}, ...",
+                      _("the loop over the rounds goes outside, the loop over the candidates "
+                        "inside") if turned else _("in each round the order of the dict"))
+
+
+def _require_winners(came: list[Any]) -> None:
+    """Raise CheckFailed with the first case for which a tuner returned the wrong thing."""
+    for case, winner in zip(_CASES, came, strict=True):
+        best, title = _best(case), case[0]
+        if not (winner is None and best is None or isinstance(winner, str) and winner == best):
+            says, look_at = _why(winner, best, came)
+            right = _("{best}, the least median").format(best=repr(best)) if best else "None"
+            raise CheckFailed(_("; ").join([right, title]), says, look_at)
+
+
+def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
+    """Say what a tuner returned, and where to look."""
+    if best is None:
+        return repr(winner), _("the last step, where no candidate was correct")
+    if winner is None:
+        return "None", _("the return statement, and what the search for the least begins with")
+    if isinstance(winner, _Fake):
+        return (_("the candidate {name}").format(name=repr(winner.name)),
+                _("what is returned: its name is wanted"))
+    if isinstance(winner, numbers.Real):
+        return f"{winner:g}", _("what is returned: the name is wanted, not its time")
+    if not isinstance(winner, str):
+        return type(winner).__name__, _("what is returned: the name alone")
+    return repr(winner), next(
+        (_("the median: this one has {text}").format(text=text)
+         for text, statistic in _STATISTICS.items()
+         if came == [_best(case, statistic) for case in _CASES]),
+        _("which times are compared, and which name belongs to them"))
+
+
+@exercise("8.2", seconds=10)
+def exercise_8_2(tune: Callable) -> str:
+    """a tuner that checks first and compares medians."""
+    _require_winners([_run_tuner(tune, *case) for case in _CASES])
+    return _("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and "
+             "one that raises\nare left out; None where none is correct")
+
+
+# ---- a measurement -------------------------------------------------------------------------
+
+_SECOND = 1e6  # microseconds of the made-up clock that a measurement may take
+_TRIES, _FORGIVEN = 5, 1
+_COLD, _SLOWER, _RARELY = 300, 2000, 3000  # calls
+
+
+class _Late(Exception):
+    """A measurement takes too long; raised out of a program that is called."""
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A machine: what a call of a and of b takes, in µs, and what else happens on it.
+
+    `cold`: the program whose first calls are slow. `rare`: that of which a rare call is. `step`: of
+    the clock. `slower`: by how much all calls take longer in the end. `phases`: by how much for
+    some milliseconds. `noise`: of single calls. `after`: what the first call after the other
+    program's takes more.
+    """
+
+    title: str
+    costs: tuple[float, float]
+    cold: str = ""
+    rare: str = ""
+    step: float = 0
+    slower: float = 0
+    phases: float = 0
+    noise: float = 0.02
+    after: tuple[float, float] = (0, 0)
+
+    @property
+    def right(self) -> str | None:
+        """The right verdict."""
+        a, b = self.costs
+        return None if a == b else "a" if a < b else "b"
+
+
+_STEADY, _EQUAL, _WARM = _("a steady machine"), _("two equal programs"), _("slow first calls")
+_RARE, _STEPS = _("a rare call that takes long"), _("a clock in steps of 100 µs")
+_HEAT, _NEIGHBOUR = _("a machine that gets slower"), _("a machine with a neighbour")
+_NOISE, _CACHES = _("a noisy machine"), _("a change of program that costs")
+_MACHINES = [
+    _Machine(_STEADY, (40, 44)), _Machine(_STEADY, (44, 40)),
+    _Machine(_EQUAL, (40, 40), noise=0.05), _Machine(_WARM, (40, 44), cold="a"),
+    _Machine(_WARM, (44, 40), cold="b"), _Machine(_RARE, (44, 40), rare="b"),
+    _Machine(_STEPS, (40, 44), step=100), _Machine(_STEPS, (44, 40), step=100),
+    _Machine(_HEAT, (44, 40), slower=1), _Machine(_HEAT, (40, 44), slower=1),
+    _Machine(_NEIGHBOUR, (40, 40), phases=0.5, noise=0.1), _Machine(_NOISE, (44, 40), noise=0.2),
+    _Machine(_CACHES, (40, 44), after=(150, 100)), _Machine(_CACHES, (44, 40), after=(100, 150))]
+
+
+class _Try:
+    """One measurement on a machine: its clock, and what was called."""
+
+    def __init__(self, machine: _Machine, seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        self.machine, self.time, self.last = machine, 0.0, ""
+        self.calls = {"a": 0, "b": 0}
+        self.turns = self.readings = 0
+        self.noise = np.exp(machine.noise * draw.standard_normal(4096)).tolist()
+        self.phases = (1 + machine.phases * draw.random(4096)).tolist()
+        self.ends = np.cumsum(draw.uniform(2000, 8000, 4096)).tolist()
+
+    def run(self, name: str) -> None:
+        """Let the clock go on by a call of a program; raises _Late after a second."""
+        machine, which = self.machine, "ab".index(name)
+        self.calls[name] += 1
+        every = sum(self.calls.values())
+        cost = machine.costs[which] * self.noise[every % 4096]
+        if name == machine.cold and self.calls[name] <= _COLD:
+            cost *= 4
+        if name == machine.rare and self.calls[name] % _RARELY == _RARELY // 2:
+            cost *= 600
+        if name != self.last:
+            self.last = name
+            self.turns += 1
+            cost += machine.after[which]
+        cost *= 1 + machine.slower * min(every, _SLOWER) / _SLOWER
+        self.time += cost * self.phases[bisect.bisect(self.ends, self.time) % 4096]
+        if self.time > _SECOND:
+            raise _Late
+
+    def now(self) -> float:
+        """Return the time, and let it go on by a little, so that waiting for it ends."""
+        self.readings += 1
+        self.time += 0.05
+        step = self.machine.step
+        return self.time // step * step if step else self.time
+
+    def verdict(self, faster: Callable) -> Any:
+        """Return what a measurement says, or _Late."""
+        try:
+            came = faster(lambda: self.run("a"), lambda: self.run("b"), self.now)
+        except _Late:
+            return _Late
+        if came is not None and not (isinstance(came, str) and came in ("a", "b")):
+            raise CheckFailed(_('"a", "b" or None'), repr(came), _("the return statement"))
+        return came
+
+    def look_at(self) -> str:
+        """Say where to look if the verdict was wrong; what is said of the calls was counted."""
+        every = sum(self.calls.values())
+        if not self.readings:
+            return _("now, the clock of this machine: it was never read")
+        match self.machine.title:
+            case said if said == _HEAT and self.turns <= 4:
+                return _("the order of the calls: all of one program, then all of the other")
+            case said if said == _HEAT:
+                return _("what is compared: the times of one round, for both programs get slower")
+            case said if said == _WARM:
+                return _("which calls are timed: up to {count} of a program are slow at "
+                         "first").format(count=_COLD)
+            case said if said == _RARE:
+                return _("what is made of the times: one call in {count} takes 600 times as "
+                         "long").format(count=f"{_RARELY:,}")
+            case said if said == _STEPS and every < 20 * self.readings:
+                return _("how many calls lie between two readings of the clock: here {count}"
+                         ).format(count=f"{every / self.readings:.0f}")
+            case said if said == _CACHES and self.turns > every / 3:
+                return _("the order of the calls: nearly each follows one of the other program")
+            case said if said in (_EQUAL, _NEIGHBOUR):
+                return _("how far measurements of one program lie apart: a difference below that "
+                         "says nothing")
+        return _("how many calls, in how many rounds, and what is made of their times")
+
+
+@exercise("8.3", seconds=30)
+def exercise_8_3(faster: Callable) -> str:
+    """a measurement of one's own."""
+    for machine in _MACHINES:
+        tries = [_Try(machine, seed) for seed in range(_TRIES)]
+        came = [one.verdict(faster) for one in tries]
+        wrong = [number for number, verdict in enumerate(came) if verdict != machine.right]
+        if len(wrong) <= _FORGIVEN:
+            continue
+        first = wrong[0]
+        costs = _("{a} µs for a, {b} µs for b").format(a=f"{machine.costs[0]:g}",
+                                                      b=f"{machine.costs[1]:g}")
+        if came[first] is _Late:
+            raise CheckFailed(_("a verdict within a second of the clock; {title}").format(
+                                  title=machine.title),
+                              _("{count} calls, and none").format(
+                                  count=f"{sum(tries[first].calls.values()):,}"),
+                              _("how many calls there are in all"))
+        raise CheckFailed(_("{right}; {title}, {costs}").format(
+                              right=repr(machine.right), title=machine.title, costs=costs),
+                          _("{came} in {count} of {tries} tries").format(
+                              came=_(", ").join(dict.fromkeys(
+                                  repr(came[number]) for number in wrong)),
+                              count=len(wrong), tries=_TRIES), tries[first].look_at())
+    return _("right on machines with slow first calls, rare long ones, a coarse clock, heat, "
+             "neighbours\nand noise; None where two programs take the same time")
+
+
+# ---- a record ------------------------------------------------------------------------------
+
+
+def _doubled() -> tvm.tirx.PrimFunc:
+    x = te.placeholder((12,), name="x")
+    return te.create_prim_func([x, te.compute((12,), lambda i: x[i] * 2.0, name="B")])
+
+
+@prepared
+def _records() -> list[tuple[str, list, tvm.tirx.PrimFunc]]:
+    """Return a title, a trace in JSON and its PrimFunc: those of the course, and three others.
+
+    Of these one is short, and two have other decisions than the course's.
+    """
+    lines, workloads = ([json.loads(line) for line in (
+        helpers.ROOT / "data" / "tuned" / f"database_{name}.json"
+        ).read_text(encoding="utf-8").splitlines()] for name in ("tuning_record", "workload"))
+    found = [(_("line {number} of the database").format(number=place), record,
+              ms.database.Workload.from_json(workloads[number]).mod["main"])
+             for place, (number, (record, *_rest)) in enumerate(lines, start=1)]
+    short = [[["GetSBlock", [], ["B", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]],
+              ["SamplePerfectTile", ["l1"], [2, 12], ["v2", "v3"]],
+              ["Split", ["l1", "v2", "v3"], [1, 0], ["l4", "l5"]]], [[2, [2, 6]]]]
+    _title, record, func = found[0]
+    for place, tile in ((0, [1, 4, 1, 1]), (2, [1, 13, 1, 2])):
+        other = copy.deepcopy(record)
+        other[1][place][1] = tile
+        other[1][-1][1] -= place // 2  # other steps to unroll, too
+        found.append((_("line {number}, with other decisions").format(number=1), other, func))
+    return [(_("a short record"), short, _doubled()), *found]
+
+
+def _made_by(record: list, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    made = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, made)
+    return made.mod["main"]
+
+
+def _require_program(came: Any, record: list, func: tvm.tirx.PrimFunc, title: str) -> None:
+    """Raise CheckFailed unless a PrimFunc is what a record makes of another one."""
+    if not isinstance(came, tvm.tirx.PrimFunc):
+        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__,
+                          _('the second thing that replayed returns: schedule.mod["main"]'))
+    if tvm_ffi.structural_equal(came, _made_by(record, func)):
+        return
+    kinds = [instruction[0] for instruction in record[0]]
+    end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
+    look_at = _("the record that is applied, to a new Schedule of func")
+    if tvm_ffi.structural_equal(came, func):
+        look_at = _("func itself came: a Schedule works on a copy of it")
+    elif tvm_ffi.structural_equal(came, _made_by([record[0][:end], [
+            decision for decision in record[1] if decision[0] < end]], func)):
+        look_at = _("the steps after EnterPostproc: they are missing")
+    loops = "; ".join(", ".join(str(loop) for loop in nest.loops) for nest in nests(came)[:1])
+    raise CheckFailed(_("the program that the record makes; {title}").format(title=title),
+                      _("another one, which begins with the loops {loops}").format(loops=loops),
+                      look_at)
+
+
+@exercise("8.4", prepare=[_records])
+def exercise_8_4(replayed: Callable) -> str:
+    """reading a record and replaying it."""
+    for title, record, func in _records():
+        instructions, decisions = copy.deepcopy(record)
+        came = replayed([instructions, decisions], func)
+        if not isinstance(came, tuple) or len(came) != 2 or not isinstance(came[0], Mapping):
+            raise CheckFailed(_("a dictionary, and a PrimFunc"), type(came).__name__,
+                              _("what replayed returns: two things"))
+        drawn, program = came
+        if missing := [key for key in ("tiles", "unrolled") if key not in drawn]:
+            raise CheckFailed(_('the keys "tiles" and "unrolled"'), f"{[*drawn]}",
+                              _("{key} is missing").format(key=repr(missing[0])))
+        of_kind = [(record[0][number], decision) for number, decision in record[1]]
+        tiles = [decision for (kind, *_rest), decision in of_kind if kind == "SamplePerfectTile"]
+        places = [(attributes[0], decision) for (kind, _takes, attributes, _gives), decision
+                  in of_kind if kind == "SampleCategorical"]
+        number = places[0][0][places[0][1]] if places else None
+        given = drawn["tiles"]
+        if not isinstance(given, list | tuple) or [list(one) if isinstance(one, list | tuple)
+                                                   else one for one in given] != tiles:
+            raise CheckFailed(_("the tiles {tiles}; {title}").format(tiles=tiles, title=title),
+                              repr(given)[:300],
+                              _("each decision belongs to the instruction whose number it has: of "
+                                "which kind is it?"))
+        if drawn["unrolled"] != number:
+            place = places and drawn["unrolled"] == places[0][1]
+            raise CheckFailed(_("{number} steps to unroll; {title}").format(number=number,
+                                                                            title=title),
+                              repr(drawn["unrolled"]),
+                              _("this is the place in the list; the number stands in the "
+                                "instruction's attributes") if place else
+                              _("the instruction SampleCategorical, its attributes, and its "
+                                "decision"))
+        _require_program(program, record, func, title)
+    return _("{count} records read and replayed: their tiles, their steps to unroll, and the "
+             "same programs as\nTVM's replay").format(count=len(_records()))

@@ -1,0 +1,291 @@
+"""The checks of notebook 10: programs for a GPU. They are run by tir.threads, and need no GPU."""
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import te, topi
+
+from course import gpu
+from course.checks.compare.formula import require_formula
+from course.checks.compare.trials import random
+from course.checks.run.check import exercise
+from course.checks.say.messages import CheckFailed
+from course.tir.threads import Launch, thread_name
+from course.words import _
+from data.store import CourseError
+
+_MOST_THREADS, _MOST_SHARED = 1024, 48 * 1024
+
+
+def _ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = True,
+         least: int = 1) -> Launch:
+    """Run what an answer made: one kernel, every index inside its buffer, no race.
+
+    With at least so many threads a block: with fewer NumPy would take long.
+    """
+    if not isinstance(func, tvm.tirx.PrimFunc):
+        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__,
+                          _("what is returned: a PrimFunc, as schedule.mod[\"main\"] is one"))
+    try:
+        if (threads := gpu.threads_of(func)) < least:
+            raise CheckFailed(_("at least {least} threads a block; {title}").format(
+                least=least, title=title), f"{threads}",
+                _("the extents of the loops that are bound to threadIdx"))
+        launch = gpu.run(func, *arrays, barriers=barriers)
+    except CheckFailed:
+        raise
+    except CourseError as error:
+        raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
+                          error.args[0],
+                          _("which loops are bound, where barriers stand, and what each thread "
+                            "reads and writes")) from None
+    if launch.races:
+        raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says,
+                          _("what several threads write at once: is the loop's work shared out to "
+                            "them?") if launch.races[0].what == "write and write" else
+                          _("where a thread has to wait for the others"))
+    if launch.threads > _MOST_THREADS:
+        raise CheckFailed(_("at most {most} threads a block; {title}").format(
+            most=_MOST_THREADS, title=title), f"{launch.threads}",
+            _("the extents of the loops that are bound to threadIdx"))
+    return launch
+
+
+def _numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Return float32 numbers below 1 and, in every other column, below 400."""
+    found = random(*shape, seed=seed)
+    found[..., 1::2] *= 400
+    return found
+
+
+def _require_result(came: np.ndarray, right: np.ndarray, title: str) -> None:
+    wrong = ~np.isclose(came, right, 1e-4, 1e-5 * float(np.abs(right).max()))
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        raise CheckFailed(_("{right} at {place}; {title}").format(
+            right=f"{right[at]:.4g}", place=list(at), title=title),
+            _("{came} there; {share} of the values differ").format(
+                came=f"{came[at]:.4g}", share=f"{wrong.mean():.0%}"),
+            _("which elements each thread reads and writes"))
+
+
+# ---- a thread for each pixel ---------------------------------------------------------------
+
+_PIXELS, _SIDE = [(20, 40), (16, 16), (33, 7), (48, 64), (5, 100)], 16
+
+
+def _brighter(rows: int, columns: int) -> tvm.tirx.PrimFunc:
+    X = te.placeholder((rows, columns), name="X")
+    return te.create_prim_func([X, te.compute(
+        (rows, columns), lambda i, j: X[i, j] * 0.5 + 0.25, name="Y")])
+
+
+@exercise("10.1")
+def exercise_10_1(thread_for_each_pixel: Callable) -> str:
+    """a thread for each pixel."""
+    for rows, columns in _PIXELS:
+        title = _("{rows} rows, {columns} columns").format(rows=rows, columns=columns)
+        X, Y = _numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
+        launch = _ran(thread_for_each_pixel(_brighter(rows, columns)), (X, Y), title)
+        if launch.block != (_SIDE, _SIDE, 1):
+            raise CheckFailed(_("blocks of {wanted} threads; {title}").format(
+                wanted=(_SIDE, _SIDE, 1), title=title), f"{launch.block}",
+                _("the factors of the splits, and which loops are bound to threadIdx"))
+        grid = (-(-columns // _SIDE), -(-rows // _SIDE), 1)
+        if launch.grid != grid:
+            raise CheckFailed(_("a grid of {wanted} blocks, x first; {title}").format(
+                wanted=grid, title=title), f"{launch.grid}",
+                _("which loop is x: that of the columns") if launch.grid == (grid[1], grid[0], 1)
+                else _("as few blocks as cover the image, along each axis"))
+        _require_result(Y, X * 0.5 + 0.25, title)
+        i, j = np.indices((rows, columns))
+        owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
+        writer = launch.writer["Y"].reshape(rows, columns)
+        if (writer != owner).any():
+            at = tuple(int(place) for place in np.argwhere(writer != owner)[0])
+            raise CheckFailed(_("row {row}, column {column}: {thread}").format(
+                row=at[0], column=at[1], thread=thread_name(*launch.names(owner[at]))),
+                thread_name(*launch.names(writer[at])),
+                _("x counts the columns, for blocks as for threads; a block is a square"))
+    return _("blocks of 16 by 16 threads, as few as cover each of {count} images, each pixel by "
+             "its own").format(count=len(_PIXELS))
+
+
+# ---- transactions --------------------------------------------------------------------------
+
+_LOADS = [(0, 1), (0, 2), (8, 1), (31, 1), (32, 1), (0, 3), (5, 3), (0, 8), (0, 16), (7, 16),
+          (0, 31), (0, 32), (1, 32), (0, 33), (0, 100), (17, 5), (992, 1), (4064, 1), (1024, 7)]
+
+
+def _stretches(first: int, step: int, size: int = 4, each: int = 128, threads: int = 32) -> int:
+    return len({size * (first + step * t) // each for t in range(threads)})
+
+
+_TRANSACTIONS: dict[str, Callable[[int, int], float]] = {
+    _("the first element: a warp may begin in the middle of a stretch"):
+        lambda first, step: _stretches(0, step),
+    _("one for each thread only where no two share a stretch"): lambda first, step: 32,
+    _("a float32 number has four bytes"): lambda first, step: _stretches(first, step, size=1),
+    _("four bytes, not eight"): lambda first, step: _stretches(first, step, size=8),
+    _("the bytes divided, and rounded up: the stretches begin at multiples of 128"):
+        lambda first, step: -(-4 * (31 * step + 1) // 128),
+    _("the stretches between two threads' elements are not brought"):
+        lambda first, step: 4 * (first + 31 * step) // 128 - 4 * first // 128 + 1,
+    _("as many as the step: never more than there are threads"): lambda first, step: step,
+    _("threads 0 to 31 are 32 threads"):
+        lambda first, step: _stretches(first, step, threads=31)}
+
+
+@exercise("10.2", seconds=5)
+def exercise_10_2(transactions: Callable) -> str:
+    """the transactions of a warp."""
+    require_formula(
+        transactions, _LOADS, _stretches, _TRANSACTIONS,
+        lambda case, right: _("{right} for first {first}, step {step}").format(
+            right=right, first=case[0], step=case[1]),
+        _("the return statement: the number of transactions"),
+        _("the stretch of each thread's element, and how many different ones there are"))
+    return _("right for {count} ways to load, from one transaction to 32").format(
+        count=len(_LOADS))
+
+
+# ---- tiles in shared memory ----------------------------------------------------------------
+
+_DENSE = [(64, 96, 64), (32, 64, 96), (96, 32, 32)]
+
+
+def _dense(n: int, k: int, m: int) -> tvm.tirx.PrimFunc:
+    X, W = te.placeholder((n, k), name="X"), te.placeholder((m, k), name="W")
+    over = te.reduce_axis((0, k), name="over")
+    return te.create_prim_func([X, W, te.compute(
+        (n, m), lambda i, j: te.sum(X[i, over] * W[j, over], over), name="Y")])
+
+
+@exercise("10.3", seconds=20)
+def exercise_10_3(dense_in_tiles: Callable) -> str:
+    """a dense layer with tiles in shared memory."""
+    for n, k, m in _DENSE:
+        title = _("X ({n}, {k}), W ({m}, {k})").format(n=n, k=k, m=m)
+        X, W, Y = _numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
+        launch = _ran(dense_in_tiles(_dense(n, k, m)), (X, W, Y), title, least=16)
+        _require_result(Y, X @ W.T, title)
+        if launch.shared_bytes > _MOST_SHARED:
+            raise CheckFailed(_("at most {most} bytes of shared memory a block; {title}").format(
+                most=f"{_MOST_SHARED:,}", title=title), f"{launch.shared_bytes:,}",
+                _("how deep the tiles are"))
+        if launch.stores["Y"] > n * m:
+            raise CheckFailed(_("{wanted} stores of Y; {title}").format(
+                wanted=f"{n * m:,}", title=title), f"{launch.stores['Y']:,}",
+                _("where the sum grows: cache_write"))
+        for found, most, what, look_at in (
+                (launch.loads, n * m * k // 8, _("loads of X and W"),
+                 _("how many results use a number that is in shared memory: rows and columns of "
+                   "the tile")),
+                (launch.transactions, n * m * k // 128, _("transactions of X and W"),
+                 _("which numbers a warp copies into shared memory: neighbours of a row?"))):
+            if (made := found["X"] + found["W"]) > most:
+                raise CheckFailed(_("at most {most} {what}; {title}").format(
+                    most=f"{most:,}", what=what, title=title), f"{made:,}", look_at)
+    return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
+             "transactions, for {count} sizes").format(count=len(_DENSE))
+
+
+# ---- barriers ------------------------------------------------------------------------------
+
+_BARRIERS, _STEPS, _WIDTH = 6, 3, 32
+
+
+def _smoothed(X: np.ndarray) -> np.ndarray:
+    held = X.reshape(-1, _WIDTH).copy()
+    for _step in range(_STEPS):
+        held[:, 1:] = (held[:, 1:] + held[:, :-1]) * np.float32(0.5)
+    return held.reshape(-1)
+
+
+@exercise("10.4")
+def exercise_10_4(with_barriers: Callable) -> str:
+    """barriers where they belong."""
+    title = _("the program that smooths")
+    X, Y = _numbers(128), np.full(128, np.nan, "float32")
+    launch = _ran(with_barriers(), (X, Y), title, barriers=False)
+    _require_result(Y, _smoothed(X), title)
+    if launch.grid != (4, 1, 1) or launch.block != (_WIDTH, 1, 1) \
+            or launch.loads["X"] != X.size:
+        raise CheckFailed(
+            _("the same program: 4 blocks of 32 threads, each number of X loaded once"),
+            _("blocks {grid}, threads {block}, {count} loads of X").format(
+                grid=launch.grid, block=launch.block, count=launch.loads["X"]),
+            _("nothing but barriers is to be added"))
+    if launch.barriers > _BARRIERS:
+        raise CheckFailed(_("at most {most} barriers for each thread").format(most=_BARRIERS),
+                          f"{launch.barriers}", _("which of them nobody has to wait at"))
+    return _("no race, and {count} barriers for each thread").format(count=launch.barriers)
+
+
+# ---- sums across threads -------------------------------------------------------------------
+
+_ROWS = [(5, 96), (3, 32), (4, 320)]
+
+
+def _row_sums(n: int, k: int) -> tvm.tirx.PrimFunc:
+    X = te.placeholder((n, k), name="X")
+    over = te.reduce_axis((0, k), name="over")
+    return te.create_prim_func([X, te.compute(
+        (n,), lambda i: te.sum(X[i, over], over), name="Y")])
+
+
+def _require_block_for_each_row(launch: Launch, rows: int, title: str) -> None:
+    for came, wanted, what, look_at in (
+            (launch.grid, (rows, 1, 1), _("a block for each row"),
+             _("the loop over the rows is bound to blockIdx.x")),
+            (launch.block, (32, 1, 1), _("32 threads a block"),
+             _("the part of the loop that is bound to threadIdx.x"))):
+        if came != wanted:
+            raise CheckFailed(_("{what}, {wanted}; {title}").format(
+                what=what, wanted=wanted, title=title), f"{came}", look_at)
+
+
+@exercise("10.5")
+def exercise_10_5(block_for_each_row: Callable) -> str:
+    """sums of rows, each by the threads of a block."""
+    for n, k in _ROWS:
+        title = _("X ({n}, {k})").format(n=n, k=k)
+        X, Y = _numbers(n, k), np.full(n, np.nan, "float32")
+        launch = _ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
+        _require_block_for_each_row(launch, n, title)
+        _require_result(Y, X.sum(axis=1), title)
+        if launch.transactions["X"] > n * k // 32:
+            raise CheckFailed(_("{wanted} transactions of X; {title}").format(
+                wanted=n * k // 32, title=title), f"{launch.transactions['X']}",
+                _("neighbouring threads take neighbouring numbers: which part of the split is "
+                  "theirs?"))
+    return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
+
+
+# ---- softmax in one kernel -----------------------------------------------------------------
+
+def _softmax(n: int, k: int) -> tvm.tirx.PrimFunc:
+    X = te.placeholder((n, k), name="X")
+    return te.create_prim_func([X, topi.nn.softmax(X)])
+
+
+@exercise("10.6")
+def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
+    """a softmax in one kernel, a block for each row."""
+    for n, k in _ROWS:
+        title = _("X ({n}, {k})").format(n=n, k=k)
+        X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
+        X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
+        launch = _ran(softmax_in_one_kernel(_softmax(n, k)), (X, Y), title)
+        _require_block_for_each_row(launch, n, title)
+        power = np.exp(X - X.max(axis=1, keepdims=True))
+        _require_result(Y, power / power.sum(axis=1, keepdims=True), title)
+        if (made := sum(launch.transactions.values())) > 3 * n * k // 32:
+            raise CheckFailed(_("at most {most} transactions; {title}").format(
+                most=3 * n * k // 32, title=title), _("{made}: {each}").format(
+                made=made, each=_(", ").join(
+                    f"{name} {count}" for name, count in launch.transactions.items())),
+                _("which buffers stand in global memory, and which numbers of them a warp takes"))
+    return _("one kernel, a block of 32 threads for each row, X read at most twice")

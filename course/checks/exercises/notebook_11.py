@@ -1,0 +1,507 @@
+"""The checks of notebook 11: any batch, an operator, a cache, a tensor struct, no threads."""
+
+import functools
+import struct
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import tvm
+from torch import nn
+from tvm import relax, te, tirx, topi
+from tvm.relax.frontend.torch import from_exported_program
+
+import helpers
+from course.checks.compare.trials import Mistakes, judged, random, to_numpy
+from course.checks.diagnose.equivalence import build
+from course.checks.observe.primfuncs import run_prim_func
+from course.checks.run.check import exercise, prepared
+from course.checks.say.messages import CheckFailed, reason
+from course.tir.walk import Loop, walk
+from course.words import _
+from data import gpt
+
+# ---- any batch -----------------------------------------------------------------------------
+
+_MOST, _BATCHES = 64, (1, 2, 7, 64)
+
+
+class _Joined(nn.Module):
+    """Two inputs, a residual, a layer that is used twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.wide, self.narrow = nn.Linear(8, 8), nn.Linear(3, 8)
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        x = x + torch.relu(self.wide(x))
+        return torch.cat([x + self.wide(x), self.narrow(y)], 1)
+
+
+class _Modelled(NamedTuple):
+    """A model, and the shapes of its inputs in a batch of 1."""
+
+    title: str
+    model: nn.Module
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@prepared
+def _exporting() -> bool:
+    """Export and import something: the first time loads modules for seconds, once in a kernel."""
+    with helpers.quiet():
+        program = torch.export.export(nn.ReLU(), (torch.zeros(2),))
+        build(from_exported_program(program, unwrap_unit_return_tuple=True))
+    return True
+
+
+@prepared
+def _models() -> list[_Modelled]:
+    with torch.random.fork_rng():
+        torch.manual_seed(11)
+        images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5))
+        return [_Modelled(_("a model of images"), images.eval(), ((1, 1, 6, 6),)),
+                _Modelled(_("a model of two inputs"), _Joined().eval(), ((1, 8), (1, 3)))]
+
+
+def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]:
+    return [torch.from_numpy(3 * random(batch, *shape[1:], seed=batch + place))
+            for place, shape in enumerate(shapes)]
+
+
+@exercise("11.1", seconds=30, prepare=[_exporting, _models])
+def exercise_11_1(for_any_batch: Callable) -> str:
+    """a module for any batch."""
+    for title, model, shapes in _models():
+        example = tuple(_inputs(shapes, 1))
+        with helpers.quiet():
+            mod = for_any_batch(model, example)
+            machine = build(mod)
+        params = mod["main"].params
+        if len(params) != len(shapes):
+            raise CheckFailed(_("main with {count} parameters; {title}").format(
+                count=len(shapes), title=title), f"{len(params)}", _("the inputs of the example"))
+        for batch in _BATCHES:
+            given = _inputs(shapes, batch)
+            with torch.no_grad():
+                right = model(*given).numpy()
+            words = _("a batch of {batch}; {title}").format(batch=batch, title=title)
+            try:
+                came = to_numpy(machine["main"](*(tvm.runtime.tensor(one.numpy())
+                                                  for one in given)))
+            except (ValueError, TypeError, RuntimeError) as error:
+                fixed = [int(param.ty.shape[0]) for param in params
+                         if not isinstance(param.ty.shape[0], tvm.tirx.Var)]
+                raise CheckFailed(
+                    _("main to take {words}").format(words=words), reason(error),
+                    _("the Dim of each input's first axis: {fixed} is a number in main").format(
+                        fixed=fixed[0]) if fixed
+                    else _("the Dims: from where to where?")) from None
+            if came.shape != right.shape or not np.allclose(came, right, 1e-4, 1e-4):
+                raise CheckFailed(_("PyTorch's result for {words}").format(words=words),
+                                  _("{came} in place of {right}").format(
+                                      came=came.shape, right=right.shape)
+                                  if came.shape != right.shape else
+                                  _("|difference| up to {largest}").format(
+                                      largest=f"{np.abs(came - right).max():.2g}"),
+                                  _("what is exported: the module as it is, and which input "
+                                    "is which"))
+        _require_range(mod, title)
+    return _("{count} models, one with two inputs, for batches of {batches}").format(
+        count=len(_models()), batches=", ".join(map(str, _BATCHES)))
+
+
+def _require_range(mod: tvm.IRModule, title: str) -> None:
+    """Raise CheckFailed unless main says that the batch is at most as large as asked for."""
+    upper = mod["main"].attrs.get("tir_var_upper_bound") or {}
+    largest = {int(most) for most in upper.values()}
+    if largest != {_MOST}:
+        raise CheckFailed(_("a batch of at most {most}; {title}").format(most=_MOST, title=title),
+                          _("at most {came}").format(came=sorted(largest)) if largest
+                          else _("no upper limit"),
+                          _("the Dim: from where to where?"))
+
+
+# ---- an operator ---------------------------------------------------------------------------
+
+_AMAX: list[tuple[str, Callable[..., torch.Tensor]]] = [
+    ("amax(x)", lambda x, f: f(x)), ("amax(x, [1])", lambda x, f: f(x, [1])),
+    ("amax(x, [-1], True)", lambda x, f: f(x, [-1], True)),
+    ("amax(x, [0, 2])", lambda x, f: f(x, [0, 2])),
+    ("amax(x, [2], False)", lambda x, f: f(x, [2], False)),
+    ("amax(x, [], True)", lambda x, f: f(x, [], True)),
+    ("amax(x * x, [1, -1], True)", lambda x, f: f(x * x, [1, -1], True))]
+_OF_AMAX: Mistakes = {
+    _("keepdim: with True the axes stay, with 1 element each"):
+        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim)),
+    _("keepdim is False where it is not given"): (
+        lambda x, f: f(x, lambda a, dim=(), keepdim=True: torch.amax(a, dim, keepdim=keepdim)),
+        lambda x, f: f(x, lambda a, dim=(), keepdim=True: torch.amax(a, dim, keepdim=True))),
+    _("dim: without it, all axes; with it, those alone"):
+        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, (), keepdim)),
+    _("dim may have several axes"):
+        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim[:1], keepdim)),
+    _("amax is the largest, not the smallest"):
+        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amin(a, dim, keepdim)),
+    _("the largest, not the largest absolute value"):
+        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a.abs(), dim, keepdim))}
+
+
+class _Largest(nn.Module):
+    """All ways to call amax, in one module."""
+
+    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        return tuple(call(x, torch.amax) for _title, call in _AMAX)
+
+
+@exercise("11.2", prepare=[_exporting])
+def exercise_11_2(convert_amax: Callable) -> str:
+    """a rule for amax."""
+    def rule(node: torch.fx.Node, importer: Any) -> relax.Expr:
+        came = convert_amax(node, importer)
+        if not isinstance(came, relax.Expr):
+            raise CheckFailed(_("a Relax variable for {node}").format(node=node),
+                              type(came).__name__, _("the return statement, and emit"))
+        return came
+
+    x = torch.from_numpy(random(2, 3, 4, seed=2) * 500 - 300)
+    with helpers.quiet():
+        program = torch.export.export(_Largest().eval(), (x,))
+        mod = from_exported_program(program, custom_convert_map={"amax.default": rule})
+        machine = build(mod)
+    came = machine["main"](tvm.runtime.tensor(x.numpy()))
+    with judged(_("what is done with dim and keepdim"), _OF_AMAX) as note:
+        for (title, call), one in zip(_AMAX, came, strict=True):
+            note(one.numpy(), call(x, torch.amax).numpy(), x, call,
+                 words=_("the call {call}").format(call=title))
+    return _("right for {count} ways to call it").format(count=len(_AMAX))
+
+
+# ---- a cache -------------------------------------------------------------------------------
+
+_TEXTS, _STEPS = 2, 9
+
+
+@prepared
+def _gpt(blocks: int = gpt.LAYERS) -> gpt.GPT:
+    """Return a model of random weights, so large that each part of it matters."""
+    with torch.random.fork_rng():
+        torch.manual_seed(3)
+        model = gpt.GPT()
+        for parameter in model.parameters():
+            nn.init.uniform_(parameter, -0.4, 0.4)
+        nn.init.uniform_(model.norm.weight, 4, 8)  # logits beyond 6, of both signs
+        model.blocks = model.blocks[:blocks]
+    return model.eval().requires_grad_(requires_grad=False)
+
+
+def _stepped(token: torch.Tensor, keys: torch.Tensor | None, values: torch.Tensor | None, *,
+             place: Callable[[int], int] = int, causal: bool = False, itself: bool = True,
+             ) -> torch.Tensor | None:
+    """Return the logits of the next letter, with a mistake; None where no logits are asked for."""
+    if keys is None or values is None:
+        return None
+    model, past = _gpt(), keys.shape[3]
+    x = model.token(token) + model.place(torch.tensor([place(past)]))
+    for number, block in enumerate(model.blocks):
+        query, *pair = block.heads(x)
+        key, value = (torch.cat([old[number], new], 2)
+                      for old, new in zip((keys, values), pair, strict=True))
+        seen = slice(None) if itself or not past else slice(0, past)
+        x = block.rest(x, nn.functional.scaled_dot_product_attention(
+            query, key[:, :, seen], value[:, :, seen], is_causal=causal))
+    return model.head(model.norm(x))
+
+
+_OF_STEPS: Mistakes = {
+    _("the letter's place: as many stand before it as the cache has"): (
+        functools.partial(_stepped, place=lambda past: 0),
+        functools.partial(_stepped, place=lambda past: past + 1),
+        functools.partial(_stepped, place=lambda past: max(past - 1, 0))),
+    _("is_causal takes the one query for the first letter's: it may see all keys"):
+        functools.partial(_stepped, causal=True),
+    _("the new letter sees itself, too"): functools.partial(_stepped, itself=False)}
+
+
+def _empty(texts: int, past: int = 0, blocks: int = gpt.LAYERS) -> torch.Tensor:
+    return torch.zeros(blocks, texts, gpt.HEADS, past, gpt.WIDTH // gpt.HEADS)
+
+
+def _right_cache(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the keys and values of all letters of texts (b, t), from the whole model."""
+    model, kept = _gpt(), []
+    x = model.token(tokens) + model.place(torch.arange(tokens.shape[1]))
+    for block in model.blocks:
+        kept.append(block.heads(x)[1:])
+        x = block(x)
+    keys, values = (torch.stack(each) for each in zip(*kept, strict=True))
+    return keys, values
+
+
+def _require_three(came: Any, words: str) -> Sequence[torch.Tensor]:
+    if not isinstance(came, tuple | list) or len(came) != 3 \
+            or not all(isinstance(one, torch.Tensor) for one in came):
+        raise CheckFailed(_("three tensors: logits, keys, values; {words}").format(words=words),
+                          type(came).__name__ if not isinstance(came, tuple | list)
+                          else _("{count} of them").format(count=len(came)),
+                          _("the return statement"))
+    return came
+
+
+@torch.no_grad()
+def _require_steps(answer: Callable) -> None:
+    """Raise CheckFailed unless an answer writes as the whole model does, from empty caches."""
+    drawn = torch.Generator().manual_seed(5)
+    tokens = torch.randint(0, 95, (_TEXTS, _STEPS), generator=drawn)
+    keys = values = _empty(_TEXTS)
+    with judged(_("which keys and values the query meets, and the letter's place"),
+                _OF_STEPS) as note:
+        for past in range(_STEPS):
+            words = _("past = {past}").format(past=past)
+            given = tokens[:, past:past + 1].clone(), keys.clone(), values.clone()
+            came = _require_three(answer(*given), words)
+            for name, before, after in zip(("token", "keys", "values"),
+                                           (tokens[:, past:past + 1], keys, values), given,
+                                           strict=True):
+                if not torch.equal(before, after):
+                    raise CheckFailed(_("{name} as it was; {words}").format(
+                        name=name, words=words), _("another one"),
+                        _("torch.cat makes a new tensor; += and [...] = change the input"))
+            right = _gpt()(tokens[:, :past + 1])[:, -1:]
+            note(came[0].numpy(), right.numpy(), tokens[:, past:past + 1], keys, values,
+                 words=words)
+            keys, values = _right_cache(tokens[:, :past + 1])
+            for name, one, wanted in (("keys", came[1], keys), ("values", came[2], values)):
+                note(one.numpy(), wanted.numpy(), tokens[:, past:past + 1], None, None,
+                     words=_("{name}, {words}").format(name=name, words=words),
+                     look_at=_("{name}: those of the cache, then the new letter's, for each "
+                               "block").format(name=name))
+
+
+class _Stepped(nn.Module):
+    """An answer as a module, for torch.export."""
+
+    def __init__(self, model: gpt.GPT, answer: Callable) -> None:
+        super().__init__()
+        self.model, self.answer = model, answer
+
+    def forward(self, token: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Any:
+        return self.answer(self.model, token, keys, values)
+
+
+@exercise("11.3", seconds=20, prepare=[_exporting, _gpt])
+def exercise_11_3(one_more_letter: Callable) -> str:
+    """a transformer with a cache."""
+    _require_steps(functools.partial(one_more_letter, _gpt()))
+    small, past = _gpt(1), torch.export.Dim("past", min=1, max=gpt.LONGEST - 1)
+    given = torch.zeros(1, 1, dtype=torch.int64), _empty(1, 5, 1), _empty(1, 5, 1)
+    try:
+        with helpers.quiet():
+            torch.export.export(_Stepped(small, one_more_letter).eval(), given,
+                                dynamic_shapes=(None, {3: past}, {3: past}))
+    except Exception as error:  # torch.export raises many kinds
+        raise CheckFailed(_("a function that torch.export takes, for any past"), reason(error),
+                          _("numbers that are taken out of tensors or shapes: past is not one "
+                            "number")) from None
+    return _("{steps} letters of {texts} texts as the whole model has them, and exported for any "
+             "past").format(steps=_STEPS, texts=_TEXTS)
+
+
+# ---- a tensor struct -----------------------------------------------------------------------
+
+# numbers, shape, axes, bytes of an address; each byte of an address another one
+_TENSORS = [(0x7F123456789ABC40, 0x55D1AA22C3E8, 4, 8), (0xC1D2E300, 0xA1B2F408, 2, 4),
+            (4096, 0x1FF0, 1, 8), (0x10040, 0xFF20, 3, 4), (0x7FFE00000080, 0x10, 0, 8)]
+_FIELDS = {"data": "a", "device.type": "i", "device.id": "i", "axes": "i", "kind.code": "B",
+           "kind.bits": "B", "kind.lanes": "H", "shape": "a", "strides": "a", "first": "Q"}
+
+
+def _laid_out(numbers: int, shape: int, axes: int, address: int, *, order: str = "<",
+              gaps: bool = True, code: int = 2, bits: int = 32, strides: int = 0
+              ) -> dict[str, tuple[int, bytes]]:
+    """Return where each field of a DLTensor begins, and its bytes; by default as C has them."""
+    values = (numbers, 1, 0, axes, code, bits, 1, shape, strides, 0)
+    found: dict[str, tuple[int, bytes]] = {}
+    at = 0
+    for (name, kind), value in zip(_FIELDS.items(), values, strict=True):
+        kind = kind.replace("a", "Q" if address == 8 else "I")
+        size = struct.calcsize("<" + kind)
+        at += -at % size if gaps else 0
+        found[name] = at, struct.pack(order + kind, value)
+        at += size
+    return found
+
+
+def _joined(fields: dict[str, tuple[int, bytes]]) -> bytes:
+    """Return the bytes of a struct, with zeros between its fields where they leave gaps."""
+    joined = b""
+    for at, field in fields.values():
+        joined = joined.ljust(at, b"\0") + field
+    return joined
+
+
+def _of_kind(code: int, bits: int, case: tuple[int, int, int, int]) -> dict:
+    return _laid_out(*case, code=code, bits=bits)
+
+
+_OF_STRUCTS: dict[str, list[Callable[[Any], dict]]] = {
+    _("a number begins at a multiple of its size, and zeros fill the gap before it"):
+        [lambda case: _laid_out(*case, gaps=False)],
+    _("the lowest byte comes first"): [lambda case: _laid_out(*case, order=">")],
+    _("an address has as many bytes as the argument says"):
+        [lambda case: _laid_out(case[0], case[1], case[2], 8)],
+    _("kind: its code is 2 for float, and its bits are bits"): [
+        functools.partial(_of_kind, code, bits)
+        for code, bits in ((0, 32), (1, 32), (2, 4), (0, 4), (1, 4))],
+    _("strides: 0 where the numbers lie without gaps"):
+        [lambda case: _laid_out(*case, strides=case[1])]}
+
+
+def _hex(some: bytes) -> str:
+    return some.hex(" ")
+
+
+@exercise("11.4", seconds=5)
+def exercise_11_4(dl_tensor: Callable) -> str:
+    """the bytes of a tensor struct."""
+    came = []
+    for case in _TENSORS:
+        one = dl_tensor(*case)
+        if not isinstance(one, bytes | bytearray):
+            raise CheckFailed(_("bytes"), type(one).__name__,
+                              _("the return statement: struct.pack gives bytes"))
+        came.append(bytes(one))
+    right = [_laid_out(*case) for case in _TENSORS]
+    cause = next((text for text, wrong in _OF_STRUCTS.items() for each in wrong
+                  if came == [_joined(each(case)) for case in _TENSORS]), None)
+    for case, one, fields in zip(_TENSORS, came, right, strict=True):
+        given = _("dl_tensor({numbers}, {shape}, {axes}, {address})").format(
+            numbers=hex(case[0]), shape=hex(case[1]), axes=case[2], address=case[3])
+        for name, (at, field) in fields.items():
+            if (there := one[at:at + len(field)]) != field:
+                raise CheckFailed(
+                    _("{bytes} in the bytes from {first}, the field {name}; {given}").format(
+                        bytes=_hex(field), first=at, name=name, given=given),
+                    _hex(there) or _("they end before it, after {count}").format(count=len(one)),
+                    cause or _("the field {name}, and the sizes of those before it").format(
+                        name=name))
+        if one != (whole := _joined(fields)):
+            raise CheckFailed(_("{count} bytes; {given}").format(count=len(whole), given=given),
+                              _("{count}, and those between the fields: {bytes}").format(
+                                  count=len(one), bytes=_hex(_between(one, fields)) or "-"),
+                              _("zeros between the fields, and nothing after the last"))
+    return _("right for {count} tensors, with addresses of 8 and of 4 bytes").format(
+        count=len(_TENSORS))
+
+
+def _between(some: bytes, fields: dict[str, tuple[int, bytes]]) -> bytes:
+    inside = {at + i for at, field in fields.values() for i in range(len(field))}
+    return bytes(byte for at, byte in enumerate(some) if at not in inside)
+
+
+# ---- without threads -----------------------------------------------------------------------
+
+
+class _Threaded(NamedTuple):
+    """A PrimFunc with parallel loops, and the shapes of its parameters, the output's last."""
+
+    title: str
+    func: tirx.PrimFunc
+    shapes: tuple[tuple[int, ...], ...]
+
+
+@prepared
+def _threaded() -> list[_Threaded]:
+    """Return PrimFuncs with parallel loops: one, several, inside of others, none."""
+    x, w = te.placeholder((6, 10), name="x"), te.placeholder((16, 10), name="w")
+    k = te.reduce_axis((0, 10), name="k")
+    dense = tvm.s_tir.Schedule(te.create_prim_func([x, w, te.compute(
+        (6, 16), lambda i, j: te.sum(x[i, k] * w[j, k], k), name="dense")]))
+    block = dense.get_sblock("dense")
+    i, j, over = dense.get_loops(block)
+    outer, inner = dense.split(j, [None, 4])
+    dense.reorder(i, outer, over, inner)
+    dense.vectorize(inner)
+    dense.parallel(dense.fuse(i, outer))
+    dense.decompose_reduction(block, over)
+
+    rows = te.placeholder((5, 12), name="parallel")
+    softmax = tvm.s_tir.Schedule(te.create_prim_func([rows, topi.nn.softmax(rows)]))
+    for child in softmax.get_child_blocks(softmax.get_sblock("root")):
+        softmax.parallel(softmax.get_loops(child)[0])
+
+    sums = tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)]))
+    row, column = sums.get_loops(sums.get_sblock("compute"))
+    outer, inner = sums.split(column, [None, 5])
+    sums.parallel(outer)
+    sums.unroll(inner)
+    plain = te.create_prim_func([x, topi.abs(x)])
+    return [_Threaded(_("a dense layer in vectors"), dense.mod["main"], ((6, 10), (16, 10),
+                                                                         (6, 16))),
+            _Threaded(_("a softmax of four nests"), softmax.mod["main"], ((5, 12), (5, 12))),
+            _Threaded(_("a ReLU whose second loop is parallel"), sums.mod["main"],
+                      ((6, 10), (6, 10))),
+            _Threaded(_("absolute values, without a parallel loop"), plain, ((6, 10), (6, 10)))]
+
+
+def _kinds(func: tirx.PrimFunc) -> Counter:
+    """Return how many loops of each kind and extent a PrimFunc has."""
+    loops = [Loop.of(node) for node, _place in walk(func.body) if isinstance(node, tirx.For)]
+    return Counter((loop.kind, loop.extent) for loop in loops)
+
+
+@exercise("11.5", prepare=[_threaded])
+def exercise_11_5(for_the_browser: Callable) -> str:
+    """a program without threads."""
+    for title, func, shapes in _threaded():
+        wanted, given = Counter[tuple[str, Any]](), func.script()
+        for (kind, extent), count in _kinds(func).items():
+            wanted[kind.replace("parallel", "serial"), extent] += count
+        came = for_the_browser(func)
+        if not isinstance(came, tirx.PrimFunc):
+            raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__,
+                              _("what is returned: a PrimFunc, as the given one"))
+        if func.script() != given:
+            raise CheckFailed(_("the given PrimFunc as it was; {title}").format(title=title),
+                              _("another one"), _("what is changed: a copy"))
+        found = _kinds(came)
+        if parallel := sum(n for (kind, _extent), n in found.items() if kind == "parallel"):
+            raise CheckFailed(
+                _("no parallel loop; {title}").format(title=title),
+                _("{count} of {all}").format(count=parallel, all=sum(
+                    n for (kind, _extent), n in _kinds(func).items() if kind == "parallel")),
+                _("each statement of kind tirx.For, wherever it stands"))
+        if found != wanted:
+            raise CheckFailed(
+                _("the other loops as they were: {loops}; {title}").format(
+                    loops=_listed(wanted - found) or _("no more than these"), title=title),
+                _listed(found - wanted) or _("nothing in their place"),
+                _("the kinds of the loops: vectorized and unrolled ones stay so"))
+        lost = {key: value for key, value in _attributes(func).items()
+                if _attributes(came).get(key) != value}
+        if lost:
+            raise CheckFailed(_("the attributes as they were; {title}").format(title=title),
+                              _("{names} is missing or another one").format(
+                                  names=", ".join(lost)),
+                              _("tirx.PrimFunc takes attributes too: attrs=func.attrs"))
+        arrays = [random(*shape, seed=place) * 300 for place, shape in enumerate(shapes[:-1])]
+        right = run_prim_func(func, arrays, shapes[-1])
+        result = run_prim_func(came, arrays, shapes[-1])
+        if not np.allclose(result, right, 1e-4, 1e-5 * float(np.abs(right).max())):
+            raise CheckFailed(_("the same numbers; {title}").format(title=title),
+                              _("|difference| up to {largest}").format(
+                                  largest=f"{np.abs(result - right).max():.2g}"),
+                              _("what is changed: nothing but the kind of some loops"))
+    return _("{count} programs without a parallel loop, and else as they were").format(
+        count=len(_threaded()))
+
+
+def _attributes(func: tirx.PrimFunc) -> dict[str, str]:
+    return {key: str(value) for key, value in (func.attrs or {}).items()
+            if key != "global_symbol"}
+
+
+def _listed(loops: Counter) -> str:
+    return ", ".join(f"{kind} {extent}" for kind, extent in sorted(loops, key=str))

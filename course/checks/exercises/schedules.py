@@ -1,0 +1,480 @@
+"""Schedules: how the blocks of a PrimFunc move, what they keep, and what is required of them."""
+
+import contextlib
+import itertools
+import traceback
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import tvm
+import tvm_ffi
+from torch import nn
+from tvm import relax
+
+from course.checks.compare.inputs import fractions
+from course.checks.compare.trials import ATOL, require_equal
+from course.checks.diagnose.equivalence import Batch, build, require_same
+from course.checks.exercises.models import copied
+from course.checks.observe.primfuncs import LIGHT, run_prim_func
+from course.checks.run.answer import line_of_answer
+from course.checks.run.check import while_running
+from course.checks.say.messages import CheckFailed, reason
+from course.tir.evaluate import every
+from course.tir.loops import Nest, is_reduction, nests
+from course.tir.walk import Loop
+from course.words import _
+
+# ---- how blocks move -----------------------------------------------------------------------
+
+
+def places(nest: Nest, expressions: Sequence[Any], loops: Sequence[Loop]) -> np.ndarray:
+    """Return values of expressions of a block's axes, (iterations, expressions), as loops run.
+
+    The variables of all other loops are 0.
+    """
+    found = every({loop.variable: np.arange(_most(loop)) for loop in loops})
+    found.at.update((loop.variable, np.int64(0)) for loop in nest.loops if loop not in loops)
+    for axis, given in nest.place.inside(nest.realize).axes:
+        found.at[axis], = found.values(given)
+    return np.stack(found.values(*expressions), axis=1)
+
+
+def _most(loop: Loop) -> int:
+    """Return the number of a loop's iterations; where compute_at made it vary, the largest."""
+    if isinstance(loop.extent, int):
+        return loop.extent
+    return int(tvm.sym.Analyzer().const_int_bound(loop.node.extent).max_value)
+
+
+def moves(nest: Nest, loop: Loop, expressions: Sequence[Any] | None = None
+          ) -> list[tuple[int, ...]]:
+    """Return how a block's axes move from one iteration of a loop to the next, each way once.
+
+    With `expressions`: how these move, as the indices at which the block reads or writes.
+    """
+    if expressions is None:
+        expressions = [axis.var for axis in nest.realize.block.iter_vars]
+    steps = np.diff(places(nest, expressions, [loop]), axis=0)
+    return sorted({tuple(map(int, step)) for step in steps})
+
+
+def moving(nest: Nest, loops: Sequence[Loop], expressions: Sequence[Any]) -> list[Loop]:
+    """Return those of some loops of a nest that move expressions of a block's axes."""
+    return [loop for loop in loops if expressions and any(map(any, moves(nest, loop, expressions)))]
+
+
+def reducing_loops(nest: Nest) -> list[Loop]:
+    """Return the loops of a nest that move a reduction axis."""
+    return moving(nest, nest.loops, [axis.var for axis in nest.realize.block.iter_vars
+                                     if is_reduction(axis)])
+
+
+# ---- what a schedule keeps in a buffer -----------------------------------------------------
+
+
+def summing(func: tvm.tirx.PrimFunc) -> list[Nest]:
+    """Return the loop nests with a reduction axis; raise CheckFailed where there is none."""
+    found = [nest for nest in nests(func) if nest.reduces]
+    if not found:
+        raise CheckFailed(_("a block that adds up"), _("no block with a reduction axis"),
+                          _("what became of the reduction"))
+    return found
+
+
+def adds_up(func: tvm.tirx.PrimFunc) -> Nest:
+    """Return the loop nest of the block that does most of the additions."""
+    return max(summing(func), key=lambda nest: np.prod([float(loop.extent) for loop in nest.loops
+                                                  if isinstance(loop.extent, int)]))
+
+
+def base_name(nest: Nest) -> str:
+    """Return the block's name before decompose_reduction."""
+    return nest.block.removesuffix("_update")
+
+
+def written(nest: Nest) -> Any:
+    """Return the buffer that a block writes."""
+    return nest.realize.block.writes[0].source
+
+
+def indices(region: Any) -> list[Any]:
+    """Return the index expressions at which a block reads or writes a region of a buffer."""
+    return [part.min for part in region.region]
+
+
+def stored(nest: Nest) -> list[Any]:
+    """Return the index expressions at which a block writes."""
+    return indices(nest.realize.block.writes[0])
+
+
+def touches(nest: Nest, buffer: Any) -> bool:
+    """Whether a block reads or writes a buffer."""
+    block = nest.realize.block
+    return any(region.source.same_as(buffer) for region in [*block.reads, *block.writes])
+
+
+def _common(nests: Sequence[Nest]) -> int:
+    """Return how many outer loops nests have in common."""
+    levels = zip(*(nest.loops for nest in nests), strict=False)
+    return len(list(itertools.takewhile(lambda loops: len(set(loops)) == 1, levels)))
+
+
+def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
+    """Count the different values of expressions inside the outer loops of a nest."""
+    inner = moving(nest, nest.loops[outer:], expressions)
+    return len(np.unique(places(nest, expressions, inner), axis=0))
+
+
+def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
+    """Count the outer loops inside which a block's buffer is allocated; say what keeps it large.
+
+    TVM allocates a buffer inside the loops that all blocks that use it have in common.
+    """
+    buffer = written(nest)
+    users = [other for other in nests(func) if touches(other, buffer)]
+    outer = _common(users)
+    readers = [other for other in users if not written(other).same_as(buffer)]
+    reducing = reducing_loops(nest)
+    first = nest.loops.index(reducing[0]) if reducing else len(nest.loops)
+    between = moving(nest, nest.loops[outer:first], stored(nest))
+    if _common([nest, *readers]) > outer:
+        return (outer,
+                _("decompose_reduction: the loop that it gets is outside the tile, and so the "
+                  "first values of all tiles are written before that loop"))
+    if not readers or reducing and not between:  # no loop is left to put the reader under
+        inner = ", ".join(str(loop) for loop in nest.loops[first:] if loop not in reducing)
+        return outer, _("the size of the tile: the loops {inner}").format(inner=inner)
+    if not outer:
+        return (outer,
+                _("block {base_name}, which reads it, has loops of its own: compute_at or "
+                  "reverse_compute_at").format(base_name=base_name(readers[-1])))
+    return outer, (_("where block {base_name} reads it: both are under {loops}, and no further "
+                     "loop").format(base_name=base_name(readers[-1]),
+                                    loops=", ".join(map(str, nest.loops[:outer]))))
+
+
+# ---- what is required ----------------------------------------------------------------------
+
+
+@contextlib.contextmanager
+def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
+    """Where TVM refuses a step of an answer, say so if an earlier decompose_reduction is the cause.
+
+    That is tried: `again` runs the answer anew, with decompose_reduction left out. Raises
+    CheckFailed if it then runs to its end, else what TVM raised.
+    """
+    try:
+        yield
+    except tvm.s_tir.ScheduleError as error:
+        refused = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
+        if tvm.s_tir.Schedule.decompose_reduction.__name__ in refused:  # itself, not a later step
+            raise
+        with mock.patch.object(tvm.s_tir.Schedule, "decompose_reduction",
+                               lambda *_, **__: None):
+            try:
+                again()
+            except Exception:  # whatever it is, the order is not all that is wrong
+                raise error from None
+        raise CheckFailed(_("decompose_reduction after the steps that move or mark its loops"),
+                          reason(error),
+                          _("{line}\nBefore decompose_reduction TVM accepts it; after it there "
+                            "are two blocks where one was").format(line=line_of_answer(error))
+                          ) from None
+
+
+def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
+    """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
+
+    Raises CheckFailed where the answer changes nothing; `wanted` says what it should make.
+    """
+    schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
+    before = schedule.mod["main"]
+    with _or_decomposed_too_early(
+            lambda: apply(tvm.s_tir.Schedule(func, error_render_level="fast"))):
+        apply(schedule)
+    after = schedule.mod["main"]
+    if tvm_ffi.structural_equal(before, after):
+        raise CheckFailed(_("{wanted}, in the schedule that is given").format(wanted=wanted),
+                          _("the program is as it was"),
+                          _("what is changed: `schedule` itself. What is done to "
+                            "schedule.copy(), or to a new Schedule, is lost"))
+    warn_of_copies(after)
+    return after
+
+
+def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
+    """Do as `scheduled` with a program of another shape, after an answer was right for one.
+
+    Raises CheckFailed where TVM refuses a step that it accepted before.
+    """
+    try:
+        return scheduled(apply, func, wanted)
+    except tvm.s_tir.ScheduleError as error:
+        shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
+        raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
+                              shapes=shapes), reason(error),
+                          _("the factors of your splits: those that belong to one "
+                            "shape alone; None lets TVM compute them")) from None
+
+
+_MANY = 500  # copies of a statement: they compile in a few seconds
+_TOO_MANY = 5000  # compiling these takes far longer than a check may run
+
+
+def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
+    """Note that unrolled loops are the cause, should the time run out while a PrimFunc compiles.
+
+    Raises CheckFailed where they make so many copies that this is certain.
+    """
+    for nest in nests(func):
+        unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
+        copies = int(np.prod([_most(loop) for loop in unrolled], dtype=float))
+        if copies > _MANY:
+            look_at = _("what is unrolled: {unrolled} make {copies} copies of block {block}, "
+                        "which take long to compile").format(
+                unrolled=", ".join(map(str, unrolled)), copies=f"{copies:,}", block=nest.block)
+            if copies > _TOO_MANY:
+                raise CheckFailed(_("a program that compiles in seconds"),
+                                  _("{copies} copies of one statement").format(
+                                      copies=f"{copies:,}"), look_at)
+            while_running(look_at)
+
+
+def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModule:
+    """Return the module that an answer makes of a copy of `original`.
+
+    Raises CheckFailed where that is no module, or comes from another one than the one given: then
+    its functions have other GlobalVars, and what is added to the module does not appear in it.
+    """
+    with _or_decomposed_too_early(lambda: answer(copied(original), *more)):
+        mod = answer(copied(original), *more)
+    if not isinstance(mod, tvm.IRModule):
+        raise CheckFailed(_("an IRModule"), type(mod).__name__, _("the return value: schedule.mod"))
+    known = {variable.name_hint: variable for variable in original.get_global_vars()}
+    if any(variable.name_hint in known and not variable.same_as(known[variable.name_hint])
+           for variable in mod.get_global_vars()):
+        marked = copied(original)
+        name = "only_in_the_module_that_is_given"
+        marked[name] = next(func for func in original.functions.values()
+                            if isinstance(func, tvm.tirx.PrimFunc))
+        again = answer(marked, *more)
+        if isinstance(again, tvm.IRModule) and name not in {
+                variable.name_hint for variable in again.get_global_vars()}:
+            raise CheckFailed(_("the module that is given, scheduled"),
+                              _("another module of the same functions"),
+                              _("the name in tvm.s_tir.Schedule(...): the function's argument, "
+                                "not a variable of the notebook"))
+    for func in mod.functions.values():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            warn_of_copies(func)
+    return mod
+
+
+@contextlib.contextmanager
+def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = ""
+            ) -> Iterator[tvm.tirx.PrimFunc]:
+    """Yield function `name` of a module, the only one that may differ from `original`.
+
+    Raises CheckFailed where another one does. Where it has not changed at all, a CheckFailed that
+    is raised inside the `with` also says so. `called` is the function's name in messages.
+    """
+    before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
+                     for m in (original, mod))
+    if set(before) != set(after):
+        raise CheckFailed(_("functions {names}").format(names=sorted(before)),
+                          str(sorted(after)), _("what you return"))
+    for other in before:
+        if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
+            raise CheckFailed(_("no change besides {called}").format(called=called or name),
+                              _("{other} has changed").format(other=other),
+                              _("func_name of the blocks that you schedule"))
+    try:
+        yield after[name]
+    except CheckFailed as failed:
+        if not tvm_ffi.structural_equal(after[name], before[name]):
+            raise
+        expected, came, look_at = failed.parts
+        raise CheckFailed(expected, _("{came}; {name} is as it was").format(came=came,
+                                                                           name=called or name),
+                          _("the return value: schedule.mod, for a Schedule works on a copy of "
+                            "mod. Or {look_at}").format(look_at=look_at)) from None
+
+
+def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same, on large numbers."""
+    arrays, right = _results(before)
+    _require_results(run_prim_func(after, arrays, right.shape), right)
+
+
+def _results(func: tvm.tirx.PrimFunc) -> tuple[list[np.ndarray], np.ndarray]:
+    """Return large numbers for a PrimFunc, and what it gives."""
+    *inputs, output = [tuple(map(int, param.shape)) for param in func.params]
+    arrays = [fractions(*shape, seed=i, fine=not i) for i, shape in enumerate(inputs)]
+    return arrays, run_prim_func(func, arrays, output)
+
+
+def _require_results(came: np.ndarray, right: np.ndarray) -> None:
+    require_equal(came, right, _("the results: a schedule must not change them"), {},
+                  atol=max(ATOL, 1e-6 * float(np.abs(right).max())))  # a sum's order is free
+
+
+_ALONE = "{name}_alone"
+
+
+def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, names: Sequence[str],
+                       model: nn.Sequential, reference: Iterable[Batch]) -> str:
+    """Do as require_same, and compare some PrimFuncs with the original's, on large numbers.
+
+    The model's own activations are small and hide a cut. All is compiled at once.
+    """
+    bb = relax.BlockBuilder(mod)
+    for name in names:
+        *inputs, output = [relax.TensorType(tuple(map(int, param.shape)), "float32")
+                           for param in mod[name].params]
+        params = [relax.Var(f"x{i}", kind) for i, kind in enumerate(inputs)]
+        with bb.function(_ALONE.format(name=name), params):
+            bb.emit_func_output(bb.emit(relax.call_tir(mod.get_global_var(name), params, output)))
+    machine = build(bb.get(), LIGHT)
+    verified = require_same(mod, model, reference, machine=machine)
+    for name in names:
+        arrays, right = _results(original[name])
+        came = machine[_ALONE.format(name=name)](*map(tvm.runtime.tensor, arrays))
+        _require_results(came.numpy(), right)
+    return verified
+
+
+def require_threads(least: int, *nests: Nest) -> None:
+    """Raise CheckFailed unless the outermost loop of each nest is parallel.
+
+    It has to have at least `least` iterations, which write different elements.
+    """
+    for nest in nests:
+        if not nest.loops:
+            raise CheckFailed(_("a parallel outermost loop"),
+                              _("no loop around block {block}").format(block=nest.block),
+                              _("the loops of this block"))
+        outer = nest.loops[0]
+        if outer.kind != "parallel":
+            raise CheckFailed(_("a parallel outermost loop"),
+                              _("{outer}, around block {block}").format(outer=outer,
+                                                                        block=nest.block),
+                              _("schedule.parallel: which loop does it get?"))
+        if outer in reducing_loops(nest):
+            raise CheckFailed(_("threads that write different elements"),
+                              _("the parallel loop {outer} moves a reduction axis of "
+                                "{block}").format(outer=outer, block=nest.block),
+                              _("which loop is made parallel"))
+        if _most(outer) < least:
+            raise CheckFailed(_("at least {least} iterations to share").format(least=least),
+                              f"{outer}", _("the factors of the split, or fuse before parallel"))
+
+
+def require_lanes(nest: Nest, what: str) -> Loop:
+    """Return the innermost loop; raise CheckFailed unless it is a vector of two lanes or more."""
+    if not nest.loops:
+        raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
+                          _("no loop at all"), _("the loops of this block"))
+    inner = nest.loops[-1]
+    if inner.kind != "vectorized":
+        found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
+        raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
+                          (_("innermost is {inner}; vectorised: {found}") if found
+                           else _("innermost is {inner}")).format(
+                              inner=inner, found=(*found, "")[0]),
+                          _("schedule.vectorize, and the order of the loops"))
+    if _most(inner) < 2:
+        raise CheckFailed(_("a vector of {what}: at least two lanes").format(what=what), f"{inner}",
+                          _("the factor of the split: how many iterations has the inner loop?"))
+    return inner
+
+
+def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
+    """Raise CheckFailed where a block's sums are read inside the loops that compute them."""
+    buffer = written(nest)
+    reducing = reducing_loops(nest)
+    for reader in nests(func):
+        if written(reader).same_as(buffer) or not touches(reader, buffer):
+            continue
+        if inside := [loop for loop in reader.loops if loop in reducing]:
+            times = int(np.prod([_most(loop) for loop in inside]))
+            raise CheckFailed(_("that {what} leave {buffer} once, when they are complete").format(
+                                  what=what, buffer=nest.buffer),
+                              _("block {base_name} takes them out {times} times, under {inside}, "
+                                "where they are not").format(base_name=base_name(reader),
+                                                             times=times,
+                                                             inside=", ".join(map(str, inside))),
+                              _("compute_at or reverse_compute_at: a loop outside all over which "
+                                "{what} run").format(what=what))
+
+
+def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where T.init is still in a block."""
+    for nest in nests(func):
+        if nest.has_init:
+            raise CheckFailed(_("a decomposed reduction"),
+                              _("block {block} still has its T.init").format(block=nest.block),
+                              _("schedule.decompose_reduction, as the last step"))
+
+
+def require_lanes_along_x(nest: Nest, what: str) -> None:
+    """Raise CheckFailed unless lanes of two or more write neighbours of a row: of (n, c, y, x)."""
+    lanes = require_lanes(nest, what)
+    steps = moves(nest, lanes, stored(nest))
+    if steps != [(0, 0, 0, 1)]:
+        raise CheckFailed(_("lanes of {what} along x, each one column on").format(what=what),
+                          _("steps in (image, channel, y, x) of {steps}, with {lanes}").format(
+                              steps=steps, lanes=lanes),
+                          _("which loop is innermost and vectorised: one over x alone"))
+
+
+def require_unrolled_window(conv: Nest) -> None:
+    """Raise CheckFailed unless all loops over a convolution's window are unrolled."""
+    for loop in reducing_loops(conv):
+        if loop.kind != "unrolled":
+            raise CheckFailed(_("an unrolled window of 3 by 3"),
+                              _("{loop}, around block {base_name}").format(
+                                  loop=loop, base_name=base_name(conv)),
+                              _("schedule.unroll, for both loops of the window"))
+
+
+def require_no_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
+    """Raise CheckFailed where a block has one of these names: it was not inlined."""
+    for nest in nests(func):
+        if nest.block in names:
+            raise CheckFailed(_("no block {block}").format(block=nest.block),
+                              _("block {block} still writes {buffer}").format(block=nest.block,
+                                                                              buffer=nest.buffer),
+                              "compute_inline")
+
+
+def require_local(nest: Nest, what: str) -> None:
+    """Raise CheckFailed unless the buffer that a block writes has the scope "local"."""
+    if (scope := written(nest).scope()) != "local":
+        raise CheckFailed(_('sums of {what} in a buffer of scope "local"').format(what=what),
+                          _('{buffer}, of scope "{scope}"').format(buffer=nest.buffer, scope=scope),
+                          _('cache_write(block, 0, "local") for block {base_name}').format(
+                              base_name=base_name(nest)))
+
+
+def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
+    """Return the loop nests of a convolution, or raise CheckFailed with the step that it lacks.
+
+    The convolution may be TOPI's or an own expression, with or without a block for the bias.
+    """
+    found, update = nests(func), summing(func)[0]
+    for nest in found[:found.index(update)]:
+        if nest.block == "pad_temp":
+            raise CheckFailed(_("no padding block"),
+                              _("block {block} still writes {buffer}").format(block=nest.block,
+                                                                              buffer=nest.buffer),
+                              _("step 2: compute_inline"))
+    require_threads(2, update)
+    require_threads(2, *found)
+    require_lanes(update, _("the convolution"))
+    if not any(loop.kind == "unrolled" and _most(loop) > 1 for loop in update.loops):
+        raise CheckFailed(_("an unrolled loop, of two iterations or more, around the lanes"),
+                          ", ".join(map(str, update.loops)), _("step 5: unroll"))
+    require_decomposed(func)
+    return found

@@ -1,0 +1,82 @@
+"""The softmax of rows, on which 0.1 and 3.1 are tried: its inputs, and the usual mistakes."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from course.checks.compare.inputs import grids
+from course.checks.compare.mistakes import layer_mistakes
+from course.checks.compare.trials import Mistakes, Trials
+from course.words import _
+
+SOFTMAX = nn.Softmax(dim=1)
+
+
+def softmax_of(x: np.ndarray) -> np.ndarray:
+    """Return the softmax of each row of float32 (n, m)."""
+    return SOFTMAX(torch.from_numpy(x)).numpy()
+
+
+def _softmax_with(subtracted: Callable[[torch.Tensor], Any], powers: Callable = torch.exp,
+                  summed: Callable[[torch.Tensor], torch.Tensor] = lambda e: e) -> tuple:
+    """Return a softmax that subtracts another number, in float32 and in float64: two forms.
+
+    The result is right whatever is subtracted, until an exponential overflows or all of a row are
+    0; in float64 that happens at larger numbers.
+    """
+    def form(dtype: torch.dtype) -> Callable:
+        def wrong(layer: nn.Module, x: torch.Tensor) -> torch.Tensor:
+            x = x.to(dtype)
+            e = powers(x - subtracted(x))
+            return (e / summed(e).sum(1, keepdim=True)).float()
+        return wrong
+    return form(torch.float32), form(torch.float64)
+
+
+def _largest(x: torch.Tensor) -> torch.Tensor:
+    return x.amax(1, keepdim=True)
+
+
+def _largest_from(start: float) -> Callable:
+    return lambda x: _largest(x).clamp(start)
+
+
+# Functions of the layer and its input, as the mistakes of layers are.
+_SOFTMAX_MISTAKES: Mistakes = {
+    _("the exponentials overflow or vanish: is each row's own maximum subtracted?"):
+        _softmax_with(lambda x: 0),
+    _("the search for the largest leaves out the last column"):
+        _softmax_with(lambda x: _largest(x[:, :max(x.shape[1] - 1, 1)]))
+        + _softmax_with(lambda x: _largest(x[:, :-1])),
+    _("the search for the largest leaves out the first column"):
+        _softmax_with(lambda x: _largest(x[:, min(1, x.shape[1] - 1):]))
+        + _softmax_with(lambda x: _largest(x[:, 1:])),
+    _("the search for the largest starts from a number above some rows; start from the row's "
+      "first"):
+        _softmax_with(_largest_from(-999)) + _softmax_with(_largest_from(-1e4))
+        + _softmax_with(_largest_from(-1e5)),
+    _("the largest: it is the smallest of the row that is subtracted"):
+        _softmax_with(lambda x: x.amin(1, keepdim=True)),
+    _("the largest: the first number of each row is subtracted instead"):
+        _softmax_with(lambda x: x[:, :1]),
+    _("the largest: the last number of each row is subtracted instead"):
+        _softmax_with(lambda x: x[:, -1:]),
+    _("the sign: the largest is subtracted, not added"): _softmax_with(lambda x: -_largest(x)),
+    _("the largest: its absolute value is subtracted"): _softmax_with(lambda x: _largest(x.abs()))
+        + _softmax_with(lambda x: _largest(x).abs()),
+    _("the sum leaves out the first column"): _softmax_with(_largest, summed=lambda e: e[:, 1:]),
+    _("the sum leaves out the last column"): _softmax_with(_largest, summed=lambda e: e[:, :-1]),
+    _("the exponential: this is 2 to the power of x, not e"): _softmax_with(_largest, torch.exp2),
+    _("the sign of the exponent: it is the number less the largest"):
+        _softmax_with(_largest, lambda d: torch.exp(-d))}
+
+
+def softmax_trials(axes: tuple[str, str] = (_("row"), _("column"))) -> tuple[Trials, list]:
+    """Return trials of a softmax, and their inputs, float32 (n, m), each with what it is."""
+    trials = Trials(_("the search for the largest of the row, then the exponentials and their sum"),
+                    layer_mistakes(SOFTMAX) | _SOFTMAX_MISTAKES, 1e-6, axes)
+    return trials, [(_("{rows} x {columns}, {words}").format(
+        rows=x.shape[0], columns=x.shape[1], words=words), x) for words, x in grids(6, 9)]

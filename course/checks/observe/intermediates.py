@@ -1,0 +1,201 @@
+"""The values of a module's main: what each binding computes, and whether it is a layer's output."""
+
+import itertools
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import tvm
+import tvm_ffi
+from torch import nn
+from tvm import relax
+
+import helpers
+from course.checks.compare.trials import ATOL, RTOL
+from course.checks.observe.guard_pages import guarded
+from course.checks.observe.primfuncs import stated
+
+ALL_VALUES = "all_values"  # the function that returns what main binds
+NEARLY_ZERO = 1e-30  # probabilities below it are taken for equal: float32 ends at 1e-38
+
+
+class Binding(NamedTuple):
+    """A variable of main, what computes it, what that takes, and its value for each input tried.
+
+    `kernel` is the PrimFunc or library function; `takes` has its tensors, a name for each variable
+    and the array of each constant.
+    """
+
+    name: str
+    kernel: str
+    takes: tuple[str | np.ndarray, ...]
+    values: list[np.ndarray]
+
+    def is_given(self, other: "Binding") -> bool:
+        """Whether another binding is among what this one takes."""
+        return any(isinstance(taken, str) and taken == other.name for taken in self.takes)
+
+    @property
+    def value(self) -> np.ndarray:
+        """The value for the first input."""
+        return self.values[0]
+
+
+def kernel_of(value: Any) -> str:
+    """Return the name of what computes a binding: the PrimFunc or library function it calls."""
+    if not isinstance(value, relax.Call):
+        return type(value).__name__
+    called = [value.args[0]] if len(value.args) else []
+    for callee in [*called, value.op]:  # call_tir and call_dps_packed have it as first argument
+        for attribute in ("name_hint", "global_symbol", "name"):
+            if isinstance(name := getattr(callee, attribute, None), str) \
+                    and not isinstance(callee, relax.Var):
+                return name
+    return "Call"
+
+
+def _taken(value: Any) -> tuple[str | np.ndarray, ...]:
+    """Return the tensors that a call takes: names of variables, arrays of constants."""
+    found: list[str | np.ndarray] = []
+    for argument in value.args if isinstance(value, relax.Call) else ():
+        for part in argument.fields if isinstance(argument, relax.Tuple) else (argument,):
+            if isinstance(part, tvm.ir.GenericConst):
+                found.append(part.value.numpy())
+            elif isinstance(part, relax.Var):
+                found.append(part.name)
+    return tuple(found)
+
+
+def _tensors(main: relax.Function) -> list[Any]:
+    """Return main's bindings that are tensors, but for second names; what it returns comes last."""
+    every = [binding for block in main.body.blocks for binding in block.bindings
+             if isinstance(binding.var.ty, relax.TensorType)]
+    bindings = [binding for binding in every if not isinstance(binding.value, relax.Var)]
+    # what main returns goes last, also where something else was bound after it
+    returned = main.body.body
+    if isinstance(returned, relax.Tuple) and len(returned.fields) == 1:
+        returned = returned.fields[0]
+    for binding in reversed(every):  # emit_output gives a value a second name: gv = lv11
+        if binding.var.same_as(returned) and isinstance(binding.value, relax.Var):
+            returned = binding.value
+    return bindings + [binding for binding in bindings[:-1] if binding.var.same_as(returned)]
+
+
+def with_all_values(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return the module with a function that returns, beside main, every tensor that main binds."""
+    plain = relax.transform.ToNonDataflow()(mod)
+    main = plain["main"]
+    bindings = _tensors(main)
+    outputs = relax.Tuple([binding.var for binding in bindings])
+    function = relax.Function(main.params, relax.SeqExpr(main.body.blocks, outputs),
+                              relax.TupleType([binding.var.ty for binding in bindings]),
+                              is_pure=main.is_pure).with_attr("global_symbol", ALL_VALUES)
+    function = relax.utils.copy_with_new_vars(function)  # main has the same variables
+    return tvm.IRModule({**dict(plain.functions_items()), tvm.ir.GlobalVar(ALL_VALUES): function})
+
+
+def tensors_fit(mod: tvm.IRModule) -> bool:
+    """Whether it is certain that every PrimFunc gets tensors of its buffers' shapes and dtypes.
+
+    Then kernels need not check these themselves, and compile in half the time. It is not certain
+    where main has other operators than calls of PrimFuncs and libraries, or symbolic shapes.
+    """
+    for _, function in mod.functions_items():
+        if not isinstance(function, relax.Function):
+            continue
+        if not isinstance(function.body, relax.SeqExpr):
+            return False
+        for binding in (one for block in function.body.blocks for one in block.bindings):
+            value = binding.value
+            if not isinstance(binding, relax.VarBinding) \
+                    or not tvm_ffi.structural_equal(binding.var.ty, value.ty):
+                return False
+            if isinstance(value, relax.Var | relax.Tuple | relax.TupleGetItem):
+                continue
+            operator = getattr(value.op, "name", "") if isinstance(value, relax.Call) else ""
+            if operator == "relax.call_dps_packed":  # it writes into tensors of the stated type
+                continue
+            if operator != "relax.call_tir" or len(value.args) != 2 \
+                    or not isinstance(value.args[1], relax.Tuple):
+                return False
+            given = [stated(array.ty) for array in value.args[1].fields]
+            for array, said in zip(value.args[1].fields, given, strict=True):
+                if isinstance(array, tvm.ir.GenericConst) \
+                        and said != (tuple(array.value.shape), str(array.value.dtype)):
+                    return False
+            given += [stated(type_) for type_ in value.ty_args]
+            if None in given or given != [stated(p.ty) for p in mod[value.args[0]].params]:
+                return False
+    return True
+
+
+def compiled(mod: tvm.IRModule, target: Any) -> relax.VirtualMachine:
+    """Return a machine for a target; kernels do not check their tensors where these must fit."""
+    with tvm.transform.PassContext(config={"tirx.disable_assert": tensors_fit(mod)}):
+        return helpers.build(mod, target)
+
+
+def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
+              inputs: Sequence[np.ndarray | tuple[np.ndarray, ...]]) -> list[Binding]:
+    """Return the tensors that main of `mod` binds; the machine is built of with_all_values(mod).
+
+    An input is what main takes in one call: an array, or a tuple of several.
+    """
+    main = relax.transform.ToNonDataflow()(mod)["main"]
+    bindings = _tensors(main)
+    tuples = {binding.var: binding.value for block in main.body.blocks
+              for binding in block.bindings if isinstance(binding.var.ty, relax.TupleType)}
+
+    def computes(value: Any) -> Any:  # what is taken of a tuple was computed with the others
+        return tuples.get(value.tuple_value, value) if isinstance(value, relax.TupleGetItem) \
+            else value
+
+    runs = [[value.numpy() for value in machine[ALL_VALUES](*(
+        tvm.runtime.tensor(one) for one in (x if isinstance(x, tuple) else (x,))))]
+        for x in inputs]
+    return [Binding(binding.var.name, kernel_of(value := computes(binding.value)), _taken(value),
+                    [run[position] for run in runs])
+            for position, binding in enumerate(bindings)]
+
+
+def intermediate_values(mod: tvm.IRModule,
+                        inputs: Sequence[np.ndarray | tuple[np.ndarray, ...]],
+                        target: Any = "llvm") -> list[Binding]:
+    """Return every tensor that `main` binds, for each input; the module is built for the target.
+
+    Elements that no kernel writes are NaN.
+    """
+    if not _tensors(mod["main"]):
+        return []
+    machine = compiled(with_all_values(mod), target)
+    with guarded(machine, mod):
+        return values_of(mod, machine, inputs)
+
+
+def differing(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> np.ndarray:
+    """Return a mask of where a layer's values of one shape differ.
+
+    Probabilities are compared by their logarithms: they are nearly one-hot, so that wrong ones are
+    within an absolute tolerance.
+    """
+    if isinstance(layer, nn.Softmax):
+        with np.errstate(all="ignore"):
+            a, b = (np.log(np.maximum(values, NEARLY_ZERO)) for values in (a, b))
+        return ~np.isclose(a, b, 0, 1e-3)
+    return ~np.isclose(a, b, RTOL, ATOL)
+
+
+def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> bool:
+    """Whether `a` holds the layer's values `b`, up to a permutation of the axes.
+
+    What is flattened or a softmax has to have its exact order.
+    """
+    if a.shape == b.shape and not differing(a, b, layer).any():
+        return True
+    if isinstance(layer, nn.Flatten | nn.Softmax) or sorted(a.shape) != sorted(b.shape):
+        return False
+    return any(np.allclose(a.transpose(axes), b, RTOL, ATOL)
+               for axes in itertools.permutations(range(a.ndim))
+               if tuple(a.shape[i] for i in axes) == b.shape
+               and axes != tuple(range(a.ndim))
+               and not (a.ndim == 4 and axes[2] > axes[3]))  # height and width exchanged: wrong

@@ -1,0 +1,173 @@
+"""Library functions: the registry, calls by hand, and functions that note how they are called."""
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NoReturn
+
+import numpy as np
+import tvm
+import tvm_ffi
+
+from course.checks.observe.memory import Fenced
+from course.checks.run.answer import line_of_answer
+from course.checks.run.check import while_calling
+from course.checks.say.messages import CheckFailed, reason
+from course.words import _
+
+
+def env_names() -> list[str]:
+    """Return the names of all functions in the registry that begin with env."""
+    return [name for name in tvm_ffi.registry.list_global_func_names() if name.startswith("env.")]
+
+
+@contextlib.contextmanager
+def registry(keep: bool = False, **functions: Callable) -> Iterator[None]:
+    """Put functions into the registry (conv2d=f is env.conv2d); afterwards it is as it was.
+
+    Every other env.* is taken out meanwhile unless `keep`, so that nothing stale can pass.
+    """
+    before = {name: tvm.get_global_func(name) for name in env_names()}
+    try:
+        for name in () if keep else before:
+            tvm_ffi.registry.remove_global_func(name)
+        for name, function in functions.items():
+            tvm.register_global_func(f"env.{name}", function, override=True)
+        yield
+    finally:
+        for name in env_names():
+            tvm_ffi.registry.remove_global_func(name)
+        for name, function in before.items():
+            tvm.register_global_func(name, function)
+
+
+def registered(register: Callable, name: str) -> Callable:
+    """Return what an answer registers as `name`; it runs twice, as cells of a notebook do.
+
+    Raises CheckFailed where that name is not registered, or not a second time.
+    """
+    before = set(tvm_ffi.registry.list_global_func_names())
+    register()
+    found = tvm.get_global_func(name, allow_missing=True)
+    if found is None:
+        new = sorted(set(tvm_ffi.registry.list_global_func_names()) - before)
+        raise CheckFailed(_("a function registered as {name}").format(name=name),
+                          _("{new} in the registry").format(new=", ".join(new) or _("nothing new")),
+                          _("the name in register_global_func, letter by letter"))
+    try:
+        register()
+    except RuntimeError as error:
+        raise CheckFailed(_("that it can run twice, as cells do"), reason(error),
+                          _("override=True in register_global_func")) from None
+    return found
+
+
+def run_library(function: Callable, name: str, out: tuple[int, ...],
+                **inputs: np.ndarray) -> np.ndarray:
+    """Call a library function by hand with an `out` full of NaN; return what is in `out` then.
+
+    `out` is the shape of the float32 result. All arrays end where memory ends. Raises CheckFailed
+    where the function raises, changes an input, leaves `out` as it was or returns a value.
+    """
+    fenced = {key: Fenced.of(array) for key, array in inputs.items()}
+    fenced["out"] = Fenced.of(np.full(out, np.nan, "float32"))
+    tensors = [item.tensor for item in fenced.values()]
+    while_calling(name)
+    try:
+        returned = function(*tensors)
+    except Exception as error:  # whatever the reader's function raises
+        shapes = ", ".join(f"{key} {array.shape}" for key, array in inputs.items())
+        raise CheckFailed(_("{name} to run on {shapes}, out {out}").format(name=name, shapes=shapes,
+                                                                           out=out), reason(error),
+                          line_of_answer(error)) from None
+    while_calling("")
+    for key, item in fenced.items():
+        item.require_whole(key)
+    result = tensors.pop().numpy()
+    written = not np.isnan(result).all()
+    for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
+        if not np.array_equal(tensor.numpy(), array, equal_nan=True):
+            if not written:
+                raise CheckFailed(_("that {key} stays as it was, and out is written").format(
+                                      key=key),
+                                  _("{name} wrote into {key}, and not into out, its last "
+                                    "argument").format(name=name, key=key),
+                                  _("the order of the arguments: {inputs}, out").format(
+                                      inputs=", ".join(inputs)))
+            raise CheckFailed(_("that {key} stays as it was").format(key=key),
+                              _("{name} wrote into {key}").format(name=name, key=key),
+                              _("the destination: only out may be written"))
+    if not written:
+        _refuse_unwritten(function, tensors, out, returned)
+    if returned is not None:
+        raise CheckFailed(_("that {name} returns nothing").format(name=name),
+                          _("out was written, and a {name} was returned").format(
+                              name=type(returned).__name__),
+                          _("the return statement: nobody takes the value"))
+    return result
+
+
+def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ...],
+                      returned: Any) -> NoReturn:
+    """Raise CheckFailed: a library function left the NaN in `out`, or read it."""
+    came = _("out still holds only the NaN from before the call")
+    if returned is not None:
+        raise CheckFailed(_("that out is written"),
+                          _("{came}, and a value was returned").format(came=came),
+                          _("the return statement: nobody takes the value, write it into out"))
+    ones = tvm.runtime.tensor(np.ones(out, "float32"))
+    function(*tensors, ones)
+    if not (ones.numpy() == 1).all():
+        raise CheckFailed(_("a result that does not depend on what out held before"),
+                          _("NaN, for out was full of NaN"),
+                          _("what reads out, as += does, before anything is written there: start "
+                            "with out[...] = 0"))
+    raise CheckFailed(_("that out is written"), came,
+                      _("`out = ...` rebinds the name, out.numpy() is a copy; write through "
+                        "np.from_dlpack(out)[...] or torch.from_dlpack(out)"))
+
+
+def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]]) -> Callable:
+    """Return a library function that notes its arguments and writes what `compute` gives."""
+    def function(*tensors: Any) -> None:
+        arrays = [np.from_dlpack(tensor) for tensor in tensors]
+        calls.append([array.copy() for array in arrays])
+        arrays[-1][...] = np.nan
+        with contextlib.suppress(ValueError, RuntimeError, TypeError):  # wrong arguments: see calls
+            arrays[-1][...] = compute(*arrays[:-1])
+    return function
+
+
+def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int, ...]) -> None:
+    """Raise CheckFailed unless `calls` is one call, with float32 arguments of these shapes."""
+    if len(calls) != 1:
+        raise CheckFailed(_("one call of {name} when main runs").format(name=name),
+                          _("{count} calls").format(count=len(calls)),
+                          f'bb.emit(relax.op.call_dps_packed("{name}", ...)), once')
+    def text(shape: tuple[int, ...], dtype: Any = "float32") -> str:
+        return f"{shape}" if dtype == "float32" else f"{dtype} {shape}"
+    wanted = [text(shape) for shape in expected.values()]
+    came = [text(array.shape, array.dtype) for array in calls[0]]
+    if came == wanted:
+        return
+    if sorted(came) == sorted(wanted):
+        hint = _("the order of the arguments in call_dps_packed")
+    elif len(came) != len(wanted):
+        hint = _("the tuple of arguments: {expected}; out is added by TVM").format(
+            expected=", ".join(list(expected)[:-1]))
+    elif came[:-1] == wanted[:-1]:
+        hint = _("the TensorType in call_dps_packed: it is the shape and dtype of out")
+    else:
+        hint = _('the constants: relax.const(array, "float32"), and the shape of each array')
+    names = [f"{key} {shape}" for key, shape in zip(expected, wanted, strict=True)]
+    raise CheckFailed(_("{name} with {names}").format(name=name, names=", ".join(names)),
+                      _("with {came}").format(came=", ".join(came)), hint)
+
+
+def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) -> None:
+    """Raise CheckFailed where a library function was given other numbers than these."""
+    for (key, wanted), array in zip(expected.items(), came, strict=False):
+        if not np.array_equal(array, wanted):
+            raise CheckFailed(_("{name} to be given {key} as it is").format(name=name, key=key),
+                              _("other numbers of its shape"),
+                              _("the constants and variables in the call of {name}").format(
+                                  name=name))

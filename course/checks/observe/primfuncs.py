@@ -1,0 +1,262 @@
+"""PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import s_tir, te, tirx
+
+from course.checks.observe.memory import Fenced, require_safe_access
+from course.checks.observe.spies import require_no_topi
+from course.checks.run.check import several_threads
+from course.checks.say.messages import CheckFailed
+from course.tir.walk import constant, loads, stores, walk
+from course.words import _
+
+# Small programs are compiled longer than they run: most of that time goes into optimising them
+# (notebook 08's drawn schedules: 0.2 to 2.3 s at LLVM's usual level, and 0.1 s without).
+QUICK = tvm.target.Target({"kind": "llvm", "opt-level": 0})
+# Whole models run on many images: LLVM's first level takes 0.6 of the time that "llvm" takes to
+# compile one, and it runs as fast (0.36 and 0.22 s, 2.3 and 2.5 ms a batch of 4).
+LIGHT = tvm.target.Target({"kind": "llvm", "opt-level": 1})
+
+# ---- what it is ----------------------------------------------------------------------------
+
+
+def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
+    """Refuse a PrimFunc that is not written in TVMScript.
+
+    TVMScript's parser notes for each statement where in the source it stands; schedules keep that,
+    and what is made of a tensor expression has none.
+    """
+    if any(getattr(store, "span", None) is None for store, _ in stores(func)):
+        raise CheckFailed(_("a PrimFunc in TVMScript"),
+                          _("one by te.create_prim_func, or built in another way: its statements "
+                            "stand in no source"),
+                          _("@T.prim_func(s_tir=True) and the loops under it"))
+
+
+def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
+    """Check that an answer is a PrimFunc with float32 buffers of these shapes, and return it."""
+    if not isinstance(func, tvm.tirx.PrimFunc):
+        raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__,
+                          _("the return statement, and the decorator @T.prim_func(s_tir=True)"))
+    types = [param.ty for param in func.params]
+    if any(not hasattr(buffer, "shape") for buffer in types):
+        raise CheckFailed(_("{count} buffers as arguments").format(count=len(shapes)),
+                          _("a scalar among them"), 'X: T.Buffer(shape, "float32")')
+
+    def text(shape: Any, dtype: Any) -> str:
+        return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
+    came = [text(buffer.shape, buffer.dtype) for buffer in types]
+    wanted = [text(shape, "float32") for shape in shapes]
+    fits = len(types) == len(shapes) and all(
+        buffer.dtype == "float32" and len(buffer.shape) == len(shape)
+        and all(constant(extent) in (None, size)
+                for extent, size in zip(buffer.shape, shape, strict=True))
+        for buffer, shape in zip(types, shapes, strict=True))
+    if not fits:
+        turned = came != wanted and sorted(came) == sorted(wanted)
+        raise CheckFailed(_("buffers {wanted}").format(wanted=", ".join(wanted)),
+                          ", ".join(came) or _("none"),
+                          _("the order of the arguments: what is written comes last")
+                          if turned else _("the shapes and dtypes of the arguments"))
+    if has_while(func):
+        raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
+                          _("the loop: a compiled while that never ends cannot be stopped"))
+    if any(isinstance(node, tirx.Return) for node, _ in walk(func.body)):
+        raise CheckFailed(_("a PrimFunc without a return statement"), _("it returns a buffer"),
+                          _("the return inside the PrimFunc: it writes into its last argument, "
+                            "and returns nothing"))
+    return func
+
+
+def name_of(func: tvm.tirx.PrimFunc) -> str:
+    """Its name; a private PrimFunc has none."""
+    return str(func.attrs["global_symbol"]) if "global_symbol" in func.attrs else _("the PrimFunc")
+
+
+def has_while(func: tvm.tirx.PrimFunc) -> bool:
+    """Whether a PrimFunc has a while loop."""
+    return any(isinstance(node, tirx.While) for node, _ in walk(func.body))
+
+
+# ---- what it reads and writes --------------------------------------------------------------
+
+
+def require_order(func: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed where the first argument is written and the last one only read."""
+    written = {store.buffer.name for store, _ in stores(func)}
+    one, other = func.params[0].name, func.params[-1].name
+    if one in written and other not in written:
+        raise CheckFailed(_("the arguments in the order X, Y"),
+                          _("the first argument, {one}, is written, and the last, {other}, is "
+                            "only read").format(one=one, other=other),
+                          _("the order of the arguments: what is read comes first, what is "
+                            "written last"))
+
+
+def names_read(expression: Any) -> set[str]:
+    """Return the names of the buffers that an expression loads from."""
+    return {access.buffer.name for access in loads(expression)}
+
+
+def require_first_values(func: tvm.tirx.PrimFunc, name: str,
+                         look_at: str = _("T.init: what does an element start from?")) -> None:
+    """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
+
+    In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
+    """
+    written = {param.name for param in func.params[:-1]}
+    for store, block in stores(func, inits=True):
+        buffer = store.buffer.name
+        if buffer in names_read(store.value) - written:
+            place = block.name_hint if block else "root"
+            raise CheckFailed(_("that every element has a first value"),
+                              _("{name} adds to {buffer}, or compares with it, in {place}, and "
+                                "nothing was written into {buffer} before").format(name=name,
+                                                                                   buffer=buffer,
+                                                                                   place=place),
+                              look_at)
+        written.add(buffer)
+
+
+# ---- running -------------------------------------------------------------------------------
+
+
+def require_inside_buffers(mod: tvm.IRModule) -> None:
+    """Raise CheckFailed where a PrimFunc leaves a buffer or its threads race (static, no run)."""
+    for variable, func in mod.functions_items():
+        if isinstance(func, tvm.tirx.PrimFunc):
+            require_safe_access(variable.name_hint, func)
+
+
+def stated(type_: Any) -> tuple[tuple[int, ...], str] | None:
+    """Return the shape and dtype that the type of a tensor or of a whole buffer states, or None."""
+    shape, start = getattr(type_, "shape", None), getattr(type_, "elem_offset", 0)
+    if shape is None or any(not isinstance(extent, tvm.tirx.IntImm) for extent in shape) \
+            or getattr(type_, "strides", None) or not isinstance(start, int | tvm.tirx.IntImm) \
+            or int(start):
+        return None
+    return tuple(map(int, shape)), str(type_.dtype)
+
+
+def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
+                  shape: Sequence[int]) -> np.ndarray:
+    """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
+
+    It runs twice: with one thread on arrays that end where memory ends, and with several threads
+    on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
+    where an input changes, or where something is written beside an array.
+    """
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    require_inside_buffers(mod)
+    fits = [stated(param.ty) for param in func.params] == [
+        *((array.shape, str(array.dtype)) for array in arrays), (tuple(shape), "float32")]
+    # what fits needs no assertions, which are most of what is compiled
+    with tvm.transform.PassContext(config={"tirx.disable_assert": fits}):
+        main = tvm.compile(mod, target=QUICK)["main"]
+    once = _run_fenced(main, arrays, np.full(shape, np.nan, "float32"))
+    again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
+    if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
+        at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
+        raise CheckFailed(_("the same numbers from every run"),
+                          _("{once} with one thread, {again} with several").format(
+                              once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"),
+                          _("what reads an element before it has been written, and which loop is "
+                            "parallel"))
+    return once
+
+
+def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray,
+                threads: bool = False) -> np.ndarray:
+    """Call a compiled PrimFunc on copies of arrays between pages that nobody may touch.
+
+    Return its output, before the call a copy of `filled`. With one thread the arrays end where
+    memory ends, with several `threads` they begin where it begins. Raises CheckFailed as
+    run_prim_func does.
+    """
+    given = [Fenced.of(array, at_start=threads) for array in arrays]
+    output = Fenced.of(filled, at_start=threads)
+    run = functools.partial(main, *(fenced.tensor for fenced in (*given, output)))
+    if threads:
+        several_threads(run)
+    else:
+        run()
+    for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
+        fenced.require_whole(_("input {number}").format(number=number))
+        if not np.array_equal(fenced.array, array, equal_nan=True):
+            raise CheckFailed(_("that the inputs stay as they were"),
+                              _("other numbers in input {number}").format(number=number),
+                              _("what is assigned: only elements of the output"))
+    output.require_whole(_("the output"))
+    return output.array.copy()
+
+
+def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
+    """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
+    def without_topi(*inputs: te.Tensor) -> Any:
+        with require_no_topi():
+            return describe(*inputs)
+    return run_expression(without_topi, *arrays)
+
+
+def run_expression(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
+    """Run a function of te.Tensors on arrays of its inputs' shapes."""
+    inputs = [te.placeholder(array.shape, name=f"input{i}") for i, array in enumerate(arrays)]
+    output = describe(*inputs)
+    if not isinstance(output, te.Tensor):
+        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
+                          _("the return statement: return what te.compute gives"))
+    if output.dtype != "float32":
+        raise CheckFailed(_("a float32 result"), f"{output.dtype}",
+                          _("constants and casts: write 0.0, not a NumPy number of another dtype"))
+    try:
+        func = te.create_prim_func([*inputs, output])
+        return run_prim_func(func, arrays, [int(extent) for extent in output.shape])
+    except RuntimeError as error:  # TVM's own are such; it names the axes that nothing runs over
+        if left_out := re.search(r"variables \((.*?),?\) are used, but are not", str(error)):
+            raise CheckFailed(_("every reduction axis in axis=[...]"),
+                              _("{left_out} is used in the formula, and the reduction does not "
+                                "run over it").format(left_out=left_out[1]),
+                              _("axis=[...] of te.sum or te.max: all of them")) from None
+        raise
+
+
+def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
+    """The PrimFunc with the buffers that it allocates as further arguments, and these buffers."""
+    if not isinstance(func.body, s_tir.SBlockRealize):
+        return func, []
+    root, own = func.body.block, list(func.body.block.alloc_buffers)
+    if any(not isinstance(extent, tvm.tirx.IntImm) for buffer in own for extent in buffer.ty.shape):
+        return func, []
+    block = s_tir.SBlock(root.iter_vars, root.reads, root.writes, root.name_hint, root.body,
+                         root.init, [], root.match_buffers, root.annotations)
+    body = s_tir.SBlockRealize(func.body.iter_values, func.body.predicate, block)
+    return tvm.tirx.PrimFunc([*func.params, *own], body, func.ret_type, attrs=func.attrs), own
+
+
+def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
+    """Compile a PrimFunc of one input and return how to run it: run(x, shape, filling).
+
+    Its output and its own buffers are full of one number, the filling. Raises CheckFailed where it
+    wrote into x.
+    """
+    func, own = _exposed(func)
+    executable = tvm.compile(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}),
+                             target=QUICK)["main"]
+
+    def run(x: np.ndarray, shape: tuple[int, ...], filling: float) -> np.ndarray:
+        source = tvm.runtime.tensor(x)
+        destination = tvm.runtime.tensor(np.full(shape, filling, "float32"))
+        scratch = [tvm.runtime.tensor(np.full([int(extent) for extent in buffer.shape], filling)
+                                      .astype(str(buffer.ty.dtype))) for buffer in own]
+        executable(source, destination, *scratch)
+        if not np.array_equal(source.numpy(), x):
+            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
+                              _("what is assigned: only elements of Y"))
+        return destination.numpy()
+    return run

@@ -1,0 +1,159 @@
+"""What became of an answer: a verdict, or what it raised, in words that quote its own line."""
+
+import bdb
+import builtins
+import contextlib
+import inspect
+import linecache
+import os
+import re
+import sys
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import tvm
+import tvm_ffi
+from IPython import get_ipython
+
+from course.checks.say.messages import CheckFailed, place_in_script, reason
+from course.words import _
+
+COURSE = Path(__file__).resolve().parents[2]
+OWN = tuple(str(COURSE / room) + os.sep for room in ("checks", "tir"))
+
+
+class Cells:
+    """The cells in which the answers were defined that are being checked, by their files."""
+
+    names: frozenset[str] = frozenset()
+
+
+checked = Cells()
+
+
+def note_answers(*answers: Any) -> None:
+    """Note where the answers were defined that are checked next."""
+    checked.names = frozenset(code.co_filename for answer in answers
+                              if (code := getattr(answer, "__code__", None)))
+
+
+broken: dict[str, SyntaxError] = {}  # what the last cell that begins `def name` was no Python by
+
+
+def note_broken_cells() -> None:
+    """Remember in a kernel which functions a cell would have defined, had it been Python.
+
+    A check after such a cell gets the function of an earlier one, and would judge that.
+    """
+    def after(result: Any) -> None:
+        for name in re.findall(r"^def (\w+)", result.info.raw_cell or "", re.MULTILINE):
+            broken.pop(name, None)
+            if isinstance(error := result.error_before_exec, SyntaxError):
+                broken[name] = error
+
+    if shell := get_ipython():
+        shell.events.register("post_run_cell", after)
+
+
+def broken_cell(*answers: Any) -> SyntaxError | None:
+    """Return the error of an answer's cell that ran last, and was no Python."""
+    return next((broken[name] for answer in answers
+                 if (name := getattr(answer, "__name__", "")) in broken), None)
+
+
+def _of_answer(frame: traceback.FrameSummary) -> bool:
+    return "ipykernel" in frame.filename or frame.filename in checked.names
+
+
+def line_of_answer(error: BaseException) -> str:
+    """Return the line that raised, as "look at" text: the answer's own one, if there is one."""
+    frames = [frame for frame in reversed(traceback.extract_tb(error.__traceback__))
+              if _of_answer(frame)]
+    for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
+        if line := linecache.getline(frame.filename, frame.lineno or 0).strip():
+            return _("your line {line}: {source}").format(line=frame.lineno, source=line)
+    if isinstance(error, SyntaxError) and error.text and not frames:
+        return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
+    return _("your cell above, from its first line")
+
+
+def _own_line(error: BaseException) -> str:
+    """Name the line of a check that raised, where neither an answer nor TVM did; else ""."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if any(map(_of_answer, frames)):
+        return ""
+    tvms = [str(Path(module.__file__ or "").parent) + os.sep for module in (tvm, tvm_ffi)]
+    for frame in reversed(frames):
+        if frame.filename.startswith(OWN):
+            path = Path(frame.filename)
+            return "" if path.parent.name == "run" else _("{name}, line {line}").format(
+                name=path.name, line=frame.lineno)
+        if any(frame.filename.startswith(folder) for folder in tvms):
+            return ""
+    return ""
+
+
+class _Waits(BaseException):
+    """An answer waits for somebody at the keyboard. No answer's `except Exception` stops it."""
+
+
+@contextlib.contextmanager
+def _nobody_there() -> Iterator[None]:
+    """Let input(), breakpoint() and a debugger end an answer at once, as nobody can type there."""
+    def waits(name: str) -> Callable[..., None]:
+        def refuse(*arguments: Any, **options: Any) -> None:
+            raise _Waits(name)
+        return refuse
+
+    with mock.patch.object(builtins, "input", waits("input()")), \
+            mock.patch.object(bdb.Bdb, "set_trace", waits("a debugger")), \
+            mock.patch.object(sys, "breakpointhook", waits("breakpoint()")), \
+            mock.patch.object(sys, "stdin", mock.Mock(spec_set=["read", "readline"], **{
+                f"{name}.side_effect": _Waits("sys.stdin") for name in ("read", "readline")})):
+        yield
+
+
+def module_of(item: Any, file: str | None = None) -> ModuleType | None:
+    """Return the module of a function, a class or a frame, as inspect.getmodule does.
+
+    TVMScript's decorators ask for that of each frame of the caller's, and inspect looks for it
+    among all modules, 0.2 seconds long. TVM quotes the lines of a cell only where it gets one.
+    """
+    name = item.f_globals.get("__name__") if inspect.isframe(item) \
+        else getattr(item, "__module__", None)
+    return sys.modules.get(name or "")
+
+
+def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
+    """Run a check: (True, what was verified) or (False, the parts of a CheckFailed)."""
+    try:
+        # not around this function: grading looks afterwards whether inspect was changed
+        with _nobody_there(), mock.patch.object(inspect, "getmodule", module_of):
+            return True, run()
+    except _Waits as waits:
+        return (False,
+                (_("an answer that nobody has to talk to"),
+                 _("{waits}, in your code").format(waits=waits),
+                 _("{line_of_answer}; take it out, for a check runs alone").format(
+                     line_of_answer=line_of_answer(waits))))
+    except CheckFailed as failed:
+        return False, failed.parts
+    except (SystemExit, KeyboardInterrupt) as error:
+        return False, (_("that your code runs to its end"), type(error).__name__,
+                       line_of_answer(error))
+    except Exception as error:  # whatever the reader's code raises is to be shown in one line
+        if isinstance(error, NotImplementedError) and not str(error):  # the stub's
+            name = traceback.extract_tb(error.__traceback__)[-1].name
+            return False, (_("not done yet: write the code at the TODO of {name}, then run both "
+                             "cells.").format(name=name), "", "")
+        if own := _own_line(error):
+            return False, (_("a check that comes to an end"), reason(error),
+                           _("the form of what you return or change, beside the text's words. That "
+                             "the check stopped is a fault of the course ({place}): please report "
+                             "it, with your cell and these lines").format(place=own))
+        return False, (_("that your code runs"), reason(error),
+                       place_in_script(error) or line_of_answer(error))

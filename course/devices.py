@@ -1,0 +1,229 @@
+"""Measuring on other machines, or on this one as if it were: TVM's RPC tracker and its servers.
+
+A tracker keeps a list of servers, each under a key; a tuner asks it for one. Nobody is asked for a
+password, and a server runs what it is sent: here all listen on 127.0.0.1 alone. For machines that
+are far away, ssh tunnels (instructor/README.md).
+"""
+
+import contextlib
+import os
+import shutil
+import socket
+import struct
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from unittest import mock
+
+import tvm
+from tvm import rpc, te
+from tvm.rpc import base
+from tvm.rpc.server import Server
+from tvm.rpc.tracker import Tracker
+from tvm.s_tir import meta_schedule as ms
+from tvm.support import cc, tar
+
+from course import kernels
+from data.store import CourseError
+
+HERE, PATIENCE = "127.0.0.1", 10  # seconds for a tracker, or for a server, to answer
+SESSION = 60  # seconds that a candidate may hold a server; TVM's own 10 end slow ones
+
+
+@dataclass(frozen=True)
+class Devices:
+    """Servers of one key at a tracker: how many there are, their processor, threads of each."""
+
+    host: str
+    port: int
+    key: str
+    count: int
+    cpu: str
+    threads: int
+
+    def runner(self, seconds: float = SESSION) -> ms.runner.RPCRunner:
+        """Return what MetaSchedule measures with: on all of them at once."""
+        return ms.runner.RPCRunner(
+            rpc_config=ms.runner.RPCConfig(
+                tracker_host=self.host, tracker_port=self.port, tracker_key=self.key,
+                session_timeout_sec=seconds),
+            max_workers=self.count,  # None is one: the other servers would idle
+            initializer=_quick_start())
+
+    def target(self) -> tvm.target.Target:
+        """Return the target for their processor, not for that of this machine."""
+        return tvm.target.Target({"kind": "llvm", "mcpu": self.cpu, "num-cores": self.threads})
+
+
+def _quick_start() -> Callable[[], None]:
+    """Return what a process of TVM's calls first, or it would import instructions for minutes."""
+    import cloudpickle  # only who tunes needs it
+    cloudpickle.register_pickle_by_value(kernels)  # these processes don't find the file
+    return kernels.no_tensor_intrinsics
+
+
+def builder() -> ms.builder.LocalBuilder:
+    """Return what MetaSchedule compiles with on this machine; its log is text, in a notebook too.
+
+    Otherwise it shows tables of pandas there, which the course has no use for.
+    """
+    tvm.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
+    return ms.builder.LocalBuilder(initializer=_quick_start())
+
+
+# ---- who is there -----------------------------------------------------------------------------
+
+
+def _address(tracker: str) -> tuple[str, int]:
+    """Return host and port of "host:port"; raises CourseError where it is something else."""
+    host, _, port = tracker.rpartition(":")
+    if not host or not port.isdecimal():
+        raise CourseError(f"TRACKER={tracker} is not an address: it takes host:port, as "
+                          f"{HERE}:9190.")
+    return host, int(port)
+
+
+def keys(host: str, port: int) -> dict[str, int]:
+    """Return how many servers are registered under each key; raises CourseError.
+
+    Asks once, in TVM's protocol: its own TrackerSession would ask again for a minute.
+    """
+    try:
+        with socket.create_connection((host, port), PATIENCE) as asked:
+            asked.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))
+            if base.recvall(asked, 4) != struct.pack("<i", base.RPC_TRACKER_MAGIC):
+                raise ValueError("it is something else")
+            base.sendjson(asked, [base.TrackerCode.SUMMARY])
+            found = base.recvjson(asked)[1]["server_info"]
+    except (OSError, RuntimeError, ValueError) as error:
+        raise CourseError(f"No RPC tracker answers at {host}:{port} ({error}). Start one: python "
+                          f"-m tvm.exec.rpc_tracker --host {HERE} --port {port}") from None
+    return Counter(server["key"].removeprefix("server:") for server in found)
+
+
+def _probe_module(folder: Path) -> Path:
+    """Return a small library in the form of a candidate: objects in a tar, linked by the server."""
+    x = te.placeholder((4,), name="x")
+    function = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0, name="y")])
+    path = folder / "probe.tar"
+    tvm.compile(function.with_attr("global_symbol", "main"), "llvm").export_library(
+        str(path), fcompile=tar.tar)
+    return path
+
+
+def _inspect(session: rpc.RPCSession, probe: Path) -> tuple[str, int]:
+    """Return a server's processor and threads; raises CourseError where it can run nothing."""
+    try:
+        session.upload(str(probe))
+        session.load_module(probe.name)
+    except Exception as error:  # what comes over the wire is a RuntimeError, or anything
+        text = str(error).strip().splitlines()
+        raise CourseError("A server cannot load what it is sent: it needs tar and a C++ compiler "
+                          f"(g++) on its PATH. It said: {text[-1][:200] if text else error}"
+                          ) from None
+    finally:
+        with contextlib.suppress(Exception):
+            session.remove("")
+    return (str(session.get_function("target.llvm_get_system_cpu")()),
+            int(session.get_function("runtime.NumThreads")()))
+
+
+def ask(tracker: str, key: str) -> Devices:
+    """Look at every server of a key, before any work starts, and return what they are.
+
+    Raises CourseError where one does not answer, cannot run what it is sent, or differs.
+    """
+    host, port = _address(tracker)
+    there = keys(host, port)
+    if key not in there:  # TVM itself would wait for one for ever
+        names = ", ".join(f"{name} ({number})" for name, number in sorted(there.items()))
+        raise CourseError(f"No server is registered under KEY={key} at {tracker}; there is "
+                          f"{names or 'none at all'}.")
+    with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(there[key]) as pool:
+        probe = _probe_module(Path(folder))
+        asked = [pool.submit(rpc.connect_tracker(host, port).request, key,
+                             session_timeout=SESSION) for _ in range(there[key])]
+        try:
+            sessions = [future.result(PATIENCE) for future in asked]
+        except TimeoutError:
+            raise CourseError(f"Not all servers of {key} are free: somebody uses them. Ask: python "
+                              f"-m tvm.exec.query_rpc_tracker --host {host} --port {port}"
+                              ) from None
+        except RuntimeError as error:
+            raise CourseError(f"A server of {key} does not answer: "
+                              f"{str(error).splitlines()[0][:200]}") from None
+        found = {_inspect(session, probe) for session in sessions}
+        del sessions
+    if len(found) > 1:
+        text = "; ".join(f"{cpu}, {threads} threads" for cpu, threads in sorted(found))
+        raise CourseError(f"The servers of {key} differ ({text}): a time on one says nothing about "
+                          "another. Give each kind a key of its own, and tune for each. Threads: "
+                          "TVM_NUM_THREADS, where the server is started.")
+    cpu, threads = found.pop()
+    return Devices(host, port, key, there[key], cpu, threads)
+
+
+# ---- servers of our own -----------------------------------------------------------------------
+
+
+def _free_port() -> int:
+    with socket.socket() as free:
+        free.bind((HERE, 0))
+        return free.getsockname()[1]
+
+
+def _end_with_this(process: Tracker | Server) -> None:
+    """Let a process end when this one does, even when this one is killed (Linux), with no word."""
+    def on_linux() -> None:
+        import ctypes
+        import logging
+        import sys
+        logging.disable(logging.WARNING)  # that the others are gone first is no news
+        if sys.platform == "linux":
+            ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGTERM
+
+    process.proc.send(on_linux)
+    process.proc.recv()
+
+
+def _end(process: Tracker | Server) -> None:
+    with contextlib.suppress(Exception):  # one that is gone already
+        process.terminate()
+
+
+@contextlib.contextmanager
+def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices]:
+    """Start a tracker and servers on this machine, for nobody else, and end them in any case.
+
+    Each server runs a candidate with so many threads. Raises CourseError where they cannot start.
+    """
+    for program in ("tar", cc.get_cc() or "g++"):
+        if not shutil.which(program):
+            raise CourseError(f"{program} is missing: a server unpacks and links what it is sent. "
+                              "On Debian and Ubuntu: sudo apt install tar g++")
+    with contextlib.ExitStack() as ends:
+        def start(kind: type, **options) -> Tracker | Server:
+            port = _free_port()
+            process = kind(HERE, port, port + 50, silent=True, **options)
+            ends.callback(_end, process)
+            _end_with_this(process)
+            return process
+
+        try:
+            # it counts where a server is started
+            with mock.patch.dict(os.environ, TVM_NUM_THREADS=str(threads)):
+                tracker = start(Tracker)
+                for _ in range(servers):
+                    start(Server, key=key, tracker_addr=(HERE, tracker.port))
+                end = time.monotonic() + 6 * PATIENCE
+                while keys(HERE, tracker.port).get(key, 0) < servers:
+                    if time.monotonic() > end:
+                        raise CourseError("The servers have not registered with the tracker.")
+                    time.sleep(0.1)
+        except (OSError, RuntimeError, ValueError) as error:
+            raise CourseError(f"No ports can be opened here ({str(error)[:100]}).") from None
+        yield ask(f"{HERE}:{tracker.port}", key)

@@ -1,0 +1,8 @@
+"""GPU programs on any machine: their CUDA source, what their threads do, and that source run.
+
+TVM writes CUDA without a GPU and without NVIDIA's tools.
+"""
+
+from course.gpu.compiled import compiler, how, run_source
+from course.gpu.simulated import run, run_kernels, threads_of
+from course.gpu.source import TARGET, ptx, source, tensor_core_intrinsics

@@ -1,0 +1,133 @@
+"""The CUDA source run: on a GPU if there is one, else by the C++ compiler of this machine.
+
+threads.hpp says what `threadIdx`, `__shared__` and `__syncthreads` are, so that a C++20 compiler
+makes a program of it in which each thread of a block is a thread of the CPU: slow, but right or
+wrong as on a GPU.
+"""
+
+import functools
+import importlib.util
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import tirx
+
+from course.gpu.simulated import lowered
+from course.gpu.source import last_line, source
+from course.tir import threads
+from course.words import _
+from data.store import CourseError
+
+SECONDS = 60
+_HEADER = Path(__file__).with_name("threads.hpp")
+COMPILING = 300  # ziglang makes a C++ library of its own first, once
+
+
+@functools.cache
+def compiler() -> tuple[str, ...] | None:
+    """Return the command of a C++20 compiler of this machine, or None; at last ziglang of PyPI."""
+    for name in ("g++", "clang++"):
+        if shutil.which(name) and not subprocess.run(
+                [name, "-std=c++20", "-fsyntax-only", "-x", "c++", "-"], input="#include <barrier>",
+                capture_output=True, text=True, check=False).returncode:
+            return (name,)
+    return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else None
+
+
+def how() -> str:
+    """Say how the CUDA source runs on this machine, in one line."""
+    if tvm.cuda(0).exist:
+        return _("CUDA source runs here on the GPU")
+    if command := compiler():
+        return _("CUDA source runs here by {compiler}: each thread of a block is a thread of the "
+                 "CPU").format(compiler=_name(command))
+    return _("No C++20 compiler here (g++, clang++, or pip install ziglang): CUDA source is "
+             "shown, and not run")
+
+
+def run_source(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) -> bool:
+    """Run a PrimFunc's CUDA source; the last array gets its result. False: nothing here runs it.
+
+    On a GPU if TVM finds one, else on the CPU, in a process of its own. Arrays are float32, in the
+    order of the parameters. Raises CourseError where it crashes, or takes more than SECONDS.
+    """
+    if tvm.cuda(0).exist:
+        _run_on_gpu(func, arrays, barriers)
+        return True
+    if compiler() is None:
+        return False
+    text = source(func, barriers).replace("__shared__ alignas(64)", "alignas(64) __shared__")
+    names = [param.name for param in func.params]
+    lines = [text, "int main() {"]
+    for name, array in zip(names, arrays, strict=True):
+        lines.append(f"  std::vector<float> {name}({array.size}); "
+                     f"fread({name}.data(), 4, {array.size}, stdin);")
+    signatures = re.findall(r"(\w+)\((float\*[^)]*)\) {", text)
+    launches = threads.launches(lowered(func))
+    for (kernel, given), (grid, block) in zip(signatures, launches, strict=True):
+        given = ", ".join(f"{name}.data()" for name in re.findall(r"(\w+)_ptr", given))
+        lines.append(f"  launch({_dim3(grid)}, {_dim3(block)}, [&] {{ {kernel}({given}); }});")
+    lines.append(f"  fwrite({names[-1]}.data(), 4, {arrays[-1].size}, stdout);\n}}")
+    result = _executed(_HEADER.read_text() + "\n".join(lines), b"".join(
+        np.ascontiguousarray(array, "float32").tobytes() for array in arrays))
+    arrays[-1][...] = np.frombuffer(result, "float32").reshape(arrays[-1].shape)
+    return True
+
+
+def _run_on_gpu(func: tirx.PrimFunc, arrays: Sequence[np.ndarray], barriers: bool) -> None:
+    """As run_source, on the first GPU; NVRTC, or NVIDIA's own compiler, makes it machine code."""
+    name = "tvm_callback_cuda_postproc"  # TVM asks it for the source that it is to compile
+    tvm_ffi.register_global_func(name, lambda text, _target: text if barriers else
+                                 text.replace("__syncthreads();", ""), override=True)
+    try:
+        compiled = tvm.compile(func.with_attr("global_symbol", "main"), target="cuda")
+        given = [tvm.runtime.tensor(np.ascontiguousarray(array, "float32"), tvm.cuda(0))
+                 for array in arrays]
+        compiled["main"](*given)
+        arrays[-1][...] = given[-1].numpy()
+    except (ImportError, RuntimeError, ValueError) as error:
+        raise CourseError(_("the GPU does not run it: {why}. What to install stands at the end of "
+                            "notebook 10").format(why=last_line(error))) from None
+    finally:
+        tvm_ffi.remove_global_func(name)
+
+
+def _name(command: tuple[str, ...]) -> str:
+    return command[-2] if len(command) > 1 else command[0]
+
+
+def _dim3(extents: tuple[int, ...]) -> str:
+    return "{" + ", ".join(map(str, extents)) + "}"
+
+
+def _executed(program: str, given: bytes) -> bytes:
+    """Compile a C++ program and return what it writes for what it is given."""
+    with tempfile.TemporaryDirectory() as folder:
+        file, built = Path(folder, "kernel.cpp"), Path(folder, "kernel")
+        file.write_text(program)
+        try:
+            made = subprocess.run(
+                [*(compiler() or ()), "-std=c++20", "-O1", "-pthread", str(file), "-o", str(built)],
+                capture_output=True, text=True, timeout=COMPILING, check=False)
+            if made.returncode:
+                raise CourseError(_("{compiler} does not take the source: {why}").format(
+                    compiler=_name(compiler() or ("",)),
+                    why=next((line for line in made.stderr.splitlines() if "error" in line), "")))
+            done = subprocess.run([str(built)], input=given, capture_output=True, timeout=SECONDS,
+                                  check=False, cwd=folder, env={"PATH": os.environ["PATH"]})
+        except subprocess.TimeoutExpired:
+            raise CourseError(_("still at it after {seconds} seconds: smaller arrays").format(
+                seconds=SECONDS)) from None
+    if done.returncode:
+        raise CourseError(_("the program crashed (exit {code}): an index outside its array").format(
+            code=done.returncode))
+    return done.stdout

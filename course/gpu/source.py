@@ -1,0 +1,84 @@
+"""The CUDA source that TVM writes, and what NVIDIA's compiler makes of it."""
+
+import importlib.util
+import inspect
+import os
+import sys
+import warnings
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+from unittest import mock
+
+import tvm
+from tvm import tirx
+from tvm.support import nvcc
+
+from course.words import _
+from data.store import CourseError
+
+TARGET = {"kind": "cuda", "arch": "sm_80"}
+UNBOUND = _("no loop is bound to blocks or threads: this program is one for the CPU. "
+             "schedule.bind(loop, \"blockIdx.x\") binds one")
+
+
+def source(func: tirx.PrimFunc, barriers: bool = True) -> str:
+    """Return the CUDA source of a PrimFunc whose loops are bound to blocks and threads.
+
+    Without `barriers` their lines are taken out. Raises CourseError where TVM refuses the program.
+    """
+    text = _whole(func)
+    kernels = text[text.index('extern "C" __global__'):]
+    lines = [line for line in kernels.splitlines()
+             if not (line.startswith('extern "C"') and line.endswith(";"))
+             and (barriers or "__syncthreads()" not in line)]
+    return "\n".join(lines).strip() + "\n"
+
+
+def _whole(func: tirx.PrimFunc) -> str:
+    """Return the CUDA source with what stands before the kernels: types, and what is included."""
+    with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # easier to read
+        try:
+            compiled = tvm.compile(func.with_attr("global_symbol", "main"),
+                                   target=tvm.target.Target(TARGET, host="llvm"))
+        except (ValueError, RuntimeError, TypeError) as error:
+            raise CourseError(_("TVM makes no GPU program of it: {why}").format(
+                why=last_line(error))) from None
+    if not compiled.mod.imports:
+        raise CourseError(UNBOUND)
+    return compiled.mod.imports[0].inspect_source()
+
+
+def ptx(func: tirx.PrimFunc) -> str | None:
+    """Return what NVIDIA's NVRTC makes of the CUDA source, in PTX; None where it isn't installed.
+
+    It comes by pip: cuda-bindings and four packages nvidia-cuda-nvrtc, -runtime, -cccl and -crt.
+    """
+    place = importlib.util.find_spec("nvidia")
+    if not place or not importlib.util.find_spec("cuda"):
+        return None
+    toolkit = Path(list(place.submodule_search_locations or ())[0], "cu13")
+    options = {"CUDA_PATH": str(toolkit), "TVM_CUDA_NVRTC_EXTRA_OPTS": f"-I{toolkit}/include/cccl"}
+    with mock.patch.dict(os.environ, options), warnings.catch_warnings(action="ignore"):
+        made = nvcc.compile_cuda(_whole(func), target_format="ptx", arch=TARGET["arch"])
+    text = bytes(made).decode()
+    return text[text.index(".visible .entry"):]
+
+
+def tensor_core_intrinsics() -> dict[str, str]:
+    """Return the names of TVM's intrinsics for products of 16 x 16 float16 matrices, by their part.
+
+    TVM makes all of its 81 when the first is asked for, and TVMScript has `inspect` look through
+    all modules for each frame of each: 40 s; told where to look, 4.
+    """
+    def module_of(item: Any, file: str | None = None) -> ModuleType | None:
+        return sys.modules.get(getattr(item, "f_globals", vars(sys.modules[__name__]))["__name__"])
+
+    with mock.patch.object(inspect, "getmodule", module_of):
+        from tvm.s_tir.tensor_intrin.cuda import get_wmma_intrin_group
+    return get_wmma_intrin_group(load_scope="shared", store_scope="global", in_dtype="float16",
+                                 out_dtype="float32", trans_b=False)
+
+
+def last_line(error: Exception) -> str:
+    return (str(error).strip().splitlines() or [type(error).__name__])[-1]

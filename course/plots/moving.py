@@ -1,0 +1,93 @@
+"""Loop nests, live: the page on which choices at each loop change a small program.
+
+The page works out itself what becomes of the program (docs/loops.js). It carries what TVM answered
+to steps by chance (plots.walks), and compares its own answers with these where it is opened.
+"""
+
+import base64
+import html
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import tvm
+from IPython.display import display
+
+from course.plots import walks
+from course.words import _, language
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+PROGRAMS = 300  # of each kind TVM makes so many, to compare the page with
+LANGUAGES = {"en": 0, "zh": 1}
+ERRORS = ("tvm_errors.html", "zh/tvm_errors.html")  # beside loops.html; beside a page of the site,
+ERRORS_BESIDE = (ERRORS[0],) * 2                    # the one in its language
+# what TVM says when it builds two loops of a kind, one in the other; it takes the schedule itself
+BUILDING = {
+    "buildparallel": "Nested parallel loop is not supported by threadpool, try fuse them instead",
+    "buildvectorized": "VectorizeLoop before LiftStorageAlloc"}
+
+
+def anchor(message: str) -> str:
+    """Return the place on the page of TVM's messages that explains one, or ""."""
+    text = (DOCS / "tvm_errors.md").read_text(encoding="utf-8")
+    for heading in re.findall(r"^### (.*)$", text, re.MULTILINE):
+        if any(words in message for words in re.findall(r"`([^`]+)`", heading)):
+            return re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+    return ""
+
+
+def data(count: int = PROGRAMS) -> dict[str, Any]:
+    """Return what the page shows and what it is compared with; takes TVM some seconds."""
+    messages = walks.refusals() | BUILDING
+    programs = []
+    for program in walks.PROGRAMS:
+        found, made = walks.checked(program, count, messages)
+        programs.append(walks.described(program) | {"walks": found, "made": made})
+    return {"version": tvm.__version__, "programs": programs, "messages": messages,
+            "anchors": {key: anchor(message) for key, message in messages.items()},
+            "strings": json.loads((DOCS / "live.json").read_text(encoding="utf-8"))}
+
+
+def fragment(found: dict[str, Any], language: str = "") -> str:
+    """Return the page as HTML that goes into another, in a language; else it has a switch."""
+    if language:
+        found = found | {"language": LANGUAGES[language], "errors": ERRORS_BESIDE}
+    text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
+    page = (DOCS / "live.html").read_text(encoding="utf-8")
+    for name, part in (("LOOPS", (DOCS / "loops.js").read_text(encoding="utf-8")), ("DATA", text)):
+        page = page.replace(f"@{name}@", part)
+    return page
+
+
+def _icon() -> str:
+    """Return the site's icon as an address: without one, browsers ask the server for it."""
+    svg = (DOCS / "site" / "_static" / "favicon.svg").read_bytes()
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
+
+
+def page(found: dict[str, Any], start: str = "en", beside: bool = True) -> str:
+    """Return the page as one file, for both languages; `start` is the one it opens in.
+
+    `beside`: whether the site's pages are beside it, and can be linked.
+    """
+    found = found | {"start": LANGUAGES[start]} | ({"errors": ERRORS} if beside else {})
+    return (f'<!doctype html>\n<html lang="{start}"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width, initial-scale=1">'
+            f'<link rel="icon" href="{_icon()}">'
+            f"<title>{found['strings']['title'][0]}</title><style>body {{font-family: sans-serif; "
+            "line-height: 1.5; margin: 0} .live {min-height: 100vh; box-sizing: border-box; "
+            "padding: 1rem max(.5rem, 50% - 35rem)}</style></head>"
+            f"<body><main>{fragment(found)}</main></body></html>\n")
+
+
+def live() -> None:
+    """Show the page below a cell, where `make lab` runs it; elsewhere a line says where it is."""
+    shown = {"text/plain": str(_("Loop nests, live: in JupyterLab and on the course's site."))}
+    if "MLC_LAB" in os.environ:  # a frame of its own: its script meets nothing of JupyterLab's
+        title = _("Loop nests, live")  # below, fewer programs: a reader waits for them
+        inside = html.escape(page(data(PROGRAMS // 5), language(), beside=False))
+        shown["text/html"] = (f'<iframe title="{title}" style="width:100%;height:60em;border:0" '
+                              f'srcdoc="{inside}"></iframe>')
+    display(shown, raw=True)

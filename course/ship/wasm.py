@@ -1,0 +1,86 @@
+"""The CNN as a WebAssembly module: linked with shim.c, and run in Node."""
+
+import functools
+import hashlib
+import importlib.util
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+from tvm import tirx
+
+from course.ship.kernel import SHIM, layout
+from course.ship.native import run
+from course.words import _
+from data.store import CourseError
+
+EXPORTS = ("run", "image_at", "weights_at", "probabilities_at", "numbers")
+MODULE = SHIM.with_name("cnn.wasm")  # linked beforehand, by `python -m course.ship.link`
+SOURCE = SHIM.with_name("cnn.wasm.sha256")  # of what it was made of
+
+
+@functools.cache
+def linker() -> tuple[str, ...]:
+    """Return the command of a compiler that links for WebAssembly; none: an empty tuple."""
+    if shutil.which("clang") and shutil.which("wasm-ld") and not subprocess.run(
+            ["clang", "--target=wasm32", "-fsyntax-only", "-x", "c", "-"], input="int x;",
+            capture_output=True, text=True, check=False).returncode:
+        return "clang", "--target=wasm32"
+    if importlib.util.find_spec("ziglang"):
+        return sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-freestanding"
+    return ()
+
+
+def command(folder: Path) -> list[str]:
+    """Return the command that links `folder`/cnn.o and the shim to `folder`/cnn.wasm.
+
+    Raises CourseError where no compiler links for WebAssembly; layout.h is there, by kernel.write.
+    """
+    if not linker():
+        raise CourseError(_("nothing here links WebAssembly: pip install ziglang, or clang with "
+                            "wasm-ld"))
+    return [*linker(), "-O2", "-msimd128", "-ffreestanding", "-nostdlib", f"-I{folder}", str(SHIM),
+            str(folder / "cnn.o"), "-Wl,--no-entry", "-Wl,--strip-all",
+            *(f"-Wl,--export={name}" for name in EXPORTS), "-o", str(folder / "cnn.wasm")]
+
+
+def source(func: tirx.PrimFunc) -> str:
+    """Return the SHA-256 of all that the module of a PrimFunc is made of."""
+    parts = (SHIM.read_text(encoding="utf-8"), layout(func), func.script())
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+_NODE = """
+const fs = require("fs"), [, folder] = process.argv;
+const bytes = (name) => new Uint8Array(fs.readFileSync(`${folder}/${name}`));
+const floats = (name) => new Float32Array(bytes(name).buffer);
+WebAssembly.instantiate(bytes("cnn.wasm"), {}).then(({ instance }) => {
+  const x = instance.exports, images = floats("images.bin"), weights = floats("weights.bin");
+  if (x.numbers() !== weights.length) throw new Error("not the numbers of this model");
+  const at = (place, count) => new Float32Array(x.memory.buffer, place, count);
+  at(x.weights_at(), weights.length).set(weights);
+  const count = images.length / 784, out = new Float32Array(10 * count), start = performance.now();
+  for (let i = 0; i < count; ++i) {
+    at(x.image_at(), 784).set(images.subarray(784 * i, 784 * (i + 1)));
+    if (x.run()) throw new Error("the kernel refuses");
+    out.set(at(x.probabilities_at(), 10), 10 * i);
+  }
+  console.log((1000 * (performance.now() - start) / count).toFixed(1));
+  fs.writeFileSync(`${folder}/probabilities.bin`, new Uint8Array(out.buffer));
+});
+"""
+
+
+def in_node(folder: Path) -> tuple[np.ndarray, float] | None:
+    """Run `folder`/cnn.wasm in Node on images.bin with weights.bin, both float32, there.
+
+    Return the probabilities (images, 10), and the microseconds for each image; None without Node.
+    Raises CourseError where the module refuses.
+    """
+    if not shutil.which("node"):
+        return None
+    said, _told = run(["node", "-e", _NODE, str(folder)])
+    came = np.fromfile(folder / "probabilities.bin", "float32")
+    return came.reshape(-1, 10), float(said)

@@ -1,0 +1,502 @@
+"""A GPU program, run on NumPy: all threads of all blocks at once, one statement after the other.
+
+What a GPU leaves open is not guessed: where the result depends on which thread comes first, that
+is a race, and it is named. Barriers stand in the program as `lowered` shows it.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import tvm
+import tvm_ffi
+from tvm import ir, s_tir, tirx
+
+from course.tir.evaluate import OPERATORS, Unknown
+from course.tir.walk import walk
+from course.words import Sentence, _, language, told
+
+WARP = 32  # threads that load together
+SEGMENT = 128  # bytes that one transaction brings
+AXES = "xyz"
+_SCHEDULED, _LOWERED = s_tir.transform, tirx.transform
+_PASSES = [
+    _SCHEDULED.CanonicalizeLoop(), _SCHEDULED.LowerCrossThreadReduction(),
+    _SCHEDULED.LowerInitBlock(), _SCHEDULED.PlanAndUpdateBufferAllocationLocation(),
+    _SCHEDULED.ConvertBlocksToOpaque(), _SCHEDULED.LiftThreadBinding(),
+    _SCHEDULED.CompactBufferAllocation(), _SCHEDULED.UnifyThreadBinding(),
+    _SCHEDULED.LowerMatchBuffer(), _SCHEDULED.StmtSimplify(), _SCHEDULED.LowerOpaqueBlock(),
+    _LOWERED.FlattenBuffer(), _SCHEDULED.InjectVirtualThread(), _SCHEDULED.StmtSimplify()]
+_CUDA = {"kind": "cuda", "arch": "sm_80"}
+_CALLS: dict[str, Callable[..., Any]] = {
+    "exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "log": np.log, "fabs": np.abs,
+    "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "pow": np.power,
+    "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
+
+
+class Refused(Exception):
+    """The program does what no order of its threads makes right. `args`: what, and where."""
+
+
+def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
+    """Return a scheduled PrimFunc as its threads run it: flat buffers, and where barriers stand.
+
+    Without `barriers` those are left out that TVM puts in.
+    """
+    target = tvm.target.Target(_CUDA, host="llvm")
+    sync = [_SCHEDULED.ThreadSync("shared")] if barriers else []
+    mod = tvm.IRModule({"main": func.with_attr("target", target)})
+    return tvm.transform.Sequential([*_PASSES, *sync])(mod)["main"].without_attr("target")
+
+
+def require_one_extent(func: tirx.PrimFunc) -> None:
+    """Raise Refused unless each axis of blocks or threads has one extent in each kernel.
+
+    TVM launches a kernel with the extent of one of the loops, and says nothing of the others.
+    """
+    found: dict[Any, tirx.For] = {}
+    for node, place in walk(func.body):
+        if not isinstance(node, tirx.For) or node.thread_binding is None:
+            continue
+        tag = node.thread_binding.thread_tag
+        if not tag.startswith(("blockIdx", "threadIdx")):
+            continue
+        top = place.loops[0].variable if place.loops else node.loop_var
+        first = found.setdefault((top, tag), node)
+        if not tvm_ffi.structural_equal(first.extent, node.extent):
+            raise Refused("extents", tag, (first.extent, node.extent), None)
+
+
+def outside_of_bound(func: tirx.PrimFunc) -> str | None:
+    """Return the loop that is bound to nothing and stands around bound ones, the first; or None."""
+    for node, place in walk(func.body):
+        if isinstance(node, tirx.For) and node.thread_binding is not None and place.loops \
+                and place.loops[0].node.thread_binding is None:
+            return place.loops[0].name
+    return None
+
+
+def thread_name(block: tuple[int, ...], thread: tuple[int, ...]) -> Sentence:
+    """Return how a thread is called in a message, by its place in its block, x first."""
+    def short(place: tuple[int, ...]) -> str:
+        used = place[:max([1, *(axis + 1 for axis, at in enumerate(place) if at)])]
+        return str(used[0]) if len(used) == 1 else str(used)
+    return _("thread {thread} of block {block}").format(thread=short(thread), block=short(block))
+
+
+@dataclass(frozen=True)
+class Race:
+    """Two threads at one element, at least one of which writes, with no barrier between them.
+
+    Threads are ((block x, y, z), (thread x, y, z)); `what`: "write and write", "write and read" or
+    "read and write", in the order in which they came here.
+    """
+
+    buffer: str
+    index: int
+    what: str
+    first: tuple[tuple[int, ...], tuple[int, ...]]
+    second: tuple[tuple[int, ...], tuple[int, ...]]
+
+    @property
+    def says(self) -> Sentence:
+        """The race in words."""
+        return {
+            "write and write": _("{buffer}[{index}]: {first} writes it, {second} writes it, and no "
+                                 "barrier stands between"),
+            "write and read": _("{buffer}[{index}]: {first} writes it, {second} reads it, and no "
+                                "barrier stands between"),
+            "read and write": _("{buffer}[{index}]: {first} reads it, {second} writes it, and no "
+                                "barrier stands between")}[self.what].format(
+            buffer=self.buffer, index=self.index, first=thread_name(*self.first),
+            second=thread_name(*self.second))
+
+    def __str__(self) -> str:
+        return told(self.says, language())
+
+
+@dataclass
+class Launch:
+    """What one kernel did: its grid of blocks and its block of threads, x first, and counts.
+
+    `loads`, `stores`: of single elements, for each buffer by name. `transactions`: of SEGMENT
+    bytes, for each buffer in global memory, loads and stores together. `operations`: on floats.
+    `shared_bytes`: of one block. `barriers`: that each thread comes to. `writer`: for each buffer
+    in global memory that is written, the number of the thread that wrote an element last, -1 for
+    none; number = block number * threads of a block + thread number. `together`: for each buffer
+    in global memory the elements that the first warp reaches at once, the first time.
+    """
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    loads: Counter = field(default_factory=Counter)
+    stores: Counter = field(default_factory=Counter)
+    transactions: Counter = field(default_factory=Counter)
+    operations: int = 0
+    shared_bytes: int = 0
+    barriers: int = 0
+    races: list[Race] = field(default_factory=list)
+    writer: dict[str, np.ndarray] = field(default_factory=dict)
+    together: dict[str, np.ndarray] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """The threads of one block."""
+        return int(np.prod(self.block))
+
+    def names(self, lane: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
+        """Return the block and the thread, x first, of a thread's number."""
+        block, thread = divmod(int(lane), self.threads)
+        return (tuple(int(i) for i in np.unravel_index(block, self.grid[::-1])[::-1]),
+                tuple(int(i) for i in np.unravel_index(thread, self.block[::-1])[::-1]))
+
+
+@dataclass
+class _Memory:
+    """A buffer: its numbers, (copies, size), which copy each thread has, and who touched what.
+
+    Of each element: the thread that wrote it last, and in which phase; the same of readers, and
+    whether there were several in that phase, or in several blocks. A phase ends with a barrier.
+    """
+
+    name: str
+    scope: str
+    data: np.ndarray
+    copy: np.ndarray | int
+    shape: tuple[int, ...]
+    watched: bool
+    shadow: dict[str, np.ndarray] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if self.watched:
+            for name in ("writer", "written", "reader", "read", "several"):
+                self.shadow[name] = np.full(self.data.shape, -1, np.int64)
+            self.shadow["blocks"] = np.zeros(self.data.shape, bool)
+
+
+class _Run:
+    """One launch of a kernel."""
+
+    def __init__(self, launch: Launch, memory: dict[Any, _Memory]) -> None:
+        self.launch, self.memory = launch, memory
+        self.lanes = np.arange(np.prod(launch.grid) * launch.threads)
+        self.blocks, self.thread = np.divmod(self.lanes, launch.threads)
+        self.at: dict[Any, Any] = {}
+        self.tags: dict[Any, str] = {}  # which axis of a block a variable is
+        self.phase = 0
+        self.reducer: Any = None
+        self.vector: dict[tuple[str, str], list[np.ndarray]] | None = None  # inside such a loop
+
+    def index_of(self, tag: str) -> np.ndarray:
+        """Return the value of blockIdx.x and so on in every thread."""
+        kind, _, axis = tag.partition(".")
+        number, extents = ((self.blocks, self.launch.grid) if kind == "blockIdx"
+                           else (self.thread, self.launch.block))
+        place = AXES.index(axis)
+        return number // int(np.prod(extents[:place])) % extents[place]
+
+    # ---- expressions ----
+
+    def value(self, node: Any, active: np.ndarray) -> Any:
+        """Return an expression's value in every thread; it is meaningless where not `active`."""
+        if operator := OPERATORS.get(type(node)):  # Div is among them, for whole numbers
+            a, b = self.value(node.a, active), self.value(node.b, active)
+            with np.errstate(all="ignore"):
+                if np.issubdtype(np.asarray(a).dtype, np.floating):
+                    self.launch.operations += int(active.sum())
+                    return np.divide(a, b) if isinstance(node, tirx.Div) else operator(a, b)
+                return operator(a, b)
+        match node:
+            case tirx.Var() if node in self.at:
+                return self.at[node]
+            case tirx.IntImm():
+                return np.int64(int(node))
+            case tirx.FloatImm():
+                return np.dtype(str(node.ty.dtype)).type(float(node))
+            case ir.TensorLoad(source=buffer):
+                return self.load(buffer, node.indices, active)
+            case tirx.Cast():
+                with np.errstate(all="ignore"):
+                    return np.asarray(self.value(node.value, active)).astype(str(node.ty.dtype))
+            case tirx.Not():
+                return np.logical_not(self.value(node.a, active))
+            case (tirx.Select(condition=condition, true_value=yes, false_value=no)
+                  | ir.Call(op=ir.Op(name="prim.if_then_else"), args=[condition, yes, no])):
+                taken = np.broadcast_to(self.value(condition, active), active.shape).astype(bool)
+                return np.where(taken, self.value(yes, active & taken),
+                                self.value(no, active & ~taken))
+            case ir.Call(op=ir.Op(name=name), args=args):
+                short = name.rpartition(".")[2]
+                if short == "likely":
+                    return self.value(args[0], active)
+                if short in _CALLS:
+                    self.launch.operations += int(active.sum())
+                    with np.errstate(all="ignore"):
+                        return _CALLS[short](*(self.value(arg, active) for arg in args))
+        raise Unknown(f"{type(node).__name__}: {node}")
+
+    # ---- memory ----
+
+    def place(self, buffer: Any, indices: Sequence[Any], active: np.ndarray
+              ) -> tuple[_Memory, np.ndarray, np.ndarray, np.ndarray]:
+        """Return a buffer, which threads touch it, and of these the copies and the elements."""
+        if buffer not in self.memory:
+            raise Unknown(f"the buffer {buffer.name}")
+        memory = self.memory[buffer]
+        flat = np.zeros(active.shape, np.int64)
+        inside = np.ones(active.shape, bool)
+        for index, extent in zip(indices, memory.shape, strict=True):
+            values = np.broadcast_to(self.value(index, active), active.shape)
+            inside &= (values >= 0) & (values < extent)
+            flat = flat * extent + values
+        if (active & ~inside).any():
+            lane = int(np.argmax(active & ~inside))
+            raise Refused("outside", memory.name, int(flat[lane]), self.launch.names(lane))
+        lanes = np.flatnonzero(active)
+        copies = np.broadcast_to(memory.copy, active.shape)[lanes]
+        return memory, lanes, copies, flat[lanes]
+
+    def load(self, buffer: Any, indices: Sequence[Any], active: np.ndarray) -> np.ndarray:
+        memory, lanes, copies, flat = self.place(buffer, indices, active)
+        self.launch.loads[memory.name] += len(lanes)
+        self.transfer(memory, lanes, flat, str(indices))
+        if memory.watched:
+            self.reads(memory, lanes, copies, flat)
+        found = np.zeros(active.shape, memory.data.dtype)
+        found[lanes] = memory.data[copies, flat]
+        return found
+
+    def store(self, node: tirx.BufferStore, active: np.ndarray) -> None:
+        value = np.broadcast_to(self.value(node.value, active), active.shape)
+        memory, lanes, copies, flat = self.place(node.buffer, node.indices, active)
+        self.launch.stores[memory.name] += len(lanes)
+        self.transfer(memory, lanes, flat, str(node.indices))
+        if memory.watched:
+            self.writes(memory, lanes, copies, flat)
+        memory.data[copies, flat] = value[lanes]
+
+    def transfer(self, memory: _Memory, lanes: np.ndarray, flat: np.ndarray, where: str) -> None:
+        """Count the transactions in which the threads of each warp reach these elements.
+
+        The lanes of a vector are reached at once: they are counted when its loop ends.
+        """
+        if memory.scope == "global" and len(lanes):
+            each = -(-self.launch.threads // WARP)  # warps of a block
+            warps = self.blocks[lanes] * each + self.thread[lanes] // WARP
+            segments = flat * memory.data.itemsize // SEGMENT
+            pairs = np.unique(warps * (memory.data.size + 1) + segments)
+            if self.vector is None:
+                self.launch.transactions[memory.name] += len(pairs)
+            else:
+                self.vector.setdefault((memory.name, where), []).append(pairs)
+            first = flat[warps == 0]
+            if len(first):
+                self.launch.together.setdefault(memory.name, first)
+
+    def together(self, who: np.ndarray, when: np.ndarray, lanes: np.ndarray) -> np.ndarray:
+        """Whether somebody else was there with no barrier since then."""
+        other = (who >= 0) & (who != lanes)
+        return other & ((self.blocks[who] != self.blocks[lanes]) | (when == self.phase))
+
+    def reads(self, memory: _Memory, lanes: np.ndarray, copies: np.ndarray, flat: np.ndarray
+              ) -> None:
+        here, was = (copies, flat), memory.shadow
+        writer = was["writer"][here]
+        self.race(memory, "write and read", self.together(writer, was["written"][here], lanes),
+                  writer, lanes, flat)
+        if memory.scope != "global" and (writer < 0).any():
+            at = int(np.argmax(writer < 0))
+            raise Refused("unwritten", memory.name, int(flat[at]), self.launch.names(lanes[at]))
+        for _twice in range(2):  # who was there before, then who comes in the same statement
+            reader = was["reader"][here]
+            other = (reader >= 0) & (reader != lanes)
+            apart = other & (self.blocks[reader] != self.blocks[lanes])
+            was["blocks"][copies[apart], flat[apart]] = True
+            same = other & ~apart & (was["read"][here] == self.phase)
+            was["several"][copies[same], flat[same]] = self.phase
+            was["reader"][here], was["read"][here] = lanes, self.phase
+
+    def writes(self, memory: _Memory, lanes: np.ndarray, copies: np.ndarray, flat: np.ndarray
+               ) -> None:
+        here, was = (copies, flat), memory.shadow
+        reader = was["reader"][here]
+        read = self.together(reader, was["read"][here], lanes) \
+            | (was["several"][here] == self.phase) | was["blocks"][here]
+        self.race(memory, "read and write", read, reader, lanes, flat)
+        for _twice in range(2):
+            writer = was["writer"][here]
+            self.race(memory, "write and write",
+                      self.together(writer, was["written"][here], lanes), writer, lanes, flat)
+            was["writer"][here], was["written"][here] = lanes, self.phase
+
+    def race(self, memory: _Memory, what: str, found: np.ndarray, first: np.ndarray,
+             second: np.ndarray, flat: np.ndarray) -> None:
+        known = {(race.buffer, race.what) for race in self.launch.races}
+        if found.any() and (memory.name, what) not in known:
+            at = int(np.argmax(found))
+            self.launch.races.append(Race(memory.name, int(flat[at]), what,
+                                          self.launch.names(first[at]),
+                                          self.launch.names(second[at])))
+
+    # ---- statements ----
+
+    def execute(self, node: Any, active: np.ndarray) -> None:
+        match node:
+            case tirx.SeqStmt():
+                for part in node.seq:
+                    self.execute(part, active)
+            case tirx.BufferStore():
+                self.store(node, active)
+            case tirx.For():
+                self.loop(node, active)
+            case tirx.IfThenElse():
+                taken = np.broadcast_to(
+                    self.value(node.condition, active), active.shape).astype(bool)
+                self.execute(node.then_case, active & taken)
+                if node.else_case is not None:
+                    self.execute(node.else_case, active & ~taken)
+            case tirx.AllocBuffer(buffer=buffer):
+                self.allocate(buffer)
+            case tirx.Bind():
+                self.at[node.var] = self.value(node.value, active)
+            case tirx.AttrStmt(attr_key="thread_extent"):
+                self.tags[node.node.var] = node.node.thread_tag
+                self.at[node.node.var] = self.index_of(node.node.thread_tag)
+                self.execute(node.body, active)
+            case tirx.AttrStmt():
+                before = self.reducer
+                if node.attr_key == "reduce_scope":
+                    self.reducer = node.node
+                self.execute(node.body, active)
+                self.reducer = before
+            case tirx.Evaluate(value=ir.Call(op=ir.Op(name=name), args=args)):
+                short = name.rpartition(".")[2]
+                if short == "tvm_storage_sync" and str(args[0].value).startswith("shared"):
+                    self.barrier(active)
+                elif short == "tvm_thread_allreduce":
+                    self.reduce(args, active)
+                else:
+                    raise Unknown(str(node.value))
+            case tirx.Evaluate(value=tirx.IntImm()):
+                pass
+            case _:
+                raise Unknown(f"{type(node).__name__}: {node}")
+
+    def loop(self, node: tirx.For, active: np.ndarray) -> None:
+        first, extent = (np.broadcast_to(self.value(part, active), active.shape)
+                         for part in (node.min, node.extent))
+        lanes = node.kind == tirx.ForKind.VECTORIZED and self.vector is None
+        if lanes:
+            self.vector = {}
+        for step in range(int(extent[active].max(initial=0))):
+            self.at[node.loop_var] = first + step
+            self.execute(node.body, active & (step < extent))
+        if lanes:
+            for (name, _where), pairs in (self.vector or {}).items():
+                self.launch.transactions[name] += len(np.unique(np.concatenate(pairs)))
+            self.vector = None
+
+    def allocate(self, buffer: Any) -> None:
+        scope = buffer.scope()
+        shape = tuple(int(extent) for extent in buffer.shape)
+        shared = scope.startswith("shared")
+        if not shared and scope != "local":
+            raise Refused("scope", buffer.name, scope, self.launch.names(0))
+        copy = self.blocks if shared else self.lanes
+        if buffer not in self.memory and shared:
+            self.launch.shared_bytes += int(np.prod(shape)) * np.dtype(buffer.dtype).itemsize
+        if buffer not in self.memory:
+            data = np.full((int(copy[-1]) + 1, int(np.prod(shape))), np.nan).astype(buffer.dtype)
+            self.memory[buffer] = _Memory(buffer.name, scope, data, copy, shape, shared)
+
+    def barrier(self, active: np.ndarray) -> None:
+        if not active.any():
+            return
+        counts = np.bincount(self.blocks[active], minlength=int(self.blocks[-1]) + 1)
+        if ((counts > 0) & (counts < self.launch.threads)).any():
+            block = int(np.argmax((counts > 0) & (counts < self.launch.threads)))
+            raise Refused("divergent", "", int(counts[block]),
+                          self.launch.names(block * self.launch.threads))
+        self.phase += 1
+        self.launch.barriers += 1
+
+    def reduce(self, args: Sequence[Any], active: np.ndarray) -> None:
+        """Combine a value over the threads of some axes; each gets the result."""
+        value, condition, result, *axes = args[1:]
+        ufunc = {tirx.Add: np.add, tirx.Max: np.maximum, tirx.Min: np.minimum,
+                 tirx.Mul: np.multiply}.get(type(self.reducer.result[0]))
+        if ufunc is None or len(self.reducer.result) != 1:
+            raise Unknown("a reduction of several values")
+        taken = np.broadcast_to(self.value(condition, active), active.shape).astype(bool)
+        values = np.broadcast_to(self.value(value, active & taken), active.shape)
+        nothing = self.value(self.reducer.identity_element[0], active)
+        grid = np.where(active & taken, values, nothing).reshape(-1, *self.launch.block[::-1])
+        places = tuple(3 - AXES.index(self.tags[axis][-1]) for axis in axes)
+        total = np.broadcast_to(ufunc.reduce(grid, axis=places, keepdims=True), grid.shape)
+        self.phase += 1  # everybody waits for it
+        memory, lanes, copies, flat = self.place(result.source, result.indices, active)
+        memory.data[copies, flat] = total.reshape(-1)[lanes]
+
+
+def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:
+    """Run a lowered PrimFunc on arrays, outputs as well; return what it did.
+
+    One Launch for each kernel, in order. Raises Refused for an index outside its buffer, a read of
+    shared or local memory that nobody wrote, a barrier that not all threads of a block come to;
+    Unknown for what is not known here.
+    """
+    globals_: dict[Any, np.ndarray] = dict(zip(func.params, (a.reshape(1, -1) for a in arrays),
+                                               strict=True))
+    shapes = {param: tuple(int(extent) for extent in param.shape) for param in func.params}
+    launches = []
+    for node in func.body.seq if isinstance(func.body, tirx.SeqStmt) else [func.body]:
+        match node:
+            case tirx.DeclBuffer(buffer=buffer):  # the same numbers in another shape
+                globals_[buffer] = globals_[node.data.args[0]]
+                shapes[buffer] = tuple(int(extent) for extent in buffer.shape)
+            case tirx.AllocBuffer(buffer=buffer):
+                shapes[buffer] = tuple(int(extent) for extent in buffer.shape)
+                globals_[buffer] = np.full((1, int(np.prod(shapes[buffer]))), np.nan, buffer.dtype)
+            case tirx.AttrStmt(attr_key="thread_extent"):
+                launches.append(_launched(node, globals_, shapes))
+            case _:
+                if isinstance(node, tirx.For):
+                    raise Refused("unbound", node.loop_var.name, None, None)
+                raise Unknown(f"not a kernel: {type(node).__name__}")
+    return launches
+
+
+def launches(func: tirx.PrimFunc) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the grid of blocks and the block of threads of each kernel of a lowered PrimFunc.
+
+    x first.
+    """
+    body = func.body
+    return [_extents(node) for node in (body.seq if isinstance(body, tirx.SeqStmt) else [body])
+            if isinstance(node, tirx.AttrStmt) and node.attr_key == "thread_extent"]
+
+
+def _extents(kernel: tirx.AttrStmt) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    found = {node.node.thread_tag: int(node.value) for node, _place in walk(kernel)
+             if isinstance(node, tirx.AttrStmt) and node.attr_key == "thread_extent"}
+    grid, block = (tuple(found.get(f"{kind}.{axis}", 1) for axis in AXES)
+                   for kind in ("blockIdx", "threadIdx"))
+    return grid, block
+
+
+def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, np.ndarray],
+              shapes: Mapping[Any, tuple[int, ...]]) -> Launch:
+    """Run one kernel."""
+    written = {node.buffer for node, _place in walk(kernel) if isinstance(node, tirx.BufferStore)}
+    grid, block = _extents(kernel)
+    launch = Launch(grid, block)
+    memory = {buffer: _Memory(buffer.name.removesuffix("_1"), "global", data, 0, shapes[buffer],
+                              buffer in written) for buffer, data in arrays.items()}
+    this = _Run(launch, memory)
+    this.execute(kernel, np.ones(this.lanes.shape, bool))
+    for held in memory.values():
+        if held.watched and held.scope == "global":
+            launch.writer[held.name] = held.shadow["writer"][0]
+    return launch

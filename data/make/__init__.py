@@ -1,0 +1,1 @@
+"""What wrote the files of data/ that are committed; each runs once in a while, by hand."""

@@ -1,8 +1,0 @@
-"""GPU programs on any machine: their CUDA source, what their threads do, and that source run.
-
-TVM writes CUDA without a GPU and without NVIDIA's tools.
-"""
-
-from gpu.compiled import compiler, how, run_source
-from gpu.simulated import run, run_kernels, threads_of
-from gpu.source import TARGET, ptx, source, tensor_core_intrinsics

@@ -1,0 +1,78 @@
+# What a student types. Makefile includes it; in a handout it is the Makefile.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+# by the pins' checksum: files that a handout brings are dated long before what stands here. GPU=1 has
+# one of its own, so that it puts the CUDA build into an environment that has the CPU build.
+PINNED := $(VENV)/.ready-$(firstword $(shell cksum < requirements.txt))
+READY := $(PINNED)$(if $(GPU),-gpu)
+BENCH := $(VENV)/.ready-bench
+PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
+	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
+	&& echo $$p && break; done)
+NOTEBOOKS ?= work
+NB ?=
+FRESH ?=
+ALL ?=
+THIS := $(lastword $(MAKEFILE_LIST))
+export TQDM_DISABLE := 1
+
+# LANG=zh on the command line, or before it, asks for the Chinese edition. A locale does not: LANG=zh_CN.UTF-8
+# stands in many environments. Nor is there a locale called zh, so that programs get another one. Only where
+# somebody asked is MLC_LANG set: else a notebook in work/zh/ speaks Chinese in a JupyterLab of `make lab` too.
+EDITION := en
+ifneq ($(filter command,$(origin LANG))$(filter en zh,$(LANG)),)
+EDITION := $(LANG)
+override LANG := C.UTF-8
+export MLC_LANG := $(EDITION)
+else ifneq ($(MLC_LANG),)
+EDITION := $(MLC_LANG)
+endif
+ifeq ($(EDITION),zh)
+export MLC_LANG := zh
+endif
+ifeq ($(filter en zh,$(EDITION)),)
+$(error The course is in English, LANG=en, and in Chinese, LANG=zh; $(EDITION) is neither)
+endif
+ZH := $(filter zh,$(EDITION))
+
+.PHONY: help data lab run doctor bench
+
+help:  ## list the targets
+##zh help: 列出可以输入的命令
+	@echo "$(if $(ZH),机器学习编译：一门能跑起来的课。可以输入：,Machine learning compilation, a course that runs. What you can type:)"
+	@sed -n 's/$(if $(filter zh,$(EDITION)),^##zh \([a-z-]*\): ,^\([a-z-]*\):.*## )/  make \1|/p' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST)) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
+
+$(READY): requirements.txt
+	@test -n "$(PYTHON)" || { echo "$(if $(ZH),需要 Python 3.11、3.12 或 3.13，但没有找到；请安装一个，或指明它在哪里：make PYTHON=/path/to/python3.12 ...,Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ...)"; exit 1; }
+	@$(PYTHON) -c "" 2>/dev/null || { echo "$(PYTHON) $(if $(ZH),不是能运行的 Python：请指明另一个，make PYTHON=/path/to/python3.12 ...,is no Python that runs: name another one, make PYTHON=/path/to/python3.12 ...)"; exit 1; }
+	@$(PYTHON) -m tools.install $(VENV) $(if $(GPU),--gpu)
+	@touch $(PINNED) $@
+
+data: $(READY)  ## fetch the images and weights into data/, or say that the stand-in is used
+##zh data: 下载图像和权重到 data/；没有网络时说明改用替代数据
+	@$(PY) -c "" 2>/dev/null || { echo "$(if $(ZH),$(VENV) 里的 Python 不能运行（建它用的那个 Python 是不是删掉了？）：请删除这个文件夹 rm -r $(VENV)，再输入一次命令。,The Python in $(VENV) does not run (was the one that made it removed?): delete the folder, rm -r $(VENV), and type the command again.)"; exit 1; }
+	@$(PY) -m data.fetch
+
+lab: data  ## set everything up and open your notebooks, work/, in JupyterLab (NB=03 opens that one, FRESH=03 sets it back; GPU=1: torch with CUDA)
+##zh lab: 装好一切，在 JupyterLab 里打开你自己的 notebook，即 work/zh/（NB=03 打开 03；FRESH=03 把 03 恢复原样；GPU=1 安装带 CUDA 的 torch）
+	@$(PY) -m tools.student $(FRESH)
+	@$(PY) -m tools.lab $(or $(NB),$(FRESH))
+
+run: data  ## execute all notebooks, with times, and write them as HTML to build/html/ (NB="02 03": some)
+##zh run: 从头到尾执行 notebook 并计时，写成 HTML，放到 build/html/zh/（NB="02 03" 只执行这几个）
+	@$(if $(filter work,$(NOTEBOOKS)),$(PY) -m tools.student)
+	@$(PY) -m tools.execute run $(NOTEBOOKS) $(NB)
+
+doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
+##zh doctor: 检查这台机器的环境，每项一行，有问题的给出解决办法
+	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p -m tools.doctor
+
+# what the benchmark compares with stands beside the course's packages
+$(BENCH): tools/requirements-bench.txt $(READY)
+	@$(PY) -m tools.install $(VENV) $< || { echo "$(if $(ZH),不用 ONNX Runtime：,Without ONNX Runtime: )$(PY) -m tools.bench 4"; exit 1; }
+	@touch $@
+
+bench: $(BENCH) data  ## time the course's fastest model beside ONNX Runtime, OpenVINO and PyTorch (ALL=1: batches of 1, 4, 16, 64; THREADS=1,2,4,8)
+##zh bench: 把课程里最快的模型与 ONNX Runtime、OpenVINO、PyTorch 放在一起计时（ALL=1：批大小 1、4、16、64；THREADS=1,2,4,8：线程数）
+	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4) $(if $(THREADS),--threads $(THREADS))
