@@ -436,7 +436,8 @@ def test_a_pull_loses_nothing_and_fresh_keeps_the_old_copy(tmp_path: Path, clone
     assert _run(*fill, cwd=mine).stdout == f"{work.name}: it imports from course/ now\n"
     followed = "".join(json.loads(work.read_text())["cells"][1]["source"])
     assert "from course import checks\nfrom course import plots" in followed
-    assert "my answer" in work.read_text() and _run(*fill, cwd=mine).stdout.count("\n") == 1
+    answered = work.read_text()
+    assert "my answer" in answered
 
     said = _run(*fill, "03", cwd=mine).stdout
     assert "your old copy is now 03_extern_library_calls.old1.ipynb" in said
