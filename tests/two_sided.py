@@ -30,7 +30,7 @@ from behaviours import truths
 
 from course import words
 from tools import execute
-from tools.grading.submission import Statement, needed, python, statements
+from tools.grading.submission import Statement, name_of, needed, python, statements
 from tools.student import SOLUTION, STUB
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -196,7 +196,7 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
         if cell.cell_type != "code" or "timing" in cell.metadata.get("tags", []):
             continue
         grader = cell.metadata.get("nbgrader", {})
-        asked = not only or grader.get("grade_id", "").removesuffix("-solution") in only
+        asked = not only or name_of(cell).removesuffix("-solution") in only
         if grader.get("grade") and not asked:
             continue
         first = not cells  # it sets up
@@ -204,7 +204,7 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
         if grader.get("solution"):
             solution = cell.source
         elif grader.get("grade"):
-            number = grader["grade_id"]
+            number = name_of(cell)
             if not more:
                 tried.append(Candidate(number, False, "untouched", "not done yet",
                                        SOLUTION.sub(STUB, solution)))
@@ -239,7 +239,7 @@ def classes(prefix: str, stems: list[str], more: bool = False) -> dict[str, type
 def exercises(stem: str) -> list[str]:
     """Return the numbers of a notebook's exercises."""
     notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
-    return [cell.metadata.nbgrader.grade_id for cell in notebook.cells
+    return [name_of(cell) for cell in notebook.cells
             if cell.metadata.get("nbgrader", {}).get("grade")]
 
 
