@@ -20,12 +20,14 @@ globals().update(two_sided.classes(
     "Test", sorted(STEMS, key=lambda stem: -len(two_sided.candidates(stem)))))
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_enough_answers(stem: str) -> None:
-    numbers = Counter((c.exercise, c.right) for c in two_sided.candidates(stem) if not c.more)
-    for number in two_sided.exercises(stem):
-        assert numbers[number, False] >= 3, f"{number}: three wrong answers are needed"
-        assert numbers[number, True] >= 1, f"{number}: another right answer is needed"
+@pytest.mark.parametrize("number", registered)
+def test_enough_answers(number: str) -> None:
+    (stem,) = (stem for stem in STEMS if stem.startswith(registered[number].notebook))
+    right = Counter(c.right for c in two_sided.candidates(stem)
+                    if c.exercise == number and not c.more)
+    above = f"above the line `{two_sided.MORE}` of tests/candidates/{stem}.py"
+    assert right[False] >= 3, f"{number}: three wrong answers are needed {above}"
+    assert right[True] >= 1, f"{number}: another right answer is needed {above}"
 
 
 def test_each_exercise_of_a_notebook_has_its_check() -> None:

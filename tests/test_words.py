@@ -96,10 +96,11 @@ def test_chinese_and_latin_are_apart_by_a_space(value: str, chinese: str, in_chi
     assert said.format(name=value, number=3, place="").startswith(chinese)
 
 
-def test_the_catalogue_fits_the_code() -> None:
-    """No entry that nothing says, none that is missing or fuzzy; every place is there."""
+def test_the_catalogue_fits_the_code(record_property) -> None:
+    """Each message has its entry, and no other; what has no Chinese yet is counted, and waits."""
     assert messages.write(change=False) is False, "run `make sync`"
-    assert messages.wrong() == messages.missing() == []
+    assert messages.wrong() == []
+    record_property("catalogue", [messages.summary()])
 
 
 def _of_a_cell(tmp_path: Path, *sources: str) -> list[str]:
@@ -158,7 +159,8 @@ def test_a_changed_message_is_english_until_somebody_has_looked(catalogue, monke
     assert messages.write() and not messages.write()
     text = catalogue.read_text(encoding="utf-8")
     assert "#, fuzzy" in text and "求和漏掉了最后一行" in text and "nobody says" not in text
-    assert messages.missing() == ["the sum leaves out the very last row"]
+    assert messages.missing() == [("the sum leaves out the very last row",)]
+    assert messages.wrong() == []
 
 
 def test_chinese_whose_places_or_words_do_not_fit_is_told(catalogue) -> None:

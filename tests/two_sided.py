@@ -29,7 +29,7 @@ import pytest
 from behaviours import truths
 
 from course import words
-from tools import execute
+from tools import execute, messages
 from tools.grading.submission import Statement, name_of, needed, python, statements
 from tools.student import SOLUTION, STUB
 
@@ -270,12 +270,18 @@ def belongs(item: pytest.Item, only: Collection[str]) -> bool:
     return item.name == "test_two_sided" and digits in map(_notebook, only)
 
 
-def in_both_languages(tried: Collection[Candidate]) -> tuple[int, list[str]]:
-    """Return how many sentences checks said, and what is wrong with their Chinese, a line each."""
+def in_both_languages(tried: Collection[Candidate]) -> tuple[int, int, list[str]]:
+    """Return how many sentences checks said, how many more wait for a translator, and the faults.
+
+    What is wrong with the Chinese of a sentence is a line each.
+    """
     parts = [(c, part) for c in tried if c.found is not None
              for part in (c.found if isinstance(c.found, list) else [c.found]) if part]
-    return len(parts), [f"{c.exercise} {c.title}: {fault}"
-                        for c, part in parts for fault in chinese.faults(part)]
+    waiting = {form for forms in messages.missing() for form in forms}
+    judged = [(c, part) for c, part in parts
+              if not any(said.template in waiting for said in truths.named(part))]
+    return len(judged), len(parts) - len(judged), [
+        f"{c.exercise} {c.title}: {fault}" for c, part in judged for fault in chinese.faults(part)]
 
 
 def require_as_expected(stem: str, record_property: Callable[[str, object], None],
@@ -290,8 +296,8 @@ def require_as_expected(stem: str, record_property: Callable[[str, object], None
             table.append((number, sum(c.as_expected for c in wrong), len(wrong),
                           sum(c.as_expected for c in right), len(right)))
     record_property("two_sided", table)
-    said, faults = in_both_languages(tried)
-    record_property("chinese", [(said, len(faults))])
+    said, waiting, faults = in_both_languages(tried)
+    record_property("chinese", [(said, waiting, len(faults))])
     failed = faults + [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
               f"{'no message' if c.right else c.words}\n  got: {c.message or 'no message'}"
               + "".join(f"\n  not in the heading: {cause}" for cause in c.false)
