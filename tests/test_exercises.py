@@ -49,6 +49,17 @@ def test_a_wrong_answer_without_words_to_expect_is_refused() -> None:
             two_sided.read(f"# %% {heading}\nx = 1\n")
 
 
+def test_the_words_of_a_heading_survive_a_rewording() -> None:
+    heading = "# %% 1.1 wrong: x -> the sum: a column | 3 for 5\n"
+    (tried,) = two_sided.read(heading)
+    for said, fits in (("got 3 for 5\nThe sum is a wide column", True),
+                       ("got 3 for 5\na column, the sum", False), ("got 3 for 5\nthe sum", False),
+                       ("got 5 for 3\nthe sum: a column", False),
+                       ("3 for\n5, the sum: a column", False)):
+        tried.message = said
+        assert tried.as_expected is fits, said
+
+
 def test_without_fork_what_ends_the_process_is_left_out(monkeypatch) -> None:
     tried = [candidate for stem in STEMS for candidate in two_sided.candidates(stem)]
     assert all(candidate.runs_here for candidate in tried)

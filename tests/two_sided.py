@@ -5,11 +5,11 @@ The answers stand in tests/candidates/<notebook>.py, each under a line such as
     # %% 2.3 wrong: the kernel is flipped -> the kernel: it is flipped
     # %% 2.3 right: with a loop
 
-The text after the arrow has to occur in the check's message, as have all of several parts with a |
-between them; a cause that the check names in its last line has to be in one of them. Code under
-`# %% shared` runs before the first of them: what several answers have in common. `make test` tries
-what stands above the line `# %% more`, at least one answer for each thing that a check says;
-`make test-all` the others too, and `make test NB=5.4` all of one exercise.
+The words after the arrow have to occur in a line of the check's message, in their order, as have
+those of all parts with a | between them; a cause that the check names in its last line has to be in
+one of them. Code under `# %% shared` runs before the first of them: what several answers have in
+common. `make test` tries what stands above the line `# %% more`, at least one answer for each thing
+that a check says; `make test-all` the others too, and `make test NB=5.4` all of one exercise.
 """
 
 import dataclasses
@@ -83,7 +83,9 @@ class Candidate:
         """Whether a right answer passed, or a wrong one got the message that it must get."""
         if self.right:
             return self.message == ""
-        return all(part in self.message for part in self.words.split(" | ")) \
+        lines = self.message.splitlines()
+        return all(any(truths.has(line, part) for line in lines)
+                   for part in self.words.split(" | ")) \
             and len(self.message) < 1500 and not self.false
 
     @property

@@ -193,7 +193,19 @@ def causes() -> frozenset[str]:
     return frozenset(one for one in found if names().get(one) != "none")
 
 
+# ---- the words of a heading ------------------------------------------------------------------
+
+def _words(text: str) -> list[str]:
+    return re.findall(r"[^\s,;:?!`'\"]*[^\s,;:?!`'\".]", text.lower())
+
+
+def has(line: str, part: str) -> bool:
+    """Whether a line has the words of a heading's part in their order, with others between them."""
+    words = iter(_words(line))
+    return part in line or all(word in words for word in _words(part))
+
+
 def unexpected_causes(look_at: Any, words: str) -> list[str]:
     """Return which causes in a message's last line are not in the words that it must have."""
     return [sentence for sentence in named(look_at) if sentence.template in causes()
-            and not any(part in sentence or sentence in part for part in words.split(" | "))]
+            and not any(has(sentence, part) or has(part, sentence) for part in words.split(" | "))]
