@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import chinese
 import nbformat
 import pytest
 
@@ -78,6 +79,7 @@ def test_no_cell_runs_an_answer_that_its_check_has_not_accepted(notebook) -> Non
             assert not unguarded(tree), cell.source
 
 
+@chinese.quoted
 def test_a_cell_that_needs_an_exercise_says_so(monkeypatch, capsys) -> None:
     def answer() -> None:
         pass

@@ -29,7 +29,7 @@ import pytest
 from behaviours import truths
 
 from course import words
-from tools import execute, messages
+from tools import execute
 from tools.grading.submission import Statement, name_of, needed, python, statements
 from tools.student import SOLUTION, STUB
 
@@ -279,9 +279,8 @@ def in_both_languages(tried: Collection[Candidate]) -> tuple[int, int, list[str]
     """
     parts = [(c, part) for c in tried if c.found is not None
              for part in (c.found if isinstance(c.found, list) else [c.found]) if part]
-    waiting = {form for forms in messages.missing() for form in forms}
     judged = [(c, part) for c, part in parts
-              if not any(said.template in waiting for said in truths.named(part))]
+              if not any(said.template in chinese.waiting() for said in truths.named(part))]
     return len(judged), len(parts) - len(judged), [
         f"{c.exercise} {c.title}: {fault}" for c, part in judged for fault in chinese.faults(part)]
 

@@ -8,6 +8,7 @@ import sys
 import zipfile
 from pathlib import Path
 
+import chinese
 import nbformat
 import pytest
 
@@ -16,6 +17,7 @@ pytest.importorskip("distributed", reason="Dask is missing: `make test-all` inst
 from tools import handouts, lang
 from tools.grading.submission import name_of
 
+pytestmark = chinese.quoted
 ROOT = Path(__file__).resolve().parents[2]
 STEM = "01_model_preparation"
 MASTER = nbformat.read(ROOT / "notebooks" / f"{STEM}.ipynb", as_version=4)
