@@ -12,8 +12,6 @@ TLS ?=
 SERVERS ?=
 TRACKER ?=
 KEY ?=
-LINKS ?=
-PDF ?=
 # a worker for each processor, up to the four with which all tests were tried
 PYTEST := $(VENV)/bin/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 GRADER := $(VENV)/.ready-grader
@@ -74,9 +72,9 @@ $(PAGES): docs/requirements.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
 
-site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside; PDF=1: print each notebook too)
-##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/（LINKS=1：也试通向站外的链接；PDF=1：再把每个 notebook 印成 PDF）
-	@$(PY) -m tools.site $(if $(LINKS),outside) $(if $(PDF),pdf)
+site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/
+##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/
+	@$(PY) -m tools.site
 
 # nothing of the course is needed for it: where there is no .venv, two small packages in build/ do
 COLAB := $(if $(wildcard $(PINNED)),$(PY),build/colab.venv/bin/python)
