@@ -6,10 +6,8 @@ include instructor/student.mk
 FROM ?=
 ACCEPT ?=
 SUBMISSIONS ?=
-JOBS ?=
 CLUSTER ?=
 TLS ?=
-SERVERS ?=
 TRACKER ?=
 KEY ?=
 # a worker for each processor, up to the four with which all tests were tried
@@ -51,18 +49,18 @@ handouts: $(READY)  ## write what students get to build/handouts/, without solut
 $(GRADER): instructor/requirements.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
-grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", JOBS=1, FRESH=1, CLUSTER=tcp://host:8786, TLS=folder)
-##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、JOBS=1、FRESH=1、CLUSTER=tcp://host:8786、TLS=文件夹）
+grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", FRESH=1, CLUSTER=tcp://host:8786, TLS=folder)
+##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、FRESH=1、CLUSTER=tcp://host:8786、TLS=文件夹）
 	@test -n "$(SUBMISSIONS)" || { echo "$(if $(ZH),给哪些提交评分？请输入 make grade SUBMISSIONS=文件夹，其中每个学生一个文件夹,Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student)"; exit 1; }
-	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(JOBS),--jobs "$(JOBS)") $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
+	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
 
 autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/autograder/ (NB=02)
 ##zh autograder: 把 Gradescope 的自动评分包写到 build/autograder/（NB=02）
 	@$(PY) -m tools.autograder zip $(NB)
 
-tune: $(BENCH) data  ## search notebook 08's schedules anew, for minutes (SERVERS=2: by RPC servers; TRACKER=host:9190 KEY=name: by those)
-##zh tune: 重新搜索 notebook 08 的调度，要几分钟（SERVERS=2：用本机的 RPC 服务器；TRACKER=host:9190 KEY=名字：用登记在那里的设备）
-	@$(PY) -m tools.tune $(if $(SERVERS),--servers "$(SERVERS)") $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
+tune: $(BENCH) data  ## search notebook 08's schedules anew, for minutes (TRACKER=host:9190 KEY=name: on the devices there)
+##zh tune: 重新搜索 notebook 08 的调度，要几分钟（TRACKER=host:9190 KEY=名字：用登记在那里的设备）
+	@$(PY) -m tools.tune $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way; ACCEPT="02 README.md": the Chinese of changed paragraphs there is still right)
 ##zh sync: 由 notebooks/ 写出 paired_md/，并更新中文版（FROM=md：由 paired_md/ 写回 notebooks/；ACCEPT="02 README.md"：其中英文改过的段落，中文仍然正确）

@@ -253,10 +253,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
     parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
     parser.add_argument("--fresh", action="store_true", help="grade again what was graded")
-    options = parser.parse_args(arguments)
-    if options.jobs is not None and options.jobs < 1:
-        parser.error("JOBS is a number from 1: how many notebooks at once")
-    return options
+    return parser.parse_args(arguments)
 
 
 def _asked(options: argparse.Namespace, folders: list[Path]) -> list[Job]:

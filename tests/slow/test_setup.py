@@ -492,7 +492,7 @@ def test_what_an_image_is_built_with_grades(clone: Path, tmp_path: Path) -> None
         nbformat.write(student.student_version(master), tmp_path / "class" / "one" / master.name)
         words = [word.replace("/submissions", str(tmp_path / "class"))
                  for word in json.loads(said["ENTRYPOINT"])]
-        graded = _run(*words, "JOBS=1", cwd=clone, MLC_DATA="")
+        graded = _run(*words, cwd=clone, MLC_DATA="")
         assert graded.returncode == 0, graded.stdout + graded.stderr
         assert "one: 0 of 5" in graded.stdout and "Memory is counted by " in graded.stdout
     finally:
