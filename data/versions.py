@@ -6,11 +6,9 @@ Only the standard library is imported here: `make doctor` works where nothing is
 import sys
 import types
 from importlib import metadata
-from pathlib import Path
 
-from course.words import _
+from course.words import ROOT, _
 
-ROOT = Path(__file__).resolve().parent.parent
 FIX = _("run `make lab` (it installs what is pinned in requirements.txt)")
 
 

@@ -36,7 +36,7 @@ from torch._inductor import cpp_builder, exc
 import helpers
 from course import kernels
 from course.checks.compare.trials import ATOL_PROBABILITIES, RTOL, to_numpy
-from course.words import _, told
+from course.words import ROOT, _, told
 from data import store
 
 try:
@@ -48,7 +48,6 @@ try:
 except ImportError:
     openvino = None
 
-ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one
 WEIGHTS = 4 * (32 * 9 + 32 + 5408 * 100 + 100 + 100 * 10 + 10)  # bytes of the CNN's parameters
