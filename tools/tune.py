@@ -94,9 +94,8 @@ def _child(folder: Path, work_dir: str, trials: int, there: devices.Devices | No
 def wait(process: BaseProcess, there: devices.Devices | None) -> int:
     """Return a process's exit status; end it, and all below it, where no server is left for it.
 
-    A server that ends costs the candidate that it had, and the search goes on with the others. For
-    the last one TVM would wait for ever, in C++, where no thread of Python gets its turn. Raises
-    CourseError.
+    A server that ends costs the candidate that it had, and the search goes on with the others.
+    Raises CourseError.
     """
     bad, why = 0, ""
     try:
