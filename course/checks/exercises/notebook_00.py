@@ -7,27 +7,20 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import tvm
 from tvm import relax
 
 from course.checks.compare.inputs import rows
-from course.checks.compare.trials import (
-    ATOL,
-    RTOL,
-    Mistakes,
-    Trials,
-    random,
-    require_equal,
-    require_passed_on,
-)
+from course.checks.compare.tolerance import ATOL, RTOL, random
 from course.checks.diagnose.equivalence import build
-from course.checks.exercises.softmax import SOFTMAX, softmax_of, softmax_trials
+from course.checks.exercises.softmax import softmax_of, softmax_trials
 from course.checks.observe import primfuncs
 from course.checks.observe.libraries import registry
 from course.checks.observe.spies import elementwise, watched
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed, reason, where
+from course.checks.spec.evidence import Rerun
+from course.checks.spec.trials import Mistakes, Trials, require_equal, require_passed_on
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
 from course.tir.walk import accesses, sblocks, stores, walk
@@ -47,12 +40,10 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
     """
     whole: list[str] = []
     step_by_step = elementwise(lnumpy_softmax, whole, _LEAST)
-    trials, cases = softmax_trials()
     notes: list[tuple[int, dict, dict, Any]] = []
+    trials, cases = softmax_trials(lambda x: _run_watched(step_by_step, x, notes), "X")
     for words, x in cases:
-        logits = torch.from_numpy(x)
-        trials.add(partial(_run_watched, step_by_step, x, notes), SOFTMAX(logits).numpy(),
-                   SOFTMAX, logits, words=words)
+        trials.on({"X": x}, words=words)
         if len(notes) == 1:  # the first is the largest: an array function is told before its result
             _require_loops(*notes[0][:3], whole)
     trials.require_right()
@@ -178,7 +169,8 @@ def exercise_0_2(make_relu6: Callable) -> str:
                     look_at=_("which buffer is read: X, or what is written already"))
     run = primfuncs.filled(func)
     trials = Trials(_("the formula: min(max(x, 0), 6), and which element of X it takes"), _RELU6,
-                    axes=(_("row"), _("column")))
+                    axes=(_("row"), _("column")), rerun=Rerun(
+                        lambda X: run(X, X.shape, np.nan), lambda X: np.clip(X, 0, 6)))
     edges = np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)
 
     def written(x: np.ndarray, filling: float) -> np.ndarray:
@@ -186,7 +178,8 @@ def exercise_0_2(make_relu6: Callable) -> str:
 
     for words, x in [(_("numbers from -8 to 11.5"), edges), *rows(4, 10)]:
         for filling in (np.nan, 1e30, -2.7):
-            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=words)
+            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=words,
+                       given={"X": x})
     if not trials.cause():
         trials.mistakes = _other_constants(trials)
     trials.require_right()
@@ -267,11 +260,12 @@ def exercise_0_3(make_row_max: Callable) -> str:
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
                   for block in sblocks(func) for axis in block.iter_vars)
     trials = Trials(_("the update, T.max of what is there and what comes, and its axes"), {},
-                    axes=(_("row"),))
+                    axes=(_("row"),), rerun=Rerun(
+                        lambda X: run(X, (5,), np.nan), lambda X: X.max(1)))
     for words, x in _row_max_inputs():
         for filling in (np.nan, 3e38, -3e38):
             trials.add(partial(run, x, (5,), filling), x.max(1), x, np.float32(filling),
-                       words=words)
+                       words=words, given={"X": x})
     trials.mistakes = (_FORGETS if reduces else _MARKED_S) | _ROW_MAX
     if not trials.cause():
         trials.mistakes |= _starts_from(trials)

@@ -17,16 +17,18 @@ from tvm import relax
 
 from course.checks.compare.inputs import fractions
 from course.checks.compare.mistakes import layer_mistakes, pair
-from course.checks.compare.trials import Mistakes, judged, random, require_passed_on, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build, renamed, require_same
 from course.checks.exercises import importers
 from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
 from course.checks.exercises.models import INPUT, cnn, reference
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.primfuncs import QUICK, run_expression, run_te
+from course.checks.observe.primfuncs import QUICK
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.forms import expression
+from course.checks.spec.trials import Mistakes, judged, require_passed_on
 from course.words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
@@ -57,7 +59,8 @@ def _require_mended(name: str, operation: Callable) -> None:
                 lambda layer, x: -F.max_pool2d(-x, layer.kernel_size)}
     look_at = _("the operation that you give for {name}: which numbers does each element take?")
     with judged(look_at.format(name=name), mistakes, 1e-5) as note:
-        note(run_expression(operation, *arrays), expected, layer, *map(torch.from_numpy, arrays))
+        came = expression(operation, topi=True)(**dict(zip("xb", arrays, strict=False)))
+        note(came, expected, layer, *map(torch.from_numpy, arrays))
 
 
 @exercise("5.1", prepare=[faulty_cnn])
@@ -112,13 +115,13 @@ def exercise_5_2(avg_pool: Callable) -> str:
         for shape, kernel, stride in tried:
             x, layer = fractions(*shape), nn.AvgPool2d(kernel, stride)
             images = torch.from_numpy(x)
-            came = run_te(functools.partial(avg_pool, kernel=kernel, stride=stride), x)
+            came = expression(functools.partial(avg_pool, kernel=kernel, stride=stride))(x=x)
             note(came, layer(images).numpy(), layer, images,
                  look_at=_("kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
                            "starts, and how many there are").format(kernel=kernel, stride=stride,
                                                                     shape=shape))
     require_passed_on(
-        lambda x: run_te(functools.partial(avg_pool, kernel=(2, 3), stride=(3, 2)), x),
+        lambda x: expression(functools.partial(avg_pool, kernel=(2, 3), stride=(3, 2)))(x=x),
         lambda x: F.avg_pool2d(torch.from_numpy(x), (2, 3), (3, 2)).numpy(), random(2, 3, 8, 7))
     return _("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as "
              "large as the\nimage and of one element, also where they do not fill the image")

@@ -19,12 +19,13 @@ from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.relax.frontend.torch import from_fx
 
 import helpers
-from course.checks.compare.trials import Mistakes, judged, random, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build, require_well_formed
 from course.checks.exercises.models import INPUT, cnn, random_cnn
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import Mistakes, judged
 from course.words import _
 
 # ---- graphs --------------------------------------------------------------------------------

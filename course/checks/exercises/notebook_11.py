@@ -14,11 +14,12 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
-from course.checks.compare.trials import Mistakes, judged, random, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import Mistakes, judged
 from course.tir.walk import Loop, walk
 from course.words import _
 from data import gpt

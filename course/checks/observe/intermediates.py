@@ -11,7 +11,7 @@ from torch import nn
 from tvm import relax
 
 import helpers
-from course.checks.compare.trials import ATOL, RTOL
+from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.primfuncs import stated
 

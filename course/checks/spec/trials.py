@@ -5,31 +5,25 @@ other known mistake does; else the message says what differs, and where.
 """
 
 import contextlib
+import functools
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numpy.random import default_rng  # NumPy loads it when used: in each forked check anew
 
-from course.checks.say.messages import CheckFailed, where
+from course.checks.compare.tolerance import ATOL, RTOL
+from course.checks.run.answer import checked, line_of_answer
+from course.checks.say.messages import CheckFailed, place_in_script, reason, where
+from course.checks.say.show import Example
+from course.checks.spec.evidence import Rerun, as_array, copies, kind
+from course.checks.spec.shrink import Inputs
 from course.words import _
-
-# Measured on the course's model over its 1,000 images: correct programs add up in another order,
-# and their logits near 0 differ by up to 2e-5. Probabilities are nearly one-hot: a wrong one of
-# 1e-6 would pass with the tolerance for logits.
-RTOL, ATOL, ATOL_PROBABILITIES = 1e-4, 1e-4, 1e-7
 
 # Hints, each with a function that computes what comes of that mistake, of the check's inputs; or
 # with several, where the mistake has several forms (in float32, in float64).
 Mistakes = dict[str, Any]
-
-
-def to_numpy(value: Any) -> np.ndarray:
-    """Return what a VirtualMachine gave as an array: it is a tensor, or a tuple of one."""
-    if not hasattr(value, "numpy"):
-        (value,) = value
-    return value.numpy()
 
 
 # ---- what differs --------------------------------------------------------------------------
@@ -197,6 +191,7 @@ class Tried(NamedTuple):
     look_at: str = ""
     words: str = ""
     atol: float | None = None  # if not that of all
+    given: Inputs | None = None  # by name, if it can be tried on others
 
     def told_of(self, what: str) -> str:
         """Return what is expected, and for which input."""
@@ -210,6 +205,10 @@ class Tried(NamedTuple):
             return np.ones(1, bool)
         differ = ~np.isclose(self.came, self.expected, RTOL, atol, equal_nan=True)
         return differ if differ.any() else None
+
+    def kind(self, atol: float) -> str:
+        """Return in which way it went wrong, or ""."""
+        return kind(self.came, self.expected, atol if self.atol is None else self.atol)
 
     def unwritten(self) -> np.ndarray:
         """Return a mask of where no number came, and one is right."""
@@ -241,11 +240,13 @@ class Trials:
     """What an answer gave on several inputs, judged together.
 
     `look_at` is for wrong values of which nothing else is known; `axes` names the result's axes.
+    `rerun`: how the answer runs on other inputs; then what is wrong is shown on the smallest.
     """
 
     def __init__(self, look_at: str, mistakes: Mistakes, atol: float = ATOL,
-                 axes: Sequence[str] = ()) -> None:
+                 axes: Sequence[str] = (), rerun: Rerun | None = None) -> None:
         self.look_at, self.mistakes, self.atol, self.axes = look_at, mistakes, atol, axes
+        self.rerun = rerun
         self.all: list[Tried] = []
 
     @property
@@ -253,8 +254,16 @@ class Trials:
         """The first that went wrong."""
         return next((tried for tried in self.all if tried.wrong(self.atol) is not None), None)
 
+    def on(self, given: Inputs, **says: Any) -> None:
+        """Run an answer on inputs by name, as `rerun` has it."""
+        assert self.rerun
+        with np.errstate(all="ignore"):
+            inputs = self.rerun.formula(given)
+        self.add(functools.partial(self.rerun.run, **copies(given)), self.rerun.expected(given),
+                 *inputs, given=given, **says)
+
     def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
-            look_at: str = "", atol: float | None = None) -> None:
+            look_at: str = "", atol: float | None = None, given: Inputs | None = None) -> None:
         """Run an answer on an input. The mistakes are functions of `inputs`.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
@@ -263,11 +272,28 @@ class Trials:
             came = run()
         except Exception as error:
             if self.failed is None:
-                raise
+                raise self._shown(error, given) from None
             came = error
         else:
-            came = _as_array(came, expected)
-        self.all.append(Tried(came, expected, inputs, look_at, words, atol))
+            came = as_array(came, expected)
+        self.all.append(Tried(came, expected, inputs, look_at, words, atol, given))
+
+    def _shown(self, error: Exception, given: Inputs | None) -> Exception:
+        """Return what an answer raised with the smallest input on which it does.
+
+        As it is where it is not the answer's own, or where the check refused more than a number.
+        """
+        own = any(frame.filename in checked.names
+                  for frame in traceback.extract_tb(error.__traceback__))
+        fault = self.rerun and isinstance(error, self.rerun.fault)
+        if not self.rerun or given is None or not fault and (
+                not own or isinstance(error, CheckFailed | NotImplementedError)):
+            return error
+        example = self.rerun.smallest(given)
+        if isinstance(error, CheckFailed):
+            return CheckFailed(*error.parts, example=example)
+        return CheckFailed(_("that your code runs"), reason(error),
+                           place_in_script(error) or line_of_answer(error), example=example)
 
     def cause(self) -> str:
         """Return the hint of the one mistake that gives what came on all inputs, or ""."""
@@ -283,9 +309,25 @@ class Trials:
         failed = self.failed
         if failed is None:
             return
+        if isinstance(failed.came, Exception):
+            raise failed.came
+        try:
+            self._require_same(failed)
+        except CheckFailed as refused:
+            raise CheckFailed(*refused.parts, example=self._example(failed)) from None
+
+    def _example(self, failed: Tried) -> Example | None:
+        """Return the smallest input that fails as one does: from the least that was tried on."""
+        if (rerun := self.rerun) is None or failed.given is None:
+            return None
+        alike = [tried for tried in self.all if tried.given is not None
+                 and tried.kind(self.atol) == failed.kind(self.atol)]
+        least = min(alike, key=lambda tried: rerun.size(tried.given or {}))
+        assert least.given is not None
+        return rerun.smallest(least.given, self.atol if least.atol is None else least.atol)
+
+    def _require_same(self, failed: Tried) -> None:
         came, expected = failed.came, failed.expected
-        if isinstance(came, Exception):
-            raise came
         if came.shape == expected.shape and came.dtype != expected.dtype:
             raise CheckFailed(failed.told_of(_("{dtype} values").format(dtype=expected.dtype)),
                               f"{came.dtype}", _("the dtype of the result"))
@@ -316,16 +358,6 @@ class Trials:
             got = _("{number} there; {share} of the values differ").format(
                 number=got, share=f"{wrong.mean():.0%}")
         raise CheckFailed(failed.told_of(right), got, hint)
-
-
-def _as_array(came: Any, expected: np.ndarray) -> np.ndarray:
-    if isinstance(came, np.ndarray | np.generic):
-        return np.asarray(came)
-    with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
-        return np.asarray(came)
-    raise CheckFailed(_("an array of shape {shape}").format(shape=expected.shape),
-                      _("a {name} of parts that make no array").format(name=type(came).__name__),
-                      _("the return statement"))
 
 
 def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mistakes, *inputs: Any,
@@ -372,7 +404,7 @@ def require_passed_on(run: Callable[..., Any], right: Callable[..., np.ndarray],
                            for i in range(len(numbers))]] = numbers
         with np.errstate(all="ignore"):
             expected = right(*given)
-            tried = Tried(_as_array(run(*given), expected), expected, ())
+            tried = Tried(as_array(run(*given), expected), expected, ())
             wrong = tried.wrong(1e-3)
         if wrong is not None:
             at, among = tuple(np.argwhere(wrong)[0]), ", ".join(f"{number:g}" for number in numbers)
@@ -382,8 +414,3 @@ def require_passed_on(run: Callable[..., Any], right: Callable[..., np.ndarray],
                               _("{number} there").format(number=f"{tried.came[at]:.4g}"),
                               _("infinity and NaN: they come out of the formula as other numbers "
                                 "do; what replaces them?"))
-
-
-def random(*shape: int, seed: int = 0) -> np.ndarray:
-    """Return float32 numbers in [-1, 1), the same ones every time."""
-    return default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")
