@@ -393,15 +393,12 @@ def _english(node: ast.AST | None) -> Iterator[str]:
 
 @functools.cache
 def causes() -> frozenset[str]:
-    """Return the causes that checks can name: the keys of their tables, and what trials find."""
+    """Return the causes that checks can name: the keys of their tables."""
     found: set[str] = set()
     for path in (ROOT / "course" / "checks").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Dict):
                 found |= {text for key in node.keys for text in _english(key)}
-            if path.name == "trials.py" and isinstance(node, ast.FunctionDef) \
-                    and node.name in ("_relation", "_slab", "_what_differs", "_of_numbers"):
-                found |= {text for inner in ast.walk(node) for text in _english(inner)}
     return frozenset(found)
 
 

@@ -168,9 +168,8 @@ def exercise_0_2(make_relu6: Callable) -> str:
     _require_usable(func, _("the formula: min(max(x, 0), 6), and x is an element of X"),
                     look_at=_("which buffer is read: X, or what is written already"))
     run = primfuncs.filled(func)
-    trials = Trials(_("the formula: min(max(x, 0), 6), and which element of X it takes"), _RELU6,
-                    axes=(_("row"), _("column")), rerun=Rerun(
-                        lambda X: run(X, X.shape, np.nan), lambda X: np.clip(X, 0, 6)))
+    trials = Trials(_RELU6, rerun=Rerun(
+        lambda X: run(X, X.shape, np.nan), lambda X: np.clip(X, 0, 6)))
     edges = np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)
 
     def written(x: np.ndarray, filling: float) -> np.ndarray:
@@ -259,9 +258,9 @@ def exercise_0_3(make_row_max: Callable) -> str:
     run = primfuncs.filled(func)
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
                   for block in sblocks(func) for axis in block.iter_vars)
-    trials = Trials(_("the update, T.max of what is there and what comes, and its axes"), {},
-                    axes=(_("row"),), rerun=Rerun(
-                        lambda X: run(X, (5,), np.nan), lambda X: X.max(1)))
+    trials = Trials({}, rerun=Rerun(
+        lambda X: run(X, (5,), np.nan), lambda X: X.max(1),
+        formula=lambda given: (given["X"], np.float32(np.nan))))
     for words, x in _row_max_inputs():
         for filling in (np.nan, 3e38, -3e38):
             trials.add(partial(run, x, (5,), filling), x.max(1), x, np.float32(filling),
@@ -632,7 +631,6 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
                                   _("other numbers in it"),
                                   _("the PrimFunc that is given it: what does it write?"))
         came = output.numpy()
-        require_equal(came, _deep(**arrays),
-                      _("the linear PrimFunc, then the five calls in main: each takes the result "
-                        "of the one before"), _DEEP_MISTAKES, arrays, came, atol=scale * ATOL)
+        require_equal(came, _deep(**arrays), _DEEP_MISTAKES, arrays, came, atol=scale * ATOL,
+                      words=_("{number} images").format(number=n))
     return _("equal to NumPy for 1, 5 and 3 images with one executable; every step by R.call_tir")

@@ -58,10 +58,9 @@ def exercise_2_1(leaky_relu: Callable) -> str:
 
     made: dict[float, Callable[..., np.ndarray]] = {}
     slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5)
-    trials = Trials(_("which of x and slope * x is chosen, and of which element"), _LEAKY_RELU,
-                    axes=(_("row"), _("column")), rerun=Rerun(
-                        run, lambda x, slope: np.where(x > 0, x, x * np.float32(slope)),
-                        {"x": "n m"}, fault=Misuse))
+    trials = Trials(_LEAKY_RELU, rerun=Rerun(
+        run, lambda x, slope: np.where(x > 0, x, x * np.float32(slope)), {"x": "n m"},
+        fault=Misuse))
 
     for number, shape in enumerate(shapes(128, 128)):
         slope, x = slopes[number % len(slopes)], 3 * random(*shape)
@@ -138,12 +137,9 @@ def _linear_and_x(given: dict[str, np.ndarray]) -> tuple[nn.Linear, torch.Tensor
 @exercise("2.2")
 def exercise_2_2(linear: Callable) -> str:
     """a linear layer as a tensor expression."""
-    trials = Trials(_("either the sum over k of x[i, k] * w[j, k], "
-                      "or the bias b[j]: which of the two? With b = "
-                      "0 or w = 0 you see"), {}, axes=(_("row"), _("column")), rerun=Rerun(
-                          expression(linear), lambda x, w, b: x @ w.T + b,
-                          {"x": "n k", "w": "m k", "b": "m"}, {"n": 2, "m": 2, "k": 2},
-                          formula=_linear_and_x, fault=Misuse))
+    trials = Trials({}, rerun=Rerun(
+        expression(linear), lambda x, w, b: x @ w.T + b, {"x": "n k", "w": "m k", "b": "m"},
+        {"n": 2, "m": 2, "k": 2}, formula=_linear_and_x, fault=Misuse))
     sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
              (5, 103, 2)]
     for number, (n, m, k) in enumerate(sizes):
@@ -203,10 +199,9 @@ def _conv2d_and_x(given: dict[str, np.ndarray]) -> tuple[nn.Conv2d, torch.Tensor
 @torch.no_grad()
 def exercise_2_3(conv2d: Callable) -> str:
     """a convolution as a tensor expression."""
-    trials = Trials(_("the indices of x and those of w, term by term of the sum"), {},
-                    axes=(_("image"), _("output channel"), _("row"), _("column")), rerun=Rerun(
-                        expression(conv2d), _convolved, {"x": "n c h v", "w": "o c p q"},
-                        {"h": 2, "v": 2, "p": 2, "q": 2}, window_fits, _conv2d_and_x, Misuse))
+    trials = Trials({}, rerun=Rerun(
+        expression(conv2d), _convolved, {"x": "n c h v", "w": "o c p q"},
+        {"h": 2, "v": 2, "p": 2, "q": 2}, window_fits, _conv2d_and_x, Misuse))
     for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
                           ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
                           ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]:
@@ -244,12 +239,9 @@ def _halves(given: dict[str, np.ndarray]) -> bool:
 def exercise_2_4(max_pool: Callable) -> str:
     """max pooling as a tensor expression."""
     layer = nn.MaxPool2d(2)
-    trials = Trials(_("where window (i, j) starts, and which four elements it has"),
-                    layer_mistakes(layer) | _POOL,
-                    axes=(_("image"), _("channel"), _("row"), _("column")), rerun=Rerun(
-                        expression(max_pool), lambda x: layer(torch.from_numpy(x)).numpy(),
-                        {"x": "n c h w"}, {"h": 2, "w": 2}, _halves,
-                        lambda given: (layer, torch.from_numpy(given["x"])), Misuse))
+    trials = Trials(layer_mistakes(layer) | _POOL, rerun=Rerun(
+        expression(max_pool), lambda x: layer(torch.from_numpy(x)).numpy(), {"x": "n c h w"},
+        {"h": 2, "w": 2}, _halves, lambda given: (layer, torch.from_numpy(given["x"])), Misuse))
     for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
                          ((3, 2, 8, 2), -200), ((1, 5, 2, 10), 3), ((5, 33, 30, 28), 0.5)]:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero

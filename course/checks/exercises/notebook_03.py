@@ -269,8 +269,7 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
 @exercise("3.3")
 def exercise_3_3(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
-    with judged(_("which variable main returns, and what stands between it and the call"),
-                _BIAS_OF_LINEAR) as note:
+    with judged(_BIAS_OF_LINEAR) as note:
         sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
         for number, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
             weight, bias, x = (random(*shape, seed=number) for shape in [(m, k), (m,), (1, k)])
@@ -307,8 +306,6 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
             with watch():
                 return libraries.run_library(function, "env.conv2d", out, x=x, w=w, b=b)
         trials = Trials(
-            _("the sum, over input channels, kernel rows and kernel columns; and the bias, one "
-              "number for each output channel"),
             layer_mistakes(nn.Conv2d(1, 1, 1)),  # those of a layer with a bias
             rerun=Rerun(run, _conv2d, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
                         {"h": 2, "v": 2, "p": 2, "q": 2}, window_fits, _conv2d_and_x))

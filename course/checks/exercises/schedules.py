@@ -317,7 +317,7 @@ def _results(func: tvm.tirx.PrimFunc) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 def _require_results(came: np.ndarray, right: np.ndarray) -> None:
-    require_equal(came, right, _("the results: a schedule must not change them"), {},
+    require_equal(came, right, {}, words=_("the PrimFunc as it was"),
                   atol=max(ATOL, 1e-6 * float(np.abs(right).max())))  # a sum's order is free
 
 

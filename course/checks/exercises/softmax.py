@@ -75,16 +75,14 @@ _SOFTMAX_MISTAKES: Mistakes = {
         _softmax_with(_largest, lambda d: torch.exp(-d))}
 
 
-def softmax_trials(run: Callable[..., np.ndarray], name: str,
-                   axes: tuple[str, str] = (_("row"), _("column"))) -> tuple[Trials, list]:
+def softmax_trials(run: Callable[..., np.ndarray], name: str) -> tuple[Trials, list]:
     """Return trials of a softmax, and their inputs, float32 (n, m), each with what it is.
 
     `run` is a function of one of them, which the reader calls `name`.
     """
-    trials = Trials(_("the search for the largest of the row, then the exponentials and their sum"),
-                    layer_mistakes(SOFTMAX) | _SOFTMAX_MISTAKES, 1e-6, axes, Rerun(
-                        lambda **given: run(given[name]), lambda **given: softmax_of(given[name]),
-                        {name: "n m"}, {"n": 2, "m": 2},
-                        formula=lambda given: (SOFTMAX, torch.from_numpy(given[name]))))
+    trials = Trials(layer_mistakes(SOFTMAX) | _SOFTMAX_MISTAKES, 1e-6, Rerun(
+        lambda **given: run(given[name]), lambda **given: softmax_of(given[name]),
+        {name: "n m"}, {"n": 2, "m": 2},
+        formula=lambda given: (SOFTMAX, torch.from_numpy(given[name]))))
     return trials, [(_("{rows} x {columns}, {words}").format(
         rows=x.shape[0], columns=x.shape[1], words=words), x) for words, x in grids(6, 9)]

@@ -2,7 +2,7 @@
 
 import functools
 import re
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 import numpy as np
 from IPython import get_ipython
@@ -17,48 +17,41 @@ class CheckFailed(CourseError):
     """What an exercise's check says: expected, came, look at.
 
     Where docs/tvm_errors.md explains the message of TVM in `came`, a line names the place. What is
-    expected stands alone where nothing came. An `example` follows: in a notebook as tables above
-    the lines, anywhere else as text below them.
+    expected stands alone where nothing came. An `example` takes the place of what is expected and
+    what came: as text, and in a notebook as tables above the other lines.
     """
 
     def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "",
                  example: Example | None = None) -> None:
         self.parts = (expected, came, look_at)
         self.example = example
-        labels = [str(label) for label in
-                  (_("expected:"), _("came:"), _("look at:"), _("read:"))]
-        texts = [told(text, language()) for text in (*self.parts, _in_edition(explained(came)))]
-        self._lines = "\n".join([title] * bool(title) + _aligned(zip(labels, texts, strict=True))) \
-            if came else texts[0]
-        super().__init__("\n".join(filter(None, [self._lines, example and self.of_example()])))
+        self._title = [title] * bool(title)
+        lines: list[tuple[str, str]] = [(_("expected:"), expected), (_("came:"), came)]
+        self._evidence = example.lines() if example else lines
+        self._rest: list[tuple[str, str]] = [
+            (_("look at:"), look_at), (_("read:"), _in_edition(explained(came)))]
+        super().__init__("\n".join(self._title + _aligned(self._evidence + self._rest))
+                         if came else told(expected, language()))
 
     @property
     def whole(self) -> tuple:
         """Its parts and, if it has one, its example: what another process makes it of again."""
         return (*self.parts, self.example) if self.example else self.parts
 
-    def of_example(self) -> str:
-        """Return the example as text, below a line that says what it is."""
-        assert self.example
-        lines = [(told(label, language()), told(text, language()))
-                 for label, text in self.example.lines()]
-        return "\n".join([told(_("the smallest input that shows it:"), language()),
-                          *_aligned(lines)])
-
     def _render_traceback_(self) -> list[str]:
         if not self.example or not hasattr(get_ipython(), "kernel"):
             return super()._render_traceback_()
-        display({"text/plain": self.of_example(), "text/html": self.example._repr_html_()},
-                raw=True)
-        return self._lines.splitlines()
+        display({"text/plain": "\n".join(_aligned(self._evidence)),
+                 "text/html": self.example._repr_html_()}, raw=True)
+        return "\n".join(self._title + _aligned(self._rest)).splitlines()
 
 
-def _aligned(lines: Iterable[tuple[str, str]]) -> list[str]:
+def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
     """Return labels with their texts beside them; a text's further lines stand below its first."""
-    kept = [(label, text) for label, text in lines if text]
-    width = max(map(len, (label for label, _text in kept)), default=0)
+    said = [(told(label, language()), told(text, language())) for label, text in lines if text]
+    width = max((len(label) for label, _text in said), default=0)
     return [f"  {label:{width}} " + text.replace("\n", "\n" + " " * (width + 3))
-            for label, text in kept]
+            for label, text in said]
 
 
 def _in_edition(link: str) -> str:

@@ -5,8 +5,7 @@ What a check found wrong stays what it is; here it is run again and again, silen
 
 import contextlib
 import io
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -77,17 +76,6 @@ class Rerun:
                     for axis, size in zip(text.split(), np.shape(given[name]), strict=True))
         return short, sum(map(np.size, given.values()))
 
-    def fresh(self, cases: list[Inputs], seconds: float = SECONDS) -> Iterator[tuple[Inputs, Any]]:
-        """Yield inputs of the same kinds as these, each with what the answer gives for it."""
-        end = time.monotonic() + seconds
-        for number, given in enumerate(cases):
-            other = {name: _redrawn(value, number + place)
-                     for place, (name, value) in enumerate(given.items())}
-            if self.fits(other):
-                yield other, self.called(other)
-            if time.monotonic() > end:
-                return
-
 
 def copies(given: Inputs) -> Inputs:
     """Return inputs that an answer may change."""
@@ -128,6 +116,12 @@ def told_of(came: Any) -> Any:
     if isinstance(came, CheckFailed):
         return came.parts[1] or came.parts[0]
     return reason(came) if isinstance(came, BaseException) else came
+
+
+def redrawn(given: Inputs, seed: int) -> Inputs:
+    """Return fresh inputs of the same kinds and shapes as these."""
+    return {name: _redrawn(value, seed + place)
+            for place, (name, value) in enumerate(given.items())}
 
 
 def _redrawn(value: Any, seed: int) -> Any:

@@ -1,11 +1,12 @@
 """Comparing what an answer gave with what is right, and with what the usual mistakes give.
 
-A mistake is named as the cause only if it gives what came for all inputs that were tried, and no
-other known mistake does; else the message says what differs, and where.
+A mistake is named as the cause only if it gives what came for all inputs that were tried, and for
+fresh ones, and no other known mistake does; else the smallest input that shows it stands alone.
 """
 
 import contextlib
 import functools
+import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
@@ -17,157 +18,15 @@ from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.run.answer import checked, line_of_answer
 from course.checks.say.messages import CheckFailed, place_in_script, reason, where
 from course.checks.say.show import Example
-from course.checks.spec.evidence import Rerun, as_array, copies, kind
-from course.checks.spec.shrink import Inputs
+from course.checks.spec.evidence import Rerun, as_array, copies, kind, redrawn
+from course.checks.spec.shrink import SECONDS, Inputs
 from course.words import _
+
+_MOST_FRESH = 2000  # numbers of a fresh input
 
 # Hints, each with a function that computes what comes of that mistake, of the check's inputs; or
 # with several, where the mistake has several forms (in float32, in float64).
 Mistakes = dict[str, Any]
-
-
-# ---- what differs --------------------------------------------------------------------------
-
-
-def _shape_hint(came: tuple[int, ...], expected: tuple[int, ...]) -> str:
-    if sorted(came) == sorted(expected):
-        return _("the order of the axes in the result's shape")
-    if len(came) == len(expected):
-        axis = next(i for i, pair in enumerate(zip(came, expected, strict=True))
-                    if pair[0] != pair[1])
-        return _("the result's shape: axis {axis} has {came} places, wanted are {expected}").format(
-            axis=axis, came=came[axis], expected=expected[axis])
-    if [n for n in came if n != 1] == [n for n in expected if n != 1]:
-        return _("an axis of extent 1 too many or too few in the result's shape")
-    return _("the result's shape: it has {came} axes, wanted are {expected}").format(
-        came=len(came), expected=len(expected))
-
-
-def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
-    """Say what turns all right values into those that came: a sign, a factor or a shift."""
-    right, wrong = expected.astype(np.float64).ravel(), came.astype(np.float64).ravel()
-    if len(np.unique(right)) < 4 or not np.isfinite(right).all() or not np.isfinite(wrong).all():
-        return ""
-    at = np.abs(right).argmax()
-    factor, shift = wrong[at] / right[at], wrong[at] - right[at]
-    if np.allclose(wrong, -right, RTOL, atol):
-        return _("every value has the other sign")
-    if factor and np.allclose(wrong, factor * right, RTOL, atol):
-        return _("every value is {factor} times what it should be").format(factor=f"{factor:.4g}")
-    if np.allclose(wrong, right + shift, RTOL, atol):
-        by = f"{abs(shift):.4g}"
-        return (_("every value is {by} too large") if shift > 0
-                else _("every value is {by} too small")).format(by=by)
-    return ""
-
-
-def _edge(some: np.ndarray, of_one: str = "") -> str:
-    """Return which of several places alone is wrong: "first", "last" or ""; `of_one`: of one."""
-    if len(some) == 1:
-        return of_one
-    at = list(np.flatnonzero(some))
-    return "first" if at == [0] else "last" if at == [len(some) - 1] else ""
-
-
-def _along(wrong: np.ndarray, axis: int) -> np.ndarray:
-    """Return at which places of an axis something is wrong."""
-    return np.asarray(np.moveaxis(wrong, axis, 0).reshape(wrong.shape[axis], -1).any(axis=1))
-
-
-def _slab(came: np.ndarray, masks: Sequence[np.ndarray], axes: Sequence[str]) -> str:
-    """Name the one axis along which right and wrong values part, if there is one.
-
-    `masks`: what is wrong, for this input and then for the others. Where numbers are rounded or
-    cut, the places are chance: other ones for most other inputs, and of single numbers any.
-    """
-    wrong, best, said = masks[0], 0.0, ""
-    for axis, extent in enumerate(wrong.shape):
-        rest = tuple(i for i in range(wrong.ndim) if i != axis)
-        some, every = _along(wrong, axis), wrong.all(axis=rest)
-        bad = np.flatnonzero(some)
-        edge = _edge(some)
-        if wrong.size < 4 * extent and not edge:
-            continue
-        others = [_along(mask, axis) for mask in masks[1:] if mask.ndim == wrong.ndim]
-        agree = [edge == _edge(other, edge) and (len(other) != extent or (other == some).all())
-                 for other in others]
-        if sum(agree) < len(agree) / 2:
-            continue
-        # mostly wrong there, all right elsewhere; chance does this to short axes and rare faults
-        share = wrong.sum() / (len(bad) * wrong[(slice(None),) * axis + (0,)].size)
-        if extent < 2 or len(bad) == extent or share <= max(0.5, best) or not every.any():
-            continue
-        name = axes[axis] if axis < len(axes) else _("index of axis {axis}").format(axis=axis)
-        good, best = np.flatnonzero(~some), share
-        if len(bad) == 1:
-            place = edge and {"first": _(", the first,"), "last": _(", the last,")}[edge]
-            said = (_("only {name} {number}{place} is wrong: where a loop begins or ends, a "
-                      "condition") if place else _("only {name} {number} is wrong")).format(
-                          name=name, number=bad[0], place=place)
-        elif len(good) == 1:
-            alike = np.allclose(came, came.take(good, axis), RTOL, equal_nan=True)
-            said = (_("only {name} {number} is right, and the others are as it is: is the loop's "
-                      "variable used?") if alike else _("only {name} {number} is right")
-                    ).format(name=name, number=good[0])
-        else:
-            said = _("{name} {numbers} differ, the others are right").format(
-                name=name, numbers=", ".join(map(str, bad[:4])) + " ..." * (len(bad) > 4))
-    return said
-
-
-def _what_differs(came: np.ndarray, expected: np.ndarray, masks: Sequence[np.ndarray],
-                  axes: Sequence[str], atol: float) -> str:
-    """Return what is true of all values that differ, as a place to look at, or ""."""
-    if slab := _slab(came, masks, axes):
-        return slab
-    wrong = masks[0]
-    if wrong.mean() > 0.5 and (relation := _relation(came, expected, atol)):
-        return relation
-    if came.ndim == 2 and came.shape[0] == came.shape[1] > 1 \
-            and np.allclose(came.T, expected, RTOL, atol, equal_nan=True):
-        return _("the result is transposed: the order of the indices")
-    values = np.unique(expected[wrong])
-    if len(values) == 1 and wrong.sum() > 1 and (expected != values[0]).any():
-        return _("what differs is where {value} is right").format(value=f"{values[0]:.4g}")
-    return ""
-
-
-def _of_numbers(every: Sequence["Tried"], atol: float) -> str:
-    """Say what became of each number of every result, or of which call they are; else ""."""
-    if any(not isinstance(tried.came, np.ndarray) or tried.came.shape != tried.expected.shape
-           or tried.came.dtype != tried.expected.dtype or tried.came.dtype.kind != "f"
-           or not np.isfinite(tried.came).all() for tried in every):
-        return ""
-    right = np.concatenate([tried.expected.ravel() for tried in every])
-    same = np.concatenate([np.isclose(tried.came, tried.expected, RTOL).ravel()
-                           for tried in every])
-    if len(np.unique(right)) < 4 or not same.any():  # anything could have become of so few
-        return ""
-    top, bottom = (edge([edge(tried.came) for tried in every if tried.came.size])
-                   for edge in (np.max, np.min))
-    became: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-        _("every number is rounded to float16"): lambda x: x.astype("float16").astype(x.dtype),
-        _("every number is rounded to bfloat16"):
-            lambda x: torch.from_numpy(x).bfloat16().to(torch.float32).numpy(),
-        _("every number is cut to a whole one: an integer's dtype"): np.trunc,
-        _("every number is rounded to a whole one"): np.rint,
-        _("every number is without its sign"): np.abs,
-        _("numbers above {number} are cut").format(number=f"{top:.4g}"):
-            lambda x: np.minimum(x, top),
-        _("numbers below {number} are cut").format(number=f"{bottom:.4g}"):
-            lambda x: np.maximum(x, bottom)}
-    with np.errstate(all="ignore"):
-        hints = [hint for hint, change in became.items() if all(
-            np.allclose(tried.came, change(tried.expected), RTOL,
-                        atol if tried.atol is None else tried.atol) for tried in every)]
-    if len(hints) == 1:
-        return hints[0]
-    wrong = [at for at, tried in enumerate(every) if tried.wrong(atol) is not None]
-    if all(any(every[at].came.shape == before.expected.shape and
-               np.allclose(every[at].came, before.expected, RTOL, atol) for before in every[:at])
-           for at in wrong):
-        return _("the result of an earlier call with this shape: what is kept between calls?")
-    return ""
 
 
 def _digits(right: Any, came: Any) -> tuple[str, str]:
@@ -188,7 +47,6 @@ class Tried(NamedTuple):
     came: Any
     expected: np.ndarray
     inputs: tuple[Any, ...]
-    look_at: str = ""
     words: str = ""
     atol: float | None = None  # if not that of all
     given: Inputs | None = None  # by name, if it can be tried on others
@@ -239,14 +97,11 @@ class Tried(NamedTuple):
 class Trials:
     """What an answer gave on several inputs, judged together.
 
-    `look_at` is for wrong values of which nothing else is known; `axes` names the result's axes.
     `rerun`: how the answer runs on other inputs; then what is wrong is shown on the smallest.
     """
 
-    def __init__(self, look_at: str, mistakes: Mistakes, atol: float = ATOL,
-                 axes: Sequence[str] = (), rerun: Rerun | None = None) -> None:
-        self.look_at, self.mistakes, self.atol, self.axes = look_at, mistakes, atol, axes
-        self.rerun = rerun
+    def __init__(self, mistakes: Mistakes, atol: float = ATOL, rerun: Rerun | None = None) -> None:
+        self.mistakes, self.atol, self.rerun = mistakes, atol, rerun
         self.all: list[Tried] = []
 
     @property
@@ -263,7 +118,7 @@ class Trials:
                  *inputs, given=given, **says)
 
     def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
-            look_at: str = "", atol: float | None = None, given: Inputs | None = None) -> None:
+            atol: float | None = None, given: Inputs | None = None) -> None:
         """Run an answer on an input. The mistakes are functions of `inputs`.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
@@ -276,7 +131,7 @@ class Trials:
             came = error
         else:
             came = as_array(came, expected)
-        self.all.append(Tried(came, expected, inputs, look_at, words, atol, given))
+        self.all.append(Tried(came, expected, inputs, words, atol, given))
 
     def _shown(self, error: Exception, given: Inputs | None) -> Exception:
         """Return what an answer raised with the smallest input on which it does.
@@ -296,13 +151,39 @@ class Trials:
                            place_in_script(error) or line_of_answer(error), example=example)
 
     def cause(self) -> str:
-        """Return the hint of the one mistake that gives what came on all inputs, or ""."""
-        def gives(form: Callable[..., Any]) -> bool:
-            due = [tried.due_to(form, self.atol) for tried in self.all]
-            return any(due) and False not in due
-        hints = [hint for hint, forms in self.mistakes.items()
-                 if any(map(gives, forms if isinstance(forms, tuple) else (forms,)))]
+        """Return the hint of the one mistake that gives what came on all inputs, or "".
+
+        On fresh ones too, where the answer can be run on them.
+        """
+        def gives(form: Callable[..., Any], every: Sequence[Tried]) -> bool:
+            due = [tried.due_to(form, self.atol) for tried in every]
+            return False not in due and (any(due) or every is not self.all)
+
+        left = {hint: [form for form in (forms if isinstance(forms, tuple) else (forms,))
+                       if gives(form, self.all)] for hint, forms in self.mistakes.items()}
+        if any(left.values()):
+            fresh = self._fresh()
+            left = {hint: [form for form in forms if gives(form, fresh)]
+                    for hint, forms in left.items()}
+        hints = [hint for hint, forms in left.items() if forms]
         return hints[0] if len(hints) == 1 else ""
+
+    def _fresh(self) -> list[Tried]:
+        """Return what the answer gives for inputs that it was not tried on."""
+        if (rerun := self.rerun) is None:
+            return []
+        end, found = time.monotonic() + SECONDS, []
+        for number, tried in enumerate(self.all):
+            if tried.given is None or rerun.size(tried.given)[1] > _MOST_FRESH \
+                    or not rerun.fits(given := redrawn(tried.given, number)):
+                continue
+            with np.errstate(all="ignore"):
+                inputs = rerun.formula(given)
+            found.append(Tried(rerun.called(given), rerun.expected(given), inputs,
+                               atol=tried.atol))
+            if time.monotonic() > end:
+                break
+        return found
 
     def require_right(self) -> None:
         """Raise CheckFailed unless everything is right in shape, dtype and value."""
@@ -327,30 +208,19 @@ class Trials:
         return rerun.smallest(least.given, self.atol if least.atol is None else least.atol)
 
     def _require_same(self, failed: Tried) -> None:
-        came, expected = failed.came, failed.expected
+        came, expected, hint = failed.came, failed.expected, self.cause()
         if came.shape == expected.shape and came.dtype != expected.dtype:
             raise CheckFailed(failed.told_of(_("{dtype} values").format(dtype=expected.dtype)),
-                              f"{came.dtype}", _("the dtype of the result"))
-        hint = self.cause()
+                              f"{came.dtype}", hint)
         if came.shape != expected.shape:
             raise CheckFailed(failed.told_of(_("shape {shape}").format(shape=expected.shape)),
-                              _("shape {shape}").format(shape=came.shape),
-                              hint or _shape_hint(came.shape, expected.shape))
-        wrong = failed.wrong(self.atol)
-        assert wrong is not None
-        unwritten = failed.unwritten()
-        became = "" if hint else _of_numbers(self.all, self.atol)
-        masks = [mask for tried in self.all  # the first of them is `failed`
-                 if (mask := tried.unwritten() if unwritten.any() else tried.wrong(self.atol))
-                 is not None and mask.any()]
-        differs = "" if hint or became else _what_differs(came, expected, masks, self.axes,
-                                                          self.atol)
-        places = became, differs, failed.look_at or ("" if became else self.look_at)
-        hint = hint or _("; ").join(filter(None, places))
-        if unwritten.any():
+                              _("shape {shape}").format(shape=came.shape), hint)
+        if (unwritten := failed.unwritten()).any():
             raise CheckFailed(failed.told_of(_("a number in every place")),
                               _("NaN or not written at {place}, {share} of all").format(
                                   place=where(unwritten), share=f"{unwritten.mean():.0%}"), hint)
+        wrong = failed.wrong(self.atol)
+        assert wrong is not None
         at = tuple(np.argwhere(wrong)[0])
         right, got = _digits(expected[at], came[at])
         if expected.ndim:
@@ -360,25 +230,25 @@ class Trials:
         raise CheckFailed(failed.told_of(right), got, hint)
 
 
-def require_equal(came: Any, expected: np.ndarray, look_at: str, mistakes: Mistakes, *inputs: Any,
-                  atol: float = ATOL) -> None:
+def require_equal(came: Any, expected: np.ndarray, mistakes: Mistakes, *inputs: Any,
+                  atol: float = ATOL, words: str = "") -> None:
     """Raise CheckFailed unless `came` equals `expected` in shape, dtype and value.
 
-    For a single input; Trials is for several, where a cause has to hold for all of them. `look_at`
-    is the hint where no mistake gives what came; the mistakes are functions of `inputs`.
+    For a single input, of which `words` say what it is; Trials is for several, where a cause has to
+    hold for all of them. The mistakes are functions of `inputs`.
     """
-    with judged(look_at, mistakes, atol) as note:
-        note(came, expected, *inputs)
+    with judged(mistakes, atol) as note:
+        note(came, expected, *inputs, words=words)
 
 
 @contextlib.contextmanager
-def judged(look_at: str, mistakes: Mistakes, atol: float = ATOL) -> Iterator[Callable[..., None]]:
+def judged(mistakes: Mistakes, atol: float = ATOL) -> Iterator[Callable[..., None]]:
     """Yield a function that notes what came, what is right and the mistakes' inputs: a trial.
 
     At the end of the `with`, raises CheckFailed unless every trial is right, as Trials does. What
     an answer raises inside it is raised, unless an earlier trial went wrong: that is told first.
     """
-    trials = Trials(look_at, mistakes, atol)
+    trials = Trials(mistakes, atol)
 
     def note(came: Any, expected: np.ndarray, *inputs: Any, **says: Any) -> None:
         trials.add(lambda: came, expected, *inputs, **says)
@@ -411,6 +281,4 @@ def require_passed_on(run: Callable[..., Any], right: Callable[..., np.ndarray],
             raise CheckFailed(_("{right} at {place}: input {number} has {numbers} in it").format(
                                   right=f"{expected[at]:.4g}", place=where(wrong), number=place,
                                   numbers=among),
-                              _("{number} there").format(number=f"{tried.came[at]:.4g}"),
-                              _("infinity and NaN: they come out of the formula as other numbers "
-                                "do; what replaces them?"))
+                              _("{number} there").format(number=f"{tried.came[at]:.4g}"))
