@@ -20,15 +20,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 
 # By the cause's English: a pattern of the exercise and the title, in which {places} are filled in.
 TRUE: dict[str, str] = {
-    "every number is rounded to float16": "rounded to float16$",
-    "every number is cut to a whole one: an integer's dtype": "rounded to whole numbers$",
-    "every number is without its sign": "without their signs$",
-    "numbers above {number} are cut": "cut off above {number}$|^5.3 its argument: cut off above",
-    "numbers below {number} are cut": "cut off below {number}$",
-    "infinity and NaN: they come out of the formula as other numbers do; what replaces them?":
-        "(infinity|NaN) as 0$",
-    "every value is {factor} times what it should be":
-        "a thousandth too large$|: doubled (where|for)|wrong where there are",
     "the input is rounded to float16 before it is used":
         "(input|input 0|^0.1 its argument): rounded to float16$",
     "the input is cut to whole numbers before it is used":
@@ -49,12 +40,6 @@ TRUE: dict[str, str] = {
     "the largest absolute value is taken": "^2.4 input 0: without their signs$",
     "T.init: {start} is not low enough": "cut off below {start}$",
     "a class without images: its recall is not 0 but unknown, NaN": "NaN as 0$",
-    "only {name} {number}{place} is wrong: where a loop begins or ends, a condition": "the last",
-    "only {name} {number} is wrong": "^2.2 input 2: ",
-    "only {name} {number} is right":
-        "in reversed order$|of the (first|next) row$|^2.2 input 2: ",
-    "{name} {numbers} differ, the others are right":
-        "cut off (above|below)|of the first row$|^5.1 lv1, its bias: rounded",
     "only the first image of the batch is right: the batch axis": "of the first row$",
     "{kernel}: is every element of its output written?": "the last not written$",
     "which loop is made parallel: none along which a sum or a maximum runs":
@@ -66,8 +51,6 @@ TRUE: dict[str, str] = {
     "a constant of which {count} numbers differ, by up to {most}; the first at {place}: "
     "{value} for {right}":
         "_(weight|bias): (one number|a thousandth|rounded)",
-    "the result of an earlier call with this shape: what is kept between calls?":
-        "of the first (call|model)",
     "where the weights come from: the argument, not a variable of the notebook":
         "its weights: those of the first call$",
     "the name in tvm.s_tir.Schedule(...): the function's argument, not a variable of the notebook":
@@ -112,7 +95,6 @@ TRUE: dict[str, str] = {
     # with one channel for all, each channel gets the image once more
     "the image: it is loaded once, for all channels of the tile":
         "^7.1 argument 2: that of the first call$",
-    "every value has the other sign": ": negated$",
     "now, the clock of this machine: it was never read": "^8.3 (always|a clock of its own)",
     "func itself came: a Schedule works on a copy of it":
         "^8.4 the program: (as it was|without the last step)$",
@@ -139,15 +121,11 @@ POINTS = {
     "the kinds of the loops: vectorized and unrolled ones stay so",
     "the field {name}, and the sizes of those before it",
     "each statement of kind tirx.For, wherever it stands",
-    ", the first,",
-    ", the last,",
     '; T.min_value("float32") is lower than any number',
     "None says that a rewrite is right, an array that it is wrong",
     "a ReLU cut at 20",
     "a ReLU cut at 6",
     "a ReLU whose result is used twice",
-    "a batch of {size}: which shape belongs to which input, and the rules",
-    "{name}: those of the cache, then the new letter's, for each block",
     "a bias on the left",
     "a call that reads the one while it writes the other needs both: < or <=?",
     "a convolution with a bias",
@@ -160,28 +138,18 @@ POINTS = {
     "bytes",
     'cache_write(block, 0, "local") for block {base_name}',
     "call {call}, while which these tensors in between are needed: {numbers}",
-    "channel",
     "check_equivalence of checks.mended(faulty, mend()): where does it differ now?",
-    "class",
-    "column",
     "compute_at or reverse_compute_at: a loop outside all over which {what} run",
     "each decision belongs to the instruction whose number it has: of which kind is it?",
-    "either the sum over k of x[i, k] * w[j, k], or the bias b[j]: which of the two? With b "
-    "= 0 or w = 0 you see",
     "how deep the tiles are",
     "how far measurements of one program lie apart: a difference below that says nothing",
     "how many calls there are in all",
     "how many calls, in how many rounds, and what is made of their times",
     "how many results use a number that is in shared memory: rows and columns of the tile",
-    "image",
     "in each round the order of the dict",
-    "index of axis {axis}",
-    "kernel {kernel}, stride {stride} on {shape}: where window (i, j) starts, and how many "
-    "there are",
     "layer {layer}, {name}",
     "max_innermost_factor of each draw: what the draws before it left",
     "max_innermost_factor of sample_perfect_tile: 16 unless you say otherwise",
-    "minus the logit of the label plus the logarithm of the sum of exponentials, averaged",
     "neighbouring threads take neighbouring numbers: which part of the split is theirs?",
     "nothing but barriers is to be added",
     "np.array_equal: a tolerance hides small changes",
@@ -190,8 +158,6 @@ POINTS = {
     "one window that has numbers of both signs, one at the edge, one in the middle: both "
     "sides by hand",
     "operations, bytes and units, one after the other",
-    "output channel",
-    "overflow in np.exp, and np.log of 0: what is subtracted from each row first, and where",
     "parameters",
     "reorder: ..., ry, rx, and then the inner pieces",
     "reorder: what stands inside the window besides the three inner pieces",
@@ -199,7 +165,6 @@ POINTS = {
     "reverse_compute_at: under which loop is the copy, and what is complete in one iteration "
     "of it?",
     "rfactor, of one of the two loops that the split gave",
-    "row",
     "sample_perfect_tile for f, y and x: a number drawn elsewhere is not in the trace",
     "sample_perfect_tile never ends where max_innermost_factor is below 1; then your loops: "
     "does each end?",
@@ -216,8 +181,6 @@ POINTS = {
     "the CNN",
     "the array's shape and dtype",
     "the constants and variables in the call of {name}",
-    "the diagonal has the right answers of each class, its row all its images",
-    "the dtype of the result",
     "the Dim of each input's first axis: {fixed} is a number in main",
     "the Dim: from where to where?",
     "the Dims: from where to where?",
@@ -230,14 +193,10 @@ POINTS = {
     "the factors of the splits, and which loops are bound to threadIdx",
     "the first value that differs from PyTorch's: check_equivalence names its layer and what "
     "computes it",
-    "the formula, and which variable it is applied to",
-    "the formula: min(max(x, 0), 6), and which element of X it takes",
-    "the indices of x and those of w, term by term of the sum",
     "the input after each of the calls: compare every copy with x",
     "the input after the call: compare it with numbers that the function could not change",
     "the instruction SampleCategorical, its attributes, and its decision",
     "the last step, where no candidate was correct",
-    "the linear PrimFunc, then the five calls in main: each takes the result of the one before",
     "the loop over the rows is bound to blockIdx.x",
     "the loops that the two have in common, {loops}: how many rows does one iteration of "
     "them need?",
@@ -246,7 +205,6 @@ POINTS = {
     "the model's own {name}, {shape}",
     "the names of the list",
     "the numbers of the array",
-    "the operation that you give for {name}: which numbers does each element take?",
     "the order of the axes that main returns, and the precision",
     "the order of the loops around C: it is i, k, j",
     "the output, which is allocated apart: there is nothing in between",
@@ -256,23 +214,15 @@ POINTS = {
     "the pattern: with a bias and without one",
     "the patterns: a product of anything, and a bias of one axis",
     "the record that is applied, to a new Schedule of func",
-    "the results: a schedule must not change them",
-    "the result's shape: axis {axis} has {came} places, wanted are {expected}",
-    "the result's shape: it has {came} axes, wanted are {expected}",
     "the return statement",
     "the return value: schedule.mod, for a Schedule works on a copy of mod. Or {look_at}",
-    "the rule for {text}",
     "the same shapes, and other weights",
-    "the search for the largest of the row, then the exponentials and their sum",
     "the second argument of rfactor: the axis of the new buffer that counts the partial sums",
     'the second thing that replayed returns: schedule.mod["main"]',
     "the size of the tile: the loops {inner}",
     "the stretch of each thread's element, and how many different ones there are",
-    "the sum, over input channels, kernel rows and kernel columns; and the bias, one number "
-    "for each output channel",
     "the sums",
     "the two blocks have no loop in common: compute_at",
-    "the update, T.max of what is there and what comes, and its axes",
     "the words of the exercise: X[i, j] and Y[i, j] in loops, and functions of NumPy for "
     "single numbers only",
     "tvm.s_tir.Schedule(func, seed=seed): the seed that is given",
@@ -295,15 +245,12 @@ POINTS = {
     "where a thread has to wait for the others",
     "where it comes from: write it out in the cell above",
     "where the sum grows: cache_write",
-    "where window (i, j) starts, and which four elements it has",
     "what several threads write at once: is the loop's work shared out to them?",
-    "what is done with dim and keepdim",
     "what is exported: the module as it is, and which input is which",
     "whether there is such an input at all: None is a verdict, too",
     "which buffers stand in global memory, and which numbers of them a warp takes",
     "which calls are timed: up to {count} of a program are slow at first",
     "which elements each thread reads and writes",
-    "which keys and values the query meets, and the letter's place",
     "which loop is innermost and vectorised",
     "which loop is innermost and vectorised: one over x alone",
     "which loops are bound, where barriers stand, and what each thread reads and writes",
@@ -312,10 +259,8 @@ POINTS = {
     "grows least",
     "which of the two loops of the split is the one over the partial sums",
     "which of them nobody has to wait at",
-    "which of x and slope * x is chosen, and of which element",
     "which storages are free when a tensor comes, and until when each is needed",
     "which times are compared, and which name belongs to them",
-    "which variable main returns, and what stands between it and the call",
     "x counts the columns, for blocks as for threads; a block is a square",
     "your line {line}: {source}",
     "your loops: does each end, and does each count what it should?",
@@ -331,9 +276,6 @@ POINTS = {
     "{layer} on {shape}",
     "{name} from {kernel}, which is right ({says})",
     "{name} has no use: since which pass, and who removes such a thing?",
-    "{title}: the formula for w' and b', and its axes",
-    "{title}: what takes the pattern's place",
-    "{title}: which parameter of the kernel gets which of the function",
 }
 
 

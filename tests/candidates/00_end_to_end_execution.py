@@ -171,7 +171,7 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] = X[i, j] / total
 
-# %% 0.1 wrong: begins to add in Y, which holds garbage -> NaN or not written
+# %% 0.1 wrong: begins to add in Y, which holds garbage -> [[nan, nan], [nan, nan]]
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         largest, total = max(X[i]), 0.0
@@ -967,7 +967,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = math.exp(float(X[i, j]) - mx) / s
 
-# %% 0.1 wrong: the search leaves out column 1 -> the search for the largest of the row
+# %% 0.1 wrong: the search leaves out column 1 -> [[0, *nan*], [0.5, 0.5]]
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         largest, total = X[i, 0], 0.0
@@ -1347,7 +1347,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the sum begins at 1 -> the search for the largest of the row, then the exponentials
+# %% 0.1 wrong: the sum begins at 1 -> [[0.3333, 0.3333], [0.3333, 0.3333]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1361,7 +1361,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the last row is left out -> row 5, the last, is wrong
+# %% 0.1 wrong: the last row is left out -> [[0.5, 0.5], [*nan*, *nan*]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n - 1):
@@ -1375,7 +1375,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the first row is left out -> row 0, the first, is wrong
+# %% 0.1 wrong: the first row is left out -> [[*nan*, *nan*], [0.5, 0.5]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(1, n):
@@ -1389,7 +1389,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the last column is not divided -> column 8, the last, is wrong
+# %% 0.1 wrong: the last column is not divided -> [[0.5, *1*], [0.5, *1*]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1403,7 +1403,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m - 1):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the last column is not written -> column 8, the last, is wrong
+# %% 0.1 wrong: the last column is not written -> [[1, nan], [1, nan]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -2057,7 +2057,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk + 1])
     return f
 
-# %% 0.3 wrong: the last row is left out -> a number in every place | only row 4, the last, is wrong
+# %% 0.3 wrong: the last row is left out -> [0, 0, 0, 0, *nan*]
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):

@@ -27,10 +27,10 @@ from course.checks.observe.primfuncs import QUICK
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.evidence import Rerun
 from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.shrink import Inputs
-from course.checks.spec.trials import Mistakes, Trials, judged, require_passed_on
+from course.checks.spec.spec import Cases, Spec, check, not_finite
+from course.checks.spec.trials import Mistakes, judged
 from course.words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
@@ -111,36 +111,32 @@ def _windows_fit(given: Inputs) -> bool:
         size <= inside for size, inside in zip(kernel, given["x"].shape[2:], strict=True))
 
 
+def _avg_pool_cases() -> Cases:
+    for shape, kernel, stride in [
+            ((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
+            ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
+            ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
+            ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
+            ((5, 33, 30, 31), (2, 2), (2, 2))]:
+        yield (_("kernel {kernel}, stride {stride} on {shape}").format(
+            kernel=kernel, stride=stride, shape=shape),
+            {"x": fractions(*shape), "kernel": kernel, "stride": stride})
+
+
+_AVERAGE = Spec(
+    expression, lambda x, kernel, stride: F.avg_pool2d(
+        torch.from_numpy(x), kernel, stride).numpy(), _avg_pool_cases, {"x": "n c h w"}, _AVG_POOL,
+    beyond=lambda: not_finite({"x": random(2, 3, 8, 7), "kernel": (2, 3), "stride": (3, 2)}),
+    least={"h": 2, "w": 2}, fits=_windows_fit,
+    formula=lambda given: (nn.AvgPool2d(given["kernel"], given["stride"]),
+                           torch.from_numpy(given["x"])),
+    fault=Misuse)  # numbers up to 256, added in any order: within the usual tolerance
+
+
 @exercise("5.2")
 def exercise_5_2(avg_pool: Callable) -> str:
     """average pooling as a tensor expression."""
-    made: dict[tuple, Callable[..., np.ndarray]] = {}
-
-    def run(x: np.ndarray, kernel: tuple[int, int], stride: tuple[int, int]) -> np.ndarray:
-        if (kernel, stride) not in made:
-            made[kernel, stride] = expression(
-                functools.partial(avg_pool, kernel=kernel, stride=stride))
-        return made[kernel, stride](x=x)
-
-    def right(x: np.ndarray, kernel: tuple[int, int], stride: tuple[int, int]) -> np.ndarray:
-        return F.avg_pool2d(torch.from_numpy(x), kernel, stride).numpy()
-
-    tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
-             ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
-             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
-             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
-             ((5, 33, 30, 31), (2, 2), (2, 2))]
-    trials = Trials(_AVG_POOL, 1e-4, Rerun(  # numbers up to 256, added in any order
-        run, right, {"x": "n c h w"}, {"h": 2, "w": 2}, _windows_fit,
-        lambda given: (nn.AvgPool2d(given["kernel"], given["stride"]),
-                       torch.from_numpy(given["x"])), Misuse))
-    for shape, kernel, stride in tried:
-        trials.on({"x": fractions(*shape), "kernel": kernel, "stride": stride},
-                  words=_("kernel {kernel}, stride {stride} on {shape}").format(
-                      kernel=kernel, stride=stride, shape=shape))
-    trials.require_right()
-    require_passed_on(functools.partial(run, kernel=(2, 3), stride=(3, 2)),
-                      functools.partial(right, kernel=(2, 3), stride=(3, 2)), random(2, 3, 8, 7))
+    check(_AVERAGE, avg_pool)
     return _("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as "
              "large as the\nimage and of one element, also where they do not fill the image")
 

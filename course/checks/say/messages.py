@@ -24,7 +24,7 @@ class CheckFailed(CourseError):
     def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "",
                  example: Example | None = None) -> None:
         self.parts = (expected, came, look_at)
-        self.example = example
+        self.example, self._displayed = example, False
         self._title = [title] * bool(title)
         lines: list[tuple[str, str]] = [(_("expected:"), expected), (_("came:"), came)]
         self._evidence = example.lines() if example else lines
@@ -41,8 +41,10 @@ class CheckFailed(CourseError):
     def _render_traceback_(self) -> list[str]:
         if not self.example or not hasattr(get_ipython(), "kernel"):
             return super()._render_traceback_()
-        display({"text/plain": "\n".join(_aligned(self._evidence)),
-                 "text/html": self.example._repr_html_()}, raw=True)
+        if not self._displayed:  # IPython may ask twice
+            self._displayed = True
+            display({"text/plain": "\n".join(_aligned(self._evidence)),
+                     "text/html": self.example._repr_html_()}, raw=True)
         return "\n".join(self._title + _aligned(self._rest)).splitlines()
 
 

@@ -12,7 +12,8 @@ import numpy as np
 
 from course.words import _, language, told
 
-MOST_IN_TEXT, MOST_IN_TABLES, MOST_SAID = 24, 64, 4  # numbers of an array; places of a large one
+MOST_IN_TEXT, MOST_IN_TABLES, MOST_IN_ROW = 24, 64, 16  # numbers of an array
+MOST_SAID = 4  # places of a large one
 DIGITS = (4, 6, 8, 12, 17)
 
 # Of the lab's theme, and what stands for it where there is none. The red lets both themes through.
@@ -130,7 +131,7 @@ def _part(label: str, value: Any, wrong: np.ndarray | None = None, digits: int =
         if shapes or value.ndim > 2:
             text = _("{numbers}, shape {shape}").format(numbers=_inner(text, value.ndim),
                                                         shape=tuple(value.shape))
-    small = 0 < value.size <= MOST_IN_TABLES and value.ndim and value.shape[-1] <= 16
+    small = 0 < value.size <= MOST_IN_TABLES and value.shape[-1:] <= (MOST_IN_ROW,)
     return Part(label, text, _tables(value, wrong, digits) if small else [])
 
 

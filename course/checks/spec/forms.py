@@ -70,27 +70,31 @@ def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.n
 def expression(describe: Callable, topi: bool = False) -> Callable[..., np.ndarray]:
     """Return a function of te.Tensors as one of arrays by name; TOPI only where it may be used.
 
-    There is a program for each shapes of the inputs.
+    What is no array is handed on as it is. There is a program for the shapes of each inputs.
     """
     made: dict[Any, tuple[Callable[..., np.ndarray], list[int]]] = {}
 
-    def run(**arrays: np.ndarray) -> np.ndarray:
-        key = tuple((name, array.shape) for name, array in arrays.items())
+    def run(**given: Any) -> np.ndarray:
+        key = tuple((name, value.shape if isinstance(value, np.ndarray) else value)
+                    for name, value in given.items())
         if key not in made:
-            made[key] = _made(describe, topi, arrays)
+            made[key] = _made(describe, topi, given)
         run_program, shape = made[key]
-        return run_program(list(arrays.values()), shape)
+        return run_program([value for value in given.values() if isinstance(value, np.ndarray)],
+                           shape)
     return run
 
 
-def _made(describe: Callable, topi: bool, arrays: dict[str, np.ndarray]
+def _made(describe: Callable, topi: bool, given: dict[str, Any]
           ) -> tuple[Callable[..., np.ndarray], list[int]]:
-    inputs = [te.placeholder(array.shape, name=name) for name, array in arrays.items()]
+    taken = {name: te.placeholder(value.shape, name=name) if isinstance(value, np.ndarray)
+             else value for name, value in given.items()}
+    inputs = [value for value in taken.values() if isinstance(value, te.Tensor)]
     if topi:
-        output = describe(*inputs)
+        output = describe(*taken.values())
     else:
         with require_no_topi():
-            output = describe(*inputs)
+            output = describe(*taken.values())
     if not isinstance(output, te.Tensor):
         raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
                           _("the return statement: return what te.compute gives"))
@@ -107,8 +111,3 @@ def _made(describe: Callable, topi: bool, arrays: dict[str, np.ndarray]
                                 "run over it").format(left_out=left_out[1]),
                               _("axis=[...] of te.sum or te.max: all of them")) from None
         raise
-
-
-def by_name(run: Callable[..., Any], names: str) -> Callable[..., Any]:
-    """Return a function of inputs by name as one that takes them in the order of `names`."""
-    return lambda *given: run(**dict(zip(names.split(), given, strict=True)))
