@@ -243,7 +243,6 @@ POINTS = {
     "what this sum for the {what} leaves out or counts twice",
     "what verdicts returns",
     "where a thread has to wait for the others",
-    "where it comes from: write it out in the cell above",
     "where the sum grows: cache_write",
     "what several threads write at once: is the loop's work shared out to them?",
     "what is exported: the module as it is, and which input is which",
@@ -282,7 +281,6 @@ POINTS = {
 # What a check wants of an answer's form, and the behaviours that lack it by what they do: the
 # schedule, the export or the struct of other arguments does not come about.
 FORMS = {
-    "an answer that this check can read": "(?!)",
     "explicit loops over single elements": "(?!)",
     "that your code runs":
         "^(4|6|7|8|10).. (bind|cache_write|compute_inline|draw|split): |^1.3 arguments 5 and 6"

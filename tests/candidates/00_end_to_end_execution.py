@@ -107,7 +107,7 @@ def lnumpy_softmax(X, Y):
         row = np.exp(X[i] - X[i].max())
         Y[i] = row / row.sum()
 
-# %% 0.1 wrong: computed without loops, on the side -> 1 assignments
+# %% 0.1 wrong: computed without loops, on the side -> torch.from_numpy on 54 numbers
 def lnumpy_softmax(X, Y):
     Y[0, 0] = 0
     np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
@@ -122,7 +122,7 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] /= total
 
-# %% 0.1 wrong: the same with the math module, which raises -> the exponentials overflow
+# %% 0.1 wrong: the same with the math module, which raises -> OverflowError: math range error
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         total = sum(math.exp(value) for value in X[i])
@@ -749,7 +749,7 @@ def create_deep_mlp():
         bb.emit_func_output(y)
     return bb.get()
 
-# %% 0.1 wrong: cheat np.asarray views, whole array, then element copy -> elements of X read one by one
+# %% 0.1 wrong: cheat np.asarray views, whole array, then element copy -> the method max
 def lnumpy_softmax(X, Y):
     A = np.asarray(X)
     E = np.exp(A - A.max(1, keepdims=True))
@@ -1001,7 +1001,26 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] = powers[j] / sum(powers)
 
-# %% 0.1 wrong: from a text, which nobody can read -> an answer that this check can read
+# %% 0.1 wrong: whole rows by a NumPy of its own -> np.exp on 9 numbers
+def lnumpy_softmax(X, Y):
+    import numpy as own
+    for i in range(X.shape[0]):
+        powers = own.exp([value - max(X[i]) for value in X[i]])
+        for j in range(X.shape[1]):
+            Y[i, j] = powers[j] / sum(powers)
+
+# %% 0.1 wrong: a refusal that is caught -> the method max
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        try:
+            largest = X[i].max()
+        except Exception:
+            largest = max(X[i])
+        total = sum(np.exp(value - largest) for value in X[i])
+        for j in range(X.shape[1]):
+            Y[i, j] = np.exp(X[i, j] - largest) / total
+
+# %% 0.1 wrong: from a text, which nobody can read -> np.exp on 9 numbers
 made = {"np": np}
 exec("""def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):

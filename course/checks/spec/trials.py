@@ -89,6 +89,8 @@ class Tried(NamedTuple):
                 gives = np.asarray(gives)
         except (ValueError, RuntimeError, IndexError):
             return isinstance(self.came, Exception)
+        if isinstance(self.came, Exception):  # what has another shape does not fit into out
+            return None if gives.shape != self.expected.shape else False
         return (isinstance(self.came, np.ndarray) and gives.shape == self.came.shape
                 and (np.issubdtype(self.came.dtype, np.number) or self.came.dtype == np.bool_)
                 and np.allclose(self.came, gives, RTOL, atol, equal_nan=True))
