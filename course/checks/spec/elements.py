@@ -36,6 +36,7 @@ class ManyAtOnce(CheckFailed):
     @classmethod
     def by(cls, what: str) -> "ManyAtOnce":
         """Return it in words."""
+        # form: no-loops
         return cls(_("explicit loops over single elements"), what,
                    _("the words of the exercise: X[i, j] and Y[i, j] in loops, and functions of "
                      "NumPy for single numbers only"))
