@@ -35,7 +35,7 @@ from torch._inductor import cpp_builder, exc
 
 import helpers
 from course import kernels
-from course.checks.compare.trials import ATOL_PROBABILITIES, RTOL, to_numpy
+from course.checks.compare.tolerance import ATOL_PROBABILITIES, RTOL, to_numpy
 from course.words import ROOT, _, told
 from data import store
 

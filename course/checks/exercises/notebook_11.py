@@ -14,11 +14,12 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
-from course.checks.compare.trials import Mistakes, judged, random, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import Mistakes, judged
 from course.tir.walk import Loop, walk
 from course.words import _
 from data import gpt
@@ -175,7 +176,7 @@ def exercise_11_2(convert_amax: Callable) -> str:
         mod = from_exported_program(program, custom_convert_map={"amax.default": rule})
         machine = build(mod)
     came = machine["main"](tvm.runtime.tensor(x.numpy()))
-    with judged(_("what is done with dim and keepdim"), _OF_AMAX) as note:
+    with judged(_OF_AMAX) as note:
         for (title, call), one in zip(_AMAX, came, strict=True):
             note(one.numpy(), call(x, torch.amax).numpy(), x, call,
                  words=_("the call {call}").format(call=title))
@@ -259,8 +260,7 @@ def _require_steps(answer: Callable) -> None:
     drawn = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, 95, (_TEXTS, _STEPS), generator=drawn)
     keys = values = _empty(_TEXTS)
-    with judged(_("which keys and values the query meets, and the letter's place"),
-                _OF_STEPS) as note:
+    with judged(_OF_STEPS) as note:
         for past in range(_STEPS):
             words = _("past = {past}").format(past=past)
             given = tokens[:, past:past + 1].clone(), keys.clone(), values.clone()
@@ -278,9 +278,7 @@ def _require_steps(answer: Callable) -> None:
             keys, values = _right_cache(tokens[:, :past + 1])
             for name, one, wanted in (("keys", came[1], keys), ("values", came[2], values)):
                 note(one.numpy(), wanted.numpy(), tokens[:, past:past + 1], None, None,
-                     words=_("{name}, {words}").format(name=name, words=words),
-                     look_at=_("{name}: those of the cache, then the new letter's, for each "
-                               "block").format(name=name))
+                     words=_("{name}, {words}").format(name=name, words=words))
 
 
 class _Stepped(nn.Module):

@@ -11,7 +11,7 @@ from torch import nn
 from tvm import relax
 
 import helpers
-from course.checks.compare.trials import ATOL, RTOL
+from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.observe.guard_pages import guarded
 
 ALL_VALUES = "all_values"  # the function that returns what main binds
