@@ -73,6 +73,6 @@ $(BENCH): tools/requirements-bench.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $< || { echo "$(if $(ZH),不用 ONNX Runtime：,Without ONNX Runtime: )$(PY) -m tools.bench 4"; exit 1; }
 	@touch $@
 
-bench: $(BENCH) data  ## time the course's fastest model beside ONNX Runtime, OpenVINO and PyTorch (ALL=1: batches of 1, 4, 16, 64; THREADS=1,2,4,8)
-##zh bench: 把课程里最快的模型与 ONNX Runtime、OpenVINO、PyTorch 放在一起计时（ALL=1：批大小 1、4、16、64；THREADS=1,2,4,8：线程数）
-	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4) $(if $(THREADS),--threads $(THREADS))
+bench: $(BENCH) data  ## time the course's fastest model beside ONNX Runtime, OpenVINO and PyTorch (ALL=1: batches of 1, 4, 16, 64)
+##zh bench: 把课程里最快的模型与 ONNX Runtime、OpenVINO、PyTorch 放在一起计时（ALL=1：批大小 1、4、16、64）
+	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4)
