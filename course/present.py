@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from course.words import ROOT, CourseError, Sentence, _
+from course.words import ROOT, CourseError, _
 
 Command = tuple[str, ...]
 PATIENCE = 20.0  # seconds for a command
@@ -56,9 +56,9 @@ class Kind:
     `trial` gets one of the `candidates` and returns what came: `shows` stands in it.
     """
 
-    thing: Sentence
-    use: Sentence
-    get: Sentence
+    thing: str
+    use: str
+    get: Command
     candidates: Callable[[], Iterable[Command]]
     trial: Callable[[Command], str]
     shows: str = "42"
@@ -123,10 +123,11 @@ def tool(kind: str) -> Tool:
             break  # nobody waits for the others too
         except CourseError as error:
             seen.append(why(str(error).removeprefix(f"{Path(sys.executable).name}: ")))
-    if not seen:
-        return Tool(said=_("{thing}: not here. {get}").format(thing=known.thing, get=known.get))
-    return Tool(said=_("{thing}: does not work here ({why}). {get}").format(
-        thing=known.thing, why="; ".join(dict.fromkeys(seen)), get=known.get))
+    said = _("{thing}: does not work here ({why})").format(
+        thing=known.thing, why="; ".join(dict.fromkeys(seen))) if seen \
+        else _("{thing}: not here").format(thing=known.thing)
+    return Tool(said=_("{said}. To get it: {commands}").format(
+        said=said, commands=_(", or ").join(known.get)) if known.get else said)
 
 
 def need(kind: str) -> Tool:
@@ -239,51 +240,51 @@ print(session.run(None, {session.get_inputs()[0].name: numpy.full(1, 42, "float3
 """
 OPENVINO = "import openvino; print(42 * ('CPU' in openvino.Core().available_devices))"
 
-GCC = _("To get one: sudo apt install gcc (on a Mac: xcode-select --install), or "
-        ".venv/bin/pip install ziglang")
-GXX = _("To get one: sudo apt install g++ (on a Mac: xcode-select --install)")
-BENCH = _("`make bench` installs it")
+MAC = sys.platform == "darwin"
+GCC, GXX = (("xcode-select --install",) if MAC else (f"sudo apt install {name}",)
+            for name in ("gcc", "g++"))
+ZIG = ".venv/bin/pip install ziglang"
 CC, CXX = os.environ.get("CC", ""), os.environ.get("CXX", "")
 KNOWN = {
-    "c": Kind(_("C compiler"), _("notebook 11: a program without TVM"), GCC,
+    "c": Kind(_("C compiler"), _("Notebook 11: a program without TVM"), (*GCC, ZIG),
               _programs(CC, "gcc", "clang", "cc", zig=("cc",)), _makes(C, "-lm")),
-    "shared": Kind(_("linker of libraries"), _("notebooks 08 and 11: a model as one file"), GCC,
-                   _programs(CXX, CC, "g++", "gcc", "clang++", "clang", "c++", "cc", zig=("cc",)),
+    "shared": Kind(_("linker of libraries"), _("Notebooks 08 and 11: a model as one file"),
+                   (*GCC, ZIG), _programs(CXX, CC, "g++", "gcc", "clang++", "clang", "c++", "cc",
+                                          zig=("cc",)),
                    _makes(LIBRARY, *SHARED, by=(sys.executable, "-c", LOADED))),
     # ziglang's C++ library is another than that of TVM: a program that has both crashes
-    "c++": Kind(_("C++ compiler"), _("notebook 11: a program with TVM's runtime; torch.compile"),
+    "c++": Kind(_("C++ compiler"), _("Notebook 11: a program with TVM's runtime; torch.compile"),
                 GXX, _programs(CXX, "g++", "clang++"), _makes(CPP, "-std=c++17", ending=".cpp")),
-    "c++20": Kind(_("C++20 compiler"), _("notebook 10: CUDA source on the CPU"), GXX,
+    "c++20": Kind(_("C++20 compiler"), _("Notebook 10: CUDA source on the CPU"), (*GXX, ZIG),
                   _programs(CXX, "g++", "clang++", zig=("c++",)),
                   _makes(CPP20, "-std=c++20", "-pthread", ending=".cpp")),
-    "wasm": Kind(_("linker of WebAssembly"), _("notebook 11: a program for the browser"),
-                 _("To get one: .venv/bin/pip install ziglang, or sudo apt install clang lld"),
+    "wasm": Kind(_("linker of WebAssembly"), _("Notebook 11: a program for the browser"),
+                 (ZIG, "sudo apt install clang lld"),
                  _programs("clang", then=("--target=wasm32",),
                            zig=("cc", "-target", "wasm32-freestanding")),
                  _makes(LIBRARY, "-nostdlib", "-Wl,--no-entry", "-Wl,--export=answer",
                         by=(sys.executable, "-c", WASM))),
-    "node": Kind(_("Node"), _("notebook 11: that program without a browser"),
-                 _("To get it: sudo apt install nodejs, or nodejs.org"), _programs("node"),
+    "node": Kind("Node", _("Notebook 11: the browser's program, without a browser"),
+                 ("sudo apt install nodejs", "https://nodejs.org"), _programs("node"),
                  _says("-e", NODE, str(HERE / "ship" / "cnn.wasm"))),
-    "arm64": Kind(_("compiler and emulator for arm64"), _("notebook 11: a program for arm64"),
-                  _("To get them: sudo apt install gcc-aarch64-linux-gnu qemu-user"),
+    "arm64": Kind(_("compiler and emulator for arm64"), _("Notebook 11: a program for arm64"),
+                  ("sudo apt install gcc-aarch64-linux-gnu qemu-user",),
                   _programs("aarch64-linux-gnu-gcc", then=("-static",),
                             zig=("cc", "-target", "aarch64-linux-musl")) if EMULATOR else
                   _programs(CC, "gcc", "clang", "cc", zig=("cc",)), _makes(C, "-lm", by=EMULATOR)),
-    "nvrtc": Kind(_("NVIDIA's NVRTC"), _("notebook 10: PTX"),
-                  _("To get it: .venv/bin/pip install cuda-bindings nvidia-cuda-nvrtc "
-                    "nvidia-cuda-runtime nvidia-cuda-cccl nvidia-cuda-crt"),
+    "nvrtc": Kind("NVRTC", _("Notebook 10: PTX"),
+                  (".venv/bin/pip install cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-runtime "
+                   "nvidia-cuda-cccl nvidia-cuda-crt",),
                   _toolkits, _says(given=KERNEL), ".visible .entry"),
-    "gpu": Kind(_("GPU"), _("notebook 10: CUDA source on it"), _("The course needs none"),
-                _python(GPU, "tvm"), _says()),
-    "onnxruntime": Kind(_("ONNX Runtime"), _("notebooks 07 and 08, `make bench`: to compare with"),
-                        BENCH, _python(ONNX, "onnxruntime", "onnx", "onnxscript"), _says()),
-    "openvino": Kind(_("OpenVINO"), _("`make bench`: to compare with"), BENCH,
+    "gpu": Kind("GPU", _("Notebook 10: CUDA source on it"), (), _python(GPU, "tvm"), _says()),
+    "onnxruntime": Kind("ONNX Runtime", _("Notebooks 07 and 08, `make bench`: to compare with"),
+                        ("make bench",), _python(ONNX, "onnxruntime", "onnx", "onnxscript"),
+                        _says()),
+    "openvino": Kind("OpenVINO", _("`make bench`: to compare with"), ("make bench",),
                      _python(OPENVINO, "openvino"), _says()),
-    "git": Kind(_("git"), _("`make site`, `make colab`: the repository's address and commit"),
-                _("To get it: sudo apt install git"), _programs("git"), _says("--version"),
-                "git version"),
-    "tar": Kind(_("tar"), _("notebook 08: candidates that are sent to a device"),
-                _("To get it: sudo apt install tar"), _programs("tar"),
+    "git": Kind("git", _("`make site`, `make colab`: the repository's address and commit"),
+                ("sudo apt install git",), _programs("git"), _says("--version"), "git version"),
+    "tar": Kind("tar", _("Notebook 08: candidates that are sent to a device"),
+                ("sudo apt install tar",), _programs("tar"),
                 _says("-cf", "-", "-C", str(HERE), "present.py"), "present.py"),
 }

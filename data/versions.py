@@ -10,6 +10,7 @@ from pathlib import Path
 
 from course.words import _
 
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # a test compares them with what make and CI say
 ROOT = Path(__file__).resolve().parent.parent
 FIX = _("run `make lab` (it installs what is pinned in requirements.txt)")
 
