@@ -22,6 +22,8 @@ import pytest
 from nbformat import NotebookNode
 from PIL import Image
 
+from course import present
+
 pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it before this file
 
 ROOT = Path(__file__).resolve().parent
@@ -78,6 +80,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     Workers take whole classes and files in this order; a long one at the end would run alone.
     """
+    for item in items:
+        for tag in getattr(item, "cell", {}).get("metadata", {}).get("tags", []):
+            if tag.startswith("needs-") and not present.tool(tag.removeprefix("needs-")):
+                item.options["check"] = False  # it says what is missing
     if config.getoption("exercises"):
         import two_sided
         only = two_sided.wanted(config)

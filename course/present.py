@@ -31,6 +31,7 @@ PATIENCE = 20.0  # seconds for a command
 SLOW = {sys.executable: 60.0, "ziglang": 600.0}  # it imports much; it builds a library first, once
 EMULATOR = () if platform.machine() == "aarch64" else ("qemu-aarch64",)  # starts programs for arm64
 SHARED = ["-shared", "-fPIC", *(["-undefined", "dynamic_lookup"] * (sys.platform == "darwin"))]
+NOTHING = _("{program} does not do what it should")
 HERE = Path(__file__).parent
 
 
@@ -117,7 +118,7 @@ def tool(kind: str) -> Tool:
         try:
             if known.shows in known.trial(command):
                 return Tool(command)
-            seen.append(_("{program} does not do what it should").format(program=name(command)))
+            seen.append(NOTHING.format(program=name(command)))
         except SlowError as error:
             seen.append(str(error))
             break  # nobody waits for the others too

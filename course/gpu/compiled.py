@@ -102,11 +102,12 @@ def _executed(program: str, given: bytes) -> bytes:
     with present.workplace() as folder:
         file, built = Path(folder, "kernel.cpp"), Path(folder, "kernel")
         file.write_text(program)
-        made = present.run([*compiler(), "-std=c++20", "-O1", "-pthread", file, "-o", built],
-                           seconds=COMPILING, check=False)
-        if made.returncode:
-            raise CourseError(_("{compiler} does not take the source: {why}").format(
-                compiler=present.name(compiler()), why=present.why(made.stderr.decode())))
+        try:
+            present.run([*compiler(), "-std=c++20", "-O1", "-pthread", file, "-o", built],
+                        seconds=COMPILING)
+        except CourseError as error:
+            raise CourseError(_("the source is not compiled: {why}").format(
+                why=present.why(str(error)))) from None
         try:
             done = present.run([built], given, SECONDS, check=False)
         except present.SlowError:

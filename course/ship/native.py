@@ -9,7 +9,7 @@ import tvm_ffi
 
 from course import present
 from course.ship.kernel import SHIM
-from course.words import _
+from course.words import CourseError, _
 
 HERE = SHIM.parent
 ARM = "aarch64-linux-gnu"
@@ -70,7 +70,10 @@ def alone(folder: Path, *, arm: bool = False) -> list[str]:
 def run(command: Sequence[str | Path]) -> tuple[str, str]:
     """Run a command and return what it printed: to stdout, to stderr.
 
-    Raises CourseError with its own words where it fails, or takes more than SECONDS.
+    Raises CourseError with its own words where it fails, or takes more than SECONDS; and where
+    what it was to make, `-o`, is not there.
     """
     done = present.run(command, seconds=SECONDS)
+    if "-o" in command and not Path(command[command.index("-o") + 1]).exists():
+        raise CourseError(present.NOTHING.format(program=present.name(command)))
     return done.stdout.decode(), done.stderr.decode()

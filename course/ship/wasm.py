@@ -71,5 +71,8 @@ def in_node(folder: Path) -> tuple[np.ndarray, float] | None:
     if not node:
         return None
     said, _told = run([*node, "-e", _NODE, str(folder)])
-    came = np.fromfile(folder / "probabilities.bin", "float32")
-    return came.reshape(-1, 10), float(said)
+    try:
+        came = np.fromfile(folder / "probabilities.bin", "float32")
+        return came.reshape(-1, 10), float(said)
+    except (OSError, ValueError):
+        raise CourseError(present.NOTHING.format(program="node")) from None
