@@ -239,7 +239,10 @@ made = torch.onnx.export(torch.nn.ReLU(), (torch.ones(1),), dynamo=True).model_p
 session = onnxruntime.InferenceSession(made.SerializeToString(), providers=["CPUExecutionProvider"])
 print(session.run(None, {session.get_inputs()[0].name: numpy.full(1, 42, "float32")}))
 """
-OPENVINO = "import openvino; print(42 * ('CPU' in openvino.Core().available_devices))"
+OPENVINO = """
+import onnx, onnxscript, openvino
+print(42 * ("CPU" in openvino.Core().available_devices))
+"""
 
 MAC = sys.platform == "darwin"
 GCC, GXX = (("xcode-select --install",) if MAC else (f"sudo apt install {name}",)
@@ -282,7 +285,7 @@ KNOWN = {
                         ("make bench",), _python(ONNX, "onnxruntime", "onnx", "onnxscript"),
                         _says()),
     "openvino": Kind("OpenVINO", _("`make bench`: to compare with"), ("make bench",),
-                     _python(OPENVINO, "openvino"), _says()),
+                     _python(OPENVINO, "openvino", "onnx", "onnxscript"), _says()),
     "git": Kind("git", _("`make site`, `make colab`: the repository's address and commit"),
                 ("sudo apt install git",), _programs("git"), _says("--version"), "git version"),
     "tar": Kind("tar", _("Notebook 08: candidates that are sent to a device"),

@@ -30,8 +30,8 @@ WAYS = {"fails": ("exit 1", "it ended with 1"),
         "does nothing": ("exit 0", ""), "says something else": ("echo hello", ""),
         "hangs": (f"{shutil.which('sleep')} 60 & wait", "is still at it after 0.5 seconds")}
 OF_PROGRAMS = ("c", "shared", "c++", "c++20", "wasm", "node", "arm64", "git", "tar")
-OF_PYTHON = {"onnxruntime": ("onnxruntime", "onnx", "onnxscript"), "openvino": ("openvino",),
-             "gpu": ("tvm",), "nvrtc": ("nvidia", "cuda", "tvm")}
+OF_PYTHON = {"onnxruntime": ("onnxruntime", "onnx", "onnxscript"), "gpu": ("tvm",),
+             "openvino": ("openvino", "onnx", "onnxscript"), "nvrtc": ("nvidia", "cuda", "tvm")}
 
 
 @pytest.fixture(autouse=True)

@@ -311,7 +311,7 @@ def test_tools_for_students_speak_chinese() -> None:
 
 # ---- imports ----
 
-FLOORS = (("course.words",), ("data", "course.tir"),
+FLOORS = (("course.words",), ("data", "course.tir", "course.present"),
           ("helpers", "course.kernels", "course.listing", "course.devices", "course.gpu"),
           ("course.plots", "course.ship"), ("course.checks",), ("tools",))
 ROOMS = ("say", "run", "compare", "observe", "diagnose", "exercises")  # of checks/
