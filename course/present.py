@@ -122,7 +122,7 @@ def tool(kind: str) -> Tool:
         except SlowError as error:
             seen.append(str(error))
             break  # nobody waits for the others too
-        except CourseError as error:
+        except (CourseError, OSError) as error:
             seen.append(why(str(error).removeprefix(f"{Path(sys.executable).name}: ")))
     said = _("{thing}: does not work here ({why})").format(
         thing=known.thing, why="; ".join(dict.fromkeys(seen))) if seen \

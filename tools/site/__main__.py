@@ -18,7 +18,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from course import present
 from course.plots import moving
+from course.words import CourseError
 from tools import colab
 from tools.site import garment, links
 from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, sources
@@ -104,11 +106,13 @@ def print_notebooks(folder: Path) -> None:
         sys.exit(f"A PDF is printed by a browser, and none is in PATH: {', '.join(BROWSERS)}.")
     for master in masters():
         page, pdf = folder / f"{master.stem}.html", folder / f"{master.stem}.pdf"
-        subprocess.run([browser, "--headless", "--disable-gpu", "--no-pdf-header-footer",
-                        *(["--no-sandbox"] if not os.geteuid() else []),
-                        "--virtual-time-budget=20000",  # pictures below come when one scrolls
-                        f"--print-to-pdf={pdf}", page.as_uri()],
-                       check=True, capture_output=True, timeout=300)
+        try:
+            present.run([browser, "--headless", "--disable-gpu", "--no-pdf-header-footer",
+                         *(["--no-sandbox"] if not os.geteuid() else []),
+                         "--virtual-time-budget=20000",  # pictures below come when one scrolls
+                         f"--print-to-pdf={pdf}", page.as_uri()], seconds=300)
+        except CourseError as error:
+            sys.exit(f"No PDF of {page.name}: {error}")
         text = page.read_text(encoding="utf-8")
         page.write_text(text.replace('<p class="open-in">', '<p class="open-in">'
                                      f'<a href="{pdf.name}">PDF</a> · ', 1), encoding="utf-8")
