@@ -2,13 +2,10 @@
 
 import functools
 import re
-from pathlib import Path
 
 from course import present
+from course.words import ROOT
 from data.versions import pins
-
-ROOT = Path(__file__).resolve().parent.parent.parent
-
 
 _command = functools.cache(lambda: present.need("git").command)  # its line is said once
 

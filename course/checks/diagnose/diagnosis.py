@@ -14,7 +14,7 @@ import tvm
 from torch import nn
 
 from course.checks.compare.mistakes import without_bias
-from course.checks.compare.trials import ATOL, RTOL
+from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.hypotheses import Hypothesis, explain, found_at, holds
 from course.checks.observe.intermediates import Binding, differing, intermediate_values
@@ -133,6 +133,7 @@ def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
                  if masks[0].ndim == 4 else
                  ngettext(", only in column {places}", ", only in columns {places}", len(places))
                  ).format(places=", ".join(map(str, places)))
+    # cause: first-image
     return says, _("only the first image of the batch is right: the batch axis") \
         if len(images) > 1 and images == list(range(1, len(values[0]))) else ""
 
@@ -351,6 +352,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
                                      "computes").format(name=binding.name, shape=value.shape,
                                                         place=where(np.isnan(value)),
                                                         kernel=binding.kernel),
+                                   # cause: unwritten
                                    _("{kernel}: is every element of its output written?").format(
                                        kernel=binding.kernel))
     good, after = _matched(layers, references, found)

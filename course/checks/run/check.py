@@ -30,6 +30,7 @@ from course.checks.run.answer import broken_cell, line_of_answer, note_answers, 
 from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from course.checks.run.timeout import alarmed
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.show import Example
 from course.words import _, language, listed, ngettext, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
@@ -92,11 +93,12 @@ def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], An
             registered[number].get_ready()
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
-                expected, came, look_at = parts
+                expected, came, look_at, *example = parts
                 if not came:
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
                 raise CheckFailed(expected, came, look_at,
-                                  _("Exercise {number} ✗").format(number=number))
+                                  _("Exercise {number} ✗").format(number=number),
+                                  Example.again(*example) if example else None)
             right[number] = answers
             print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
