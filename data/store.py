@@ -18,19 +18,12 @@ from typing import Any
 
 import numpy as np
 
-from course.words import ROOT, Sentence, _
+from course.words import ROOT, CourseError, Sentence, _
 
 DATA = ROOT / "data"
 CLASS_NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
                "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 N_IMAGES = 1000  # the notebooks evaluate on the first 1,000 test images; there are 10,000
-
-
-class CourseError(Exception):
-    """An error whose message is meant for the reader: notebooks show it without a traceback."""
-
-    def _render_traceback_(self) -> list[str]:  # IPython asks the exception for this
-        return str(self).splitlines()
 
 
 # ---- what there is -------------------------------------------------------------------------

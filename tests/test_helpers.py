@@ -237,7 +237,7 @@ class _Touch:
 def test_a_pickle_is_refused_before_it_runs(tmp_path: Path) -> None:
     path = tmp_path / "executed"
     with pytest.raises(helpers.CourseError, match="refused: it asks for"):
-        helpers.read_arrays(pickle.dumps({"a": _Touch(path)}), {"a": (1,)})
+        helpers.read_arrays(pickle.dumps({"a": _Touch(path)}, protocol=4), {"a": (1,)})
     assert not path.exists()
 
 
@@ -251,15 +251,15 @@ def test_a_pickle_is_refused_before_it_runs(tmp_path: Path) -> None:
 ])
 def test_wrong_weights(content, message: str) -> None:
     with pytest.raises(helpers.CourseError, match=message):
-        helpers.read_arrays(pickle.dumps(content), {"a": (3,), "b": (2,)})
+        helpers.read_arrays(pickle.dumps(content, protocol=4), {"a": (3,), "b": (2,)})
 
 
 def test_good_weights_and_a_damaged_pickle() -> None:
     arrays = {"a": np.arange(3, dtype=np.float32)}
-    read = helpers.read_arrays(pickle.dumps(arrays), {"a": (3,)})
+    read = helpers.read_arrays(pickle.dumps(arrays, protocol=4), {"a": (3,)})
     assert np.array_equal(read["a"], arrays["a"])
     with pytest.raises(helpers.CourseError, match="refused"):
-        helpers.read_arrays(pickle.dumps(arrays)[:-20], {"a": (3,)})
+        helpers.read_arrays(pickle.dumps(arrays, protocol=4)[:-20], {"a": (3,)})
 
 
 def test_npz_with_a_pickle_inside(folder: Path) -> None:

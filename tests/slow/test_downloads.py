@@ -53,7 +53,7 @@ def published() -> dict[str, bytes]:
     for model, spec in store.WEIGHTS.items():
         with np.load(STAND_IN / "models" / f"{model}.npz") as stored:
             arrays = {name: stored[name].astype(np.float32) for name in spec.shapes}
-        files[spec.file] = pickle.dumps(arrays)
+        files[spec.file] = pickle.dumps(arrays, protocol=4)
     return files
 
 
