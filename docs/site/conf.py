@@ -14,7 +14,9 @@ OPENING = "conv2d_before_and_target.png"  # the picture of the page to arrive at
 project = html_title = SITE["title"]
 author = "the authors of the course"
 language = {"en": "en", "zh": "zh_CN"}[SITE["language"]]
-extensions = ["myst_nb", "tools.site.search"]
+extensions = ["myst_nb", "tools.site.anchors", "tools.site.search"]
+section_anchors = SITE["anchors"]
+other_names = SITE["aliases"]
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_heading_anchors = 4

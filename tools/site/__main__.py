@@ -20,8 +20,8 @@ from pathlib import Path
 
 from course.plots import moving
 from tools import colab
-from tools.site import garment, links
-from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, sources
+from tools.site import aliases, garment, links
+from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, section_anchors, sources
 from tools.site.project import ROOT, built_from, repository, site_address
 from tools.site.words import WORDS
 
@@ -56,6 +56,7 @@ def settings(language: str) -> dict:
             "search": words.search, "found": words.found, "report": words.report,
             "repository": repository(), "address": site_address(),
             "about": words.arrive.split("\n")[0],
+            "anchors": (anchors := section_anchors()), "aliases": aliases.by_section(anchors),
             "files": files}
 
 

@@ -6,11 +6,10 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import nbformat
-from mdit_py_plugins.anchors.index import slugify
 
 from tools import translation
 from tools.pages import PICTURES, Described
-from tools.site import landing, terms
+from tools.site import anchors, landing, terms
 from tools.site.dark import for_the_dark, transparent
 from tools.site.project import ROOT, on_github, repository
 from tools.site.words import WORDS, Words
@@ -287,6 +286,15 @@ def sources(language: str, build: Path, moving: dict[str, str]) -> dict[str, str
     return pages
 
 
+def section_anchors() -> dict[str, list[str]]:
+    """Return the anchors of each page's sections, in both languages, by the page's name."""
+    texts = {master.stem: terms.headings(read(master, "en")[0]) for master in masters()}
+    texts |= {page: terms.headings_in((ROOT / name).read_text(encoding="utf-8"))
+              for name, page in DOCUMENTS.items()}
+    texts |= {page: [page] for page in ("index", "live", "draw", "terms")}
+    return {page: anchors.anchors(headings) for page, headings in texts.items()}
+
+
 def opening(pages: Iterable[str]) -> str:
     """Return the picture of the first page as HTML: in 04, the loops before and as one makes them.
 
@@ -309,8 +317,7 @@ def arrival(language: str, picture: str) -> str:
                                       for cell in nbformat.read(master, as_version=4).cells)
                  for master in masters()}
     first = masters()[0].stem
-    commands = re.findall(r"^## (.+)$", readme, re.MULTILINE)[0]
-    known = {"read": f"{first}.html", "here": f"readme.html#{slugify(commands)}",
+    known = {"read": f"{first}.html", "here": f"readme.html#{section_anchors()['readme'][1]}",
              "draw": "draw.html",
              "other": "zh/index.html" if language == "en" else "../index.html",
              **{name: way for name, way in ways(first, language).items() if name == "colab"}}
