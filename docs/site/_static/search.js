@@ -80,13 +80,12 @@
   };
 
   // How much a word counts in each part of a section.
-  const FIELDS = { title: 5, names: 5, above: 1, text: 1.5, code: 0.7 };
+  const FIELDS = { title: 4, names: 9, above: 2.5, text: 1.25, code: 1 };
 
   class Finder {
     constructor(sections) {
       this.sections = sections.map((section) => ({
-        ...section, keys: section.names.map(phrase),
-        phrases: { title: phrase(section.title), text: phrase(section.text) },
+        ...section, keys: section.names.map(phrase), head: phrase(section.title),
       }));
       this.index = new Map();  // of each form, of each section's number, how often in which field
       this.pairs = new Map();  // of two words without their space, the forms of both
@@ -163,25 +162,27 @@
     find(query) {
       const wishes = this.wishes(without(query));
       const sum = wishes.reduce((total, wish) => total + wish.counts, 0);
-      const asked = phrase(query);
+      const asked = [...new Set([query, without(query)])].map(phrase);
       const share = (part, whole) =>
         whole.includes(part) ? part.trim().length / whole.trim().length : 0;
+      const most = (of) => Math.max(...asked.map(of));
       const results = [];
       this.sections.forEach((section, number) => {
-        let score = 0, covered = 0;
+        let score = 0, covered = 0, named = 0;
         for (const wish of wishes) {
           const best = Math.max(...wish.found.map((form) => this.worth(form, number)));
           score += best * wish.counts;
           covered += best && wish.counts;
+          const fields = wish.found.map((form) => this.index.get(form).get(number));
+          named += fields.some((has) => has?.title || has?.names) ? wish.counts : 0;
         }
         if (!score) return;
+        score += 2 * named ** 2 / sum;
         score *= (covered / sum) ** 2;
         // what the section is of, as the query or a part of it; the query as a part of its title
-        score += 6 * sum * Math.max(...section.keys.map((name) => share(name, asked))) ** 2;
-        score += 5 * sum * share(asked, section.phrases.title);
-        if (section.phrases.text.includes(asked)) score += sum;
+        score += 3 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
+        score += 5 * sum * most((one) => share(one, section.head));
         if (!section.above.length) score *= 0.4;  // the top of a page, if none of its sections does
-        if (!/^\d/.test(section.page)) score *= 0.8;  // the notebooks explain
         results.push({ section, score });
       });
       results.sort((one, other) => other.score - one.score);
@@ -194,7 +195,7 @@
     worth(form, number) {
       const found = this.index.get(form)?.get(number) ?? {};
       return Object.entries(found).reduce((total, [field, often]) =>
-        total + FIELDS[field] * often / (often + 1), 0);
+        total + FIELDS[field] * often / (often + 2), 0);
     }
   }
 
