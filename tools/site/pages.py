@@ -116,9 +116,9 @@ def picture(folder: Path, up: str) -> Callable[[bytes, str], str]:
         folder.mkdir(parents=True, exist_ok=True)
         if name.endswith(".svg"):
             drawing = content.decode()
-            if dark := for_the_dark(drawing):
-                (folder / f"{Path(name).stem}{DARK}").write_text(dark, encoding="utf-8")
-                content = transparent(drawing).encode()
+            (folder / f"{Path(name).stem}{DARK}").write_text(for_the_dark(drawing),
+                                                             encoding="utf-8")
+            content = transparent(drawing).encode()
         (folder / name).write_bytes(content)
         return f"{up}pictures/{name}"
 
