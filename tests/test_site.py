@@ -106,7 +106,7 @@ def test_the_map_has_each_notebook_below_what_it_needs() -> None:
         for row in set(rows.values()):
             places = [stop.column for stop in course if stop.row == row]
             assert places == sorted(set(places)) and places[0] > 0 and places[-1] < 1
-        drawn = landing.plan(course, dict.fromkeys(rows, 3), WORDS[language])
+        drawn = landing.plan(course, dict.fromkeys(rows, ["1.1"] * 3), WORDS[language])
         assert drawn.count("<path ") == len(found) and drawn.count("<a ") == len(course)
     assert [(s.number, s.needs, s.minutes) for s in maps["en"]] == \
         [(s.number, s.needs, s.minutes) for s in maps["zh"]]

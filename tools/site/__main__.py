@@ -91,7 +91,9 @@ def mend(site: Path) -> None:
         text = re.sub(r'(class="btn search-button-field[^>]*?) aria-label="[^"]*"', r"\1", text)
         first = path.relative_to(site).parts[0]
         words = WORDS[first if first in WORDS else "en"]
-        text = text.replace("<html ", f'<html data-copy="{"|".join(words.copy)}" ', 1)
+        text = text.replace("<html ", f'<html data-copy="{"|".join(words.copy)}" '
+                            f'data-solved="{words.solved}" ', 1)
+        text = re.sub(r'<th class="head[^"]*"><p></p></th>', "<td></td>", text)
         for english, said in words.theme.items():
             text = re.sub(rf'( (?:title|aria-label)="){english}"', rf'\1{said}"', text)
             text = text.replace(f"</i>{english}<", f"</i>{said}<")

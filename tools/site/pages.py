@@ -1,6 +1,7 @@
 """The site's source: notebooks and documents, as Sphinx and MyST take them."""
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,16 +12,18 @@ from tools import translation
 from tools.pages import PICTURES, Described
 from tools.site import anchors, landing, terms
 from tools.site.dark import for_the_dark, transparent
+from tools.site.narrow import LEAST, narrow, smallest
 from tools.site.project import ROOT, on_github, repository
 from tools.site.words import WORDS, Words
 from tools.student import SOLUTION, STUB
 from tools.translation import masters
 
-DARK = ".dark.svg"
+DARK, NARROW = ".dark.svg", ".narrow"  # ends of names
 OPENING = ("before", "target")  # the titles in the first page's picture
 # of students' notebooks: a folder of the site, a branch of the repository
 DOWNLOADS, BRANCH = "notebooks", "students"
 LONG = 35  # lines: a listing of more is folded
+COLUMNS = re.compile(r"^(?=.*\S {2,}\S).*\n(?=.*\S {2,}\S)", re.MULTILINE)  # two lines with gaps
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 # documents, and the page that each becomes
 DOCUMENTS = {"README.md": "readme",
@@ -116,30 +119,52 @@ def picture(folder: Path, up: str) -> Callable[[bytes, str], str]:
         folder.mkdir(parents=True, exist_ok=True)
         if name.endswith(".svg"):
             drawing = content.decode()
-            (folder / f"{Path(name).stem}{DARK}").write_text(for_the_dark(drawing),
-                                                             encoding="utf-8")
-            content = transparent(drawing).encode()
+            for kind, drawn in ("", drawing), (NARROW, narrow(drawing)):
+                stem = f"{Path(name).stem}{kind}"
+                if drawn:
+                    (folder / f"{stem}{DARK}").write_text(for_the_dark(drawn), encoding="utf-8")
+                    (folder / f"{stem}.svg").write_text(transparent(drawn), encoding="utf-8")
+            return f"{up}pictures/{name}"
         (folder / name).write_bytes(content)
         return f"{up}pictures/{name}"
 
     return source
 
 
-def by_theme(shown: str, site: Path) -> str:
-    """Return HTML with a picture for light pages and one for dark ones, where there are both."""
-    def both(image: re.Match) -> str:
-        dark = Path(image[2]).with_suffix(DARK)
-        if not (site / "pictures" / dark.name).exists():
-            return image[0]
-        drawing = (site / "pictures" / dark.name).read_text(encoding="utf-8")
-        width, height = re.findall(r'\b(?:width|height)="([\d.]+)pt"', drawing)[:2]
-        # a browser does not fetch the one that it does not show, and keeps room for the other
-        rest = (f'width="{float(width) * 4 / 3:.0f}" height="{float(height) * 4 / 3:.0f}" '
-                'loading="lazy">')
-        return (f'{image[1]}{image[2]}" class="only-light" {rest}'
-                f'{image[1]}{dark.as_posix()}" class="only-dark" {rest}')
+def _size(svg: str) -> tuple[str, int]:
+    """Return a drawing's attributes of size, and the width in which its letters can be read."""
+    width, height = (float(number) for number in
+                     re.findall(r'\b(?:width|height)="([\d.]+)pt"', svg)[:2])
+    return (f'width="{width * 4 / 3:.0f}" height="{height * 4 / 3:.0f}"',
+            math.ceil(width * LEAST / smallest(svg)))
 
-    return re.sub(r'(<img [^>]*src=")([^"]+\.svg)">', both, shown)
+
+def by_theme(shown: str, site: Path) -> str:
+    """Return HTML in which each drawing opens large, and is there for light and dark pages.
+
+    Where there is a narrow form, a phone shows that. No letter gets smaller than LEAST: what is
+    wider then is scrolled.
+    """
+    def drawing(image: re.Match) -> str:
+        address, stem = image[2].removesuffix(".svg"), Path(image[2]).stem
+        files = {kind: site / "pictures" / f"{stem}{kind}.svg" for kind in ("", NARROW)}
+        sizes = {kind: _size(file.read_text(encoding="utf-8"))
+                 for kind, file in files.items() if file.exists()}
+        if "" not in sizes:
+            return image[0]
+        least = [f"--least{kind.replace('.', '-')}: {width}px"
+                 for kind, (_attributes, width) in sizes.items()]
+        pictures = []
+        for theme, end in ("light", ".svg"), ("dark", DARK):
+            source = f'<source media="(max-width: 600px)" srcset="{address}{NARROW}{end}" ' \
+                     f"{sizes[NARROW][0]}>" if NARROW in sizes else ""
+            # a browser does not fetch the one that it does not show, and keeps room for the other
+            pictures.append(f'<picture>{source}{image[1]}{address}{end}" class="only-{theme}" '
+                            f'{sizes[""][0]} loading="lazy"></picture>')
+        return (f'<div class="drawing" style="{"; ".join(least)}"><a href="{image[2]}">'
+                f'{"".join(pictures)}</a></div>')
+
+    return re.sub(r'(<img [^>]*src=")([^"]+\.svg)">', drawing, shown)
 
 
 def _tagged(cell: nbformat.NotebookNode, tag: str, label: str) -> None:
@@ -172,6 +197,8 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
             cell.outputs[0].data["text/html"] = link
     lines = [len(output.get("data", {}).get("text/plain", "").splitlines())
              for output in cell.outputs]
+    if any(COLUMNS.search(output.get("text", "")) for output in cell.get("outputs", [])):
+        cell.metadata.setdefault("tags", []).append("columns")  # they are scrolled, not wrapped
     if _only_imports(cell):
         _tagged(cell, "hide-input", words.setup)
     elif max(lines, default=0) > LONG:
@@ -306,19 +333,23 @@ def opening(pages: Iterable[str]) -> str:
         if source := re.search(r'pictures/(\w+)(?:-zh)?\.svg"', shown):
             drawing = (PICTURES / f"{source[1]}.svg").read_text(encoding="utf-8")
             if all(f"<!-- {name} -->" in drawing for name in OPENING):
-                return "".join(re.findall("<img [^>]*>", shown))
+                return "".join(re.findall('<div class="drawing".*?</div>', shown))
     raise LookupError(f"no picture has the titles {OPENING}")
 
 
 def arrival(language: str, picture: str) -> str:
     """Return the source of the page to arrive at; `picture`: as HTML."""
     readme = translation.plain(file_in(language, "README.md")[0].read_text(encoding="utf-8"))
-    exercises = {master.name[:2]: sum(bool(cell.metadata.get("nbgrader", {}).get("grade"))
-                                      for cell in nbformat.read(master, as_version=4).cells)
+    exercises = {master.name[:2]: [cell.metadata.nbgrader.grade_id
+                                   for cell in nbformat.read(master, as_version=4).cells
+                                   if cell.metadata.get("nbgrader", {}).get("grade")]
                  for master in masters()}
+    address = repository()
     first = masters()[0].stem
     known = {"read": f"{first}.html", "here": f"readme.html#{section_anchors()['readme'][1]}",
-             "draw": "draw.html",
+             "live": "live.html", "draw": "draw.html",
+             "loops": "loops.html" if language == "en" else "../loops.html?zh",
+             **({"clone": address} if address else {}),
              "other": "zh/index.html" if language == "en" else "../index.html",
              **{name: way for name, way in ways(first, language).items() if name == "colab"}}
     return landing.page(readme, exercises, WORDS[language], known, picture)
