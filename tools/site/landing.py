@@ -11,8 +11,8 @@ from pathlib import Path
 from tools.site.words import Words
 
 # a row: the notebook, what it is about, minutes, perhaps the number of exercises, what one needs
-ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \|(?: \d+ \|)?([^|]*)\|$",
-                 re.MULTILINE)
+ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \|(?: \d+ \|)?"
+                 r"([^|]*)\|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,8 @@ def plan(course: list[Stop], exercises: dict[str, list[str]], words: Words) -> s
                      f'{right} {foot}"/>')
     items = []
     for stop in course:
-        told = [words.minutes.format(stop.minutes), words.exercises.format(len(exercises[stop.number]))]
+        here = exercises[stop.number]
+        told = [words.minutes.format(stop.minutes), words.exercises.format(len(here))]
         if stop.needs:
             told.append(words.after.format(words.comma.join(stop.needs)))
         columns = min(round(12 * stop.width), 6)
@@ -85,9 +86,10 @@ def plan(course: list[Stop], exercises: dict[str, list[str]], words: Words) -> s
             f'<a href="{stop.page}.html"><strong>{stop.number} {html.escape(stop.title)}</strong>'
             f"<span>{html.escape(words.lines[stop.number])}</span>"
             f'<small>{" · ".join(told)}</small></a>'
-            f'<label class="solved" hidden data-exercises="{" ".join(exercises[stop.number])}">'
+            f'<label class="solved" hidden data-exercises="{" ".join(here)}">'
             '<input type="checkbox"> <span></span></label></li>')
-    return (f'<nav class="course-map" aria-label="{words.map}" data-solved="{words.solved_of}"><svg viewBox="0 0 100 {10 * rows}" '
+    return (f'<nav class="course-map" aria-label="{words.map}" data-solved="{words.solved_of}">'
+            f'<svg viewBox="0 0 100 {10 * rows}" '
             f'preserveAspectRatio="none" aria-hidden="true">{"".join(lines)}</svg>'
             f'<ol>{"".join(items)}</ol></nav>')
 

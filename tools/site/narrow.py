@@ -5,7 +5,7 @@ drawn between them; what can't be taken apart is scrolled instead (docs/site/_st
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import NamedTuple
 from xml.etree import ElementTree
 
@@ -39,7 +39,7 @@ def smallest(svg: str) -> float:
 
 
 def _letters(group: ElementTree.Element) -> Box | None:
-    """Return where a text stands, if a group is one: outlines of letters, each moved to its place."""
+    """Return where a text stands, if a group is one: letters as outlines, each at its place."""
     moved = re.match(r"translate\(([\d.-]+) ([\d.-]+)\)(?: rotate\(([\d.-]+)\))? scale\(([\d.]+) -",
                      group.get("transform", ""))
     if not moved:
@@ -148,8 +148,7 @@ def narrow(svg: str) -> str | None:
                          '<use xlink:href="#figure_1"/></svg>')
             x += b.right - b.left
         y += max(b.bottom - b.top for b in row)
-    body: Callable[[re.Match], str] = lambda match: f"\n <defs>{match[0]}\n </defs>" + "".join(views)
-    svg = FIGURE.sub(body, svg, count=1)
+    svg = FIGURE.sub(r"\n <defs>\g<0>\n </defs>" + "".join(views), svg, count=1)
     return re.sub(r'width="[\d.]+pt" height="[\d.]+pt" viewBox="[^"]*"',
                   f'width="{width:.2f}pt" height="{y:.2f}pt" viewBox="0 0 {width:.2f} {y:.2f}"',
                   svg, count=1)
