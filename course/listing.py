@@ -12,7 +12,7 @@ _WIDE = 100  # letters: a line of code in JupyterLab, without scrolling
 
 
 # in JupyterLab's dark theme, as in the site's (course.css), light and dark are exchanged
-_DARK = ('<style>[data-jp-theme-light="false"] .mlc-listing { filter: invert(.93) '
+in_the_dark = ('<style>[data-jp-theme-light="false"] .mlc-listing { filter: invert(.93) '
          "hue-rotate(180deg) }</style>")
 
 
@@ -27,7 +27,7 @@ class Listing:
 
     def _repr_html_(self) -> str:
         if "MLC_LAB" in os.environ:
-            return f'{_DARK}<div class="mlc-listing">{self._light()}</div>'
+            return f'{in_the_dark}<div class="mlc-listing">{self._light()}</div>'
         return self._light()
 
     def _light(self) -> str:

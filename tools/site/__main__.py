@@ -19,7 +19,16 @@ from pathlib import Path
 from course.plots import moving
 from tools import colab
 from tools.site import aliases, garment, links
-from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, section_anchors, sources
+from tools.site.pages import (
+    DOCUMENTS,
+    DOWNLOADS,
+    file_in,
+    least_of_png,
+    masters,
+    opened,
+    section_anchors,
+    sources,
+)
 from tools.site.project import ROOT, built_from, repository, site_address
 from tools.site.words import WORDS
 
@@ -94,6 +103,10 @@ def mend(site: Path) -> None:
         for english, said in words.theme.items():
             text = re.sub(rf'( (?:title|aria-label)="){english}"', rf'\1{said}"', text)
             text = text.replace(f"</i>{english}<", f"</i>{said}<")
+        of_documents = re.compile(r'(<img [^>]*src="([^"]*_images/[^"]+\.png)"[^>]*>)')
+        for image, address in of_documents.findall(text):
+            least = least_of_png((path.parent / address).read_bytes())
+            text = text.replace(image, opened(image, address, least))
         path.write_text(text, encoding="utf-8")
 
 

@@ -25,7 +25,7 @@ class Box(NamedTuple):
     right: float
     bottom: float
 
-    def __or__(self, other: "Box") -> "Box":  # type: ignore[override]
+    def __or__(self, other: "Box") -> "Box":
         return Box(*map(min, self[:2], other[:2]), *map(max, self[2:], other[2:]))
 
     def __and__(self, other: "Box") -> "Box":

@@ -22,6 +22,7 @@ DARK, NARROW = ".dark.svg", ".narrow"  # ends of names
 OPENING = ("before", "target")  # the titles in the first page's picture
 # of students' notebooks: a folder of the site, a branch of the repository
 DOWNLOADS, BRANCH = "notebooks", "students"
+SMALLEST = 7.5  # points: the letters of a figure that is kept as a PNG alone
 LONG = 35  # lines: a listing of more is folded
 COLUMNS = re.compile(r"^(?=.*\S {2,}\S).*\n(?=.*\S {2,}\S)", re.MULTILINE)  # two lines with gaps
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
@@ -139,6 +140,20 @@ def _size(svg: str) -> tuple[str, int]:
             math.ceil(width * LEAST / smallest(svg)))
 
 
+def least_of_png(png: bytes) -> str:
+    """Return the style of a figure that is a PNG: how wide it is at least, to be read.
+
+    Its letters are at least SMALLEST points high, at 100 dots an inch (Matplotlib's savefig here).
+    """
+    width = int.from_bytes(png[16:20], "big")  # PNG's first chunk, IHDR
+    return f"--least: {math.ceil(width * LEAST / (SMALLEST * 100 / 72))}px"
+
+
+def opened(image: str, address: str, least: str) -> str:
+    """Return a picture's HTML in which a click opens it alone; `least`: a style, how wide it is."""
+    return f'<span class="drawing" style="{least}"><a href="{address}">{image}</a></span>'
+
+
 def by_theme(shown: str, site: Path) -> str:
     """Return HTML in which each drawing opens large, and is there for light and dark pages.
 
@@ -146,6 +161,9 @@ def by_theme(shown: str, site: Path) -> str:
     wider then is scrolled.
     """
     def drawing(image: re.Match) -> str:
+        if image[3] == "png":
+            file = site / "pictures" / Path(image[2]).name
+            return opened(image[0], image[2], least_of_png(file.read_bytes()))
         address, stem = image[2].removesuffix(".svg"), Path(image[2]).stem
         files = {kind: site / "pictures" / f"{stem}{kind}.svg" for kind in ("", NARROW)}
         sizes = {kind: _size(file.read_text(encoding="utf-8"))
@@ -161,10 +179,9 @@ def by_theme(shown: str, site: Path) -> str:
             # a browser does not fetch the one that it does not show, and keeps room for the other
             pictures.append(f'<picture>{source}{image[1]}{address}{end}" class="only-{theme}" '
                             f'{sizes[""][0]} loading="lazy"></picture>')
-        return (f'<div class="drawing" style="{"; ".join(least)}"><a href="{image[2]}">'
-                f'{"".join(pictures)}</a></div>')
+        return opened("".join(pictures), image[2], "; ".join(least))
 
-    return re.sub(r'(<img [^>]*src=")([^"]+\.svg)">', drawing, shown)
+    return re.sub(r'(<img [^>]*src=")([^"]+\.(svg|png))">', drawing, shown)
 
 
 def _tagged(cell: nbformat.NotebookNode, tag: str, label: str) -> None:
@@ -333,7 +350,7 @@ def opening(pages: Iterable[str]) -> str:
         if source := re.search(r'pictures/(\w+)(?:-zh)?\.svg"', shown):
             drawing = (PICTURES / f"{source[1]}.svg").read_text(encoding="utf-8")
             if all(f"<!-- {name} -->" in drawing for name in OPENING):
-                return "".join(re.findall('<div class="drawing".*?</div>', shown))
+                return "".join(re.findall('<span class="drawing".*?</span>', shown))
     raise LookupError(f"no picture has the titles {OPENING}")
 
 
