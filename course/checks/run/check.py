@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 import tvm
+from IPython import get_ipython
 
 from course.checks.run.answer import broken_cell, line_of_answer, note_answers, outcome
 from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
@@ -71,6 +72,29 @@ class Exercise:
             make()
 
 
+def _in_the_lab() -> bool:
+    """Whether this is a notebook's kernel that `make lab` started: its server names the session.
+
+    A kernel that executes a notebook for grading or for a test has no such name.
+    """
+    return "MLC_LAB" in os.environ and "JPY_SESSION_NAME" in os.environ \
+        and hasattr(get_ipython(), "kernel")
+
+
+SHOWN = _in_the_lab()  # asked once, before a cell of an answer can change it
+
+
+def _refuse(failed: CheckFailed) -> None:
+    """Raise a verdict; in the lab, show it as JupyterLab shows what goes wrong.
+
+    When a cell raises, JupyterLab takes the stars off all cells that wait, as if the run had ended;
+    the kernel runs on.
+    """
+    if not SHOWN:
+        raise failed
+    print("\n".join(failed._render_traceback_()), file=sys.stderr)
+
+
 registered: dict[str, Exercise] = {}  # all exercises, by their numbers
 
 
@@ -87,20 +111,21 @@ def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], An
         def run(*answers: Any) -> None:
             note_answers(*answers)
             if error := broken_cell(*answers):
-                raise CheckFailed(_("that the cell of your answer runs"), reason(error),
-                                  line_of_answer(error),
-                                  _("Exercise {number} ✗").format(number=number))
+                return _refuse(CheckFailed(
+                    _("that the cell of your answer runs"), reason(error), line_of_answer(error),
+                    _("Exercise {number} ✗").format(number=number)))
             registered[number].get_ready()
             passed, parts = isolated(lambda: check(*answers), seconds)
             if not passed:
                 expected, came, look_at, *example = parts
                 if not came:
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
-                raise CheckFailed(expected, came, look_at,
-                                  _("Exercise {number} ✗").format(number=number),
-                                  Example.again(*example) if example else None)
+                return _refuse(CheckFailed(expected, came, look_at,
+                                           _("Exercise {number} ✗").format(number=number),
+                                           Example.again(*example) if example else None))
             right[number] = answers
             print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
+            return None
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         registered[number] = Exercise(number, run, tuple(prepare))
         return run
