@@ -38,7 +38,7 @@ from course.words import _
 _LEAST = 4  # numbers at once: np.max([a, b]) of two is fine, and so is a shape
 
 
-@exercise("0.1", seconds=5)
+@exercise("0.1", "lnumpy_softmax(X, Y)", seconds=5)
 def exercise_0_1(lnumpy_softmax: Callable) -> str:
     """softmax with explicit loops.
 
@@ -170,7 +170,7 @@ def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
                               _("vi, vj = T.axis.remap(...): one axis for each loop"))
 
 
-@exercise("0.2", seconds=10)
+@exercise("0.2", "make_relu6()", seconds=10)
 def exercise_0_2(make_relu6: Callable) -> str:
     """ReLU6 as a PrimFunc: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html."""
     func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
@@ -258,7 +258,7 @@ def _starts_from(trials: Trials) -> Mistakes:
     return {says: lambda x, *_: np.maximum(x.max(1), np.float32(start))}
 
 
-@exercise("0.3", seconds=10)
+@exercise("0.3", "make_row_max()", seconds=10)
 def exercise_0_3(make_row_max: Callable) -> str:
     """The largest of each row as a PrimFunc."""
     func = primfuncs.with_buffers(make_row_max(), (5, 12), (5,))
@@ -437,7 +437,7 @@ def _spied(function: _Function, x: np.ndarray, other: list[tuple[str, str, str]]
     return spied
 
 
-@exercise("0.4", seconds=10)
+@exercise("0.4", "looks_pure(function, x, shape)", seconds=10)
 def exercise_0_4(looks_pure: Callable) -> str:
     """Finding impure functions."""
     for function in _FUNCTIONS:
@@ -605,7 +605,7 @@ def _require_calls(mod: tvm.IRModule) -> None:
                                                name_hint=variable.name_hint))
 
 
-@exercise("0.5", seconds=20)
+@exercise("0.5", "create_deep_mlp()", seconds=20)
 def exercise_0_5(create_deep_mlp: Callable) -> str:
     """A module with three layers and a symbolic number of images."""
     mod = create_deep_mlp()

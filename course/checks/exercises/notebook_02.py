@@ -44,7 +44,7 @@ _LEAKY_RELU: Mistakes = {
     _("x: it is copied as it is"): lambda x, slope: x}
 
 
-@exercise("2.1")
+@exercise("2.1", "leaky_relu(x, slope)")
 def exercise_2_1(leaky_relu: Callable) -> str:
     """a leaky ReLU as a tensor expression.
 
@@ -124,7 +124,7 @@ _LINEAR: Mistakes = {
         lambda layer, x: layer.bias.expand(len(x), -1)}
 
 
-@exercise("2.2")
+@exercise("2.2", "linear(x, w, b)")
 def exercise_2_2(linear: Callable) -> str:
     """a linear layer as a tensor expression."""
     trials = Trials(_("either the sum over k of x[i, k] * w[j, k], "
@@ -178,7 +178,7 @@ _CONV2D: Mistakes = {
         x, torch.ones_like(layer.weight))}
 
 
-@exercise("2.3")
+@exercise("2.3", "conv2d(x, w)")
 @torch.no_grad()
 def exercise_2_3(conv2d: Callable) -> str:
     """a convolution as a tensor expression."""
@@ -217,7 +217,7 @@ _POOL: Mistakes = {
     _("the largest absolute value is taken"): lambda layer, x: layer(x.abs())}
 
 
-@exercise("2.4")
+@exercise("2.4", "max_pool(x)")
 def exercise_2_4(max_pool: Callable) -> str:
     """max pooling as a tensor expression."""
     layer = nn.MaxPool2d(2)
@@ -239,7 +239,7 @@ def exercise_2_4(max_pool: Callable) -> str:
         count=len(trials.all))
 
 
-@exercise("2.5", seconds=30, prepare=[reference, random_cnn])
+@exercise("2.5", "create_model_via_emit_te(weights)", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_5(create_model: Callable) -> str:
     """the CNN by emit_te."""
     with TorchCalls() as calls:
@@ -325,7 +325,7 @@ def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[st
     return ""
 
 
-@exercise("2.6", seconds=30, prepare=[reference, random_cnn])
+@exercise("2.6", "create_model_via_own_te(weights)", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_6(create_model: Callable) -> str:
     """the CNN by own tensor expressions."""
     made = make(*create(create_model), values=True)
@@ -370,7 +370,7 @@ def _require_shifted(create_model: Callable) -> None:
                               _("softmax: every term of it has the same number subtracted"))
 
 
-@exercise("2.7", seconds=30, prepare=[reference, random_cnn])
+@exercise("2.7", "create_model_without_topi(weights)", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_7(create_model: Callable) -> str:
     """the CNN by own tensor expressions alone."""
     with require_no_topi():

@@ -47,7 +47,7 @@ def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return F.conv2d(torch.from_numpy(x), torch.from_numpy(w.copy())).numpy() + b
 
 
-@exercise("3.1", seconds=10)
+@exercise("3.1", "register_softmax()", seconds=10)
 def exercise_3_1(register_softmax: Callable) -> str:
     """env.softmax writes the softmax of each row into out."""
     trials, cases = softmax_trials()
@@ -156,7 +156,7 @@ def _storages(reads: _Reads) -> int:
     return helpers.script(planned).count("R.memory.alloc_storage(")
 
 
-@exercise("3.2", prepare=[_chains])
+@exercise("3.2", "storages_needed(reads)", prepare=[_chains])
 def exercise_3_2(storages_needed: Callable) -> str:
     """the storages of a plan, predicted."""
     came: list[int] = []
@@ -274,7 +274,7 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
     return output.numpy()
 
 
-@exercise("3.3")
+@exercise("3.3", "create_linear_module(weight, bias)")
 def exercise_3_3(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
     with judged(_("which variable main returns, and what stands between it and the call"),
@@ -324,7 +324,7 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
         shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
 
 
-@exercise("3.4")
+@exercise("3.4", "register_conv2d()")
 def exercise_3_4(register_conv2d: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out."""
     watch = functools.partial(require_torch, _("the convolution by means of PyTorch"),
@@ -333,7 +333,7 @@ def exercise_3_4(register_conv2d: Callable) -> str:
         require_conv2d=_require_conv2d(register_conv2d, watch))
 
 
-@exercise("3.5")
+@exercise("3.5", "register_conv2d_numpy()")
 def exercise_3_5(register_conv2d_numpy: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out, without PyTorch."""
     said = _("NumPy alone in env.conv2d"), "np.lib.stride_tricks.sliding_window_view, np.einsum"
@@ -377,7 +377,8 @@ def _require_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np
 _LIBRARY = ("env.conv2d", "env.linear", "env.softmax")
 
 
-@exercise("3.6", seconds=90, prepare=[reference, random_cnn])
+@exercise("3.6",
+          "create_model_with_library_conv2d(weights)", seconds=90, prepare=[reference, random_cnn])
 def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
     """The CNN is equivalent to PyTorch and its convolution is env.conv2d."""
     (weights, model), batches = cnn(), reference()

@@ -34,7 +34,7 @@ def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
 
 
-@exercise("4.1", seconds=10)
+@exercise("4.1", "inline_all(schedule)", seconds=10)
 def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
     for shape in [(16, 16), (5, 33)]:
@@ -49,7 +49,7 @@ def exercise_4_1(inline_all: Callable) -> str:
     return _("one sblock, no buffer between, the same results for two shapes")
 
 
-@exercise("4.2", seconds=10)
+@exercise("4.2", "schedule_add(schedule)", seconds=10)
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
     # then every remainder of 16 rows by the factors 2 to 8
@@ -73,7 +73,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
     return _("a parallel outermost loop, 8 lanes along a row, the same results for six shapes")
 
 
-@exercise("4.3", seconds=10)
+@exercise("4.3", "schedule_matmul(schedule)", seconds=10)
 def exercise_4_3(schedule_matmul: Callable) -> str:
     """a matrix product with lanes and a decomposed reduction."""
     # with eight columns a fixed number of vectors has too few lanes, and threads may lack work
@@ -102,7 +102,7 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
              "shapes")
 
 
-@exercise("4.4", seconds=10, prepare=[imported_cnn, reference_200])
+@exercise("4.4", "schedule_conv2d(mod)", seconds=10, prepare=[imported_cnn, reference_200])
 def exercise_4_4(schedule_conv2d: Callable) -> str:
     """the conv2d inside the model, scheduled."""
     original = imported_cnn()
@@ -143,7 +143,7 @@ def _told(found: Sequence[Nest]) -> str:
         block=nest.block, loops=" > ".join(str(loop) for loop in nest.loops)) for nest in found)
 
 
-@exercise("4.5")
+@exercise("4.5", "sums_where_needed(schedule)")
 def exercise_4_5(sums_where_needed: Callable) -> str:
     """sums that are made where they are needed."""
     for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (12, 20, 3)),
@@ -165,7 +165,7 @@ def exercise_4_5(sums_where_needed: Callable) -> str:
     return _("at most two rows of sums at a time, the same results for three shapes")
 
 
-@exercise("4.6")
+@exercise("4.6", "row_in_registers(schedule)")
 def exercise_4_6(row_in_registers: Callable) -> str:
     """a row of sums in a local buffer."""
     for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (5, 12, 3)),
@@ -193,7 +193,7 @@ def exercise_4_6(row_in_registers: Callable) -> str:
              "shapes")
 
 
-@exercise("4.7")
+@exercise("4.7", "eight_partial_sums(schedule)")
 def exercise_4_7(eight_partial_sums: Callable) -> str:
     """eight partial sums."""
     for apply, sizes in [(schedules.scheduled, (4, 32)), (schedules.scheduled_too, (3, 48)),

@@ -60,7 +60,7 @@ def _require_mended(name: str, operation: Callable) -> None:
         note(run_expression(operation, *arrays), expected, layer, *map(torch.from_numpy, arrays))
 
 
-@exercise("5.1", prepare=[faulty_cnn])
+@exercise("5.1", "mend()", prepare=[faulty_cnn])
 def exercise_5_1(mend: Callable) -> str:
     """two mistakes in a module."""
     operations = mend()
@@ -100,7 +100,7 @@ _AVG_POOL: Mistakes = {
         lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[0])}
 
 
-@exercise("5.2")
+@exercise("5.2", "avg_pool(x, kernel, stride)")
 def exercise_5_2(avg_pool: Callable) -> str:
     """average pooling as a tensor expression."""
     tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
@@ -156,7 +156,7 @@ _GELU: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         lambda _, x: F.gelu(x)}
 
 
-@exercise("5.3")
+@exercise("5.3", "map_gelu(bb, node_map, node)")
 def exercise_5_3(map_gelu: Callable) -> str:
     """a rule for F.gelu.
 
@@ -223,7 +223,7 @@ def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
     ]
 
 
-@exercise("5.4", seconds=90, prepare=[reference, lambda: _models()])
+@exercise("5.4", "cnn_rules()", seconds=90, prepare=[reference, lambda: _models()])
 def exercise_5_4(cnn_rules: Callable) -> str:
     """rules for the layers of a CNN."""
     rules = cnn_rules()
@@ -472,7 +472,8 @@ def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) ->
                           _("one tvm.tirx.Var for the batch of all inputs"))
 
 
-@exercise("5.5", seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
+@exercise("5.5", "import_for_any_batch(model, features)",
+          seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
 @torch.no_grad()
 def exercise_5_5(import_for_any_batch: Callable) -> str:
     """an import for any batch size."""
