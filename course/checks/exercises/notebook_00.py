@@ -339,7 +339,15 @@ def _where(x: np.ndarray, held: np.ndarray, chosen: Callable[[np.ndarray], Any])
     return np.where(chosen(np.arange(x.size).reshape(x.shape)), x, held)
 
 
+def _next(x: np.ndarray, place: int) -> np.ndarray:
+    """Return x with the next number that float32 has in one place."""
+    came = x.copy()
+    came.flat[place % x.size] = np.nextafter(came.flat[place % x.size], np.float32(np.inf))
+    return came
+
+
 _SHAPE = _("the shape of out: it is `shape`")
+_EXACTLY = _("np.array_equal: a tolerance hides small changes")
 _GIVEN = _("the input after the call: compare it with numbers that the function could not change")
 _EVERY = _("the input after each of the calls: compare every copy with x")
 _FILLS = _("two fillings of out that differ")
@@ -348,6 +356,7 @@ _AGAIN = _("a second call with the same input")
 _PURE = partial(_Function, pure=True)
 
 _COUNTED = np.arange(12, dtype="float32").reshape(3, 4)
+_SIZES = random(5, 6) * np.logspace(-6, 6, 30, dtype="float32").reshape(5, 6)  # small and large
 
 _FUNCTIONS = [
     _PURE(_("doubles x"), lambda x, *_: 2 * x),
@@ -371,9 +380,12 @@ _FUNCTIONS = [
               _BOTH),
     _Function(_("writes the smaller of x and what out held"),
               lambda x, held, _: np.minimum(x, held), _BOTH),
-    _Function(_("changes x by a millionth"), lambda x, *_: x,
-              _("np.array_equal: a tolerance hides small changes"),
+    _Function(_("changes x by a millionth"), lambda x, *_: x, _EXACTLY,
               leaves=lambda x, _: x * np.float32(1 + 1e-6)),
+    _Function(_("changes one element of x by the least that float32 can"), lambda x, *_: x,
+              _EXACTLY, x=_SIZES, shape=(5, 6), leaves=lambda x, call: _next(x, 7 * call)),
+    _Function(_("writes one element larger by the least that float32 can, another in each call"),
+              lambda x, _, call: _next(x, 7 * call), _EXACTLY, x=_SIZES, shape=(5, 6)),
     _Function(_("changes the last element of x"), lambda x, *_: x, _GIVEN,
               leaves=lambda x, _: _where(x, x + 1, lambda place: place < 11)),
     # of whole numbers, whose sum is the same in any order
@@ -620,7 +632,7 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
     with registry():
         machine = build(mod, primfuncs.QUICK)
     weights = {name: random(*shape) / 4 for name, shape in _DEEP.items() if name != "x"}
-    for n, scale in ((1, 1), (5, 1), (3, 40)):
+    for n, scale in ((1, 1), (5, 1), (3, 40), (90, 1)):
         arrays: dict[str, Any] = {"x": np.float32(scale) * random(n, 784), **weights}
         tensors = [tvm.runtime.tensor(array) for array in arrays.values()]
         try:
@@ -641,4 +653,5 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
         require_equal(came, _deep(**arrays),
                       _("the linear PrimFunc, then the five calls in main: each takes the result "
                         "of the one before"), _DEEP_MISTAKES, arrays, came, atol=scale * ATOL)
-    return _("equal to NumPy for 1, 5 and 3 images with one executable; every step by R.call_tir")
+    return _("equal to NumPy for 1, 5, 3 and 90 images with one executable; every step by "
+             "R.call_tir")

@@ -10,7 +10,7 @@ import tvm
 from tvm import s_tir, te, tirx
 
 from course.checks.observe.memory import Fenced, require_safe_access
-from course.checks.observe.spies import require_no_topi
+from course.checks.observe.spies import Expressions
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed
 from course.tir.walk import constant, loads, stores, walk
@@ -199,8 +199,10 @@ def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray
 def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
     """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
     def without_topi(*inputs: te.Tensor) -> Any:
-        with require_no_topi():
-            return describe(*inputs)
+        with Expressions() as made:
+            output = describe(*inputs)
+        made.require_own(*[output] if isinstance(output, te.Tensor) else [])
+        return output
     return run_expression(without_topi, *arrays)
 
 
@@ -214,6 +216,12 @@ def run_expression(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
     if output.dtype != "float32":
         raise CheckFailed(_("a float32 result"), f"{output.dtype}",
                           _("constants and casts: write 0.0, not a NumPy number of another dtype"))
+    shape = [getattr(extent, "value", extent) for extent in output.shape]
+    if any(not isinstance(extent, int) or extent < 1 for extent in shape):
+        raise CheckFailed(_("a result with one element or more"),
+                          _("shape ({shape})").format(shape=", ".join(map(str, shape))),
+                          _("the shape in te.compute, and the inputs: they are {shapes}").format(
+                              shapes=", ".join(str(array.shape) for array in arrays)))
     try:
         func = te.create_prim_func([*inputs, output])
         return run_prim_func(func, arrays, [int(extent) for extent in output.shape])
