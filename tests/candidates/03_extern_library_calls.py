@@ -995,7 +995,7 @@ def register_conv2d():
         out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: NumPy convolves, PyTorch adds the bias and copies -> PyTorch multiplied nothing
+# %% 3.4 wrong: NumPy convolves, PyTorch adds the bias and copies -> PyTorch multiplied no tensor by another
 def register_conv2d():
     def conv2d(x, w, b, out):
         sums = np.einsum("ncijpq,fcpq->nfij", windows_of(x.numpy(), w.numpy()), w.numpy())
@@ -1208,7 +1208,7 @@ def register_softmax():
         o[...] = e / e.sum(1, keepdims=True)
     return softmax
 
-# %% 3.2 wrong: the planner by the registry -> TVM was called: StaticPlanBlockMemory
+# %% 3.2 wrong: the planner by the registry -> TVM was called: sequential
 def storages_needed(reads):
     bb = relax.BlockBuilder()
     kind = relax.TensorType((1, 128), "float32")

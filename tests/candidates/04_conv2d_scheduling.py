@@ -322,7 +322,7 @@ def sums_where_needed(schedule):
 def row_in_registers(schedule):
     schedule.vectorize(schedule.get_loops(schedule.get_sblock("C"))[-1])
 
-# %% 4.6 wrong: the copy stays behind -> reverse_compute_at: under which loop is the copy
+# %% 4.6 wrong: the copy stays behind -> the copy of the sums: under which loop is it
 def row_in_registers(schedule):
     schedule.cache_write(schedule.get_sblock("C"), 0, "local")
 
@@ -798,11 +798,6 @@ def inline_all(schedule):
 def inline_all(schedule):
     for name in ("doubled", "shifted"):
         yield schedule.compute_inline(schedule.get_sblock(name))
-
-# %% 4.1 wrong: no parameter, takes the notebook's schedule -> inline_all takes ()
-def inline_all():
-    schedule.compute_inline(schedule.get_sblock("doubled"))
-    schedule.compute_inline(schedule.get_sblock("shifted"))
 
 # %% 4.1 wrong: called instead of handed over -> inline_all is None
 inline_all = None

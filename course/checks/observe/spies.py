@@ -188,6 +188,7 @@ class Expressions:
     def __init__(self) -> None:
         self.own: set[Any] = set()  # operations
         self.from_operator: set[Any] = set()
+        self.by: dict[Any, str] = {}  # of an operation, the function of TOPI's that returned it
         self.made: list[tuple[tvm.tirx.PrimFunc, list[Any]]] = []  # PrimFuncs, operations of TOPI's
 
     def __enter__(self) -> "Expressions":
@@ -217,6 +218,8 @@ class Expressions:
                 self.own |= made
             elif inside == _OPERATORS:
                 self.from_operator |= made
+            if path.startswith(_TOPI):
+                self.by |= dict.fromkeys(made, name)  # the outermost returns last
 
     def foreign(self, *tensors: te.Tensor) -> list[Any]:
         """Return the operations of TOPI's by which tensors are made."""
@@ -226,7 +229,9 @@ class Expressions:
             if operation in seen:
                 continue
             seen.add(operation)
-            if not isinstance(operation, te.PlaceholderOp) and operation not in self.own:
+            # a variable of Relax is a placeholder of another class
+            if isinstance(operation, te.ComputeOp | te.ExternOp | te.ScanOp) \
+                    and operation not in self.own:
                 found.append(operation)
             todo += [tensor.op for tensor in operation.input_tensors]
         return found
@@ -241,6 +246,8 @@ class Expressions:
                                     "TOPI's"),
                                   _("a te.compute over the elements: lambda i, j: y[i, j] + b[j]"))
             raise CheckFailed(_("an expression of your own"),
+                              _("one by TOPI: topi's {name}").format(name=self.by[operation])
+                              if operation in self.by else
                               _("one by TOPI: {name}, which no te.compute of yours made").format(
                                   name=operation.name),
                               _("the words of the exercise: with te, without topi"))
