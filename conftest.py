@@ -181,6 +181,8 @@ def pytest_terminal_summary(terminalreporter) -> None:
             terminalreporter.write_line(f"{exercise}   wrong {caught:2} of {wrong:2}"
                                         f"   right {accepted} of {right}")
     if rows := recorded("chinese"):
-        said, faults = (sum(column) for column in zip(*rows, strict=True))
+        said, waiting, faults = (sum(column) for column in zip(*rows, strict=True))
         terminalreporter.write_line(f"In Chinese too: {said} sentences, {faults} with English, "
-                                    "lost numbers or stray spaces")
+                                    f"lost numbers or stray spaces; {waiting} more wait for theirs")
+    for line in recorded("catalogue"):
+        terminalreporter.write_line(line)

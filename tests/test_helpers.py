@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import chinese
 import numpy as np
 import pytest
 import torch
@@ -87,6 +88,7 @@ def test_the_data_line_names_the_stand_in(monkeypatch) -> None:
     helpers.data_folder.cache_clear()
 
 
+@chinese.quoted
 def test_what_the_data_say_in_chinese(folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(words, "_chosen", "zh")
     assert helpers.data_line().startswith("数据：替代数据（STAND-IN），")

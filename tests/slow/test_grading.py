@@ -68,7 +68,7 @@ def _write(place: Path) -> None:
                              _2_2="def linear(x, w, b):\n    return (x\n"),
         "broken": b'{"cells": [', "list": b"[]", "no cells": b'{"nbformat": 4}',
         "no type": raw(small, **{'"cell_type": "code",': b""}),
-        "list for a name": raw(small, **{'"grade_id": "2.2"': b'"grade_id": ["2.2"]'}),
+        "list for a name": raw(small, **{'"grade_id": "2-2"': b'"grade_id": ["2-2"]'}),
         "surrogate": raw(small, **{"raise NotImplementedError": b"x = '\\ud800'"}),
         "deep": b'{"cells": ' + b"[" * 100_000, "large": large, "brackets": brackets,
         "new\nline\x1b[31m": small, "=1+1": small,

@@ -240,6 +240,7 @@ _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     _("the upper of the two middle times"): statistics.median_high,
     _("the least single time"): min, _("the least of the longest times"): max,
     _("the least mean"): lambda times: float(np.mean(times)),
+    # cause: first-time
     _("the least first time"):
         lambda times: times[0], _("the least last time"):
         lambda times: times[-1],
@@ -508,6 +509,7 @@ class _Try:
         """Say where to look if the verdict was wrong; what is said of the calls was counted."""
         every = sum(self.calls.values())
         if not self.readings:
+            # cause: own-clock
             return _("now, the clock of this machine: it was never read")
         match self.machine.title:
             case said if said == _HEAT and self.turns <= 4:
@@ -608,6 +610,7 @@ def _require_program(came: Any, record: list, func: tvm.tirx.PrimFunc, title: st
     end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
     look_at = _("the record that is applied, to a new Schedule of func")
     if tvm_ffi.structural_equal(came, func):
+        # cause: schedule-copies
         look_at = _("func itself came: a Schedule works on a copy of it")
     elif tvm_ffi.structural_equal(came, _made_by([record[0][:end], [
             decision for decision in record[1] if decision[0] < end]], func)):

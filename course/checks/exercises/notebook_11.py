@@ -134,13 +134,16 @@ _AMAX: list[tuple[str, Callable[..., torch.Tensor]]] = [
     ("amax(x, [], True)", lambda x, f: f(x, [], True)),
     ("amax(x * x, [1, -1], True)", lambda x, f: f(x * x, [1, -1], True))]
 _OF_AMAX: Mistakes = {
+    # cause: keepdim-true
     _("keepdim: with True the axes stay, with 1 element each"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim)),
+    # cause: keepdim-false
     _("keepdim is False where it is not given"): (
         lambda x, f: f(x, lambda a, dim=(), keepdim=True: torch.amax(a, dim, keepdim=keepdim)),
         lambda x, f: f(x, lambda a, dim=(), keepdim=True: torch.amax(a, dim, keepdim=True))),
     _("dim: without it, all axes; with it, those alone"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, (), keepdim)),
+    # cause: several-axes
     _("dim may have several axes"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim[:1], keepdim)),
     _("amax is the largest, not the smallest"):
@@ -351,6 +354,7 @@ _OF_STRUCTS: dict[str, list[Callable[[Any], dict]]] = {
     _("a number begins at a multiple of its size, and zeros fill the gap before it"):
         [lambda case: _laid_out(*case, gaps=False)],
     _("the lowest byte comes first"): [lambda case: _laid_out(*case, order=">")],
+    # cause: address-width
     _("an address has as many bytes as the argument says"):
         [lambda case: _laid_out(case[0], case[1], case[2], 8)],
     _("kind: its code is 2 for float, and its bits are bits"): [

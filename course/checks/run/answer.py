@@ -159,5 +159,6 @@ def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
                            _("nothing in your cell: the check stopped before it called your "
                              "function. That is a fault of the course ({place}): please report "
                              "it, with these lines").format(place=own))
+        # form: does-not-run
         return False, (_("that your code runs"), reason(error),
                        place_in_script(error) or line_of_answer(error))
