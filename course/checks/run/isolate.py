@@ -24,6 +24,7 @@ from typing import Any, NamedTuple, NoReturn
 import psutil
 
 GIGABYTE = 2**30
+_OPENED = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 LOOK = 0.2  # seconds between two looks at a child
 PART = 1 << 20  # bytes that are read from a pipe at once, and wait in one
 
@@ -291,7 +292,7 @@ def _leave(ends: _Ends, alone: bool) -> None:
     else:
         os.setpgid(0, 0)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    opened = [int(number) for number in os.listdir("/dev/fd")]
+    opened = [int(number) for number in os.listdir(_OPENED)]
     if not alone:
         os.dup2(ends.say, 1)
         faulthandler.enable(ends.falls, all_threads=False)
