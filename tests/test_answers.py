@@ -248,6 +248,14 @@ def test_what_goes_to_descriptor_1_is_bounded(run: Callable[[], str], capfd) -> 
 
 
 @FORKS
+def test_what_writes_without_end_is_ended(capfd) -> None:
+    passed, parts = checks.isolated(lambda: _writes(1000), 30)
+    assert not passed and parts[1] in ("more than 512 MB", "still running after 30 seconds of "
+                                                           "computing"), parts
+    assert len(capfd.readouterr().out) < running.MOST_PRINTED + 100
+
+
+@FORKS
 def test_what_goes_to_descriptor_1_is_shown_in_its_order(capfd) -> None:
     def talks() -> str:
         print("one")

@@ -347,10 +347,11 @@ def _where(x: np.ndarray, held: np.ndarray, chosen: Callable[[np.ndarray], Any])
     return np.where(chosen(np.arange(x.size).reshape(x.shape)), x, held)
 
 
-def _next(x: np.ndarray, place: int) -> np.ndarray:
-    """Return x with the next number that float32 has in one place."""
+def _next(x: np.ndarray, times: int) -> np.ndarray:
+    """Return x with one small number as many of float32's numbers further on."""
     came = x.copy()
-    came.flat[place % x.size] = np.nextafter(came.flat[place % x.size], np.float32(np.inf))
+    for _time in range(times):
+        came.flat[3] = np.nextafter(came.flat[3], np.float32(np.inf))
     return came
 
 
@@ -390,10 +391,6 @@ _FUNCTIONS = [
               lambda x, held, _: np.minimum(x, held), _BOTH),
     _Function(_("changes x by a millionth"), lambda x, *_: x, _EXACTLY,
               leaves=lambda x, _: x * np.float32(1 + 1e-6)),
-    _Function(_("changes one element of x by the least that float32 can"), lambda x, *_: x,
-              _EXACTLY, x=_SIZES, shape=(5, 6), leaves=lambda x, call: _next(x, 7 * call)),
-    _Function(_("writes one element larger by the least that float32 can, another in each call"),
-              lambda x, _, call: _next(x, 7 * call), _EXACTLY, x=_SIZES, shape=(5, 6)),
     _Function(_("changes the last element of x"), lambda x, *_: x, _GIVEN,
               leaves=lambda x, _: _where(x, x + 1, lambda place: place < 11)),
     # of whole numbers, whose sum is the same in any order
@@ -427,6 +424,10 @@ _FUNCTIONS = [
     _Function(_("writes 0 into x where it is NaN"), lambda x, *_: x, _GIVEN,
               x=np.where(_COUNTED < 2, np.float32(np.nan), _COUNTED),
               leaves=lambda x, _: np.nan_to_num(x)),
+    _Function(_("changes one small element of x by the least that float32 can"), lambda x, *_: x,
+              _EXACTLY, x=_SIZES, shape=(5, 6), leaves=lambda x, _: _next(x, 1)),
+    _Function(_("writes a small element larger by the least that float32 can in each call"),
+              lambda x, _, call: _next(x, call), _EXACTLY, x=_SIZES, shape=(5, 6)),
     _PURE(_("doubles an x with NaN in it"), lambda x, *_: 2 * x,
           _("NaN is not equal to NaN, in x neither: equal_nan=True"),
           x=np.where(random(3, 4) < 0, np.float32(np.nan), random(3, 4)))]

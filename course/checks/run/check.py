@@ -100,17 +100,12 @@ def exercise(number: str, form: str, seconds: float = 10,
             except CheckFailed as failed:
                 raise CheckFailed(*failed.parts, title) from None
             registered[number].get_ready()
-            passed, parts = isolated(lambda: check(answer), seconds, lambda: _reaches(check))
+            passed, parts = isolated(lambda: _judged(check, answer, form), seconds,
+                                     lambda: _reaches(check))
             if not passed:
                 expected, came, look_at = parts
                 if not came:
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
-                elif turned := other_order(answer, form):
-                    expected = _("{form}, called with its parameters in this order").format(
-                        form=form)
-                    came = _("{name} takes {parameters}").format(name=name_in(form),
-                                                                 parameters=turned)
-                    look_at = _("the order of the parameters behind def")
                 raise CheckFailed(expected, came, look_at, title)
             right[number] = answer
             print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
@@ -126,6 +121,21 @@ right: dict[str, Any] = {}  # the answers that checks have accepted in this proc
 def _is_answer(name: str) -> bool:
     """Whether an exercise's answer has this name."""
     return any(name == name_in(one.form) for one in registered.values())
+
+
+def _judged(check: Callable[..., str], answer: Any, form: str) -> str:
+    """Return what a check verified; where it fails, the order of parameters is told first."""
+    try:
+        return check(answer)
+    except NotImplementedError:  # the stub's
+        raise
+    except Exception:
+        if not (turned := other_order(answer, form)):
+            raise
+        raise CheckFailed(
+            _("{form}, called with its parameters in this order").format(form=form),
+            _("{name} takes {parameters}").format(name=name_in(form), parameters=turned),
+            _("the order of the parameters behind def")) from None
 
 
 class _Reached(BaseException):
@@ -299,6 +309,10 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
                     _("still running after {seconds} seconds").format(seconds=f"{limits.wall:g}"),
                     _("your loops: does each end? Or the machine is busy: then stop what else it "
                       "does, and run the check again"))
+        case "heard":
+            return (_("an answer that prints little"),
+                    _("more than {size} MB").format(size=limits.heard // 2**20),
+                    _("what your loops print, and whether each ends"))
         case "memory" | "processes":
             return (_("an answer in the memory that there is"),
                     _("more than {memory} GB, or {processes} processes").format(

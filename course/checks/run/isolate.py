@@ -36,13 +36,14 @@ class Limits:
     `asleep`: in which it computes nothing; `wall`: in all; `memory`: bytes of it and all processes
     below it, what they share counted once; `given`: bytes of what it gives; `computing`: seconds of
     CPU time, looked at where `asleep` is. (checks.run.check limits those from inside too, to the
-    point: but what ends a process from inside it can ignore.) `printed`: bytes that are kept of
-    what it, and what it starts, write to descriptor 1.
+    point: but what ends a process from inside it can ignore.) `heard`: bytes that it, and what it
+    starts, write to descriptor 1; `printed`: how many of them are kept.
     """
 
     asleep: float = math.inf
     wall: float = math.inf
     computing: float = math.inf
+    heard: int = GIGABYTE // 2
     printed: int = 20_000
     memory: int = 6 * GIGABYTE
     processes: int = 100
@@ -80,7 +81,7 @@ class Child:
         self.take, give = os.pipe()
         self.hear, say = os.pipe()
         self.fell, falls = os.pipe()
-        self.printed = bytearray()
+        self.printed, self.heard = bytearray(), 0
         for end in (self.hear, self.fell):
             os.set_blocking(end, False)
         with contextlib.suppress(OSError, AttributeError):  # so that neither waits for the other
@@ -127,13 +128,20 @@ class Child:
         if self.alone:
             end_below()
 
-    def _listen(self) -> None:
-        """Take what waits at descriptor 1's other end; keep the beginning of all."""
+    def _listen(self) -> bool:
+        """Take what waits at descriptor 1's other end, and keep the beginning of all.
+
+        Return whether something came, and no more is kept.
+        """
+        came = False
         with contextlib.suppress(OSError):  # nothing is there now
             for _turn in range(64):
                 if not (part := os.read(self.hear, PART)):
                     break
+                came = True
+                self.heard += len(part)
                 self.printed += part[:max(0, self.limits.printed - len(self.printed))]
+        return came and len(self.printed) >= self.limits.printed
 
     def _wait(self, seconds: float) -> bool:
         """Whether the child ended within some seconds; its exit code is known then."""
@@ -160,10 +168,15 @@ class Child:
         poller = select.poll()  # select.select knows no file descriptor above 1,023
         for end in (self.take, self.hear):
             poller.register(end, select.POLLIN)
+        floods = False
         while True:
+            if floods:  # nobody reads it: let much come before it is taken away
+                time.sleep(0.002)
             ends = dict(poller.poll(1000 * often))
             if ends.get(self.hear, 0) & select.POLLIN:
-                self._listen()
+                floods = self._listen()
+                if self.heard > self.limits.heard:
+                    raise Ended("heard")
             elif self.hear in ends:
                 poller.unregister(self.hear)  # nobody has its other end any more
             if self.take in ends:
@@ -292,7 +305,9 @@ def _leave(ends: _Ends, alone: bool) -> None:
     else:
         os.setpgid(0, 0)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    opened = [int(number) for number in os.listdir(_OPENED)]
+    opened = list(range(1024))
+    with contextlib.suppress(OSError):  # where no /proc is
+        opened = [int(number) for number in os.listdir(_OPENED)]
     if not alone:
         os.dup2(ends.say, 1)
         faulthandler.enable(ends.falls, all_threads=False)
