@@ -317,7 +317,7 @@ def test_tools_for_students_speak_chinese() -> None:
 FLOORS = (("course.words",), ("data", "course.tir"),
           ("helpers", "course.kernels", "course.listing", "course.devices", "course.gpu"),
           ("course.plots", "course.ship"), ("course.checks",), ("tools",))
-ROOMS = ("say", "run", "compare", "observe", "diagnose", "exercises")  # of checks/
+ROOMS = ("say", "run", "compare", "observe", "spec", "diagnose", "exercises")  # of checks/
 
 
 def _modules() -> dict[str, Path]:

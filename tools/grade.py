@@ -34,11 +34,11 @@ except ImportError:
     sys.exit("What grading needs is not installed. `make grade SUBMISSIONS=folder` installs it.")
 
 from data import store
+from tools import lang
 from tools.grading import confine, page, plan
 from tools.grading.job import Job, Kept, Result, course_versions
 from tools.grading.server import Grader, Lost
 from tools.grading.submission import Found, find, printable, read
-from tools.handouts import chosen
 from tools.student import student_version
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -253,15 +253,12 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
     parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
     parser.add_argument("--fresh", action="store_true", help="grade again what was graded")
-    options = parser.parse_args(arguments)
-    if options.jobs is not None and options.jobs < 1:
-        parser.error("JOBS is a number from 1: how many notebooks at once")
-    return options
+    return parser.parse_args(arguments)
 
 
 def _asked(options: argparse.Namespace, folders: list[Path]) -> list[Job]:
     """Return the solved notebooks of those to grade, as jobs; exit without any."""
-    masters = {path.stem: path for path in chosen(options.notebooks)}
+    masters = {path.stem: path for path in lang.chosen(lang.masters("en"), options.notebooks)}
     handed_in = masters.keys() if options.notebooks else {
         stem for folder in folders for stem in find(folder, list(masters)).taken}
     if not handed_in:
@@ -325,7 +322,7 @@ def main(arguments: list[str]) -> int:
         _warn(options, scratch)
         print(f"{len(folders)} students, notebooks {', '.join(job.stem[:2] for job in solved)}",
               flush=True)
-        every = [path.stem for path in chosen([])]
+        every = [path.stem for path in lang.masters("en")]
         students = [Student(folder, printable(folder.name),
                             find(folder, every, [job.stem for job in solved]))
                     for folder in folders]

@@ -12,10 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from course.words import _
+from course.words import ROOT, _
 from tools import lang
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def command(number: str = "") -> list[str]:
@@ -34,22 +32,14 @@ def command(number: str = "") -> list[str]:
     return line
 
 
-def without_news() -> None:
-    """Keep JupyterLab of the course's .venv from asking whether it may fetch news."""
+def main(number: str = "") -> int:
+    """Run JupyterLab until it ends; return its status."""
+    lang.chosen(lang.masters(), [number] if number else [], "NB=03")
     settings = Path(sys.prefix) / "etc" / "jupyter" / "labconfig" / "page_config.json"
-    if not settings.exists():
+    if not settings.exists():  # else it asks whether it may fetch news
         settings.parent.mkdir(parents=True, exist_ok=True)
         settings.write_text(json.dumps({"disabledExtensions": {
             "@jupyterlab/apputils-extension:announcements": True}}))
-
-
-def main(number: str = "") -> int:
-    """Run JupyterLab until it ends; return its status."""
-    if not [path for path in lang.masters() if path.name.startswith(number)]:
-        print(_("There is no notebook {number}: take the two digits of its name, {typed}.").format(
-            number=number, typed="NB=03"))
-        return 1
-    without_news()
     line = command(number)
     if "--no-browser" in line:
         print(_("Open the address that JupyterLab prints below. Over ssh, forward its port first, "

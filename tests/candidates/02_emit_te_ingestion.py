@@ -255,7 +255,7 @@ def linear(x, w, b):
         x[i, k].astype("float64") * w[j, k].astype("float64"), axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j].astype("float64"))
 
-# %% 2.2 wrong: te.sum is not outermost -> that your code runs
+# %% 2.2 wrong: te.sum is not outermost -> InternalError: Check failed: (0 == level_) is false: Reducti
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k) + b[j])
@@ -306,7 +306,7 @@ def conv2d(x, w):
     return te.compute((n, f, height, width), lambda n, f, i, j: te.sum(
         x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: padding 1 -> shape (4, 32, 26, 26) | padding is 1
+# %% 2.3 wrong: padding 1 -> padding is 1 | [[0, 0, 0], [0, 0, 0], [0, 0, 0]], shape (1, 1, 3, 3)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -457,7 +457,7 @@ def create_model_without_topi(weights):
 def create_model_without_topi(weights):
     return all_own(weights, apart=True)
 
-# %% 2.2 wrong: what is not finite is 0 -> infinity and NaN: they come out of the formula
+# %% 2.2 wrong: what is not finite is 0 -> -2.443e+04 there
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     x = te.compute(x.shape, lambda i, j: te.if_then_else(te.isfinite(x[i, j]), x[i, j], 0.0))
@@ -717,19 +717,19 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: x[i, j] * 1.0)
 
-# %% 2.1 wrong: row 0 for all -> only row 0 is right
+# %% 2.1 wrong: row 0 for all -> [[1], [*1*]]
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[0, j] > 0, x[0, j], x[0, j] * slope))
 
-# %% 2.1 wrong: transposed -> transposed
+# %% 2.1 wrong: transposed -> [[0, *0*], [*1*, 0]]
 def leaky_relu(x, slope):
     return te.compute((x.shape[1], x.shape[0]), lambda i, j: te.if_then_else(x[j, i] > 0, x[j, i], x[j, i] * slope))
 
-# %% 2.1 wrong: one column less -> axis 1 has 127 places
+# %% 2.1 wrong: one column less -> [[]], shape (1, 0)
 def leaky_relu(x, slope):
     return te.compute((x.shape[0], x.shape[1] - 1), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
 
-# %% 2.1 wrong: a flat result -> it has 1 axes, wanted are 2
+# %% 2.1 wrong: a flat result -> [0], shape (1,)
 def leaky_relu(x, slope):
     return te.compute((x.shape[0] * x.shape[1],), lambda i: te.if_then_else(x[i // x.shape[1], i % x.shape[1]] > 0, x[i // x.shape[1], i % x.shape[1]], x[i // x.shape[1], i % x.shape[1]] * slope))
 
@@ -851,7 +851,7 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
-# %% 2.2 wrong: (m, n) -> the order of the axes in the result's shape
+# %% 2.2 wrong: (m, n) -> [[0, 0, 0], [0, 0, 0]], shape (2, 3)
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((w.shape[0], x.shape[0]), lambda i, j: te.sum(x[j, k] * w[i, k], axis=k))
@@ -875,19 +875,19 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, te.reduce_axis((0, 1)).var], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
-# %% 2.2 wrong: the product doubled -> either the sum over k
+# %% 2.2 wrong: the product doubled -> [[*2*, 0], [0, 0]]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(2.0 * x[i, k] * w[j, k], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
-# %% 2.2 wrong: the last column has no bias -> only column 4, the last, is wrong
+# %% 2.2 wrong: the last column has no bias -> [[0, *0*], [0, *0*]]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + te.if_then_else(j < w.shape[0] - 1, b[j], 0.0))
 
-# %% 2.2 wrong: the bias of a column before -> either the sum over k | only column 0 is right
+# %% 2.2 wrong: the bias of a column before -> [[1, *1*], [1, *1*]]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
@@ -927,7 +927,7 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p]))
 
-# %% 2.3 wrong: + 1 forgotten -> axis 2 has 25 places, wanted are 26
+# %% 2.3 wrong: + 1 forgotten -> [[]], shape (1, 1, 0, 0)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -941,14 +941,14 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, width - kw + 1, height - kh + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: channels and images exchanged -> the order of the axes
+# %% 2.3 wrong: channels and images exchanged -> [[[[0]]], [[[0]]]], shape (2, 1, 1, 1)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((f, n, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[f, c, i + p, j + q] * w[n, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: te.max -> the indices of x and those of w
+# %% 2.3 wrong: te.max -> [[0]], shape (1, 1, 1, 1)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -990,7 +990,7 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q], axis=[c, p, q]))
 
-# %% 2.3 wrong: the window stands still -> the indices of x and those of w
+# %% 2.3 wrong: the window stands still -> [[1]], shape (1, 1, 1, 1)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -1004,7 +1004,7 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, 2 * i + p, 2 * j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: the sum of x and w -> the indices of x and those of w
+# %% 2.3 wrong: the sum of x and w -> [[1]], shape (1, 1, 1, 1)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -1196,14 +1196,14 @@ def create_model_without_topi(weights):
     return bb.get()
 
 
-# %% 2.2 wrong: x and w cast to int32, as the examples are whole numbers -> there; 100% of the values differ
+# %% 2.2 wrong: x and w cast to int32, as the examples are whole numbers -> [[*0*, 0], [0, 0]]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k].astype("int32") * w[j, k].astype("int32"), axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j].astype("float32") + b[j])
 
 
-# %% 2.3 wrong: float16 products and sum -> of the values differ
+# %% 2.3 wrong: float16 products and sum -> [[-255.5]], shape (1, 1, 1, 1)
 def conv2d(x, w):
     n, c, h, wd = x.shape; f, _, kh, kw = w.shape
     r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))

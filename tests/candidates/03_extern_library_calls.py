@@ -427,7 +427,7 @@ def register_conv2d_numpy():
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: the last row and column are forgotten -> not written at
+# %% 3.5 wrong: the last row and column are forgotten -> [[0, *nan*], [*nan*, *nan*]], shape (1, 1, 2, 2)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         for i in range(out.shape[2] - 1):
@@ -751,7 +751,7 @@ def register_softmax():
         e = np.exp(a - a.max(axis=1, keepdims=True))
         np.from_dlpack(out)[...] = e / 1
 
-# %% 3.1 wrong: the last row is not written -> row 5, the last, is wrong
+# %% 3.1 wrong: the last row is not written -> [[0.5, 0.5], [*nan*, *nan*]]
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -760,7 +760,7 @@ def register_softmax():
         if len(p) == 1:
             torch.from_dlpack(out).copy_(p)
 
-# %% 3.1 wrong: only the first image -> row 0 is right
+# %% 3.1 wrong: only the first image -> [[0.5, 0.5], [*0*, *0*]]
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -1008,7 +1008,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w, b.squeeze()))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: half precision -> the sum, over input channels
+# %% 3.4 wrong: half precision -> [[1000]], shape (1, 1, 1, 1)
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x.bfloat16(), w.bfloat16(), b.flatten().bfloat16()))
@@ -1048,7 +1048,7 @@ def register_conv2d():
         result[...] = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)).numpy()
         result += np.from_dlpack(b)
 
-# %% 3.5 wrong: bias resized to the width, if there are several images -> the sum, over input channels
+# %% 3.5 wrong: bias resized to the width, if there are several images -> [[[[1]], [[*1*]]], [[[1]], [[*1*]]]], shape (2, 2, 1, 1)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
@@ -1143,7 +1143,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(given):
     return library_cnn(cnn_weights)
 
-# %% 3.4 wrong: cached weights of the first call -> of the values differ
+# %% 3.4 wrong: cached weights of the first call -> [[0.5046]], shape (1, 1, 1, 1)
 _memo = {}
 def register_conv2d():
     @tvm.register_global_func("env.conv2d", override=True)
@@ -1175,7 +1175,7 @@ def create_model_with_library_conv2d(weights):
     return bb.get()
 
 
-# %% 3.5 wrong: cached weights of the first call -> of the values differ
+# %% 3.5 wrong: cached weights of the first call -> [[0.5046]], shape (1, 1, 1, 1)
 def register_conv2d_numpy():
     memo = {}
     @tvm.register_global_func("env.conv2d", override=True)
@@ -1185,7 +1185,7 @@ def register_conv2d_numpy():
         v = np.lib.stride_tricks.sliding_window_view(X, W.shape[2:], axis=(2, 3))
         O[...] = np.einsum("nchwpq,fcpq->nfhw", v, W) + B
 
-# %% 3.1 wrong: NaN among the scores is taken for 0 -> infinity and NaN: they come out of the formula
+# %% 3.1 wrong: NaN among the scores is taken for 0 -> 0.1191 there
 def register_softmax():
     def softmax(x, out):
         scores = np.nan_to_num(np.from_dlpack(x), nan=0.0, neginf=0.0)

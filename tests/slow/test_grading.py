@@ -374,7 +374,7 @@ def test_what_a_link_leads_to_stays(tmp_path) -> None:
     (["/nowhere"], "There is no folder /nowhere: make grade SUBMISSIONS="),
     (["{empty}"], "holds no folders: it needs one for each student"),
     (["{one}"], "No notebook of the course is in"),
-    (["{one}", "77"], "There is no notebook 77: take two digits each"),
+    (["{one}", "77"], "There is no notebook 77: take the two digits"),
 ])
 def test_errors_are_for_people(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "empty").mkdir()

@@ -1,8 +1,6 @@
 """The checks of notebook 02: emit_te."""
 
-import itertools
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
@@ -14,14 +12,18 @@ from torch.nn import functional as F
 import helpers
 from course.checks.compare.inputs import fractions, shapes
 from course.checks.compare.mistakes import layer_mistakes, with_parameters
-from course.checks.compare.trials import Mistakes, Trials, random, require_passed_on
+from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import random_like
 from course.checks.exercises.models import Made, cnn, create, make, random_cnn, reference
 from course.checks.observe.intermediates import Binding, is_layer, values_of
-from course.checks.observe.primfuncs import run_te
 from course.checks.observe.spies import Expressions, TorchCalls
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.evidence import window_fits
+from course.checks.spec.forms import Misuse, expression
+from course.checks.spec.shrink import Inputs
+from course.checks.spec.spec import Cases, Spec, check, not_finite
+from course.checks.spec.trials import Mistakes
 from course.words import _
 
 # Functions of the input and the slope.
@@ -46,31 +48,27 @@ _LEAKY_RELU: Mistakes = {
     _("x: it is copied as it is"): lambda x, slope: x}
 
 
+def _leaky_relu_cases() -> Cases:
+    slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5, 25.0)
+    for number, shape in enumerate([*shapes(128, 128), *7 * [(5, 7)]]):
+        slope, x = slopes[number % len(slopes)], 3 * random(*shape)
+        x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
+        yield (_("x {shape}, slope {slope}").format(shape=shape, slope=slope),
+               {"x": x, "slope": slope})
+
+
+_LEAKY = Spec(expression, lambda x, slope: np.where(x > 0, x, x * np.float32(slope)),
+              _leaky_relu_cases, {"x": "n m"}, _LEAKY_RELU, fault=Misuse)
+
+
 @exercise("2.1", "leaky_relu(x, slope)")
 def exercise_2_1(leaky_relu: Callable) -> str:
     """a leaky ReLU as a tensor expression.
 
     The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
     """
-    slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5, 25.0)
-    trials = Trials(_("which of x and slope * x is chosen, and of which element"), _LEAKY_RELU,
-                    axes=(_("row"), _("column")))
-
-    def run(x: np.ndarray, slope: float) -> np.ndarray:
-        return run_te(lambda a: leaky_relu(a, slope), x)
-
-    every = list(shapes(128, 128))
-    # each shape once, and each slope on many elements
-    for number, (shape, slope) in enumerate(
-            [*zip(every, itertools.cycle(slopes), strict=False),
-             *zip(itertools.cycle([(7, 3), (3, 7)]), slopes, strict=False)]):
-        x = 3 * random(*shape, seed=number)
-        x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
-        trials.add(partial(run, x, slope), np.where(x > 0, x, x * np.float32(slope)), x, slope,
-                   words=_("x {shape}, slope {slope}").format(shape=shape, slope=slope))
-    trials.require_right()
     return _("equal to NumPy for {count} shapes and {slopes} slopes").format(
-        count=len(every), slopes=len(slopes))
+        count=check(_LEAKY, leaky_relu) - 6, slopes=7)
 
 
 def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
@@ -130,25 +128,31 @@ _LINEAR: Mistakes = {
         lambda layer, x: layer.bias.expand(len(x), -1)}
 
 
+def _linear_and_x(given: Inputs) -> tuple[nn.Linear, torch.Tensor]:
+    x, w, b = given.values()
+    return with_parameters(nn.Linear(*w.shape[::-1]), w, b), torch.from_numpy(x)
+
+
+def _linear_cases() -> Cases:
+    for number, (n, m, k) in enumerate([
+            (4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
+            (5, 103, 2)]):
+        x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
+        yield f"x {(n, k)}, w {(m, k)}", {"x": x, "w": w, "b": fractions(m, seed=2)}
+
+
+_DENSE = Spec(
+    expression, lambda x, w, b: x @ w.T + b, _linear_cases, {"x": "n k", "w": "m k", "b": "m"},
+    layer_mistakes(nn.Linear(1, 1)) | _LINEAR, least={"n": 2, "m": 2, "k": 2},
+    beyond=lambda: not_finite({"x": fractions(4, 3), "w": fractions(5, 3, seed=1),
+                               "b": fractions(5, seed=2)}),
+    formula=_linear_and_x, fault=Misuse)
+
+
 @exercise("2.2", "linear(x, w, b)")
 def exercise_2_2(linear: Callable) -> str:
     """a linear layer as a tensor expression."""
-    trials = Trials(_("either the sum over k of x[i, k] * w[j, k], "
-                      "or the bias b[j]: which of the two? With b = "
-                      "0 or w = 0 you see"), {}, axes=(_("row"), _("column")))
-    sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
-             (5, 103, 2)]
-    for number, (n, m, k) in enumerate(sizes):
-        x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
-        b = fractions(m, seed=2)
-        layer = with_parameters(nn.Linear(k, m), w, b)
-        trials.add(partial(run_te, linear, x, w, b), x @ w.T + b, layer, torch.from_numpy(x),
-                   words=f"x {(n, k)}, w {(m, k)}")
-    trials.mistakes = layer_mistakes(layer) | _LINEAR
-    trials.require_right()
-    require_passed_on(partial(run_te, linear), lambda x, w, b: x @ w.T + b,
-                      fractions(4, 3), fractions(5, 3, seed=1), fractions(5, seed=2))
-    return _("x W^T + b for {count} shapes, equal to NumPy").format(count=len(sizes))
+    return _("x W^T + b for {count} shapes, equal to NumPy").format(count=check(_DENSE, linear))
 
 
 def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
@@ -184,28 +188,36 @@ _CONV2D: Mistakes = {
         x, torch.ones_like(layer.weight))}
 
 
+def _conv2d_cases() -> Cases:
+    for number, (shape, kernel) in enumerate([
+            ((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
+            ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
+            ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]):
+        fine = number % 2 == 0  # one of the two, in turn
+        yield f"x {shape}, w {kernel}", {
+            "x": fractions(*shape, fine=fine), "w": fractions(*kernel, seed=1, fine=not fine)}
+
+
+def _conv2d_and_x(given: Inputs) -> tuple[nn.Conv2d, torch.Tensor]:
+    x, w = given.values()
+    return with_parameters(nn.Conv2d(w.shape[1], w.shape[0], w.shape[2:]), w), torch.from_numpy(x)
+
+
+_CONVOLUTION = Spec(
+    expression, lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
+    _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
+    layer_mistakes(nn.Conv2d(1, 1, 1, bias=False)) | _CONV2D,
+    beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
+    least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=_conv2d_and_x, fault=Misuse)
+
+
 @exercise("2.3", "conv2d(x, w)")
 @torch.no_grad()
 def exercise_2_3(conv2d: Callable) -> str:
     """a convolution as a tensor expression."""
-    trials = Trials(_("the indices of x and those of w, term by term of the sum"), {},
-                    axes=(_("image"), _("output channel"), _("row"), _("column")))
-    for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
-                          ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
-                          ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]:
-        fine = len(trials.all) % 2 == 0  # one of the two, in turn
-        x, w = fractions(*shape, fine=fine), fractions(*kernel, seed=1, fine=not fine)
-        layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
-        images = torch.from_numpy(x)
-        trials.add(partial(run_te, conv2d, x, w), layer(images).numpy(), layer, images,
-                   words=f"x {shape}, w {kernel}")
-    trials.mistakes = layer_mistakes(layer) | _CONV2D
-    trials.require_right()
-    require_passed_on(partial(run_te, conv2d),
-                      lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
-                      fractions(2, 3, 5, 4), fractions(4, 3, 2, 3, seed=1))
     return _("equal to PyTorch for {count} shapes: one input channel and several, square and not, "
-             "a 1x1 kernel and one as large as the image").format(count=len(trials.all))
+             "a 1x1 kernel and one as large as the image").format(
+                 count=check(_CONVOLUTION, conv2d))
 
 
 _POOL: Mistakes = {
@@ -224,26 +236,29 @@ _POOL: Mistakes = {
     _("the largest absolute value is taken"): lambda layer, x: layer(x.abs())}
 
 
-@exercise("2.4", "max_pool(x)")
-def exercise_2_4(max_pool: Callable) -> str:
-    """max pooling as a tensor expression."""
-    layer = nn.MaxPool2d(2)
-    trials = Trials(_("where window (i, j) starts, and which four elements it has"),
-                    layer_mistakes(layer) | _POOL,
-                    axes=(_("image"), _("channel"), _("row"), _("column")))
+def _pool_cases() -> Cases:
     for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
                          ((3, 2, 8, 2), -200), ((1, 5, 2, 10), 3), ((5, 33, 30, 28), 0.5)]:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
         for place in range(4):  # the largest of a window is in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
-        images = torch.from_numpy(x)
-        trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
-                   words=f"x {shape}")
-    trials.require_right()
-    require_passed_on(partial(run_te, max_pool), lambda x: layer(torch.from_numpy(x)).numpy(),
-                      random(2, 3, 4, 6), numbers=(np.inf, -np.inf))
+        yield f"x {shape}", {"x": x}
+
+
+_POOLING = nn.MaxPool2d(2)
+_MAX_POOL = Spec(
+    expression, lambda x: _POOLING(torch.from_numpy(x)).numpy(), _pool_cases, {"x": "n c h w"},
+    layer_mistakes(_POOLING) | _POOL,
+    beyond=lambda: not_finite({"x": random(2, 3, 4, 6)}, (np.inf, -np.inf)),
+    least={"h": 2, "w": 2}, fits=lambda given: not any(n % 2 for n in given["x"].shape[2:]),
+    formula=lambda given: (_POOLING, torch.from_numpy(given["x"])), fault=Misuse)
+
+
+@exercise("2.4", "max_pool(x)")
+def exercise_2_4(max_pool: Callable) -> str:
+    """max pooling as a tensor expression."""
     return _("equal to PyTorch for {count} shapes, negative windows too").format(
-        count=len(trials.all))
+        count=check(_MAX_POOL, max_pool))
 
 
 @exercise("2.5", "create_model_via_emit_te(weights)", seconds=30, prepare=[reference, random_cnn])

@@ -15,18 +15,10 @@ from tvm import relax
 
 import helpers
 from course.checks.compare.mistakes import layer_mistakes, with_parameters
-from course.checks.compare.trials import (
-    ATOL,
-    RTOL,
-    Mistakes,
-    judged,
-    random,
-    require_passed_on,
-    to_numpy,
-)
+from course.checks.compare.tolerance import ATOL, RTOL, random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
-from course.checks.exercises.softmax import SOFTMAX, softmax_of, softmax_trials
+from course.checks.exercises.softmax import softmax_of, softmax_spec
 from course.checks.observe import libraries
 from course.checks.observe.intermediates import is_layer
 from course.checks.observe.primfuncs import QUICK
@@ -34,6 +26,9 @@ from course.checks.observe.spies import require_no_tvm, require_numpy_only, requ
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.evidence import Rerun, window_fits
+from course.checks.spec.spec import check
+from course.checks.spec.trials import Mistakes, Trials, judged
 from course.tir.loops import nests
 from course.words import _
 
@@ -47,31 +42,29 @@ def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return F.conv2d(torch.from_numpy(x), torch.from_numpy(w.copy())).numpy() + b
 
 
+def _registered_softmax(function: Callable) -> Callable[..., np.ndarray]:
+    written: list[np.ndarray] = []
+
+    def run(x: np.ndarray) -> np.ndarray:
+        try:
+            written.append(libraries.run_library(function, "env.softmax", x.shape, x=x))
+        except CheckFailed as failed:
+            if not written or "NaN" not in failed.parts[1]:
+                raise
+            return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
+        return written[-1]
+    return run
+
+
 @exercise("3.1", "register_softmax()", seconds=10)
 def exercise_3_1(register_softmax: Callable) -> str:
     """env.softmax writes the softmax of each row into out."""
-    trials, cases = softmax_trials()
     with libraries.registry():
-        function = libraries.registered(register_softmax, "env.softmax")
-
-        def run(x: np.ndarray) -> np.ndarray:
-            try:
-                return libraries.run_library(function, "env.softmax", x.shape, x=x)
-            except CheckFailed as failed:
-                if trials.failed is None or "NaN" not in failed.parts[1]:
-                    raise
-                return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
-        for words, x in cases:
-            logits = torch.from_numpy(x)
-            with np.errstate(all="ignore"):
-                trials.add(functools.partial(run, x), SOFTMAX(logits).numpy(), SOFTMAX, logits,
-                           words=words)
-        trials.require_right()
-        require_passed_on(lambda x: libraries.run_library(function, "env.softmax", x.shape, x=x),
-                          softmax_of, random(4, 6), numbers=(-np.inf, np.nan))
+        count = check(softmax_spec(_registered_softmax, "x"),
+                      libraries.registered(register_softmax, "env.softmax"))
     return _("env.softmax is registered, can be registered again, and writes the softmax of each\n"
              "row into out; tried with {count} arrays, scores of 1000 among them").format(
-        count=len(cases))
+        count=count)
 
 
 _Reads = list[list[int]]
@@ -279,8 +272,7 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
 @exercise("3.3", "create_linear_module(weight, bias)")
 def exercise_3_3(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
-    with judged(_("which variable main returns, and what stands between it and the call"),
-                _BIAS_OF_LINEAR) as note:
+    with judged(_BIAS_OF_LINEAR) as note:
         sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
         for number, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
             weight, bias, x = (random(*shape, seed=number) for shape in [(m, k), (m,), (1, k)])
@@ -295,6 +287,12 @@ def exercise_3_3(create_linear_module: Callable) -> str:
              "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
 
 
+def _conv2d_and_x(given: dict[str, np.ndarray]) -> tuple[nn.Conv2d, torch.Tensor]:
+    x, w, b = given.values()
+    return (with_parameters(nn.Conv2d(w.shape[1], w.shape[0], w.shape[2:]), w, b),
+            torch.from_numpy(x))
+
+
 def _require_conv2d(register: Callable, watch: Callable) -> str:
     """Compare env.conv2d with PyTorch on several shapes; it runs inside the context `watch()`."""
     shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
@@ -302,20 +300,24 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1)),
               ((34, 2, 4, 3), (35, 2, 3, 2))]
     again = shapes[1]  # with other numbers: what was kept of the first call is wrong then
-    with libraries.registry(), judged(
-            _("the sum, over input channels, kernel rows and kernel columns; and the bias, one "
-              "number for each output channel"),
-            layer_mistakes(nn.Conv2d(1, 1, 1))) as note:  # those of a layer with a bias
+    with libraries.registry():
         function = libraries.registered(register, "env.conv2d")
+
+        def run(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+            out = (len(x), len(w), *(n - k + 1 for n, k in zip(x.shape[2:], w.shape[2:],
+                                                               strict=True)))
+            with watch():
+                return libraries.run_library(function, "env.conv2d", out, x=x, w=w, b=b)
+        trials = Trials(
+            layer_mistakes(nn.Conv2d(1, 1, 1)),  # those of a layer with a bias
+            rerun=Rerun(run, _conv2d, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
+                        {"h": 2, "v": 2, "p": 2, "q": 2}, window_fits, _conv2d_and_x))
         for number, (x_shape, w_shape) in enumerate([*shapes, again]):
             scales = ((1, 1, 1), (200, 1, 9), (1, 200, 1))[number % 3]  # small and large ones
             x, w, b = (np.float32(scale) * random(*shape, seed=number) for scale, shape in
                        zip(scales, (x_shape, w_shape, (1, w_shape[0], 1, 1)), strict=True))
-            layer = with_parameters(nn.Conv2d(w_shape[1], w_shape[0], w_shape[2:]), w, b)
-            expected = _conv2d(x, w, b)
-            with watch():
-                came = libraries.run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
-            note(came, expected, layer, torch.from_numpy(x), atol=1e-4 * max(scales))
+            trials.on({"x": x, "w": w, "b": b}, atol=1e-4 * max(scales))
+        trials.require_right()
     return _("env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with "
              "{shapes}").format(
         shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
@@ -385,8 +387,8 @@ def _require_none_refused(refused: Mapping[str, list[list[np.ndarray]]]) -> None
 _LIBRARY = ("env.conv2d", "env.linear", "env.softmax")
 
 
-@exercise("3.6",
-          "create_model_with_library_conv2d(weights)", seconds=90, prepare=[reference, random_cnn])
+@exercise("3.6", "create_model_with_library_conv2d(weights)",
+          seconds=90, prepare=[reference, random_cnn])
 def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
     """The CNN is equivalent to PyTorch and its convolution is env.conv2d."""
     (weights, model), batches = cnn(), reference()

@@ -13,21 +13,25 @@ import torch
 import tvm
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
-from tvm import relax, te
+from tvm import relax
 
 from course.checks.compare.inputs import fractions
 from course.checks.compare.mistakes import layer_mistakes, pair
-from course.checks.compare.trials import Mistakes, judged, random, require_passed_on, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build, renamed, require_same
 from course.checks.exercises import importers
 from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
 from course.checks.exercises.models import INPUT, cnn, reference
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.primfuncs import QUICK, run_expression, run_te
+from course.checks.observe.primfuncs import QUICK
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.run.signature import require_called_as
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.forms import Misuse, expression
+from course.checks.spec.shrink import Inputs
+from course.checks.spec.spec import Cases, Spec, check, not_finite
+from course.checks.spec.trials import Mistakes, judged
 from course.words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
@@ -58,9 +62,10 @@ def _require_mended(name: str, operation: Callable) -> None:
         mistakes = layer_mistakes(layer) | {
             _("the reduction: this is the minimum"):
                 lambda layer, x: -F.max_pool2d(-x, layer.kernel_size)}
-    look_at = _("the operation that you give for {name}: which numbers does each element take?")
-    with judged(look_at.format(name=name), mistakes, 1e-5) as note:
-        note(run_expression(operation, *arrays), expected, layer, *map(torch.from_numpy, arrays))
+    with judged(mistakes, 1e-5) as note:
+        came = expression(operation, topi=True)(**dict(zip("xb", arrays, strict=False)))
+        note(came, expected, layer, *map(torch.from_numpy, arrays),
+             words=_("your operation for {name}").format(name=name))
 
 
 @exercise("5.1", "mend()", prepare=[faulty_cnn])
@@ -106,31 +111,38 @@ _AVG_POOL: Mistakes = {
         lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[0])}
 
 
-def _pooled(avg_pool: Callable, kernel: tuple[int, int], stride: tuple[int, int], x: te.Tensor
-            ) -> te.Tensor:
-    return avg_pool(x, kernel, stride)
+def _windows_fit(given: Inputs) -> bool:
+    kernel, stride = given["kernel"], given["stride"]
+    return len(kernel) == len(stride) == 2 and min(*kernel, *stride) > 0 and all(
+        size <= inside for size, inside in zip(kernel, given["x"].shape[2:], strict=True))
+
+
+def _avg_pool_cases() -> Cases:
+    for shape, kernel, stride in [
+            ((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
+            ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
+            ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
+            ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
+            ((5, 33, 30, 31), (2, 2), (2, 2))]:
+        yield (_("kernel {kernel}, stride {stride} on {shape}").format(
+            kernel=kernel, stride=stride, shape=shape),
+            {"x": fractions(*shape), "kernel": kernel, "stride": stride})
+
+
+_AVERAGE = Spec(
+    expression, lambda x, kernel, stride: F.avg_pool2d(
+        torch.from_numpy(x), kernel, stride).numpy(), _avg_pool_cases, {"x": "n c h w"}, _AVG_POOL,
+    beyond=lambda: not_finite({"x": random(2, 3, 8, 7), "kernel": (2, 3), "stride": (3, 2)}),
+    least={"h": 2, "w": 2}, fits=_windows_fit,
+    formula=lambda given: (nn.AvgPool2d(given["kernel"], given["stride"]),
+                           torch.from_numpy(given["x"])),
+    fault=Misuse)  # numbers up to 256, added in any order: within the usual tolerance
 
 
 @exercise("5.2", "avg_pool(x, kernel, stride)")
 def exercise_5_2(avg_pool: Callable) -> str:
     """average pooling as a tensor expression."""
-    tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
-             ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
-             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
-             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
-             ((5, 33, 30, 31), (2, 2), (2, 2))]
-    with judged("", _AVG_POOL, 1e-4) as note:  # numbers up to 256, added in any order
-        for shape, kernel, stride in tried:
-            x, layer = fractions(*shape), nn.AvgPool2d(kernel, stride)
-            images = torch.from_numpy(x)
-            came = run_te(functools.partial(_pooled, avg_pool, kernel, stride), x)
-            note(came, layer(images).numpy(), layer, images,
-                 look_at=_("kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
-                           "starts, and how many there are").format(kernel=kernel, stride=stride,
-                                                                    shape=shape))
-    require_passed_on(
-        lambda x: run_te(functools.partial(_pooled, avg_pool, (2, 3), (3, 2)), x),
-        lambda x: F.avg_pool2d(torch.from_numpy(x), (2, 3), (3, 2)).numpy(), random(2, 3, 8, 7))
+    check(_AVERAGE, avg_pool)
     return _("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as "
              "large as the\nimage and of one element, also where they do not fill the image")
 
@@ -176,7 +188,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
     """
     models = [((16, 25), _gelu), ((2, 3, 4), _gelu), ((11,), _gelu), ((2, 1, 3, 2), _gelu),
               ((9, 7), _gelu_behind), ((2, 1, 3, 2, 5), _gelu_behind)]
-    with judged(_("the formula, and which variable it is applied to"), _GELU, 1e-5) as note:
+    with judged(_GELU, 1e-5) as note:
         for shape, model in models:
             mod = importers.import_by_rules(
                 model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu")
@@ -255,7 +267,7 @@ def exercise_5_4(cnn_rules: Callable) -> str:
         | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
-        with judged("", _mistakes(some), 1e-5) as note:
+        with judged(_mistakes(some), 1e-5) as note:
             # a rule may change the layer that it is given
             right = [one._replace(layer=copy.deepcopy(one.layer)) for one in some]
             mod, machine, names = _build_layers(some, rules)
@@ -361,7 +373,7 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
             with contextlib.nullcontext() if seed else guarded(machine, mod):
                 came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
-                 look_at=_("the rule for {text}").format(text=one.text), words=one.text,
+                 words=one.text,
                  atol=3e-3 if scale == 300 else None)
 
 
@@ -511,7 +523,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
     models: list[tuple[nn.Module, list[int]]] = [
         (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 7]),
         (_FourInputs().eval(), [2, 5, 3, 6]), (again, [6])]
-    with judged("", _ANY_BATCH, 1e-5) as note:
+    with judged(_ANY_BATCH, 1e-5) as note:
         for model, features in models:
             mod = import_for_any_batch(copy.deepcopy(model), list(features))
             if isinstance(mod, tvm.IRModule) and any(
@@ -533,8 +545,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
                                         "unwrap_unit_return_tuple"))
                 inputs = list(map(torch.from_numpy, arrays))
                 note(output.numpy(), model(*inputs).numpy(), model, *inputs,
-                     look_at=_("a batch of {size}: which shape belongs to which input, and the "
-                               "rules").format(size=size), atol=1e-5 * float(scale))
+                     words=_("a batch of {size}").format(size=size), atol=1e-5 * float(scale))
             if len(features) > 1:
                 _require_refusals(machine, features)
     return _("one module each for a model of one input, of two, of three and of four, run with "

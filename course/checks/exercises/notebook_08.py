@@ -348,9 +348,8 @@ def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, t
     expected = right * rounds
     if log.timed == expected:
         return
-    counts = {name: log.timed.count(name) for name in right}
-    for name, count in counts.items():
-        if count != rounds:
+    for name in right:
+        if (count := log.timed.count(name)) != rounds:
             cause = {0: _("the loop that measures"),
                      rounds + 1: _("one time_of too many: no call to warm up, and each round calls "
                                    "it once")}.get(
@@ -358,8 +357,7 @@ def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, t
             raise CheckFailed(_("{rounds} calls of time_of for each; {title}").format(
                                   rounds=rounds, title=title), _("{count} for {name}").format(
                                   count=count, name=repr(name)), cause)
-    came = ", ".join(log.timed[:len(right) + 1])
-    order = ", ".join(expected[:len(right) + 1])
+    came, order = (", ".join(calls[:len(right) + 1]) for calls in (log.timed, expected))
     turned = log.timed == [name for name in right for _round in range(rounds)]
     raise CheckFailed(_("rounds: {order}, ...; {title}").format(order=order, title=title),
                       f"{came}, ...",

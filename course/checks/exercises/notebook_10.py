@@ -9,7 +9,7 @@ from tvm import te, topi
 
 from course import gpu
 from course.checks.compare.formula import require_formula
-from course.checks.compare.trials import random
+from course.checks.compare.tolerance import random
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.tir.threads import Launch, thread_name

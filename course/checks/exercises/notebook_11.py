@@ -14,11 +14,12 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
-from course.checks.compare.trials import Mistakes, judged, random, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import Mistakes, judged
 from course.tir.walk import Loop, walk
 from course.words import _
 from data import gpt
@@ -175,7 +176,7 @@ def exercise_11_2(convert_amax: Callable) -> str:
         mod = from_exported_program(program, custom_convert_map={"amax.default": rule})
         machine = build(mod)
     came = machine["main"](tvm.runtime.tensor(x.numpy()))
-    with judged(_("what is done with dim and keepdim"), _OF_AMAX) as note:
+    with judged(_OF_AMAX) as note:
         for (title, call), one in zip(_AMAX, came, strict=True):
             note(one.numpy(), call(x, torch.amax).numpy(), x, call,
                  words=_("the call {call}").format(call=title))
@@ -259,8 +260,7 @@ def _require_steps(answer: Callable) -> None:
     drawn = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, 95, (_TEXTS, _STEPS), generator=drawn)
     keys = values = _empty(_TEXTS)
-    with judged(_("which keys and values the query meets, and the letter's place"),
-                _OF_STEPS) as note:
+    with judged(_OF_STEPS) as note:
         for past in range(_STEPS):
             words = _("past = {past}").format(past=past)
             given = tokens[:, past:past + 1].clone(), keys.clone(), values.clone()
@@ -278,9 +278,7 @@ def _require_steps(answer: Callable) -> None:
             keys, values = _right_cache(tokens[:, :past + 1])
             for name, one, wanted in (("keys", came[1], keys), ("values", came[2], values)):
                 note(one.numpy(), wanted.numpy(), tokens[:, past:past + 1], None, None,
-                     words=_("{name}, {words}").format(name=name, words=words),
-                     look_at=_("{name}: those of the cache, then the new letter's, for each "
-                               "block").format(name=name))
+                     words=_("{name}, {words}").format(name=name, words=words))
 
 
 class _Stepped(nn.Module):
@@ -451,19 +449,18 @@ def _threaded() -> list[_Threaded]:
             _Threaded(_("absolute values, without a parallel loop"), plain, ((6, 10), (6, 10)))]
 
 
-def _kinds(func: tirx.PrimFunc) -> Counter:
-    """Return how many loops of each kind and extent a PrimFunc has."""
+def _kinds(func: tirx.PrimFunc) -> list[tuple[str, Any]]:
+    """Return the kind and the extent of each loop of a PrimFunc."""
     loops = [Loop.of(node) for node, _place in walk(func.body) if isinstance(node, tirx.For)]
-    return Counter((loop.kind, loop.extent) for loop in loops)
+    return [(loop.kind, loop.extent) for loop in loops]
 
 
 @exercise("11.5", "for_the_browser(func)", prepare=[_threaded])
 def exercise_11_5(for_the_browser: Callable) -> str:
     """a program without threads."""
     for title, func, shapes in _threaded():
-        wanted, given = Counter[tuple[str, Any]](), func.script()
-        for (kind, extent), count in _kinds(func).items():
-            wanted[kind.replace("parallel", "serial"), extent] += count
+        before, given = _kinds(func), func.script()
+        wanted = Counter((kind.replace("parallel", "serial"), extent) for kind, extent in before)
         came = for_the_browser(func)
         if not isinstance(came, tirx.PrimFunc):
             raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__,
@@ -471,29 +468,27 @@ def exercise_11_5(for_the_browser: Callable) -> str:
         if func.script() != given:
             raise CheckFailed(_("the given PrimFunc as it was; {title}").format(title=title),
                               _("another one"), _("what is changed: a copy"))
-        found = _kinds(came)
-        if parallel := sum(n for (kind, _extent), n in found.items() if kind == "parallel"):
+        after = _kinds(came)
+        if parallel := sum(kind == "parallel" for kind, _extent in after):
             raise CheckFailed(
                 _("no parallel loop; {title}").format(title=title),
-                _("{count} of {all}").format(count=parallel, all=sum(
-                    n for (kind, _extent), n in _kinds(func).items() if kind == "parallel")),
+                _("{count} of {all}").format(
+                    count=parallel, all=sum(kind == "parallel" for kind, _extent in before)),
                 _("each statement of kind tirx.For, wherever it stands"))
-        if found != wanted:
+        if (found := Counter(after)) != wanted:
             raise CheckFailed(
                 _("the other loops as they were: {loops}; {title}").format(
                     loops=_listed(wanted - found) or _("no more than these"), title=title),
                 _listed(found - wanted) or _("nothing in their place"),
                 _("the kinds of the loops: vectorized and unrolled ones stay so"))
-        lost = {key: value for key, value in _attributes(func).items()
-                if _attributes(came).get(key) != value}
-        if lost:
+        kept = _attributes(came)
+        if lost := [key for key, value in _attributes(func).items() if kept.get(key) != value]:
             raise CheckFailed(_("the attributes as they were; {title}").format(title=title),
                               _("{names} is missing or another one").format(
                                   names=", ".join(lost)),
                               _("tirx.PrimFunc takes attributes too: attrs=func.attrs"))
         arrays = [random(*shape, seed=place) * 300 for place, shape in enumerate(shapes[:-1])]
-        right = run_prim_func(func, arrays, shapes[-1])
-        result = run_prim_func(came, arrays, shapes[-1])
+        right, result = (run_prim_func(one, arrays, shapes[-1]) for one in (func, came))
         if not np.allclose(result, right, 1e-4, 1e-5 * float(np.abs(right).max())):
             raise CheckFailed(_("the same numbers; {title}").format(title=title),
                               _("|difference| up to {largest}").format(

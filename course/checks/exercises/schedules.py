@@ -14,13 +14,14 @@ from torch import nn
 from tvm import relax
 
 from course.checks.compare.inputs import fractions
-from course.checks.compare.trials import ATOL, require_equal
+from course.checks.compare.tolerance import ATOL
 from course.checks.diagnose.equivalence import Batch, build, require_same
 from course.checks.exercises.models import copied
 from course.checks.observe.primfuncs import LIGHT, run_prim_func
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import require_equal
 from course.tir.evaluate import every
 from course.tir.loops import Nest, is_reduction, nests
 from course.tir.walk import Loop
@@ -321,7 +322,7 @@ def _results(func: tvm.tirx.PrimFunc) -> tuple[list[np.ndarray], np.ndarray]:
 
 
 def _require_results(came: np.ndarray, right: np.ndarray) -> None:
-    require_equal(came, right, _("the results: a schedule must not change them"), {},
+    require_equal(came, right, {}, words=_("the PrimFunc as it was"),
                   atol=max(ATOL, 1e-6 * float(np.abs(right).max())))  # a sum's order is free
 
 

@@ -141,7 +141,7 @@ def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
                  _("{line_of_answer}; take it out, for a check runs alone").format(
                      line_of_answer=line_of_answer(waits))))
     except CheckFailed as failed:
-        return False, failed.parts
+        return False, failed.whole
     except (SystemExit, KeyboardInterrupt) as error:
         return False, (_("that your code runs to its end"), type(error).__name__,
                        line_of_answer(error))

@@ -32,6 +32,7 @@ from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from course.checks.run.signature import name_in, other_order, require_called_as
 from course.checks.run.timeout import alarmed
 from course.checks.say.messages import CheckFailed
+from course.checks.say.show import Example
 from course.words import _, language, listed, ngettext, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
@@ -103,10 +104,11 @@ def exercise(number: str, form: str, seconds: float = 10,
             passed, parts = isolated(lambda: _judged(check, answer, form), seconds,
                                      lambda: _reaches(check))
             if not passed:
-                expected, came, look_at = parts
+                expected, came, look_at, *example = parts
                 if not came:
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
-                raise CheckFailed(expected, came, look_at, title)
+                raise CheckFailed(expected, came, look_at, title,
+                                  Example.again(*example) if example else None)
             right[number] = answer
             print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
