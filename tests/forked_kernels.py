@@ -42,10 +42,10 @@ def _kernel(ready: Connection, arguments: list[str], env: dict[str, str], folder
     _fork_workers()
     from ipykernel.kernelapp import IPKernelApp
 
-    from course.checks.run.answer import note_broken_cells
+    from course.checks.run.cells import watch_cells
     app = IPKernelApp.instance()
     app.initialize(arguments)
-    note_broken_cells()  # which a kernel's `import checks` does: here it ran before the kernel
+    watch_cells()  # which a kernel's `import checks` does: here it ran before the kernel
     app.start()
 
 

@@ -240,7 +240,7 @@ def test_helpers_read_what_was_downloaded(downloaded, monkeypatch) -> None:
     weights = helpers.load_weights("cnn")
     helpers.data_folder.cache_clear()
     right = helpers.pytorch_model(weights)(images).argmax(1) == labels
-    assert int(right.sum()) == 914  # as the stand-in, which these files are
+    assert int(right.sum()) == 916  # as the stand-in, which these files are
 
 
 def test_nothing_listens(tmp_path: Path, server: Server) -> None:
