@@ -287,6 +287,14 @@ def _alone(to: Path) -> Iterator[Path]:
                 scratch.rmdir()
 
 
+def _clear(options: argparse.Namespace) -> None:
+    """Remove the pages of an earlier run, and its results where they are not to be kept."""
+    shutil.rmtree(options.to / "feedback", ignore_errors=True)
+    (options.to / "feedback").mkdir()  # there before a part of a job hides it
+    if options.fresh:
+        shutil.rmtree(options.to / "graded", ignore_errors=True)
+
+
 def _warn(options: argparse.Namespace, scratch: Path) -> None:
     """Print who counts memory, and what this system does not keep submissions from."""
     if not options.cluster:
@@ -326,10 +334,7 @@ def main(arguments: list[str]) -> int:
         students = [Student(folder, printable(folder.name),
                             find(folder, every, [job.stem for job in solved]))
                     for folder in folders]
-        shutil.rmtree(options.to / "feedback", ignore_errors=True)
-        (options.to / "feedback").mkdir()  # there before a part of a job hides it
-        if options.fresh:
-            shutil.rmtree(options.to / "graded", ignore_errors=True)
+        _clear(options)
         checks = [(job.stem, check) for job in solved for check in job.checks()]
         published = {kind for job in solved for _, kind in plan.of_file(
             job.data, json.loads(job.master))["answers"].values()}
