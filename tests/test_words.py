@@ -155,7 +155,8 @@ def test_nothing_is_said_inside_an_f_string() -> None:
 
 
 def test_a_changed_message_is_english_until_somebody_has_looked(catalogue, monkeypatch) -> None:
-    catalogue.write_text('msgid "the sum leaves out the last row"\nmsgstr "求和漏掉了最后一行"\n\n'
+    catalogue.write_text('#, python-brace-format\nmsgid "the sum leaves out the last row {of}"\n'
+                         'msgstr "求和漏掉了最后一行 {of}"\n\n'
                          'msgid "what nobody says"\nmsgstr "没有人说的"\n', encoding="utf-8")
     new = messages.Catalog("zh")
     new.add("the sum leaves out the very last row")

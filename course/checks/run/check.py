@@ -25,6 +25,7 @@ from typing import Any
 
 import torch
 import tvm
+from IPython import get_ipython
 
 from course.checks.run.answer import DEEP, calls_of_answer, line_at, note_answers, outcome
 from course.checks.run.cells import require_of_the_cell_above, stale
@@ -77,6 +78,29 @@ class Exercise:
             make()
 
 
+def _in_the_lab() -> bool:
+    """Whether this is a notebook's kernel that `make lab` started: its server names the session.
+
+    A kernel that executes a notebook for grading or for a test has no such name.
+    """
+    return "MLC_LAB" in os.environ and "JPY_SESSION_NAME" in os.environ \
+        and hasattr(get_ipython(), "kernel")
+
+
+SHOWN = _in_the_lab()  # asked once, before a cell of an answer can change it
+
+
+def _refuse(failed: CheckFailed) -> None:
+    """Raise a verdict; in the lab, show it as JupyterLab shows what goes wrong.
+
+    When a cell raises, JupyterLab takes the stars off all cells that wait, as if the run had ended;
+    the kernel runs on.
+    """
+    if not SHOWN:
+        raise failed
+    print("\n".join(failed._render_traceback_()), file=sys.stderr)
+
+
 registered: dict[str, Exercise] = {}  # all exercises, by their numbers
 
 
@@ -99,7 +123,7 @@ def exercise(number: str, form: str, seconds: float = 10,
                 require_of_the_cell_above(answer, name_in(form), _is_answer)
                 require_called_as(answer, form)
             except CheckFailed as failed:
-                raise CheckFailed(*failed.parts, title) from None
+                return _refuse(CheckFailed(*failed.parts, title))
             registered[number].get_ready()
             passed, parts = isolated(lambda: _judged(check, answer, form), seconds,
                                      lambda: _reaches(check))
@@ -107,10 +131,11 @@ def exercise(number: str, form: str, seconds: float = 10,
                 expected, came, look_at, *example = parts
                 if not came:
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
-                raise CheckFailed(expected, came, look_at, title,
-                                  Example.again(*example) if example else None)
+                return _refuse(CheckFailed(expected, came, look_at, title,
+                                           Example.again(*example) if example else None))
             right[number] = answer
             print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
+            return None
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         registered[number] = Exercise(number, form, run, tuple(prepare))
         return run
