@@ -171,7 +171,7 @@ def test_search_leads_to_the_best_section_first(site: Path) -> None:
 
 
 def test_search_forgives_and_understands(site: Path) -> None:
-    """Typing errors, questions, names of other frameworks: by sets that tests/queries.toml tells."""
+    """Typing errors, questions, names of other frameworks: tests/queries.toml says whose sets."""
     said = tomllib.loads((ROOT / "tests" / "queries.toml").read_text(encoding="utf-8"))
     for name, least_first, least_three in (("more", 47, 50), ("second", 46, 50), ("third", 41, 49),
                                            ("unseen", 39, 46)):
