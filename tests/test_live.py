@@ -3,17 +3,17 @@
 import json
 import random
 import re
-import shutil
 import subprocess
 from typing import Any
 
 import pytest
 import tvm
 
+from course import present
 from course.listing import show
 from course.plots import moving, walks
 
-NODE = pytest.mark.skipif(not shutil.which("node"), reason="no Node runs the page's code here")
+NODE = pytest.mark.skipif(not present.tool("node"), reason=present.tool("node").said)
 MESSAGES = walks.refusals()
 
 
