@@ -22,7 +22,7 @@ import signal
 import sys
 import textwrap
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -175,7 +175,11 @@ def _of(points: str, most: str) -> Sentence:
     return _("{points} of {most}").format(points=points, most=most) if points else _("not graded")
 
 
-def _results(todo: dict[str, Callable[[], Job]], solved: list[Job], options: argparse.Namespace,
+def _grade(grader: Grader, job: Callable[[], Job]) -> Result:
+    return grader.grade(job())
+
+
+def _results(todo: Mapping[str, Callable[[], Job]], solved: list[Job], options: argparse.Namespace,
              report: Report) -> Iterator[tuple[str, Result]]:
     """Yield the results of all that is to do, by their keys, as they come.
 
@@ -189,9 +193,8 @@ def _results(todo: dict[str, Callable[[], Job]], solved: list[Job], options: arg
     elif todo:
         grader = Grader(options.to / "grading")
         grader.proved(solved)
-        pool = ThreadPoolExecutor(options.jobs or len(os.sched_getaffinity(0)))
-        futures = {pool.submit(lambda job=job: grader.grade(job())): key
-                   for key, job in todo.items()}
+        pool = ThreadPoolExecutor(options.jobs or os.cpu_count())
+        futures = {pool.submit(_grade, grader, job): key for key, job in todo.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
 

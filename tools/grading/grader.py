@@ -8,7 +8,7 @@ from typing import Any
 
 from course.words import Sentence, _, told
 from tools.grading import page, submission
-from tools.grading.box import Box, Lost, of_code
+from tools.grading.box import Box, Lost, keeper, of_code
 from tools.grading.job import Job, Result
 
 ATTEMPTS = 3  # boxes that end before they have read a line of the submission
@@ -30,6 +30,8 @@ class Grader:
     def grade(self, job: Job) -> Result:
         """Return the result of a job."""
         sitting = Sitting(job, self.verdicts)
+        if keeper() == "UNSAFE":
+            sitting.note(_("graded without walls, by UNSAFE=1"))
         for _number in range(2 * len(sitting.checks) + 2 * ATTEMPTS):
             with Box(self.folder) as box:
                 box.tell(sitting.asked())
@@ -77,7 +79,7 @@ class Sitting:
             case ["at", str(step)] if step in self.steps:
                 self.at = step
             case ["unread", [*why], str(wrong)]:
-                self._note(_("not a notebook ({why})").format(why=wrong[:200]) if wrong else
+                self.note(_("not a notebook ({why})").format(why=wrong[:200]) if wrong else
                            _("reading it: it {why}").format(why=in_words(why, self.job.seconds)))
             case ["plan", dict(keys), [*notes], dict(answers), "en" | "zh" as language]:
                 self._plan(keys, notes, answers, language)
@@ -109,27 +111,27 @@ class Sitting:
             if self.faults == ATTEMPTS:
                 self.give_up(str(why))
         elif self.at == "reading":
-            self._note(_("reading it: it {why}").format(why=why))
+            self.note(_("reading it: it {why}").format(why=why))
             self.at = "end"
         elif self.at in self.checks:
             self._stop(self.at, why)
         elif self.at == "executing" and self.ran is None:
             self._ran(why)
         elif self.at == "rendering":
-            if self.plain:
-                self._note(_("no page of feedback: making it, the program {why}").format(why=why))
-                self.at = "end"
-            self.plain = True
+            self.at, self.plain = "end" if self.plain else "", True
         if self.at == "end":
-            self.result.whole = not self.faults
+            self.result.whole = self.faults < ATTEMPTS
+            if self.job.page and self.keys and not self.result.page:
+                self.note(_("no page of feedback: making it took too long"))
 
     def give_up(self, why: str) -> None:
         """Say that this machine could not grade the job: it is no grade, and worth a try later."""
-        self._note(_("could not be graded ({why})").format(
+        self.note(_("could not be graded ({why})").format(
             why=why[:200] or "its sandbox ended each time"))
         self.at, self.faults, self.result.whole = "end", ATTEMPTS, False
 
-    def _note(self, text: Sentence) -> None:
+    def note(self, text: Sentence) -> None:
+        """Add a line about the notebook."""
         self.result.notes.append(_("{number}: {text}").format(number=self.number, text=text))
 
     def _plan(self, keys: dict, notes: list, answers: dict, language: str) -> None:
@@ -140,7 +142,7 @@ class Sitting:
             for note in notes:
                 match note:
                     case [str(kind), str(number)] if kind in NOTES and number in self.checks:
-                        self._note(NOTES[kind].format(number=number))
+                        self.note(NOTES[kind].format(number=number))
             self.result.answers = {
                 number: [submission.clean(answer[0]), submission.clean(answer[1])[:16]]
                 for number in self.checks
@@ -157,7 +159,7 @@ class Sitting:
     def _stop(self, number: str, why: Sentence | str) -> None:
         """Take it that an answer ended its process, or was ended."""
         if number not in self.said:
-            self._note(_("the answer to {exercise} {why}").format(exercise=number, why=why))
+            self.note(_("the answer to {exercise} {why}").format(exercise=number, why=why))
             words = _("Exercise {number} ✗\n  the answer {why}").format(number=number, why=why)
             self._say(number, False, told(words, self.result.language))
 
@@ -165,7 +167,7 @@ class Sitting:
         """Take it that the notebook was executed for its page, or as far as that came."""
         self.ran = [why] if why else []
         if why:
-            self._note(_("a cell {why}; the page has no outputs from there on").format(why=why))
+            self.note(_("a cell {why}; the page has no outputs from there on").format(why=why))
             words = told(_("this cell {why}; those below were not run for this page"
                            ).format(why=why), self.result.language)
             self.outputs[str(self.cell)] = [{"output_type": "error", "ename": "NotRun",

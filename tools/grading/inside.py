@@ -49,6 +49,7 @@ def _limit() -> None:
             most = resource.getrlimit(kind := getattr(resource, f"RLIMIT_{name}"))[1]
             resource.setrlimit(kind, (soft, hard) if most in (-1, resource.RLIM_INFINITY)
                                else (min(soft, most), min(hard, most)))
+    os.nice(5)  # who waits outside, and looks, comes first
     for what, value in ((PDEATHSIG, 9), (DUMPABLE, 0), (SUBREAPER, 1)):
         _prctl(what, value)
     if keeper == "user":  # no bubblewrap takes the filter, nor a network of its own
