@@ -33,7 +33,8 @@ from tools.student import student_version
 
 ROOT = Path(__file__).resolve().parent.parent
 MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py", "tools/lang.py",
-        "tools/messages.py", "tools/translation*.py", "instructor/requirements.txt")
+        "tools/messages.py", "tools/translation*.py", "instructor/requirements.txt",
+        "course/words/zh.po")
 SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
 
 

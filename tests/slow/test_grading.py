@@ -154,7 +154,7 @@ CASES = [
     ("fifo", {}, "is not an ordinary file"),
     ("another", {}, "02 was not found by its name or its cells; there is 02_emit_te_ingestion.py"),
     ("homework", ONLY_2_1, "02: 1 file(s) could be it, my homework.ipynb was taken"),
-    ("mail", {}, "02 was not handed in; mail.zip cannot be opened ("),
+    ("mail", {}, "02 was not handed in (mail.zip cannot be opened ("),
     (r"b\x01", ONLY_2_1, ""), (r"b\x02", ONLY_2_1, ""), ("a;'=1+1", ONLY_2_1, ""),
     ("prefix", ONLY_2_1, f"02: 1 file(s) could be it, anna_4711_{STEM.upper()}-2.IPYNB was taken"),
     (r"new\x0aline\x1b[31m", ONLY_2_1, ""),

@@ -20,7 +20,7 @@ CASES = {
               "02: the answer to 2.2 ended its process (SIGSEGV)"),
     "contained": (submissions.LINEAR_OUT_OF_BOUNDS, "", ""),
     "hang": ("while True:\n    pass", "",
-             "02: the answer to 2.2 computed for more than 20 seconds"),
+             "0 seconds; "),  # computing, or where the machine is busy waiting for it
     "waits": ("import time\ntime.sleep(1000)", "", "02: the answer to 2.2 waited 20 seconds"),
     "exit": ("import os\nos._exit(0)", "", None),
     "kill all": ("import os\nos.kill(-1, 9)", "", "02: the answer to 2.2 ended its process"),

@@ -196,7 +196,7 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
 
 def _container(program: list[str], name: str) -> list[str]:
     """Return the command that runs a program in Podman or Docker."""
-    given = _environment("/usr/local", "/course", "/course/work", "/data")
+    given = _environment("/venv", "/course", "/course/work", "/data")
     binds = [(here, there) for here, there in _binds() if there.startswith(("/course", "/data"))]
     limits = {"network": "none", "memory": str(MEMORY), "pids-limit": str(2 * PROCESSES),
               "cap-drop": "ALL", "security-opt": "no-new-privileges", "shm-size": str(SMALL),
@@ -332,7 +332,7 @@ class Box:
         if abs(used - self.used) > 0.02:  # less where one has ended
             self.used, self.awake = used, now
         if now - (self.awake if family else self.heard) > seconds + 30 \
-                or now - self.heard > 6 * seconds + 60:
+                or now - self.heard > 12 * seconds + 60:
             return _("waited {seconds} seconds for nothing").format(seconds=f"{seconds:g}")
         return ""
 
@@ -350,6 +350,7 @@ def of_code(code: int) -> Sentence:
     try:
         name = signal.Signals(code - 128).name
     except ValueError:
-        return _("ended its process (exit code {code})").format(code=code)
-    return _("ended its process ({name}: too much memory?)" if name == "SIGKILL"
-             else "ended its process ({name})").format(name=name)
+        return _("ended its process ({code})").format(code=f"exit code {code}")
+    if name == "SIGKILL":
+        return _("ended its process (SIGKILL: too much memory?)")
+    return _("ended its process ({code})").format(code=name)

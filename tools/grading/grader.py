@@ -182,7 +182,7 @@ def in_words(why: list[Any], seconds: float) -> Sentence | str:
                 return _("computed for more than {seconds} seconds").format(seconds=f"{seconds:g}")
             return of_code(128 - code if code < 0 else code)
         case ["wall", _, _]:
-            return _("ran for more than {seconds} seconds").format(seconds=f"{5 * seconds:g}")
+            return _("ran for more than {seconds} seconds").format(seconds=f"{10 * seconds:g}")
         case ["asleep", _, _]:
             return _("waited {seconds} seconds for nothing").format(seconds=f"{seconds:g}")
         case ["raised", _, str(words)]:

@@ -258,5 +258,6 @@ def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
         files=", ".join(strangers[:3]) + f" (+ {len(strangers) - 3})" * (len(strangers) > 3)
         ) if strangers else _("was not handed in")
     if general:
-        found.absent = _("{what}; {more}").format(what=found.absent, more=_("; ").join(general[:3]))
+        found.absent = _("{what} ({more})").format(what=found.absent,
+                                                   more=_("; ").join(general[:3]))
     return found

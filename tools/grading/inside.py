@@ -25,6 +25,7 @@ from typing import Any
 import psutil
 
 READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
+PATIENCE = 10  # times its limit of CPU time that a part may take on a busy machine
 MOST_SAID, MOST_GIVEN = 10_000, 60_000_000  # characters of a check, bytes of a part
 GIGABYTE = 1 << 30
 # TVM and torch need 1.5 GB of addresses. Beyond the first is room to say that it was too little
@@ -132,7 +133,7 @@ class Inside:
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), LIMITS["CPU"][1]))
             return function(*arguments)
 
-        limits = Limits(asleep=seconds, wall=5 * seconds, memory=1 << 50, processes=1 << 20,
+        limits = Limits(asleep=seconds, wall=PATIENCE * seconds, memory=1 << 50, processes=1 << 20,
                         given=MOST_GIVEN)  # who waits outside counts these
         try:
             return Child(closed, limits=limits).result(), []

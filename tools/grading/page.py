@@ -173,14 +173,14 @@ def index(name: str, rows: list[tuple[str, str, str, str]], pages: list[str], no
     def say(text: str) -> str:
         return html.escape(visible(told(text, language)))
 
+    of_answer, graded = _("the answer"), _("{notebook}, as it was graded")
     cells = "\n".join(
         f"<tr><th scope=\"row\">{say(exercise)}</th><td>{say(points)}</td>"
         f"<td><pre>{say(words)}</pre>"
-        + (f"<details><summary>{say(_('the answer'))}</summary><pre>{say(answer[:MOST_SHOWN])}"
+        + (f"<details><summary>{say(of_answer)}</summary><pre>{say(answer[:MOST_SHOWN])}"
            "</pre></details>" if answer else "") + "</td></tr>"
         for exercise, points, words, answer in rows)
-    links = "".join(f'<li><a href="{stem}.html">'
-                    f'{say(_("{notebook}, as it was graded").format(notebook=stem))}</a></li>'
+    links = "".join(f'<li><a href="{stem}.html">{say(graded.format(notebook=stem))}</a></li>'
                     for stem in pages)
     lines = "".join(f"<li>{say(note)}</li>" for note in notes)
     heads = "".join(f"<th scope=\"col\">{say(head)}</th>"

@@ -131,7 +131,7 @@ def execute(cells: list[dict[str, Any]], seconds: float, tell: Callable[..., Non
     """
     shell, every = Recorder.instance(), {}  # or display() would print
     sys.stdout, sys.stderr = _Stream(shell, "stdout"), _Stream(shell, "stderr")
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+    hard, room = resource.getrlimit(resource.RLIMIT_CPU)[1], resource.getrlimit(resource.RLIMIT_AS)
     for place, cell in enumerate(cells):
         if not cell["code"] or cell["name"] and not cell["name"].endswith("-solution"):
             continue
@@ -139,5 +139,7 @@ def execute(cells: list[dict[str, Any]], seconds: float, tell: Callable[..., Non
         resource.setrlimit(resource.RLIMIT_CPU, (min(math.ceil(used + seconds), hard), hard))
         tell(place, None)
         every[str(place)] = shell.record(cell["source"])
+        resource.setrlimit(resource.RLIMIT_AS, (room[1], room[1]))  # to say that it was full
         tell(place, every[str(place)])
+        resource.setrlimit(resource.RLIMIT_AS, room)
     return every
