@@ -6,15 +6,11 @@ include instructor/student.mk
 FROM ?=
 ACCEPT ?=
 SUBMISSIONS ?=
-JOBS ?=
 CLUSTER ?=
 TLS ?=
 UNSAFE ?=
-SERVERS ?=
 TRACKER ?=
 KEY ?=
-LINKS ?=
-PDF ?=
 # a worker for each processor, up to the four with which all tests were tried
 PYTEST := $(VENV)/bin/pytest -n logical --maxprocesses 4 --dist loadscope --no-loadscope-reorder
 GRADER := $(VENV)/.ready-grader
@@ -54,18 +50,18 @@ handouts: $(READY)  ## write what students get to build/handouts/, without solut
 $(GRADER): instructor/requirements.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
-grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", JOBS=1, FRESH=1, UNSAFE=1, CLUSTER=tcp://host:8786, TLS=folder)
-##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、JOBS=1、FRESH=1、UNSAFE=1、CLUSTER=tcp://host:8786、TLS=文件夹）
+grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", FRESH=1, UNSAFE=1, CLUSTER=tcp://host:8786, TLS=folder)
+##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、FRESH=1、UNSAFE=1、CLUSTER=tcp://host:8786、TLS=文件夹）
 	@test -n "$(SUBMISSIONS)" || { echo "$(if $(ZH),给哪些提交评分？请输入 make grade SUBMISSIONS=文件夹，其中每个学生一个文件夹,Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student)"; exit 1; }
-	@$(if $(UNSAFE),UNSAFE=1) $(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(JOBS),--jobs "$(JOBS)") $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
+	@$(if $(UNSAFE),UNSAFE=1) $(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
 
 autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/autograder/ (NB=02)
 ##zh autograder: 把 Gradescope 的自动评分包写到 build/autograder/（NB=02）
 	@$(PY) -m tools.autograder zip $(NB)
 
-tune: $(BENCH) data  ## search notebook 08's schedules anew, for minutes (SERVERS=2: by RPC servers; TRACKER=host:9190 KEY=name: by those)
-##zh tune: 重新搜索 notebook 08 的调度，要几分钟（SERVERS=2：用本机的 RPC 服务器；TRACKER=host:9190 KEY=名字：用登记在那里的设备）
-	@$(PY) -m tools.tune $(if $(SERVERS),--servers "$(SERVERS)") $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
+tune: $(BENCH) data  ## search notebook 08's schedules anew, for minutes (TRACKER=host:9190 KEY=name: on the devices there)
+##zh tune: 重新搜索 notebook 08 的调度，要几分钟（TRACKER=host:9190 KEY=名字：用登记在那里的设备）
+	@$(PY) -m tools.tune $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
 
 sync: $(READY)  ## write paired_md/ from notebooks/ (FROM=md: the other way; ACCEPT="02 README.md": the Chinese of changed paragraphs there is still right)
 ##zh sync: 由 notebooks/ 写出 paired_md/，并更新中文版（FROM=md：由 paired_md/ 写回 notebooks/；ACCEPT="02 README.md"：其中英文改过的段落，中文仍然正确）
@@ -75,9 +71,9 @@ $(PAGES): docs/requirements.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
 
-site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/ (LINKS=1: try the links that lead outside; PDF=1: print each notebook too)
-##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/（LINKS=1：也试通向站外的链接；PDF=1：再把每个 notebook 印成 PDF）
-	@$(PY) -m tools.site $(if $(LINKS),outside) $(if $(PDF),pdf)
+site: $(PAGES)  ## build the web site from the stored notebooks, both languages, into build/site/
+##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/
+	@$(PY) -m tools.site
 
 # nothing of the course is needed for it: where there is no .venv, two small packages in build/ do
 COLAB := $(if $(wildcard $(PINNED)),$(PY),build/colab.venv/bin/python)

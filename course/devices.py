@@ -88,10 +88,7 @@ def _address(tracker: str) -> tuple[str, int]:
 
 
 def keys(host: str, port: int) -> dict[str, int]:
-    """Return how many servers are registered under each key; raises CourseError.
-
-    Asks once, in TVM's protocol: its own TrackerSession would ask again for a minute.
-    """
+    """Return how many servers are registered under each key; asks once, and raises CourseError."""
     try:
         with socket.create_connection((host, port), PATIENCE) as asked:
             asked.sendall(struct.pack("<i", base.RPC_TRACKER_MAGIC))

@@ -2,9 +2,8 @@
 
     python -m data.fetch
 
-A download runs in a process of its own and is ended when 10 seconds pass without progress: a
-network that drops packets would block it for minutes, since neither torchvision nor torch.hub
-takes a time limit. Files appear in data/ only when they are complete and their checksums match.
+A download runs in a process of its own and is ended when 10 seconds pass without progress. Files
+appear in data/ only when they are complete and their checksums match.
 """
 
 import os

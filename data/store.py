@@ -18,10 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from course.words import Sentence, _
+from course.words import ROOT, Sentence, _
 
-DATA = Path(__file__).resolve().parent
-ROOT = DATA.parent
+DATA = ROOT / "data"
 CLASS_NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
                "Sandal", "Shirt", "Sneaker", "Bag", "Ankle boot")
 N_IMAGES = 1000  # the notebooks evaluate on the first 1,000 test images; there are 10,000

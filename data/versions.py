@@ -6,11 +6,9 @@ Only the standard library is imported here: `make doctor` works where nothing is
 import sys
 import types
 from importlib import metadata
-from pathlib import Path
 
-from course.words import _
+from course.words import ROOT, _
 
-ROOT = Path(__file__).resolve().parent.parent
 FIX = _("run `make lab` (it installs what is pinned in requirements.txt)")
 
 
@@ -50,13 +48,7 @@ def wrong(prefix: str) -> str:
 
 
 def allow_torchvision() -> None:
-    """Make `import torchvision` work beside a CPU-only torch; it is not imported here.
-
-    PyPI's torchvision is compiled for CUDA and registers operators when it is imported; beside a
-    CPU-only torch that fails with "operator torchvision::nms does not exist". The course needs
-    its datasets and transforms, which use none of those operators, so their registration is left
-    out: an empty module stands in its place.
-    """
+    """Make `import torchvision` work beside a CPU-only torch: without operators made for CUDA."""
     import torch
     if torch.version.cuda is None and "torchvision" not in sys.modules:
         name = "torchvision._meta_registrations"

@@ -41,7 +41,7 @@ ZH := $(filter zh,$(EDITION))
 help:  ## list the targets
 ##zh help: 列出可以输入的命令
 	@echo "$(if $(ZH),机器学习编译：一门能跑起来的课。可以输入：,Machine learning compilation, a course that runs. What you can type:)"
-	@sed -n 's/$(if $(filter zh,$(EDITION)),^##zh \([a-z-]*\): ,^\([a-z-]*\):.*## )/  make \1|/p' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST)) | awk -F'|' '{printf "%-15s %s\n", $$1, $$2}'
+	@awk -v zh='$(filter zh,$(EDITION))' '/^[a-z-]+:.*## / {name = $$1; sub(":.*", "", name); names[++many] = name; sub(".*## ", ""); says[name] = $$0} /^##zh / && zh {name = $$2; sub(":", "", name); sub("^##zh [a-z-]*: ", ""); says[name] = $$0} END {for (i = 1; i <= many; i++) printf "%-15s %s\n", "  make " names[i], says[names[i]]}' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST))
 
 $(READY): requirements.txt
 	@test -n "$(PYTHON)" || { echo "$(if $(ZH),需要 Python 3.11、3.12 或 3.13，但没有找到；请安装一个，或指明它在哪里：make PYTHON=/path/to/python3.12 ...,Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ...)"; exit 1; }
@@ -73,6 +73,6 @@ $(BENCH): tools/requirements-bench.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $< || { echo "$(if $(ZH),不用 ONNX Runtime：,Without ONNX Runtime: )$(PY) -m tools.bench 4"; exit 1; }
 	@touch $@
 
-bench: $(BENCH) data  ## time the course's fastest model beside ONNX Runtime, OpenVINO and PyTorch (ALL=1: batches of 1, 4, 16, 64; THREADS=1,2,4,8)
-##zh bench: 把课程里最快的模型与 ONNX Runtime、OpenVINO、PyTorch 放在一起计时（ALL=1：批大小 1、4、16、64；THREADS=1,2,4,8：线程数）
-	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4) $(if $(THREADS),--threads $(THREADS))
+bench: $(BENCH) data  ## time the course's fastest model beside ONNX Runtime, OpenVINO and PyTorch (ALL=1: batches of 1, 4, 16, 64)
+##zh bench: 把课程里最快的模型与 ONNX Runtime、OpenVINO、PyTorch 放在一起计时（ALL=1：批大小 1、4、16、64）
+	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4)

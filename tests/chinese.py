@@ -4,12 +4,16 @@ Sentences know their templates, so that nothing has to be guessed: what stands i
 sentence, a number or a name, or else it was said by TVM, by Python or in the answer itself.
 """
 
+import functools
 import re
 from collections import Counter
 from typing import Any
 
+import pytest
+
 from course.checks.say.messages import CheckFailed
 from course.words import Sentence, language, told, use
+from tools import messages
 
 HAN = "[\u3400-\u9fff]"
 PUNCTUATION = "，。；：（）、？！“”"
@@ -25,6 +29,17 @@ SPACING = (
     (re.compile(r"^ | $|\S  +\S"), "a space too many"),
     (re.compile(f" [{PUNCTUATION}]|[{PUNCTUATION}] "), "a space beside Chinese punctuation"),
     (re.compile(f"{HAN}[A-Za-z0-9]|[A-Za-z0-9%]{HAN}"), "no space between Chinese and Latin"))
+
+
+@functools.cache
+def waiting() -> frozenset[str]:
+    """Return the messages that have no Chinese yet."""
+    return frozenset(form for forms in messages.missing() for form in forms)
+
+
+# for tests that quote the Chinese: who words an English sentence anew need not know any
+quoted = pytest.mark.xfail("chinese.waiting()", strict=False, reason="messages wait for their "
+                           "Chinese, `python -m tools.messages` lists them")
 
 
 def _own(found: Any, foreign: bool = False) -> tuple[str, list[str]]:

@@ -10,10 +10,8 @@ an answer gives to its axes and tensors are left alone: nobody may ask for these
 passes on one is too weak, or the change changes nothing: then it is listed in tests/mutants.toml,
 with the reason. A cause that a check names for a behaviour has to be true of it: see truths.py.
 
-mutmut and cosmic-ray mutate modules on disk and run a test command for each mutant; here the code
-is in cells of notebooks, and a check needs the cells above it and a process with TVM in it. So the
-mutation is ours, and what runs is grading's: the statements above that an answer needs, in
-IPython's shell, and then the check, which forks.
+What runs is grading's: the statements above that an answer needs, in IPython's shell, and then the
+check, which forks.
 """
 
 import ast

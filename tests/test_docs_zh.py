@@ -105,7 +105,9 @@ def test_the_readme_has_the_same_notebooks_and_troubles() -> None:
 
     said, translated = (troubles(english, "Troubleshooting", "Licence"),
                         troubles(chinese, "遇到问题", "许可证"))
-    assert len(said) >= 10 and said == translated[:len(said)]
+    waits = any("what you see" in one.english and not one.translated
+                for one in current("README.md")[0])
+    assert len(said) >= 10 and (waits or said == translated[:len(said)])
     assert re.findall(r"apache-tvm [\d.]+|torch \d+\.\d+", english)[:2] == re.findall(
         r"apache-tvm [\d.]+|torch \d+\.\d+", chinese)[:2]
 

@@ -20,12 +20,14 @@ globals().update(two_sided.classes(
     "Test", sorted(STEMS, key=lambda stem: -len(two_sided.candidates(stem)))))
 
 
-@pytest.mark.parametrize("stem", STEMS)
-def test_enough_answers(stem: str) -> None:
-    numbers = Counter((c.exercise, c.right) for c in two_sided.candidates(stem) if not c.more)
-    for number in two_sided.exercises(stem):
-        assert numbers[number, False] >= 3, f"{number}: three wrong answers are needed"
-        assert numbers[number, True] >= 1, f"{number}: another right answer is needed"
+@pytest.mark.parametrize("number", registered)
+def test_enough_answers(number: str) -> None:
+    (stem,) = (stem for stem in STEMS if stem.startswith(registered[number].notebook))
+    right = Counter(c.right for c in two_sided.candidates(stem)
+                    if c.exercise == number and not c.more)
+    above = f"above the line `{two_sided.MORE}` of tests/candidates/{stem}.py"
+    assert right[False] >= 3, f"{number}: three wrong answers are needed {above}"
+    assert right[True] >= 1, f"{number}: another right answer is needed {above}"
 
 
 def test_each_exercise_of_a_notebook_has_its_check() -> None:
@@ -45,6 +47,17 @@ def test_a_wrong_answer_without_words_to_expect_is_refused() -> None:
     for heading in ("1.1 wrong: x -> ", "1.1 wrong: x", "1.1 wrong:", "1.1 odd: x -> y", "1.1 x"):
         with pytest.raises(ValueError, match="cannot read the line"):
             two_sided.read(f"# %% {heading}\nx = 1\n")
+
+
+def test_the_words_of_a_heading_survive_a_rewording() -> None:
+    heading = "# %% 1.1 wrong: x -> the sum: a column | 3 for 5\n"
+    (tried,) = two_sided.read(heading)
+    for said, fits in (("got 3 for 5\nThe sum is a wide column", True),
+                       ("got 3 for 5\na column, the sum", False), ("got 3 for 5\nthe sum", False),
+                       ("got 5 for 3\nthe sum: a column", False),
+                       ("3 for\n5, the sum: a column", False)):
+        tried.message = said
+        assert tried.as_expected is fits, said
 
 
 def test_without_fork_what_ends_the_process_is_left_out(monkeypatch) -> None:

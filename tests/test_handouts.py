@@ -4,58 +4,38 @@ import base64
 import subprocess
 import sys
 import zipfile
-from collections.abc import Generator
 from pathlib import Path
-from unittest import mock
 
 import nbformat
 import pytest
 
-from tools import autograder, handouts
+from tools import autograder, handouts, lang
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
 LINE = b"\n        gv = bb.emit_output(bb.emit_te(topi.nn.softmax, lv, axis=1))\n"  # exercise 2.5
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _secrets_of_masters_once() -> Generator[None, None, None]:
-    """Look through all masters once, not for each handout: they don't change meanwhile."""
-    found = handouts.secrets(handouts.masters())
-
-    def secrets(paths: list[Path]) -> set[str]:
-        assert paths == handouts.masters()
-        return found
-
-    with mock.patch.object(handouts, "secrets", secrets):
-        yield
-
-
 @pytest.fixture(scope="module")
 def files() -> dict[str, bytes]:
-    return handouts.contents(handouts.masters())
+    return handouts.contents(lang.masters("en"))
 
 
 def test_no_part_of_a_solution_is_in_a_handout(files) -> None:
-    secrets = handouts.secrets(handouts.masters())
+    secrets = handouts.secrets()
     assert sum(len(part) < 2000 for part in secrets) > 100, "lines of solutions and of outputs"
     assert any(len(part) > 2000 for part in secrets), "pictures"
-    assert handouts.leaks(files, handouts.masters()) == []
+    assert handouts.leaks(files) == []
 
 
 def test_none_is_in_what_the_autograder_has_more() -> None:
     """Or its zip isn't written: a line of an answer that the course's own code has, too."""
-    assert handouts.leaks(autograder.more(), handouts.masters()) == []
+    assert handouts.leaks(autograder.more()) == []
 
 
 def test_the_test_finds_what_is_planted(files) -> None:
     """A line in a module, in a cell, in HTML; an output; a picture, in a notebook and as a file."""
-    masters = handouts.masters()
-    name = f"notebooks/{STEM}.ipynb"
-
-    def found(changed: dict[str, bytes]) -> list[str]:
-        return handouts.leaks(changed, masters)
-
+    name, found = f"notebooks/{STEM}.ipynb", handouts.leaks
     assert found({"helpers.py": files["helpers.py"] + LINE})[0].startswith("helpers.py: gv = bb")
     notebook = nbformat.reads(files[name].decode(), as_version=4)
     notebook.cells[3].source += LINE.decode()
@@ -63,7 +43,7 @@ def test_the_test_finds_what_is_planted(files) -> None:
     master = nbformat.read(ROOT / "notebooks" / f"{STEM}.ipynb", as_version=4)
     assert len(found({"html/x.html": handouts.as_html(master, "x").encode()})) > 20
 
-    after = [cell for path in masters for cell in nbformat.read(path, as_version=4).cells
+    after = [cell for path in lang.masters("en") for cell in nbformat.read(path, as_version=4).cells
              if cell.source.startswith("# needs exercise")]
     texts = [cell for cell in after if any("text/html" in o.get("data", {}) for o in cell.outputs)]
     notebook = nbformat.v4.new_notebook(cells=[texts[0]])
@@ -79,7 +59,7 @@ def test_the_test_finds_what_is_planted(files) -> None:
 
 
 def test_given_outputs_are_kept_up_to_the_first_exercise(files) -> None:
-    for path in handouts.masters():
+    for path in lang.masters("en"):
         master = nbformat.read(path, as_version=4).cells
         handed = nbformat.reads(files[f"notebooks/{path.name}"].decode(), as_version=4).cells
         first = next(i for i, cell in enumerate(master) if "nbgrader" in cell.metadata)
@@ -149,4 +129,4 @@ def test_errors_are_for_people() -> None:
     result = subprocess.run([sys.executable, "-m", "tools.handouts", "2"], cwd=ROOT, text=True,
                             capture_output=True, check=False)
     assert result.returncode == 1 and "Traceback" not in result.stderr
-    assert result.stderr.startswith('There is no notebook 2: take two digits each, NB="02 03".')
+    assert result.stderr == 'There is no notebook 2: take the two digits of its name, NB="02 03".\n'

@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import chinese
 import numpy as np
 import pytest
 import torch
@@ -21,7 +22,7 @@ import helpers
 from course import words
 from course.tir.loops import nests, visit_steps
 from course.words import told
-from data import store
+from data import store, versions
 
 ROOT = Path(__file__).resolve().parent.parent
 STAND_IN = ROOT / "data" / "stand_in"
@@ -87,6 +88,7 @@ def test_the_data_line_names_the_stand_in(monkeypatch) -> None:
     helpers.data_folder.cache_clear()
 
 
+@chinese.quoted
 def test_what_the_data_say_in_chinese(folder: Path, monkeypatch) -> None:
     monkeypatch.setattr(words, "_chosen", "zh")
     assert helpers.data_line().startswith("数据：替代数据（STAND-IN），")
@@ -310,7 +312,8 @@ def test_a_wrong_tvm_is_named_in_one_line() -> None:
             "m.version = lambda n: '0.16.0' if n == 'apache-tvm' else real(n); import helpers")
     result = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True,
                             env={**os.environ, "PYTHONPATH": str(ROOT)}, check=False)
-    assert "FAIL apache-tvm is 0.16.0, the course needs 0.27.0.post1" in result.stderr
+    pinned = versions.pins()["apache-tvm"]
+    assert f"FAIL apache-tvm is 0.16.0, the course needs {pinned}" in result.stderr
 
 
 def _added() -> tvm.tirx.PrimFunc:

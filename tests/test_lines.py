@@ -13,6 +13,7 @@ import pytest
 from course import checks
 from course.checks.run.check import registered
 from tools import execute
+from tools.grading.submission import name_of
 
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPT = re.compile(r"^ *@(?:T\.prim_func|R\.function|I\.ir_module)", re.MULTILINE)
@@ -26,7 +27,7 @@ def solutions() -> Iterator[tuple[str, str, list[str]]]:
         for cell in nbformat.read(path, as_version=4).cells:
             grader = cell.metadata.get("nbgrader", {})
             if grader.get("solution") and SCRIPT.search(cell.source):
-                yield grader["grade_id"].removesuffix("-solution"), cell.source, list(before)
+                yield name_of(cell).removesuffix("-solution"), cell.source, list(before)
             elif cell.cell_type == "code" and re.match(r"(import|from) ", cell.source):
                 before.append("\n".join(line for line in cell.source.splitlines()
                                         if re.match(r"(import|from) ", line)))
@@ -70,8 +71,7 @@ def test_there_are_such_lines() -> None:
 def test_a_cell_that_is_no_python_is_not_judged_by_an_earlier_one() -> None:
     """In a kernel: a right answer, then one with a slip, then the right one again."""
     notebook = nbformat.read(ROOT / "notebooks" / "02_emit_te_ingestion.ipynb", as_version=4)
-    cells = {cell.metadata.nbgrader.grade_id: cell.source for cell in notebook.cells
-             if "nbgrader" in cell.metadata}
+    cells = {name_of(cell): cell.source for cell in notebook.cells}
     first = [cell.source for cell in notebook.cells if cell.cell_type == "code"][:2]
     right, check = cells["2.1-solution"], cells["2.1"]
     slip = right.replace("    return ", "    return = ", 1)

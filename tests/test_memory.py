@@ -19,7 +19,6 @@ from course.checks.observe.memory import Fenced, require_safe_access
 from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run import check as running
 
-pytestmark = pytest.mark.usefixtures("quick_script")
 TIMES = 10  # a wrong access may do no harm by chance; a static check sees it every time
 FORKS = pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
 

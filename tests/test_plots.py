@@ -346,6 +346,7 @@ def _all_pictures() -> dict[str, list]:
     return drawn
 
 
+@chinese.quoted
 @pytest.mark.filterwarnings("ignore:Glyph")  # where this machine has none of the fonts
 def test_a_picture_in_chinese_has_no_english_left(shown, monkeypatch) -> None:
     """Neither in it nor in its text; where no font has the letters it is in English."""
@@ -382,12 +383,14 @@ def test_the_font_is_the_first_that_is_there(monkeypatch) -> None:
         assert figure.chinese_font.__wrapped__() == font
 
 
+@chinese.quoted
 def test_code_beside_code_is_explained_in_chinese(monkeypatch) -> None:
     monkeypatch.setattr(words, "_chosen", "zh")
     said = plots.builder_and_module(_relu_model, _relu_model())
     assert repr(said).endswith("5: 函数的返回值") and "<b>两边都有</b>" in said._repr_html_()
 
 
+@chinese.quoted
 @pytest.mark.filterwarnings("ignore:Glyph")
 def test_pictures_for_the_site_are_kept_in_both_languages(shown, monkeypatch, tmp_path) -> None:
     monkeypatch.setenv("MLC_SVG", str(tmp_path))

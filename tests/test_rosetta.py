@@ -45,7 +45,6 @@ from tvm.script import tirx as T
 
 import helpers
 
-pytestmark = pytest.mark.usefixtures("quick_script")
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TEXT = (DOCS / "rosetta.md").read_text()
 STATUSES = {"renamed", "gone", "changed", "trap", "both", "printed"}

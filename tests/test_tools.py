@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 from xml.etree import ElementTree
 
+import chinese
 import nbformat
 import pytest
 from bs4 import BeautifulSoup
@@ -278,6 +279,7 @@ def test_a_page_has_the_texts_of_its_pictures() -> None:
 # ---- what make says, in Chinese ----
 
 
+@chinese.quoted
 def test_the_doctor_speaks_chinese_and_looks_for_a_font(monkeypatch, capsys) -> None:
     monkeypatch.setattr(words, "_chosen", "zh")
     monkeypatch.setattr(doctor.platform, "system", lambda: "Windows")
@@ -297,6 +299,7 @@ def test_the_doctor_speaks_chinese_and_looks_for_a_font(monkeypatch, capsys) -> 
     assert "项全部正常" in (out := capsys.readouterr().out) or "请从第一个 FAIL 开始" in out
 
 
+@chinese.quoted
 def test_tools_for_students_speak_chinese() -> None:
     chinese = {**os.environ, "MLC_LANG": "zh"}
     for module, status, says in (

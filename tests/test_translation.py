@@ -410,9 +410,9 @@ def test_the_chinese_copies_are_the_english_ones_in_chinese(tmp_path: Path, monk
 
 def test_a_handout_in_chinese(tmp_path: Path) -> None:
     """make help, its README and the student's copies, all without LANG; nothing leaks."""
-    masters = [path for path in handouts.masters() if path.stem == STEM]
+    masters = [path for path in lang.masters("en") if path.stem == STEM]
     files = handouts.contents(masters, "zh")
-    assert handouts.leaks(files, handouts.masters()) == []
+    assert handouts.leaks(files) == []
     for name, data in files.items():
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(data)
@@ -454,9 +454,13 @@ def test_which_edition_make_is_asked_for() -> None:
     assert refused.returncode and "fr is neither" in refused.stderr
 
 
-def test_make_help_has_every_target_in_both_languages() -> None:
-    said = [subprocess.run(["make", "help", language], cwd=ROOT, text=True, check=True,
-                           capture_output=True).stdout.splitlines()[1:]
+def test_make_help_has_every_target_in_both_languages(tmp_path: Path) -> None:
+    """In Chinese a target without Chinese is there in English."""
+    (tmp_path / "Makefile").write_text(f"include {ROOT}/Makefile\nnew:  ## what is new\n")
+    said = [subprocess.run(["make", "-f", tmp_path / "Makefile", "help", language], cwd=ROOT,
+                           text=True, check=True, capture_output=True).stdout.splitlines()[1:]
             for language in ("LANG=en", "LANG=zh")]
     english, chinese = ([line.split()[1] for line in lines] for lines in said)
     assert english == chinese and len(english) > 10
+    assert "  make new      what is new" in {*said[0]} & {*said[1]}
+    assert len({*said[1]} - {*said[0]}) > 10

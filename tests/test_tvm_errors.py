@@ -34,7 +34,6 @@ import helpers
 from course.checks.say.messages import explained, reason
 from course.tir.loops import nests
 
-pytestmark = pytest.mark.usefixtures("quick_script")
 ROOT = Path(__file__).resolve().parent.parent
 TEXT = (ROOT / "docs" / "tvm_errors.md").read_text()
 PHRASES = [phrase for heading in re.findall(r"^### (.*)$", TEXT, re.M)

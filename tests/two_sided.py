@@ -5,11 +5,11 @@ The answers stand in tests/candidates/<notebook>.py, each under a line such as
     # %% 2.3 wrong: the kernel is flipped -> the kernel: it is flipped
     # %% 2.3 right: with a loop
 
-The text after the arrow has to occur in the check's message, as have all of several parts with a |
-between them; a cause that the check names in its last line has to be in one of them. Code under
-`# %% shared` runs before the first of them: what several answers have in common. `make test` tries
-what stands above the line `# %% more`, at least one answer for each thing that a check says;
-`make test-all` the others too, and `make test NB=5.4` all of one exercise.
+The words after the arrow have to occur in a line of the check's message, in their order, as have
+those of all parts with a | between them; a cause that the check names in its last line has to be in
+one of them. Code under `# %% shared` runs before the first of them: what several answers have in
+common. `make test` tries what stands above the line `# %% more`, at least one answer for each thing
+that a check says; `make test-all` the others too, and `make test NB=5.4` all of one exercise.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ from behaviours import truths
 
 from course import words
 from tools import execute
-from tools.grading.submission import Statement, needed, python, statements
+from tools.grading.submission import Statement, name_of, needed, python, statements
 from tools.student import SOLUTION, STUB
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -83,7 +83,9 @@ class Candidate:
         """Whether a right answer passed, or a wrong one got the message that it must get."""
         if self.right:
             return self.message == ""
-        return all(part in self.message for part in self.words.split(" | ")) \
+        lines = self.message.splitlines()
+        return all(any(truths.has(line, part) for line in lines)
+                   for part in self.words.split(" | ")) \
             and len(self.message) < 1500 and not self.false
 
     @property
@@ -196,7 +198,7 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
         if cell.cell_type != "code" or "timing" in cell.metadata.get("tags", []):
             continue
         grader = cell.metadata.get("nbgrader", {})
-        asked = not only or grader.get("grade_id", "").removesuffix("-solution") in only
+        asked = not only or name_of(cell).removesuffix("-solution") in only
         if grader.get("grade") and not asked:
             continue
         first = not cells  # it sets up
@@ -204,7 +206,7 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
         if grader.get("solution"):
             solution = cell.source
         elif grader.get("grade"):
-            number = grader["grade_id"]
+            number = name_of(cell)
             if not more:
                 tried.append(Candidate(number, False, "untouched", "not done yet",
                                        SOLUTION.sub(STUB, solution)))
@@ -239,7 +241,7 @@ def classes(prefix: str, stems: list[str], more: bool = False) -> dict[str, type
 def exercises(stem: str) -> list[str]:
     """Return the numbers of a notebook's exercises."""
     notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
-    return [cell.metadata.nbgrader.grade_id for cell in notebook.cells
+    return [name_of(cell) for cell in notebook.cells
             if cell.metadata.get("nbgrader", {}).get("grade")]
 
 
@@ -270,12 +272,17 @@ def belongs(item: pytest.Item, only: Collection[str]) -> bool:
     return item.name == "test_two_sided" and digits in map(_notebook, only)
 
 
-def in_both_languages(tried: Collection[Candidate]) -> tuple[int, list[str]]:
-    """Return how many sentences checks said, and what is wrong with their Chinese, a line each."""
+def in_both_languages(tried: Collection[Candidate]) -> tuple[int, int, list[str]]:
+    """Return how many sentences checks said, how many more wait for a translator, and the faults.
+
+    What is wrong with the Chinese of a sentence is a line each.
+    """
     parts = [(c, part) for c in tried if c.found is not None
              for part in (c.found if isinstance(c.found, list) else [c.found]) if part]
-    return len(parts), [f"{c.exercise} {c.title}: {fault}"
-                        for c, part in parts for fault in chinese.faults(part)]
+    judged = [(c, part) for c, part in parts
+              if not any(said.template in chinese.waiting() for said in truths.named(part))]
+    return len(judged), len(parts) - len(judged), [
+        f"{c.exercise} {c.title}: {fault}" for c, part in judged for fault in chinese.faults(part)]
 
 
 def require_as_expected(stem: str, record_property: Callable[[str, object], None],
@@ -290,8 +297,8 @@ def require_as_expected(stem: str, record_property: Callable[[str, object], None
             table.append((number, sum(c.as_expected for c in wrong), len(wrong),
                           sum(c.as_expected for c in right), len(right)))
     record_property("two_sided", table)
-    said, faults = in_both_languages(tried)
-    record_property("chinese", [(said, len(faults))])
+    said, waiting, faults = in_both_languages(tried)
+    record_property("chinese", [(said, waiting, len(faults))])
     failed = faults + [f"{c.exercise} {'right' if c.right else 'wrong'}: {c.title}\n  wanted: "
               f"{'no message' if c.right else c.words}\n  got: {c.message or 'no message'}"
               + "".join(f"\n  not in the heading: {cause}" for cause in c.false)

@@ -2,6 +2,5 @@
 
 import sys
 
-# nbformat imports jsonschema, which reads the grammar of internationalised addresses, 1.5 seconds
-# long, for a format that no notebook has; it goes on without where there is no such package
+# a grammar that jsonschema reads whenever nbformat is imported: saves 1.3 of 1.4 seconds
 sys.modules.setdefault("rfc3987_syntax", None)  # type: ignore[arg-type]

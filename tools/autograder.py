@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import tempfile
-import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +20,8 @@ try:
 except ImportError:
     sys.exit("What grading needs is not installed: `make autograder NB=02` installs it.")
 
-from course.words import _, told
-from tools import handouts
+from course.words import ROOT, _, told
+from tools import handouts, lang
 from tools.grading import plan
 from tools.grading.box import Lost
 from tools.grading.grader import Grader
@@ -31,7 +30,6 @@ from tools.grading.job import Job, Result
 from tools.grading.submission import printable, read
 from tools.student import student_version
 
-ROOT = Path(__file__).resolve().parent.parent
 MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py", "tools/lang.py",
         "tools/messages.py", "tools/translation*.py", "instructor/requirements.txt",
         "course/words/zh.po")
@@ -40,11 +38,11 @@ SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
 
 def grade(number: str, place: Path) -> dict[str, Any]:
     """Return points and messages for a notebook, as plain values; `place` as in the first lines."""
-    (path,) = handouts.chosen([number])
+    (path,) = lang.chosen(lang.masters("en"), [number])
     master, stem = student_version(path), path.stem
     result, missing = Result(whole=True), _("not handed in")
     with tempfile.TemporaryDirectory() as scratch:
-        known = {path.stem: marks(path) for path in handouts.chosen([])}
+        known = {path.stem: marks(path) for path in lang.masters("en")}
         found = find([place], known, Path(scratch)).of([stem]) if place.is_dir() \
             else Found({stem: place}, {stem: []})
         notes = found.notes[stem]
@@ -91,11 +89,11 @@ def more() -> dict[str, bytes]:
 
 def contents(number: str) -> dict[str, tuple[bytes, int]]:
     """Return the files of the zip by their names, with their modes."""
-    (path,) = handouts.chosen([number])
+    (path,) = lang.chosen(lang.masters("en"), [number])
     files = {name: data for name, data in handouts.contents([path]).items()
              if not name.startswith("html/")}
     files |= more()
-    if found := handouts.leaks(files, handouts.masters()):
+    if found := handouts.leaks(files):
         sys.exit("\n".join(["Not written, solutions would leak:", *found]))
     return {**{path.name: (path.read_bytes().replace(b"NUMBER", number.encode()), 0o755)
                for path in sorted(SCRIPTS.iterdir())},
@@ -103,16 +101,9 @@ def contents(number: str) -> dict[str, tuple[bytes, int]]:
 
 
 def write(number: str) -> Path:
-    """Write the zip, the same bytes whenever it is made of the same files; return its path."""
+    """Write the zip and return its path."""
     target = ROOT / "build" / "autograder" / f"mlc_{number}_autograder.zip"
-    files = contents(number)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, (data, mode) in files.items():
-            entry = zipfile.ZipInfo(name, (2000, 1, 1, 0, 0, 0))
-            entry.create_system, entry.compress_type = 3, zipfile.ZIP_DEFLATED  # Unix: modes count
-            entry.external_attr = (0o100000 | mode) << 16
-            archive.writestr(entry, data)
+    handouts.pack(target, contents(number))
     return target
 
 

@@ -1,13 +1,13 @@
 """Time the course's compiled model beside ONNX Runtime, OpenVINO and PyTorch.
 
-    python -m tools.bench 4                      batches of 4 images
-    python -m tools.bench 1 4 16 64              and of other sizes
-    python -m tools.bench 4 --threads 1,2,4,8    with so many threads; else 1, 2, and all cores
+    python -m tools.bench 4            batches of 4 images
+    python -m tools.bench 1 4 16 64    and of other sizes
 
-Each contender lives in a process of its own. They take turns, a block of calls at a time, for
-ROUNDS rounds; the next one begins when the last one's thread pool has gone to sleep. A contender
-whose outputs are not PyTorch's is not timed. Writes build/bench.json, build/bench.md and
-build/bench.png; what the libraries print goes to build/bench.log.
+With one thread, with two, and with all cores. Each contender lives in a process of its own. They
+take turns, a block of calls at a time, for ROUNDS rounds; the next one begins when the last one's
+thread pool has gone to sleep. A contender whose outputs are not PyTorch's is not timed. Writes
+build/bench.json, build/bench.md and build/bench.png; what the libraries print goes to
+build/bench.log.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ from torch._inductor import cpp_builder, exc
 import helpers
 from course import kernels
 from course.checks.compare.trials import ATOL_PROBABILITIES, RTOL, to_numpy
-from course.words import _, told
+from course.words import ROOT, _, told
 from data import store
 
 try:
@@ -48,7 +48,6 @@ try:
 except ImportError:
     openvino = None
 
-ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / "build"
 ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one
 WEIGHTS = 4 * (32 * 9 + 32 + 5408 * 100 + 100 + 100 * 10 + 10)  # bytes of the CNN's parameters
@@ -222,6 +221,11 @@ def is_second(cpu: int) -> bool:
 def count_cores() -> int:
     """Return the number of physical cores that this process may use."""
     return sum(not is_second(cpu) for cpu in cores()) or psutil.cpu_count(logical=False) or 1
+
+
+def thread_counts() -> list[int]:
+    """Return with how many threads to time: one, two, and as many as there are cores."""
+    return sorted({1, min(2, count_cores()), min(kernels.MOST, count_cores())})
 
 
 def place(call: Call, threads: int, cpus: list[int]) -> bool:
@@ -477,7 +481,11 @@ def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -
     return text
 
 
-def main(batches: list[int], counts: list[int]) -> None:
+def main(words: list[str]) -> None:
+    """Time batches of the sizes that the words say; exit with how to ask where they say none."""
+    if not words or not all(word.isdecimal() and int(word) for word in words):
+        sys.exit((__doc__ or "").partition("\n\nWith")[0])
+    batches = [int(word) for word in words]
     os.environ["MLC_DATA"] = str(store.data_folder())  # or each process tries to download
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.log").write_text("")
@@ -489,7 +497,7 @@ def main(batches: list[int], counts: list[int]) -> None:
         reference = network()(images).numpy()
     settings: list = []
     troubles: dict = {}
-    for threads in counts:
+    for threads in thread_counts():
         settings += contest(threads, batches, images.numpy(), reference, troubles)
     target = tvm.target.Target.from_device("cpu")
     versions = {name: importlib.metadata.version(name)
@@ -505,22 +513,5 @@ def main(batches: list[int], counts: list[int]) -> None:
         sys.exit(_("Not every contender could be timed: see above."))
 
 
-def asked(words: list[str]) -> tuple[list[int], list[int]]:
-    """Return the batch sizes and the numbers of threads that were asked for.
-
-    Exit with how to ask where there are none, and where there are more threads than cores: they
-    would wait for one another.
-    """
-    *batches, option, counts = words if "--threads" in words[-2:-1] else [*words, "", ""]
-    threads = counts.split(",") if option else [str(n) for n in sorted(
-        {1, min(2, count_cores()), min(kernels.MOST, count_cores())})]
-    if not batches or not all(word.isdecimal() and int(word) for word in [*batches, *threads]):
-        sys.exit((__doc__ or "").partition("\n\nEach")[0])
-    if max(map(int, threads)) > count_cores():
-        sys.exit(_("{threads} threads are more than the cores, {cores}: they would wait for one "
-                   "another.").format(threads=max(map(int, threads)), cores=count_cores()))
-    return [int(word) for word in batches], [int(word) for word in threads]
-
-
 if __name__ == "__main__":
-    main(*asked(sys.argv[1:]))
+    main(sys.argv[1:])

@@ -21,12 +21,10 @@ import nbformat
 from nbclient import NotebookClient
 from nbclient.exceptions import CellExecutionError, DeadKernelError
 
-from course.words import _
+from course.words import ROOT, _
 from data.store import data_folder, data_line, is_real
 from tools import lang
 from tools.pages import HTML_LANG, PICTURES, as_html
-
-ROOT = Path(__file__).resolve().parent.parent
 
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 

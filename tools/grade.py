@@ -34,18 +34,18 @@ try:
 except ImportError:
     sys.exit("What grading needs is not installed. `make grade SUBMISSIONS=folder` installs it.")
 
-from course.words import Sentence, _
+from course.words import ROOT, Sentence, _
 from data import store
+from tools import lang
 from tools.grading import box, page, plan
 from tools.grading.box import Lost
 from tools.grading.grader import Grader
 from tools.grading.inputs import Found, find, marks, students, unpacked
 from tools.grading.job import Job, Kept, Result, course_versions
 from tools.grading.submission import printable, read
-from tools.handouts import chosen
 from tools.student import student_version
 
-ROOT = Path(__file__).resolve().parent.parent
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 MOST_NOTES = 5  # lines a student in `problems`
 
 
@@ -193,7 +193,7 @@ def _results(todo: Mapping[str, Callable[[], Job]], solved: list[Job], options: 
     elif todo:
         grader = Grader(options.to / "grading")
         grader.proved(solved)
-        pool = ThreadPoolExecutor(options.jobs or os.cpu_count())
+        pool = ThreadPoolExecutor(options.jobs or CORES)
         futures = {pool.submit(_grade, grader, job): key for key, job in todo.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
@@ -250,10 +250,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
     parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
     parser.add_argument("--fresh", action="store_true", help="grade again what was graded")
-    options = parser.parse_args(arguments)
-    if options.jobs is not None and options.jobs < 1:
-        parser.error(_("JOBS is a number from 1: how many notebooks at once"))
-    return options
+    return parser.parse_args(arguments)
 
 
 @contextlib.contextmanager
@@ -290,12 +287,13 @@ def _stoppable() -> Iterator[None]:
 def _class(options: argparse.Namespace, scratch: Path) -> tuple[list[Student], list[Job]]:
     """Return the students, with what they handed in, and the solved notebooks of it as jobs."""
     place = unpacked(options.folder, scratch)
-    every = {path.stem: path for path in chosen([])}
+    every = {path.stem: path for path in lang.masters("en")}
     known = {stem: marks(path) for stem, path in every.items()}
     handed_in = {name: find(files, known, scratch)
                  for name, files in students(place, known).items()}
-    wanted = [path.stem for path in chosen(options.notebooks)] if options.notebooks else [
-        stem for stem in every if any(stem in found.taken for found in handed_in.values())]
+    wanted = [path.stem for path in lang.chosen(lang.masters("en"), options.notebooks)] \
+        if options.notebooks else [stem for stem in every if any(
+            stem in found.taken for found in handed_in.values())]
     if not wanted:
         sys.exit(_("No notebook of the course is in {place}: their names begin as in work/, 02_..."
                    ).format(place=options.folder))

@@ -9,6 +9,7 @@ a part of a solution would stand in it.
 """
 
 import base64
+import functools
 import html
 import re
 import sys
@@ -17,12 +18,11 @@ from pathlib import Path
 
 import nbformat
 
-from course.words import _
+from course.words import ROOT, _
 from tools import lang, messages, translation
 from tools.pages import as_html
 from tools.student import SOLUTION, student_version
 
-ROOT = Path(__file__).resolve().parent.parent
 BUILD = ROOT / lang.place("build/handouts")
 TOP = "mlc"  # the folder in every zip: one unpacked over another adds notebooks
 FILES = ("helpers.py", "course/**/*.py", "course/gpu/*.hpp", "course/ship/*", "docs/*",
@@ -33,20 +33,6 @@ FILES = ("helpers.py", "course/**/*.py", "course/gpu/*.hpp", "course/ship/*", "d
          "tools/pages.py", "tools/bench.py")
 CHINESE = ("docs/zh/*", "course/words/zh.po")  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
-
-
-def masters() -> list[Path]:
-    """Return the solved notebooks."""
-    return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-
-
-def chosen(numbers: list[str]) -> list[Path]:
-    """Return the solved notebooks with these numbers, or all; exit where there is none."""
-    names = {path.name[:2]: path for path in masters()}
-    if wrong := [number for number in numbers if number not in names]:
-        sys.exit(_("There is no notebook {number}: take two digits each, NB=\"02 03\". There are "
-                   "{names}.").format(number=wrong[0], names=", ".join(names)))
-    return [names[number] for number in sorted(set(numbers) or names)]
 
 
 def readme(edition: str = "en") -> str:
@@ -103,7 +89,8 @@ def _outputs(cell: nbformat.NotebookNode) -> tuple[set[str], set[str]]:
     return lines, pictures
 
 
-def secrets(paths: list[Path]) -> set[str]:
+@functools.cache
+def secrets() -> set[str]:
     """Return what stands in the masters only in solutions, or in outputs that come of them."""
     inside: set[str] = set()
     outside: set[str] = set()
@@ -113,7 +100,7 @@ def secrets(paths: list[Path]) -> set[str]:
                          for path in ROOT.glob("course/checks/**/*.py")),
                        # in one piece
                        *(str(message.id) for message in messages.extracted())])
-    for path in paths:
+    for path in lang.masters("en"):
         for cell in nbformat.read(path, as_version=4).cells:
             lines, pictures = _outputs(cell)
             if cell.metadata.get("nbgrader", {}).get("grade"):
@@ -140,9 +127,9 @@ def _text(name: str, data: bytes) -> str:
     return base64.b64encode(data).decode() if name.endswith(".png") else text
 
 
-def leaks(files: dict[str, bytes], paths: list[Path]) -> list[str]:
+def leaks(files: dict[str, bytes]) -> list[str]:
     """Return "file: line" for each part of a solution that stands in a handout."""
-    hidden = secrets(paths)
+    hidden = secrets()
     found = []
     for name, data in files.items():
         text = _text(name, data)
@@ -152,10 +139,20 @@ def leaks(files: dict[str, bytes], paths: list[Path]) -> list[str]:
     return found
 
 
+def pack(target: Path, files: dict[str, tuple[bytes, int]]) -> None:
+    """Write a zip of files with their modes, the same bytes whenever it is made of the same."""
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, (data, mode) in files.items():
+            entry = zipfile.ZipInfo(name, (2000, 1, 1, 0, 0, 0))
+            entry.external_attr, entry.compress_type = mode << 16, zipfile.ZIP_DEFLATED
+            archive.writestr(entry, data)
+
+
 def main(numbers: list[str]) -> None:
-    paths = chosen(numbers)
+    paths = lang.chosen(lang.masters("en"), numbers)
     files = contents(paths, lang.CHOSEN)
-    if found := leaks(files, masters()):
+    if found := leaks(files):
         sys.exit("\n".join([_("Not written, solutions would leak:"), *found]))
     for folder in ("student", "solved"):
         (BUILD / folder).mkdir(parents=True, exist_ok=True)
@@ -168,11 +165,7 @@ def main(numbers: list[str]) -> None:
              *(path.name[:2] for path in paths if numbers)]
     target = BUILD / f"{'_'.join(words)}.zip"
     place = lang.place("build/handouts")
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for name, data in files.items():  # fixed dates and modes: twice gives the same bytes
-            entry = zipfile.ZipInfo(f"{TOP}/{name}", (2000, 1, 1, 0, 0, 0))
-            entry.external_attr, entry.compress_type = 0o644 << 16, zipfile.ZIP_DEFLATED
-            archive.writestr(entry, data)
+    pack(target, {f"{TOP}/{name}": (data, 0o644) for name, data in files.items()})
     print(_("{file}: {notebooks} notebooks, {files} files, {size} MB").format(
         file=f"{place}/{target.name}", notebooks=len(paths), files=len(files),
         size=f"{target.stat().st_size / 1e6:.1f}"))

@@ -4,11 +4,9 @@
     python -m tools.install .venv FILE --gpu     FILE's packages too; torch's CUDA build
     python -m tools.install                      into the environment of this Python (Binder)
 
-It imports the standard library only: it runs where nothing is installed. On Linux the torch of
-PyPI is the CUDA build; PyTorch's own index has one for the CPU. Where that index answers in time,
-torch and torchvision come from there, and only they; all else, and they too where it does not
-answer, come from where pip gets packages on this machine. The environment variable TORCH_INDEX
-names another index than PyTorch's: a mirror, or what the tests put in its place.
+It imports the standard library only: it runs where nothing is installed. On Linux torch and
+torchvision, and only they, come from PyTorch's own index, or the one that the environment variable
+TORCH_INDEX names, if it answers in time; all else from where pip gets packages on this machine.
 """
 
 import argparse

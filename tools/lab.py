@@ -12,10 +12,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from course.words import _
+from course.words import ROOT, _
 from tools import lang
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def command(number: str = "") -> list[str]:
@@ -45,10 +43,7 @@ def without_news() -> None:
 
 def main(number: str = "") -> int:
     """Run JupyterLab until it ends; return its status."""
-    if not [path for path in lang.masters() if path.name.startswith(number)]:
-        print(_("There is no notebook {number}: take the two digits of its name, {typed}.").format(
-            number=number, typed="NB=03"))
-        return 1
+    lang.chosen(lang.masters(), [number] if number else [], "NB=03")
     without_news()
     line = command(number)
     if "--no-browser" in line:

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import nbformat
 
-from course.words import _
+from course.words import ROOT, _
 
-ROOT = Path(__file__).resolve().parent.parent
 CHOSEN = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"  # the Makefile sets it
 
 

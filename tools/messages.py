@@ -133,11 +133,11 @@ def _forms(text: Any) -> tuple[str, ...]:
 
 
 def wrong() -> list[str]:
-    """Return what is wrong with the Chinese of messages, a line each."""
+    """Return what is wrong with the Chinese of messages, a line each; what is fuzzy waits."""
     lines = []
     for one in read(CATALOGUE.read_bytes()):
         english, chinese = _forms(one.id), _forms(one.string or "")[0]
-        if english[0] and chinese:
+        if english[0] and chinese and not one.fuzzy:
             if "{" in "".join(english) and _places(chinese) not in map(_places, english):
                 lines.append(f"{CATALOGUE.name}: {chinese!r} has other places than {english[0]!r}")
             lines += [f"{CATALOGUE.name}: the word {word} of {chinese!r} is not in {english[0]!r}"
@@ -146,9 +146,9 @@ def wrong() -> list[str]:
     return lines
 
 
-def missing() -> list[str]:
-    """Return the messages without Chinese, or whose Chinese is fuzzy."""
-    return [_forms(one.id)[0] for one in read(CATALOGUE.read_bytes())
+def missing() -> list[tuple[str, ...]]:
+    """Return the forms of each message that has no Chinese, or whose Chinese is fuzzy."""
+    return [_forms(one.id) for one in read(CATALOGUE.read_bytes())
             if one.id and (one.fuzzy or not any(_forms(one.string)))]
 
 
@@ -168,4 +168,4 @@ def write(change: bool = True) -> bool:
 
 
 if __name__ == "__main__":
-    print("\n".join([*map(repr, missing()), summary()]))
+    print("\n".join([*(repr(forms[0]) for forms in missing()), summary()]))

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import nbformat
 
-from course.words import _
+from course.words import ROOT, _
 from tools import lang
 
-ROOT = Path(__file__).resolve().parent.parent
 SOLUTION = re.compile(r"^([ \t]*)### BEGIN SOLUTION\n.*?^[ \t]*### END SOLUTION[ \t]*$",
                       re.DOTALL | re.MULTILINE)
 # before autumn 2026 notebooks imported these as modules of their own

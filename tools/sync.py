@@ -19,10 +19,9 @@ import jupytext
 import nbformat
 from jupytext.combine import combine_inputs_with_outputs
 
+from course.words import ROOT
 from tools import messages, translation
 from tools.translation import as_markdown
-
-ROOT = Path(__file__).resolve().parent.parent
 
 
 def _pair(stem: str) -> tuple[Path, Path]:

@@ -1,7 +1,6 @@
 """Tune the fused CNN with MetaSchedule and write data/tuned/, which notebook 08 replays.
 
     make tune                                on this machine
-    make tune SERVERS=2                      on servers of this machine, through a tracker
     make tune TRACKER=host:9190 KEY=name     on the devices that somebody registered there
 
 Takes about six minutes on two cores, needs tools/requirements-bench.txt (xgboost, cloudpickle), and
@@ -17,7 +16,6 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Iterator
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -96,9 +94,8 @@ def _child(folder: Path, work_dir: str, trials: int, there: devices.Devices | No
 def wait(process: BaseProcess, there: devices.Devices | None) -> int:
     """Return a process's exit status; end it, and all below it, where no server is left for it.
 
-    A server that ends costs the candidate that it had, and the search goes on with the others. For
-    the last one TVM would wait for ever, in C++, where no thread of Python gets its turn. Raises
-    CourseError.
+    A server that ends costs the candidate that it had, and the search goes on with the others.
+    Raises CourseError.
     """
     bad, why = 0, ""
     try:
@@ -121,25 +118,19 @@ def wait(process: BaseProcess, there: devices.Devices | None) -> int:
                     child.kill()
 
 
-@contextlib.contextmanager
-def _devices(options: argparse.Namespace) -> Iterator[devices.Devices | None]:
-    """Give the devices that the command line names; None for this machine alone."""
+def _devices(options: argparse.Namespace) -> devices.Devices | None:
+    """Return the devices that the command line names; None for this machine alone."""
     if bool(options.tracker) != bool(options.key):
         raise CourseError("TRACKER=host:port and KEY=name go together.")
-    with contextlib.ExitStack() as stack:
-        there = None
-        if options.servers:
-            threads = max(1, (os.cpu_count() or 1) // options.servers)
-            there = stack.enter_context(devices.local(options.servers, threads))
-        elif options.tracker:
-            there = devices.ask(options.tracker, options.key)
-            if there.host not in ("127.0.0.1", "localhost"):
-                print("Whoever reaches the tracker or its servers can run programs there: no "
-                      "password is asked. Use ssh tunnels, see instructor/README.md.")
-        if there:
-            print(f"{there.count} server{'s' * (there.count > 1)} under {there.key}: "
-                  f"{there.cpu}, {there.threads} thread(s) each", flush=True)
-        yield there
+    if not options.tracker:
+        return None
+    there = devices.ask(options.tracker, options.key)
+    if there.host not in ("127.0.0.1", "localhost"):
+        print("Whoever reaches the tracker or its servers can run programs there: no password is "
+              "asked. Use ssh tunnels, see instructor/README.md.")
+    print(f"{there.count} server{'s' * (there.count > 1)} under {there.key}: {there.cpu}, "
+          f"{there.threads} thread(s) each", flush=True)
+    return there
 
 
 def main(arguments: list[str]) -> int:
@@ -147,14 +138,14 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Tune the fused CNN of notebook 08.")
     parser.add_argument("--tracker", help="host:port of a running RPC tracker")
     parser.add_argument("--key", help="the key of the servers that are to measure")
-    parser.add_argument("--servers", type=int, default=0, help="start so many on this machine")
     parser.add_argument("--trials", type=int, default=TRIALS, help="candidates in all")
     parser.add_argument("--to", type=Path, default=helpers.ROOT / "data" / "tuned")
     options = parser.parse_args(arguments)
     # the semaphores of a process that was killed are cleaned up without a word
     os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
     try:
-        with _devices(options) as there, tempfile.TemporaryDirectory() as work_dir:
+        there = _devices(options)
+        with tempfile.TemporaryDirectory() as work_dir:
             process = multiprocessing.get_context("spawn").Process(
                 target=_child, args=(options.to, work_dir, options.trials, there))
             process.start()

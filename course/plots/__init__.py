@@ -1,7 +1,6 @@
 """Pictures: loop nests and the order of visits, images, graphs, storages, times;
 code beside code."""
 
-from course.plots.counts import growth
 from course.plots.figure import fingerprint, show
 from course.plots.gpus import addresses, threads
 from course.plots.graphs import computational_graph, fx_graph, memory, stages
@@ -10,7 +9,6 @@ from course.plots.layers import bias_along, calls, convolution, pooling
 from course.plots.listings import SideBySide as side_by_side
 from course.plots.listings import builder_and_module
 from course.plots.loops import lanes, lifetimes, loop_nests, reduction, register_tile, visit_order
-from course.plots.measured import bandwidths, compared, roofline, throughput, times
+from course.plots.measured import bandwidths, compared, growth, roofline, throughput, times
 from course.plots.moving import live
-from course.plots.storages import storages
-from course.plots.structs import handed_over
+from course.plots.storages import handed_over, storages

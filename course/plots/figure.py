@@ -133,12 +133,6 @@ def fingerprint(figure: plt.Figure) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) + f"; {digest}"
 
 
-def tag(png: str, alt: str) -> str:
-    """Return the HTML of a picture in base64 with its text."""
-    return (f'<img alt="{html.escape(alt, quote=True)}" style="max-width:100%" '
-            f'src="data:image/png;base64,{png}">')
-
-
 def _sharp(figure: plt.Figure, path: Path, alt: str | None = None) -> None:
     """Write a figure as SVG for the site, the same bytes for the same figure.
 
@@ -150,14 +144,6 @@ def _sharp(figure: plt.Figure, path: Path, alt: str | None = None) -> None:
                        metadata={"Date": None, "Creator": None, "Description": alt})
 
 
-def _keep(figure: plt.Figure, folder: Path, name: str, alt: str) -> None:
-    """Write a figure as SVG in English, and in Chinese, which has its text in it, where it can."""
-    _sharp(figure, folder / f"{name}.svg")
-    if chinese_font():
-        speak(figure, "zh")
-        _sharp(figure, folder / "zh" / f"{name}.svg", told(alt, "zh").replace("\n", " "))
-
-
 def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     """Display a figure once, with a text for readers who cannot see it.
 
@@ -165,7 +151,8 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     has as its Description: a stored picture that was exchanged for another does not fit. What was
     `measured`, such as times, has no fingerprint, since it differs in each run. JupyterLab shows
     pictures without their text: started by `make lab`, it gets them as HTML that has it.
-    `make outputs` keeps each as SVG too, for the site, named by the PNG: tools.execute.
+    `make outputs` keeps each as SVG too, for the site, named by the PNG: tools.execute. The Chinese
+    one, where a font has its letters, has the text in it.
     """
     if language() == "zh":  # without a font for Chinese letters they would be boxes
         speak(figure, "zh" if chinese_font() else "en")
@@ -175,10 +162,16 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
         about["drawn"] = drawn = fingerprint(figure)
     png = io.BytesIO()
     figure.savefig(png, bbox_inches="tight", metadata={"Description": drawn, "Software": None})
-    data = base64.b64encode(png.getvalue()).decode()
-    kind, content = ("text/html", tag(data, words)) if "MLC_LAB" in os.environ else \
-        ("image/png", data)
+    kind, content = "image/png", base64.b64encode(png.getvalue()).decode()
+    if "MLC_LAB" in os.environ:
+        kind, content = "text/html", (
+            f'<img alt="{html.escape(words, quote=True)}" style="max-width:100%" '
+            f'src="data:image/png;base64,{content}">')
     if folder := os.environ.get("MLC_SVG"):
-        _keep(figure, Path(folder), hashlib.sha256(png.getvalue()).hexdigest()[:16], alt)
+        name = f"{hashlib.sha256(png.getvalue()).hexdigest()[:16]}.svg"
+        _sharp(figure, Path(folder, name))
+        if chinese_font():
+            speak(figure, "zh")
+            _sharp(figure, Path(folder, "zh", name), told(alt, "zh").replace("\n", " "))
     display({kind: content, "text/plain": repr(figure)}, metadata={kind: about}, raw=True)
     plt.close(figure)

@@ -69,11 +69,6 @@ def _typed(name: str, item: relax.Expr) -> str:
     return f"{name} {shape_text(item)}".rstrip()
 
 
-def _constant(number: int, item: relax.Expr) -> Sentence:
-    """Return what stands for a constant: its number, in the order of the program, and shape."""
-    return _("constant {number} {shape}").format(number=number, shape=shape_text(item))
-
-
 def operator(mod: tvm.IRModule, value: relax.Expr) -> tuple[str, str]:
     """Return the name and the kind of what a binding computes."""
     match value:
@@ -139,8 +134,9 @@ def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
                 if part in made:
                     graph.add_edge(made[part], node, text=_typed(first.get(part, part.name), part))
                 elif not isinstance(part, relax.Var):
-                    constant = _add(graph, _constant(next(constants), part), "input")
-                    graph.add_edge(constant, node, text="a constant")
+                    name = _("constant {number} {shape}").format(number=next(constants),
+                                                                 shape=shape_text(part))
+                    graph.add_edge(_add(graph, name, "input"), node, text="a constant")
             made[var] = node
             here.append(node)
         before = here or before
@@ -367,11 +363,6 @@ def stages(*steps: tuple[str, str], arrows: list[str]) -> None:
         said for pair in itertools.zip_longest(says, between) for said in pair if said)]))
 
 
-def _address(tensor) -> int:
-    """Return the address of a tensor's first element: TVM, PyTorch or NumPy."""
-    return tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr()
-
-
 def memory(**tensors) -> None:
     """Draw which tensors (TVM, NumPy, PyTorch) look at the same memory, and what is in it.
 
@@ -380,7 +371,8 @@ def memory(**tensors) -> None:
     """
     blocks: dict[int, list[str]] = {}
     for name, tensor in tensors.items():
-        blocks.setdefault(_address(tensor), []).append(name)
+        address = tensor.ctypes.data if isinstance(tensor, np.ndarray) else tensor.data_ptr()
+        blocks.setdefault(address, []).append(name)
     figure, axes = sheet(8.4, 0.62 * len(tensors) + 0.4, ylim=(len(tensors) - 0.4, -0.6))
     row, right, said = 0, 0, []
     for names in blocks.values():

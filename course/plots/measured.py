@@ -1,14 +1,14 @@
-"""What was measured: times as bars, and what was reached against what the machine allows."""
+"""What was measured, as times and as shares of what the machine allows; and what was counted."""
 
 import itertools
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 import helpers
-from course.plots.figure import EDGE, caption, show
+from course.plots.figure import BLUE, EDGE, caption, show
 from course.words import Sentence, _
 
 # on white at least 4.5 to 1, so that names in these colours can be read
@@ -198,3 +198,20 @@ def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
     says = [_("{title}: {times}").format(title=caption(title), times=_medians(times))
             for title, times in every.items()]
     show(figure, _("Dots. {says}.").format(says=_("; ").join(says)), measured=True)
+
+
+def growth(counts: Mapping[str, Sequence[int]], along: str, what: str) -> None:
+    """Draw counts against 1, 2, 3, ...: a line for each name, which stands at its end."""
+    figure, axes = plt.subplots(figsize=(6.6, 3.2), layout="constrained")
+    most = max(map(max, counts.values()))
+    for (name, every), colour in zip(counts.items(), (EDGE, BLUE), strict=True):
+        axes.plot(range(1, len(every) + 1), every, color=colour)
+        axes.annotate(_(name), (len(every), every[-1]), (-4, 6), textcoords="offset points",
+                      ha="right", color=colour)
+    axes.set(xlabel=_(along), ylabel=_(what), ylim=(0, most * 1.15), xlim=(1, None))
+    axes.yaxis.set_major_formatter("{x:,.0f}")
+    said = _("; ").join(_("{name}: from {first} to {last}").format(
+        name=_(name), first=f"{every[0]:,}", last=f"{every[-1]:,}")
+        for name, every in counts.items())
+    show(figure, _("{what}, against {along}. {said}.").format(
+        what=_(what), along=_(along), said=said))

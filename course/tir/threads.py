@@ -224,7 +224,7 @@ class _Run:
                 return np.logical_not(self.value(node.a, active))
             case (tirx.Select(condition=condition, true_value=yes, false_value=no)
                   | ir.Call(op=ir.Op(name="prim.if_then_else"), args=[condition, yes, no])):
-                taken = np.broadcast_to(self.value(condition, active), active.shape).astype(bool)
+                taken = self.holds(condition, active)
                 return np.where(taken, self.value(yes, active & taken),
                                 self.value(no, active & ~taken))
             case ir.Call(op=ir.Op(name=name), args=args):
@@ -236,6 +236,10 @@ class _Run:
                     with np.errstate(all="ignore"):
                         return _CALLS[short](*(self.value(arg, active) for arg in args))
         raise Unknown(f"{type(node).__name__}: {node}")
+
+    def holds(self, condition: Any, active: np.ndarray) -> np.ndarray:
+        """Return in which threads a condition holds."""
+        return np.broadcast_to(self.value(condition, active), active.shape).astype(bool)
 
     # ---- memory ----
 
@@ -352,8 +356,7 @@ class _Run:
             case tirx.For():
                 self.loop(node, active)
             case tirx.IfThenElse():
-                taken = np.broadcast_to(
-                    self.value(node.condition, active), active.shape).astype(bool)
+                taken = self.holds(node.condition, active)
                 self.execute(node.then_case, active & taken)
                 if node.else_case is not None:
                     self.execute(node.else_case, active & ~taken)
@@ -429,7 +432,7 @@ class _Run:
                  tirx.Mul: np.multiply}.get(type(self.reducer.result[0]))
         if ufunc is None or len(self.reducer.result) != 1:
             raise Unknown("a reduction of several values")
-        taken = np.broadcast_to(self.value(condition, active), active.shape).astype(bool)
+        taken = self.holds(condition, active)
         values = np.broadcast_to(self.value(value, active & taken), active.shape)
         nothing = self.value(self.reducer.identity_element[0], active)
         grid = np.where(active & taken, values, nothing).reshape(-1, *self.launch.block[::-1])

@@ -1,7 +1,7 @@
 """Write made-up submissions of two notebooks, to measure grading with (instructor/README.md).
 
     PYTHONPATH=. python tests/slow/made_up_class.py folder 12
-    make grade SUBMISSIONS=folder FRESH=1 JOBS=1        and again with JOBS=2
+    taskset -c 0 make grade SUBMISSIONS=folder FRESH=1        on one core, and again on two
 
 Of four students one has solved all, one has wrong answers, one has done nothing, and one's
 notebooks are hostile: a crash, an endless loop that prints, daemons.

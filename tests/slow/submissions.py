@@ -18,12 +18,13 @@ from nbformat.v4 import new_code_cell
 
 from tools import grade, student
 from tools.grading import box
+from tools.grading.submission import name_of
 
 ROOT = Path(__file__).resolve().parents[2]
 STEM = "02_emit_te_ingestion"
 MASTER = ROOT / "notebooks" / f"{STEM}.ipynb"
 SOLVED = nbformat.read(MASTER, as_version=4)
-POINTS = {cell.metadata.nbgrader.grade_id: cell.metadata.nbgrader.points for cell in SOLVED.cells
+POINTS = {name_of(cell): cell.metadata.nbgrader.points for cell in SOLVED.cells
           if cell.metadata.get("nbgrader", {}).get("grade")}
 OF = sum(POINTS.values())
 try:
@@ -148,7 +149,7 @@ def linear(x, w, b):
 MASTERS_SOLUTION = f"""
 import json
 for cell in json.load(open({str(MASTER)!r}))["cells"]:
-    if cell["metadata"].get("nbgrader", {{}}).get("grade_id") == "2.2-solution":
+    if cell["metadata"].get("nbgrader", {{}}).get("grade_id") == "2-2-solution":
         exec("".join(cell["source"]))
 """
 # each cell prints DONE where it did what it must not
@@ -230,8 +231,7 @@ def without_softmax() -> str:
 
 
 def cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
-    return next(cell for cell in notebook.cells
-                if cell.metadata.get("nbgrader", {}).get("grade_id") == name)
+    return next(cell for cell in notebook.cells if name_of(cell) == name)
 
 
 def answers(*solved: str, own: str = "", **others: str) -> nbformat.NotebookNode:

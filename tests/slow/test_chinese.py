@@ -8,13 +8,16 @@ import sys
 import zipfile
 from pathlib import Path
 
+import chinese
 import nbformat
 import pytest
 
 pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
 
 from tools import handouts, lang
+from tools.grading.submission import name_of
 
+pytestmark = chinese.quoted
 ROOT = Path(__file__).resolve().parents[2]
 STEM = "01_model_preparation"
 MASTER = nbformat.read(ROOT / "notebooks" / f"{STEM}.ipynb", as_version=4)
@@ -25,10 +28,9 @@ CHINESE = {**os.environ, "MLC_LANG": "zh", "MLC_QUICK": "1",
 def _solve(path: Path) -> None:
     """Answer 1.1 rightly and 1.2 wrongly, in the copy of a student."""
     notebook = nbformat.read(path, as_version=4)
-    solutions = {cell.metadata.nbgrader.grade_id: cell.source for cell in MASTER.cells
-                 if "nbgrader" in cell.metadata}
+    solutions = {name_of(cell): cell.source for cell in MASTER.cells}
     for cell in notebook.cells:
-        match cell.metadata.get("nbgrader", {}).get("grade_id"):
+        match name_of(cell):
             case "1.1-solution" as name:
                 cell.source = solutions[name]
             case "1.2-solution":

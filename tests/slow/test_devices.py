@@ -172,7 +172,9 @@ def test_it_ends_within_seconds_when_the_last_server_does(tmp_path) -> None:
 
 
 def test_ctrl_c_is_no_traceback_and_leaves_nothing(tmp_path) -> None:
-    with _started("--servers", "2", "--to", str(tmp_path / "tuned")) as process:
+    with devices.local(2) as found, _started(
+            "--tracker", f"{found.host}:{found.port}", "--key", found.key, "--to",
+            str(tmp_path / "tuned")) as process:
         assert process.stdout.readline().startswith("2 servers under here")
         time.sleep(3)
         below = psutil.Process(process.pid).children(recursive=True)

@@ -188,7 +188,6 @@ def test_what_a_result_depends_on(tmp_path) -> None:
     (["--cluster", "tcp://127.0.0.1:1"], "No Dask scheduler answers at tcp://127.0.0.1:1"),
     (["--cluster", "somewhere"], "No Dask scheduler answers at somewhere"),
     (["--cluster", "tls://127.0.0.1:1", "--tls", "/nowhere"], "There is no /nowhere/ca.pem: TLS="),
-    (["--jobs", "0"], "JOBS is a number from 1"),
 ])
 def test_errors_are_for_people(place, words: list[str], message: str) -> None:
     build = ROOT / "build" / "test_fleet_errors"

@@ -71,7 +71,7 @@ def _write(place: Path) -> None:
                              _2_2="def linear(x, w, b):\n    return (x\n"),
         "broken": b'{"cells": [', "list": b"[]", "no cells": b'{"nbformat": 4}',
         "no type": raw(small, **{'"cell_type": "code",': b""}),
-        "list for a name": raw(small, **{'"grade_id": "2.2"': b'"grade_id": ["2.2"]'}),
+        "list for a name": raw(small, **{'"grade_id": "2-2"': b'"grade_id": ["2-2"]'}),
         "surrogate": raw(small, **{"raise NotImplementedError": b"x = '\\ud800'"}),
         "deep": b'{"cells": ' + b"[" * 100_000, "large": large, "brackets": brackets,
         "new\nline\x1b[31m": small, "=1+1": small, "a;=1+1": small, "b\x01": small, "b\x02": small,
@@ -309,7 +309,8 @@ def test_what_a_box_says_is_not_believed() -> None:
                                {"2.1": [5, {}], "2.2": 7}, "en"],
                  ["said", "9.9", True, "x"], ["said", "2.1", "yes", "x"], ["said", "2.1", True, 5],
                  ["plan", {"2.1": "k"}, [["edited", "2.1"]], {}, "en"],
-                 ["said", "2.1", False, "no"], ["said", "2.1", True, "yes"], ["cell", "x", []], ["stopped", "2.2", ["code", "x"]],
+                 ["said", "2.1", False, "no"], ["said", "2.1", True, "yes"], ["cell", "x", []],
+                 ["stopped", "2.2", ["code", "x"]],
                  ["at", "nowhere"], ["ran", 5], ["page", 7], [], [{}]]:
         sitting.take(box, *line)
     assert sitting.said["2.1"] == (False, "no") and sitting.said.keys() == {"2.1", "2.2"}
@@ -333,8 +334,8 @@ def _without(tmp_path: Path, **programs: str) -> dict[str, str]:
     ({"bwrap": "echo No permissions to create new namespace >&2; exit 1"},
      "Nothing here can keep a submission in (No permissions to create new namespace). Install"),
     ({"docker": "exit 1"}, "Nothing here can keep a submission in. Install"),
-    ({"podman": "test $1 = info"}, "podman is here, and not yet the image to grade in. Make it "
-                                   "once:\npodman build -t mlc-grader -f instructor/Containerfile ."),
+    ({"podman": "test $1 = info"}, "podman is here, and not yet the image to grade in. Make "
+                                   "it once:\npodman build -t mlc-grader -f instructor/Containerfile ."),
 ])
 def test_without_a_sandbox_two_lines_say_what_to_do(tmp_path, programs, message: str) -> None:
     submissions.write(tmp_path / "class", {"one": answers()})
@@ -353,7 +354,8 @@ def test_a_container_is_told_what_to_keep_out(tmp_path) -> None:
     assert b"podman keeps submissions in; its limits count memory" in done.printed
     asked = (tmp_path / "asked").read_text()
     for words in ("--network=none", "--memory=", "--pids-limit=200", "--cap-drop=ALL",
-                  "--read-only", "--security-opt=no-new-privileges", "--user=47251", "/course/tools/grading:ro"):
+                  "--read-only", "--security-opt=no-new-privileges", "--user=47251",
+                  "/course/tools/grading:ro"):
         assert words in asked, words
     for words in ("/notebooks", "/tests", "paired_md", str(tmp_path / "class")):
         assert words not in asked, words
@@ -373,7 +375,7 @@ def test_unsafe_is_said(tmp_path) -> None:
     (["/nowhere"], "There is no folder /nowhere: make grade SUBMISSIONS="),
     (["{empty}"], "holds nobody's work: it needs a folder, an archive or files"),
     (["{one}"], "No notebook of the course is in"),
-    (["{one}", "77"], "There is no notebook 77: take two digits each"),
+    (["{one}", "77"], "There is no notebook 77: take the two digits"),
 ])
 def test_errors_are_for_people(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "empty").mkdir()

@@ -19,15 +19,15 @@ from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
-import nbformat
 import pytest
 import symbols
 import torch
 
 from data import versions
-from tools import doctor, handouts, install, student
+from tools import doctor, handouts, install
 
 ROOT = Path(__file__).resolve().parents[2]
+TORCH = versions.pins()["torch"]
 
 
 def _run(*command: str, cwd: Path = ROOT, **environment: str) -> subprocess.CompletedProcess:
@@ -72,7 +72,7 @@ def test_doctor_here(clone: Path) -> None:
     assert any("compiles and runs a PrimFunc for llvm" in line for line in lines)
     assert any("data are the stand-in" in line for line in lines)
     build = " import; the " + ("build for CUDA" if torch.version.cuda else "CPU build")
-    assert any(line.startswith("OK   torch 2.13.0") and build in line for line in lines)
+    assert any(line.startswith(f"OK   torch {TORCH}") and build in line for line in lines)
     assert result.returncode == 1 and result.stdout.endswith("begin with the first FAIL.\n")
 
 
@@ -100,10 +100,10 @@ def test_doctor_on_platforms(monkeypatch, system, chip, good, words) -> None:
 
 
 def test_doctor_on_versions(monkeypatch) -> None:
-    monkeypatch.setattr(versions.metadata, "version", lambda name: "2.13.0+cpu")
-    assert versions.package("torch", "2.13.0") == (True, "OK   torch 2.13.0+cpu")
-    good, text = versions.package("torch", "2.14.0")
-    assert not good and text.startswith("FAIL torch is 2.13.0+cpu, the course needs 2.14.0: run")
+    monkeypatch.setattr(versions.metadata, "version", lambda name: "1.2+cpu")
+    assert versions.package("torch", "1.2") == (True, "OK   torch 1.2+cpu")
+    good, text = versions.package("torch", "1.3")
+    assert not good and text.startswith("FAIL torch is 1.2+cpu, the course needs 1.3: run")
     monkeypatch.setattr(doctor.sys, "version_info", (3, 14, 0))
     good, text = doctor.python_version()
     assert not good and "install Python 3.11, 3.12 or 3.13" in text
@@ -125,12 +125,13 @@ def test_doctor_survives_a_crash_and_a_hang(monkeypatch) -> None:
 def test_the_setup_cell_stops_with_the_doctors_line(clone: Path) -> None:
     requirements = clone / "requirements.txt"
     before = requirements.read_text()
-    requirements.write_text(before.replace("apache-tvm==0.27", "apache-tvm==0.99"))
+    pinned = versions.pins()["apache-tvm"]
+    requirements.write_text(before.replace(f"apache-tvm=={pinned}", "apache-tvm==99.0"))
     try:
         result = _run(sys.executable, "-c", "import helpers", cwd=clone, PYTHONPATH=str(clone))
     finally:
         requirements.write_text(before)
-    assert "FAIL apache-tvm is 0.27.0.post1, the course needs 0.99.0.post1: run" in result.stderr
+    assert f"FAIL apache-tvm is {pinned}, the course needs 99.0: run" in result.stderr
 
 
 # ---- make, where there is no Python ----
@@ -161,7 +162,7 @@ def test_a_python_that_is_none_is_told(clone: Path) -> None:
 
 # ---- the small torch by default ----
 
-PINS = {"torch": "2.13.0", "torchvision": "0.28.0", "numpy": "2.4.6"}
+PINS = {name: versions.pins()[name] for name in ("torch", "torchvision", "numpy")}
 OFFER = {"cpu": "+cpu", "pypi": ""}  # PyTorch's own index, and pip's; both have all packages
 
 
@@ -289,8 +290,8 @@ def _installed(handout: Path) -> set[str]:
         ".venv/lib/python*/site-packages/*.dist-info") if path.name.split("-")[0] in PINS}
 
 
-CPU = {"torch-2.13.0+cpu", "torchvision-0.28.0+cpu", "numpy-2.4.6"}
-CUDA = {"torch-2.13.0", "torchvision-0.28.0", "numpy-2.4.6"}
+CUDA = {f"{name}-{version}" for name, version in PINS.items()}
+CPU = {name + "+cpu" * name.startswith("torch") for name in CUDA}
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the index is not asked")
@@ -298,7 +299,8 @@ def test_the_small_torch_is_the_default_and_gpu_asks_for_the_other(handout, inde
     url, asked = indexes
     result = _set_up(handout, TORCH_INDEX=f"{url}/cpu")
     assert result.returncode == 0, result.stdout + result.stderr
-    assert f"torch 2.13.0: the CPU build, about 0.2 GB to download, from {url}/cpu" in result.stdout
+    assert f"torch {TORCH}: the CPU build, about 0.2 GB to download, from {url}/cpu" \
+        in result.stdout
     assert _installed(handout) == CPU
     # nothing but torch is looked for at PyTorch's index, and torch nowhere else
     assert {path.split("/")[2] for path in asked if path.startswith("/cpu")} \
@@ -335,7 +337,7 @@ def test_where_pytorchs_index_is_silent_torch_comes_from_pips(handout, indexes) 
     for silent in _serve(b""):
         result = _set_up(handout, TORCH_INDEX=silent)
         assert result.returncode == 0, result.stdout + result.stderr
-        assert f"torch 2.13.0: from pip's own index, since {silent} does not answer within 3 " \
+        assert f"torch {TORCH}: from pip's own index, since {silent} does not answer within 3 " \
             "seconds; on Linux that is mostly the CUDA build, several GB" in result.stdout
     assert _installed(handout) == CUDA and asked
 
@@ -345,7 +347,7 @@ def test_an_index_without_that_torch_is_told_and_gpu_is_named(handout, indexes) 
     url, _ = indexes
     pins = handout / "requirements.txt"
     before = pins.read_text()
-    pins.write_text(before.replace("2.13.0", "2.14.0"))
+    pins.write_text(before.replace(TORCH, "99.0"))
     try:
         result = _set_up(handout, TORCH_INDEX=f"{url}/cpu")
     finally:

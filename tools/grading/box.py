@@ -25,7 +25,7 @@ from typing import Any
 
 import psutil
 
-from course.words import Sentence, _
+from course.words import ROOT, Sentence, _
 from data import store
 
 try:
@@ -33,7 +33,6 @@ try:
 except (ImportError, OSError, RuntimeError):  # it, or libseccomp, is missing, as on macOS
     pyseccomp = None
 
-ROOT = Path(__file__).resolve().parents[2]
 IMAGE = "mlc-grader"  # which instructor/Containerfile makes
 USER = 47_251  # who the box is where you are root: a user that nobody is
 # what a notebook imports, and what runs it; no solutions, no tests

@@ -20,9 +20,9 @@ import dask
 from distributed import Client, Future, KilledWorker, Security
 from distributed.comm import parse_address
 
-from course.words import _, packed, unpacked
+from course.words import ROOT, _, packed, unpacked
 from data.store import CourseError
-from tools.grading.box import ROOT, Lost, in_words
+from tools.grading.box import Lost, in_words
 from tools.grading.grader import Grader
 from tools.grading.job import Job, Result, differs
 

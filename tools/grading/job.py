@@ -18,10 +18,9 @@ from typing import Any
 
 import nbformat
 
-from course.words import Sentence, packed, unpacked
+from course.words import ROOT, Sentence, packed, unpacked
 from data import store
 from tools.grading import plan
-from tools.grading.box import ROOT
 
 # what runs when a notebook is graded; the notebook itself comes with its job
 FILES = ("*.py", "course/**/*.py", "course/words/*.po", "data/*.py",

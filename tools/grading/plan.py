@@ -39,7 +39,7 @@ def checks_of(master: nbformat.NotebookNode) -> list[Check]:
             answer = re.match(r"checks\.exercise_\w+\((\w+)\)\s*$", cell.source)
             if not answer:
                 raise ValueError(f"check {data.grade_id}: not checks.exercise_x_y(name)")
-            found.append(Check(data.grade_id, data.points, answer[1], cell.source))
+            found.append(Check(submission.name_of(cell), data.points, answer[1], cell.source))
     return found
 
 
@@ -62,8 +62,8 @@ def _restored(cells: list[Cell], master: nbformat.NotebookNode) -> list[Cell]:
     def key(source: str, code: bool, name: str) -> tuple[str, bool]:
         return (name, True) if name else (source.strip(), code)
 
-    given = [Cell(cell.source, cell.cell_type == "code",
-                  cell.metadata.get("nbgrader", {}).get("grade_id", "")) for cell in master.cells]
+    given = [Cell(cell.source, cell.cell_type == "code", submission.name_of(cell))
+             for cell in master.cells]
     came = SequenceMatcher(None, [key(**vars(cell)) for cell in given],
                            [key(**vars(cell)) for cell in cells], autojunk=False)
     whole = []

@@ -55,9 +55,18 @@ def under(item: Any, *keys: str) -> Any:
 # ---- reading ----------------------------------------------------------------------------------
 
 
+def name_of(cell: Any) -> str:
+    """Return the name of an exercise's cell by the number that readers know: "4.1", "4.1-solution".
+
+    "" of any other cell. A grade_id is "4-1-solution", for nbgrader takes no dot in it; until
+    autumn 2026 it had one, and students hand in what they began then.
+    """
+    return re.sub(r"^(\d+)-(\d+)", r"\1.\2", clean(under(cell, "metadata", "nbgrader", "grade_id")))
+
+
 @dataclass
 class Cell:
-    """A cell of a submission: its text, whether it is code, and its grade_id ("" without one)."""
+    """A cell of a submission: its text, whether it is code, and its `name_of`."""
 
     source: str
     code: bool
@@ -107,7 +116,7 @@ def cells(notebook: Any) -> list[Cell]:
         raise ValueError("no cells")
     return [Cell(clean(cell.get("source", cell.get("input", ""))),
                  cell.get("cell_type", "code" if "outputs" in cell else "") == "code",
-                 clean(under(cell, "metadata", "nbgrader", "grade_id")))
+                 name_of(cell))
             for cell in listed if isinstance(cell, dict)]
 
 

@@ -3,11 +3,9 @@
 No notebook is executed: their stored outputs are shown. TVM computes the interactive page, which
 is also written as one file, loops.html.
 
-    python -m tools.site            build it, and check every link inside it
-    python -m tools.site outside    and those that lead outside: a network is needed
-    python -m tools.site pdf        and each notebook as a PDF, by Chrome or Chromium
+    python -m tools.site
 
-No warning of Sphinx passes.
+No warning of Sphinx passes, and no link inside the site that leads nowhere.
 """
 
 import json
@@ -27,7 +25,6 @@ from tools.site.words import WORDS
 
 BUILD = ROOT / "build"
 SITE = BUILD / "site"
-BROWSERS = ("chromium", "google-chrome", "chromium-browser", "chrome")
 
 
 def lay(folder: Path, files: dict[str, str]) -> None:
@@ -97,26 +94,7 @@ def mend(site: Path) -> None:
         path.write_text(text, encoding="utf-8")
 
 
-def print_notebooks(folder: Path) -> None:
-    """Write a PDF of each notebook in `folder`, as a browser prints its page, and link it there."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if not browser:
-        sys.exit(f"A PDF is printed by a browser, and none is in PATH: {', '.join(BROWSERS)}.")
-    for master in masters():
-        page, pdf = folder / f"{master.stem}.html", folder / f"{master.stem}.pdf"
-        subprocess.run([browser, "--headless", "--disable-gpu", "--no-pdf-header-footer",
-                        *(["--no-sandbox"] if not os.geteuid() else []),
-                        "--virtual-time-budget=20000",  # pictures below come when one scrolls
-                        f"--print-to-pdf={pdf}", page.as_uri()],
-                       check=True, capture_output=True, timeout=300)
-        text = page.read_text(encoding="utf-8")
-        page.write_text(text.replace('<p class="open-in">', '<p class="open-in">'
-                                     f'<a href="{pdf.name}">PDF</a> · ', 1), encoding="utf-8")
-
-
-def main(*tasks: str) -> None:
-    if not {*tasks} <= {"outside", "pdf"}:
-        sys.exit(__doc__)
+def main() -> None:
     shutil.rmtree(SITE, ignore_errors=True)
     tree, (drawn, weights) = moving.data(), garment.data()
     running = [start(language, tree, drawn) for language in WORDS]
@@ -127,10 +105,8 @@ def main(*tasks: str) -> None:
     for language in WORDS:
         folder = SITE if language == "en" else SITE / language
         colab.write(colab.notebooks(language), folder / DOWNLOADS)
-        if "pdf" in tasks:
-            print_notebooks(folder)
     (SITE / "loops.html").write_text(moving.page(tree), encoding="utf-8")
-    if wrong := links.broken(SITE, outside="outside" in tasks):
+    if wrong := links.broken(SITE):
         sys.exit("\n".join(["Links that lead nowhere:", *wrong]))
     size = sum(path.stat().st_size for path in SITE.rglob("*") if path.is_file())
     print(f"Open {(SITE / 'index.html').relative_to(ROOT)} in a browser "
@@ -138,4 +114,4 @@ def main(*tasks: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

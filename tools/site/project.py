@@ -2,11 +2,9 @@
 
 import re
 import subprocess
-from pathlib import Path
 
+from course.words import ROOT
 from data.versions import pins
-
-ROOT = Path(__file__).resolve().parent.parent.parent
 
 
 def _git(*words: str) -> str:

@@ -1,7 +1,7 @@
 """What the site's search looks through: each section of each page, as an extension of Sphinx.
 
-Sphinx's own search knows pages. This one writes sections.js, from which docs/site/_static/search.js
-ranks them in the browser: a script, for pages that are opened as files may not fetch data.
+It writes sections.js, from which docs/site/_static/search.js ranks them in the browser: a script,
+for pages that are opened as files may not fetch data.
 """
 
 import json

@@ -62,6 +62,7 @@ def _conv_as_large(layer: nn.Conv2d, x: Tensor) -> Tensor:
 
 
 _CONV2D_BIAS: dict[str, Mistake] = {
+    # cause: no-conv-bias
     _("the bias of the convolution is left out"): lambda layer, x: _conv(layer, x, bias=None),
     _("the bias of the convolution is added twice"):
         lambda layer, x: _conv(layer, x, bias=2 * layer.bias),
@@ -79,9 +80,12 @@ _CONV2D: dict[str, Mistake] = {
         lambda layer, x: _conv(layer, x, weight=layer.weight.transpose(2, 3)),
     _("the input channels: only the first is summed"):
         lambda layer, x: _conv(layer, x[:, :1], weight=layer.weight[:, :1]),
+    # cause: stride-1
     _("the stride: the layer's is ignored, 1 is used"): lambda layer, x: _conv(layer, x, stride=1),
+    # cause: padding-0
     _("the padding: the layer's is ignored, 0 is used"):
         lambda layer, x: _conv(layer, x, padding=0),
+    # cause: dilation-1
     _("the dilation: the layer's is ignored, 1 is used"):
         lambda layer, x: _conv(layer, x, dilation=1),
     _("stride, padding and dilation: the layer's are ignored"):
@@ -122,8 +126,10 @@ def _pool_cropped(layer: nn.MaxPool2d | nn.AvgPool2d, x: Tensor) -> Tensor:
 _POOLING: dict[str, Mistake] = {
     _("the stride of the pooling is ignored: windows are as far apart as they are large"):
         lambda layer, x: _pool(layer, x, stride=layer.kernel_size),
+    # cause: pool-stride-1
     _("the stride of the pooling is 1"): lambda layer, x: _pool(layer, x, stride=1),
     _("the stride of the pooling is 1, and the output is cut to its size"): _pool_cropped,
+    # cause: padding-0
     _("the padding: the layer's is ignored, 0 is used"):
         lambda layer, x: _pool(layer, x, padding=0),
     _("stride and padding: the layer's are ignored"):
@@ -200,8 +206,10 @@ _LINEAR: dict[str, Mistake] = {
         x, layer.weight.reshape(layer.weight.shape[::-1]).T, layer.bias)}
 
 _RELU: dict[str, Mistake] = {
+    # cause: no-relu
     _("the ReLU is left out: negative numbers have to become 0"): lambda layer, x: x,
     _("the sign: this is |x|"): lambda layer, x: x.abs(),
+    # cause: minimum
     _("the minimum of x and 0, where the maximum is meant"): lambda layer, x: x.clamp(max=0)}
 
 _FLATTEN: dict[str, Mistake] = {
@@ -244,11 +252,13 @@ def _all_of_the_array(layer: nn.Softmax, x: Tensor) -> Tensor:
 _SOFTMAX: dict[str, Mistake] = {
     _("the softmax is left out"): lambda layer, x: x,
     _("the quotient: the exponentials are not divided by their sum"): _shifted,
+    # cause: sum-of-all
     _("the sum: it runs over the whole array, not over one row"):
         lambda layer, x: _shifted(layer, x) / _shifted(layer, x).sum(),
     _("the sum: it goes on from row to row; it has to start anew in each"): _sum_goes_on,
     _("the exponentials overflow or vanish: is each row's own maximum subtracted?"):
         lambda layer, x: _quotient(layer, x.exp()),
+    # cause: max-of-all
     _("the maximum: it is that of the whole array, not of each row (all exponentials of a row "
       "can be 0)"):
         lambda layer, x: _quotient(layer, (x - x.max()).exp()),
@@ -305,27 +315,36 @@ def _of_whole_weights(layer: Any, x: Tensor) -> Tensor | None:
 
 
 _INPUT: dict[str, Mistake] = {
+    # cause: input-float16
     _("the input is rounded to float16 before it is used"):
         lambda layer, x: layer(x.half().float()),
     _("the input is rounded to bfloat16 before it is used"):
         lambda layer, x: layer(x.bfloat16().float()),
+    # cause: input-whole
     _("the input is cut to whole numbers before it is used"): lambda layer, x: layer(x.trunc()),
+    # cause: input-sign
     _("the signs of the input are lost before it is used"): lambda layer, x: layer(x.abs())}
 _BIAS: dict[str, Mistake] = {
+    # cause: rolled-bias
     _("the bias: each place has the number of the one before"):
         _with(lambda bias: bias.roll(1), "bias"),
     _("the bias: each place has the number of the next one"):
         _with(lambda bias: bias.roll(-1), "bias"),
     _("the bias runs backwards"): _with(lambda bias: bias.flip(0), "bias")}
 _WEIGHT: dict[str, Mistake] = {
+    # cause: rolled-weight
     _("the weight's first axis: each place has the numbers of the one before"):
         _with(lambda weight: weight.roll(1, 0)),
     _("the weight's first axis: each place has the numbers of the next one"):
         _with(lambda weight: weight.roll(-1, 0)),
+    # cause: reversed-weight
     _("the weight's first axis runs backwards"): _with(lambda weight: weight.flip(0)),
+    # cause: weight-float16
     _("the weight is rounded to float16"): _with(lambda weight: weight.half().float()),
     _("the weight is rounded to bfloat16"): _with(lambda weight: weight.bfloat16().float()),
+    # cause: weight-whole
     _("the weight is cut to whole numbers"): _of_whole_weights,
+    # cause: weight-sign
     _("the signs of the weight are lost"): _with(torch.abs)}
 
 

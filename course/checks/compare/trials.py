@@ -57,8 +57,10 @@ def _relation(came: np.ndarray, expected: np.ndarray, atol: float) -> str:
     at = np.abs(right).argmax()
     factor, shift = wrong[at] / right[at], wrong[at] - right[at]
     if np.allclose(wrong, -right, RTOL, atol):
+        # cause: other-sign
         return _("every value has the other sign")
     if factor and np.allclose(wrong, factor * right, RTOL, atol):
+        # cause: factor
         return _("every value is {factor} times what it should be").format(factor=f"{factor:.4g}")
     if np.allclose(wrong, right + shift, RTOL, atol):
         by = f"{abs(shift):.4g}"
@@ -103,19 +105,25 @@ def _slab(came: np.ndarray, masks: Sequence[np.ndarray], axes: Sequence[str]) ->
         share = wrong.sum() / (len(bad) * wrong[(slice(None),) * axis + (0,)].size)
         if extent < 2 or len(bad) == extent or share <= max(0.5, best) or not every.any():
             continue
+        # cause: none
         name = axes[axis] if axis < len(axes) else _("index of axis {axis}").format(axis=axis)
         good, best = np.flatnonzero(~some), share
         if len(bad) == 1:
+            # cause: none
             place = edge and {"first": _(", the first,"), "last": _(", the last,")}[edge]
+            # cause: edge
             said = (_("only {name} {number}{place} is wrong: where a loop begins or ends, a "
+                      # cause: one-wrong
                       "condition") if place else _("only {name} {number} is wrong")).format(
                           name=name, number=bad[0], place=place)
         elif len(good) == 1:
             alike = np.allclose(came, came.take(good, axis), RTOL, equal_nan=True)
             said = (_("only {name} {number} is right, and the others are as it is: is the loop's "
+                      # cause: one-right
                       "variable used?") if alike else _("only {name} {number} is right")
                     ).format(name=name, number=good[0])
         else:
+            # cause: some-differ
             said = _("{name} {numbers} differ, the others are right").format(
                 name=name, numbers=", ".join(map(str, bad[:4])) + " ..." * (len(bad) > 4))
     return said
@@ -152,14 +160,19 @@ def _of_numbers(every: Sequence["Tried"], atol: float) -> str:
     top, bottom = (edge([edge(tried.came) for tried in every if tried.came.size])
                    for edge in (np.max, np.min))
     became: dict[str, Callable[[np.ndarray], np.ndarray]] = {
+        # cause: number-float16
         _("every number is rounded to float16"): lambda x: x.astype("float16").astype(x.dtype),
         _("every number is rounded to bfloat16"):
             lambda x: torch.from_numpy(x).bfloat16().to(torch.float32).numpy(),
+        # cause: number-whole
         _("every number is cut to a whole one: an integer's dtype"): np.trunc,
         _("every number is rounded to a whole one"): np.rint,
+        # cause: number-sign
         _("every number is without its sign"): np.abs,
+        # cause: number-above
         _("numbers above {number} are cut").format(number=f"{top:.4g}"):
             lambda x: np.minimum(x, top),
+        # cause: number-below
         _("numbers below {number} are cut").format(number=f"{bottom:.4g}"):
             lambda x: np.maximum(x, bottom)}
     with np.errstate(all="ignore"):
@@ -172,6 +185,7 @@ def _of_numbers(every: Sequence["Tried"], atol: float) -> str:
     if all(any(every[at].came.shape == before.expected.shape and
                np.allclose(every[at].came, before.expected, RTOL, atol) for before in every[:at])
            for at in wrong):
+        # cause: earlier-call
         return _("the result of an earlier call with this shape: what is kept between calls?")
     return ""
 
@@ -380,6 +394,7 @@ def require_passed_on(run: Callable[..., Any], right: Callable[..., np.ndarray],
                                   right=f"{expected[at]:.4g}", place=where(wrong), number=place,
                                   numbers=among),
                               _("{number} there").format(number=f"{tried.came[at]:.4g}"),
+                              # cause: infinity
                               _("infinity and NaN: they come out of the formula as other numbers "
                                 "do; what replaces them?"))
 

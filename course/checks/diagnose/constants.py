@@ -40,6 +40,7 @@ def inexact_constant(mod: tvm.IRModule, model: nn.Sequential) -> tuple[int, Chec
                 at = tuple(np.argwhere(differ)[0])
                 return int(name.partition(".")[0]), CheckFailed(
                     _("the model's own {name}, {shape}").format(name=name, shape=weight.shape),
+                    # cause: constant
                     _("a constant of which {count} numbers differ, by up to {most}; the first at "
                       "{place}: {value} for {right}").format(
                           count=f"{differ.sum():,}", place=where(differ),

@@ -133,6 +133,7 @@ def _difference(values: Sequence[np.ndarray], right: Sequence[np.ndarray],
                  if masks[0].ndim == 4 else
                  ngettext(", only in column {places}", ", only in columns {places}", len(places))
                  ).format(places=", ".join(map(str, places)))
+    # cause: first-image
     return says, _("only the first image of the batch is right: the batch axis") \
         if len(images) > 1 and images == list(range(1, len(values[0]))) else ""
 
@@ -351,6 +352,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarra
                                      "computes").format(name=binding.name, shape=value.shape,
                                                         place=where(np.isnan(value)),
                                                         kernel=binding.kernel),
+                                   # cause: unwritten
                                    _("{kernel}: is every element of its output written?").format(
                                        kernel=binding.kernel))
     good, after = _matched(layers, references, found)

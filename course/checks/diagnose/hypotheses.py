@@ -95,8 +95,10 @@ _IMAGES: dict[str, Mistake] = {
     _("the images: they are divided by 255"): lambda layer, x: layer(x / 255)}
 # What becomes of a layer's result, in the kernel that computes it.
 _RESULT: dict[str, Mistake] = {
+    # cause: result-float16
     _("the result is rounded to float16"): lambda layer, x: layer(x).half().float(),
     _("the result is rounded to bfloat16"): lambda layer, x: layer(x).bfloat16().float(),
+    # cause: result-whole
     _("the result is cut to whole numbers"): lambda layer, x: layer(x).trunc()}
 # Those of a module's layers beside the usual ones, by the layer's class.
 _MORE: dict[Any, dict[str, Mistake]] = {
@@ -115,17 +117,21 @@ _MORE: dict[Any, dict[str, Mistake]] = {
         _("the weight has another order than x: its columns run backwards"):
             lambda layer, x: F.linear(x, layer.weight.flip(1), layer.bias)},
     nn.Softmax: {
+        # cause: softmax-twice
         _("the softmax is applied twice"): lambda layer, x: layer(layer(x)),
         _("the softmax is computed of -x"): lambda layer, x: layer(-x)},
     nn.Flatten: {
         _("flattened with height and width exchanged"): lambda layer, x: layer(x.transpose(-1, -2)),
         _("the flattened features run backwards"): lambda layer, x: layer(x).flip(-1)},
     nn.ReLU: {
+        # cause: relu6
         _("the ReLU is cut off at 6, as a ReLU6"): lambda _, x: x.clamp(0, 6),
+        # cause: leaky-relu
         _("the ReLU lets a part of negative numbers through (0.01 x), as a leaky ReLU"):
             lambda _, x: F.leaky_relu(x),
         _("a sigmoid instead of the ReLU"): lambda _, x: x.sigmoid(),
         _("tanh instead of the ReLU"): lambda _, x: x.tanh(),
+        # cause: gelu
         _("GELU instead of the ReLU"): lambda _, x: F.gelu(x),
         _("SiLU instead of the ReLU"): lambda _, x: F.silu(x)},
     nn.BatchNorm2d: {
@@ -215,6 +221,7 @@ def _mixed_up(layers: Layers, index: int) -> Iterator[Change]:
 def _exchanged(layers: Layers, index: int) -> Iterator[Change]:
     if index + 1 < len(layers):
         first, second = layers[index], layers[index + 1]
+        # cause: exchanged-layers
         yield (_("layers {layer} and {next}, {name} and {other}, have changed places").format(
             layer=index, next=index + 1, name=type(first).__name__, other=type(second).__name__),
                {index: second, index + 1: first}, "")

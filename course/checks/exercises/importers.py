@@ -131,6 +131,7 @@ def require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
         if len(shape) != 2:
             came, look_at = f"{param.ty}", 'relax.TensorType((n, width), "float32")'
         elif isinstance(extents[0], int):
+            # cause: fixed-batch
             look_at = _('the batch: tvm.tirx.Var("n", "int64") in place of a number')
         elif extents[1] != width:
             look_at = _("the second extent: a number from features")

@@ -114,6 +114,7 @@ class Made(NamedTuple):
             if hasattr(came, "numpy") and is_layer(came.numpy(), trained, model[-1]):
                 raise CheckFailed(_("a model with the weights that your function is given"),
                                   _("whatever it is given, the model has the trained weights"),
+                                  # cause: own-weights
                                   _("where the weights come from: the argument, not a "
                                     "variable of the notebook")) from None
             raise

@@ -103,7 +103,9 @@ def _require_loops(size: int, given: dict, out: dict, whole: list[str]) -> None:
         says.append(_("{reads} elements of X read one by one, of {size}").format(
                         reads=given["reads"], size=size))
     if says:
-        raise CheckFailed(_("explicit loops over single elements"), _("; ").join(says),
+        # form: no-loops
+        raise CheckFailed(_("explicit loops over single elements"),
+                          _("; ").join(says),
                           _("the words of the exercise: X[i, j] and Y[i, j] in loops, and "
                             "functions of NumPy for single numbers only"))
 
@@ -116,6 +118,7 @@ _RELU6: Mistakes = {
     _("T.min and T.max: they are exchanged, so everything is 6"):
         lambda x, *_: np.maximum(np.minimum(x, 0), 6),
     _("T.min and T.max, which are exchanged"): lambda x, *_: np.minimum(np.maximum(x, 6), 0),
+    # cause: absolute-cut
     _("the sign: this is |x|, cut at 6"): lambda x, *_: np.minimum(np.abs(x), 6),
     _("the sign: it is -x that is cut"): lambda x, *_: np.clip(-x, 0, 6),
     _("the condition, which is the wrong way round"): (
@@ -131,6 +134,7 @@ def _other_constants(trials: Trials) -> Mistakes:
     least, most = (float(f(array)) for f in (np.min, np.max) for array in [np.stack(came)])
     if not np.isfinite([least, most]).all() or least >= most or (least, most) == (0, 6):
         return {}
+    # cause: upper-constant
     upper = _("the upper constant: it is {value}, not 6").format(value=f"{most:g}")
     lower = _("the lower constant: it is {value}, not 0").format(value=f"{least:g}")
     says = _(" and ").join([upper] * (most != 6) + [lower] * (least != 0))
@@ -224,10 +228,13 @@ _MARKED_S: Mistakes = {
 _ROW_MAX: Mistakes = {
     _("T.max: this is the smallest of each row"): lambda x, *_: x.min(1),
     _("T.max: this is the sum of each row"): lambda x, *_: x.sum(1),
+    # cause: absolute-of-rows
     _("T.max: this is the largest absolute value of each row"): lambda x, *_: np.abs(x).max(1),
     _("the loop over the columns: the first is left out"): lambda x, *_: x[:, 1:].max(1),
+    # cause: last-column
     _("the loop over the columns: the last is left out"): lambda x, *_: x[:, :-1].max(1),
     _("the axis: the row is the loop over columns"): lambda x, *_: x[:, :5].max(0),
+    # cause: max-of-row-0
     _("the rows: every one gets the largest of row 0"): lambda x, *_: np.full(5, x[0].max()),
     _("the rows: every one gets the largest of all"): lambda x, *_: np.full(5, x.max()),
     _("the loop over the columns: only the first is read"): lambda x, *_: x[:, 0],
@@ -252,6 +259,7 @@ def _starts_from(trials: Trials) -> Mistakes:
         says = _("T.init: {start} is the smallest number above 0; rows below zero give it").format(
             start=f"{start:.3g}")
     else:
+        # cause: start-of-max
         says = _("T.init: {start} is not low enough").format(start=f"{start:g}")
     says += _('; T.min_value("float32") is lower than any number')
     # equal to the last bit: with a tolerance, 1e-38 would be 0
@@ -494,6 +502,7 @@ def _deep(x: np.ndarray, w0: np.ndarray, b0: np.ndarray, w1: np.ndarray, b1: np.
 _DEEP_MISTAKES: Mistakes = {
     _("the bias is added at every step of the sum, not once"):
         lambda given, _: _deep(**given, bias=(784, 128, 64)),
+    # cause: no-first-relu
     _("the ReLU after the first layer is missing"):
         lambda given, _: _deep(**given, relu=(False, True, False)),
     _("the ReLU after the second layer is missing"):

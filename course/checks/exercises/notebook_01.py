@@ -42,6 +42,7 @@ _RECALL: Mistakes = {
         lambda confusion, _: np.diag(confusion) / confusion.sum(0),
     _("the sums: one for each row, not one for the whole matrix"):
         lambda confusion, _: np.diag(confusion) / confusion.sum(),
+    # cause: unknown-recall
     _("a class without images: its recall is not 0 but unknown, NaN"):
         lambda _, recall: np.nan_to_num(recall),
     _("a class that is never predicted has recall 0; NaN is for a row of zeros only"):
@@ -58,6 +59,7 @@ _RECALL: Mistakes = {
         lambda confusion, _: np.diag(confusion) / (confusion.sum(1) + confusion.sum(0)),
     _("this is the F1 score: only the row's sum counts"): lambda confusion, _: 2 * np.diag(
         confusion) / (confusion.sum(1) + confusion.sum(0)),
+    # cause: reversed-classes
     _("the classes are in reversed order"): lambda _, recall: recall[::-1],
     _("// rounds down to whole numbers"): (
         lambda _, recall: np.floor(recall), lambda _, recall: np.nan_to_num(np.floor(recall))),
@@ -172,6 +174,7 @@ _LOSS: Mistakes = {
         _taken_apart(lambda *_: 0) + _by_softmax(lambda *_: 0),
     _("the probability has become 0, its logarithm -inf: simplify log(softmax) first"):
         _by_softmax(_largest),
+    # cause: max-of-others
     _("the largest logit has to be each row's own, not that of another row or of the whole batch"):
         _taken_apart(lambda scores, _: scores.max()) + _by_softmax(lambda scores, _: scores.max()),
     _("the label's own logit is subtracted, and exp overflows where another class is far ahead; "
@@ -289,6 +292,7 @@ def exercise_1_2(cross_entropy: Callable) -> str:
 
 # The output's side of a mistaken formula: of size, kernel, stride and padding.
 _SIDES: dict[str, Callable[[int, int, int, int], int]] = {
+    # cause: size-without-padding
     _("the padding is left out of the output's size"): lambda s, k, t, p: (s - k) // t + 1,
     _("the padding is added on both sides of the image"): lambda s, k, t, p: (s + p - k) // t + 1,
     _("the output's size: the kernel's first place counts too (+ 1)"):
@@ -306,6 +310,7 @@ _SIDES: dict[str, Callable[[int, int, int, int], int]] = {
         lambda s, k, t, p: -(-(s + 2 * p - k) // t) + 1,
     _("the output's size is rounded down, not to the nearest number"):
         lambda s, k, t, p: round((s + 2 * p - k) / t) + 1,
+    # cause: size-without-stride
     _("the stride is left out of the output's size"): lambda s, k, t, p: s + 2 * p - k + 1,
     _("the output is as large as the input only with a fitting padding"): lambda s, k, t, p: s}
 
@@ -314,9 +319,11 @@ def _parameters_mistakes(b: int, i: int, o: int, k: int) -> dict[str, int]:
     one = i * k * k
     return {_("the bias is left out: one number for each output channel"): o * one,
             _("the bias has one number for each output channel, not a single one"): o * one + 1,
+            # cause: bias-of-outputs
             _("the bias has one number for each output channel, not for each input channel"):
                 o * one + i,
             _("the bias: it has no numbers of its own for each image"): o * one + b * o,
+            # cause: kernels
             _("every output channel has a kernel for each input channel"): o * (k * k + 1),
             _("the kernel has kernel * kernel numbers"): o * (i * k + 1),
             _("the kernels are counted for each image of the batch"): b * o * (one + 1)}

@@ -214,6 +214,7 @@ _POOL: Mistakes = {
         x[:, :, ::2, ::2], x[:, :, 1::2, 1::2]),
     _("the channels: every one gets channel 0"): lambda layer, x: layer(x[:, :1]).expand(
         -1, x.shape[1], -1, -1),
+    # cause: absolute-of-windows
     _("the largest absolute value is taken"): lambda layer, x: layer(x.abs())}
 
 
@@ -360,6 +361,7 @@ def _require_shifted(create_model: Callable) -> None:
         if not np.isfinite(came).all() and np.isfinite(expected).all():
             raise CheckFailed(_("probabilities for logits around {loud} too").format(loud=_LOUD),
                               _("inf or NaN"),
+                              # cause: max-not-subtracted
                               _("softmax: subtract each row's largest logit before the "
                                 "exponential"))
         if not np.allclose(came, expected, 1e-2, 1e-4):

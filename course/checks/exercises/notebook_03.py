@@ -97,8 +97,10 @@ def _between(reads: _Reads, lasts: Callable = max) -> int:
 
 
 _COUNTED: dict[str, tuple[Callable[[_Reads], int], ...]] = {
+    # cause: storage-each-counted
     _("each tensor has a storage of its own: which of them are needed at the same time?"):
         (lambda reads: len(reads) - 1, len, lambda reads: len(reads) + 1),
+    # cause: two-in-turns
     _("two that take turns: a tensor that is read again later keeps its place meanwhile"):
         (lambda reads: min(2, len(reads) - 1), lambda reads: 2),
     _("tensor 0: the input has its memory already"):

@@ -36,6 +36,7 @@ _CONV = (4, 32, 26, 26)  # of the convolution's values, before and after its bia
 
 # Functions of what the binding takes, the convolution's values and its bias.
 _BIAS: Mistakes = {
+    # cause: no-conv-bias
     _("the bias of the convolution is left out"): lambda _, x, b: x,
     _("the bias of the convolution is added twice"): lambda _, x, b: x + 2 * b.reshape(-1, 1, 1),
     _("the bias is added along the height instead of the channels"):
@@ -445,6 +446,7 @@ def _without_relu(model: nn.Module, *inputs: Tensor) -> Tensor:
 
 # Functions of the model and its inputs.
 _ANY_BATCH: Mistakes = {
+    # cause: no-linear-biases
     _("the rule for nn.Linear: the biases are left out"): _without_biases,
     _("the rule for +: its second term is dropped"): functools.partial(_with_add, lambda a, b: a),
     _("the rule for +: its first term is dropped"): functools.partial(_with_add, lambda a, b: b),
@@ -454,6 +456,7 @@ _ANY_BATCH: Mistakes = {
         functools.partial(_with_add, lambda a, b: b + b),
     _("the rule for +: a value that is added to itself counts once"):
         functools.partial(_with_add, lambda a, b: a if a is b else a + b),
+    # cause: no-relus
     _("the ReLU: it is left out"): _without_relu}
 
 

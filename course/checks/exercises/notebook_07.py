@@ -43,6 +43,7 @@ _COUNTS: dict[str, Callable[[int, int, int], float]] = {
         _wrong(border=1, tall=1),
     _("the image: a window of 3 by 3 reaches two numbers beyond the tile, not three"):
         _wrong(border=3, tall=3),
+    # cause: loaded-once
     _("the image: it is loaded once, for all channels of the tile"):
         lambda rows, columns, channels: _traffic(rows, columns, channels, image=channels),
     _("the image: each number is loaded once, not once for each multiply-add"):
@@ -72,6 +73,7 @@ _COUNTS: dict[str, Callable[[int, int, int], float]] = {
         _wrong(each=lambda moved, sums: moved),
     _("the division: this is multiply-adds for each load and store"):
         _wrong(each=lambda moved, sums: sums / moved),
+    # cause: floor
     _("the division: // drops what is behind the point"):
         _wrong(each=lambda moved, sums: moved // sums)}
 

@@ -240,6 +240,7 @@ _STATISTICS: dict[str, Callable[[Sequence[float]], float]] = {
     _("the upper of the two middle times"): statistics.median_high,
     _("the least single time"): min, _("the least of the longest times"): max,
     _("the least mean"): lambda times: float(np.mean(times)),
+    # cause: first-time
     _("the least first time"):
         lambda times: times[0], _("the least last time"):
         lambda times: times[-1],
@@ -347,9 +348,8 @@ def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, t
     expected = right * rounds
     if log.timed == expected:
         return
-    counts = {name: log.timed.count(name) for name in right}
-    for name, count in counts.items():
-        if count != rounds:
+    for name in right:
+        if (count := log.timed.count(name)) != rounds:
             cause = {0: _("the loop that measures"),
                      rounds + 1: _("one time_of too many: no call to warm up, and each round calls "
                                    "it once")}.get(
@@ -357,8 +357,7 @@ def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, t
             raise CheckFailed(_("{rounds} calls of time_of for each; {title}").format(
                                   rounds=rounds, title=title), _("{count} for {name}").format(
                                   count=count, name=repr(name)), cause)
-    came = ", ".join(log.timed[:len(right) + 1])
-    order = ", ".join(expected[:len(right) + 1])
+    came, order = (", ".join(calls[:len(right) + 1]) for calls in (log.timed, expected))
     turned = log.timed == [name for name in right for _round in range(rounds)]
     raise CheckFailed(_("rounds: {order}, ...; {title}").format(order=order, title=title),
                       f"{came}, ...",
@@ -508,6 +507,7 @@ class _Try:
         """Say where to look if the verdict was wrong; what is said of the calls was counted."""
         every = sum(self.calls.values())
         if not self.readings:
+            # cause: own-clock
             return _("now, the clock of this machine: it was never read")
         match self.machine.title:
             case said if said == _HEAT and self.turns <= 4:
@@ -608,6 +608,7 @@ def _require_program(came: Any, record: list, func: tvm.tirx.PrimFunc, title: st
     end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
     look_at = _("the record that is applied, to a new Schedule of func")
     if tvm_ffi.structural_equal(came, func):
+        # cause: schedule-copies
         look_at = _("func itself came: a Schedule works on a copy of it")
     elif tvm_ffi.structural_equal(came, _made_by([record[0][:end], [
             decision for decision in record[1] if decision[0] < end]], func)):

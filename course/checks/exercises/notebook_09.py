@@ -666,6 +666,7 @@ def exercise_9_5(plan: Callable) -> str:
             look_at = _("which of several free storages a tensor gets: one that is large enough, "
                         "or the one that grows least")
             if total == sum(count for _, _, count in lives):
+                # cause: storage-each
                 look_at = _("every tensor has a storage of its own: when does one become free?")
             elif same:
                 look_at = _("a new storage only where none is free: {alive} tensors are alive at "
@@ -748,6 +749,7 @@ def _right(product: np.ndarray, b: np.ndarray, layer: _Layer) -> np.ndarray:
 
 
 _HANDED: Mistakes = {
+    # cause: no-relus
     _("the ReLU: it is left out"): functools.partial(_dense, lambda p, b, layer: p + b),
     _("the ReLU: layers without one get one"):
         functools.partial(_dense, lambda p, b, layer: np.maximum(p + b, 0)),

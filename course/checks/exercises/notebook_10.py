@@ -37,6 +37,7 @@ def _ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = T
     except CheckFailed:
         raise
     except CourseError as error:
+        # form: no-gpu-program
         raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
                           error.args[0],
                           _("which loops are bound, where barriers stand, and what each thread "
@@ -97,6 +98,7 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
         if launch.grid != grid:
             raise CheckFailed(_("a grid of {wanted} blocks, x first; {title}").format(
                 wanted=grid, title=title), f"{launch.grid}",
+                # cause: x-is-columns
                 _("which loop is x: that of the columns") if launch.grid == (grid[1], grid[0], 1)
                 else _("as few blocks as cover the image, along each axis"))
         _require_result(Y, X * 0.5 + 0.25, title)
@@ -124,6 +126,7 @@ def _stretches(first: int, step: int, size: int = 4, each: int = 128, threads: i
 
 
 _TRANSACTIONS: dict[str, Callable[[int, int], float]] = {
+    # cause: first-of-warp
     _("the first element: a warp may begin in the middle of a stretch"):
         lambda first, step: _stretches(0, step),
     _("one for each thread only where no two share a stretch"): lambda first, step: 32,

@@ -134,13 +134,16 @@ _AMAX: list[tuple[str, Callable[..., torch.Tensor]]] = [
     ("amax(x, [], True)", lambda x, f: f(x, [], True)),
     ("amax(x * x, [1, -1], True)", lambda x, f: f(x * x, [1, -1], True))]
 _OF_AMAX: Mistakes = {
+    # cause: keepdim-true
     _("keepdim: with True the axes stay, with 1 element each"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim)),
+    # cause: keepdim-false
     _("keepdim is False where it is not given"): (
         lambda x, f: f(x, lambda a, dim=(), keepdim=True: torch.amax(a, dim, keepdim=keepdim)),
         lambda x, f: f(x, lambda a, dim=(), keepdim=True: torch.amax(a, dim, keepdim=True))),
     _("dim: without it, all axes; with it, those alone"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, (), keepdim)),
+    # cause: several-axes
     _("dim may have several axes"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim[:1], keepdim)),
     _("amax is the largest, not the smallest"):
@@ -350,6 +353,7 @@ _OF_STRUCTS: dict[str, list[Callable[[Any], dict]]] = {
     _("a number begins at a multiple of its size, and zeros fill the gap before it"):
         [lambda case: _laid_out(*case, gaps=False)],
     _("the lowest byte comes first"): [lambda case: _laid_out(*case, order=">")],
+    # cause: address-width
     _("an address has as many bytes as the argument says"):
         [lambda case: _laid_out(case[0], case[1], case[2], 8)],
     _("kind: its code is 2 for float, and its bits are bits"): [
@@ -446,19 +450,18 @@ def _threaded() -> list[_Threaded]:
             _Threaded(_("absolute values, without a parallel loop"), plain, ((6, 10), (6, 10)))]
 
 
-def _kinds(func: tirx.PrimFunc) -> Counter:
-    """Return how many loops of each kind and extent a PrimFunc has."""
+def _kinds(func: tirx.PrimFunc) -> list[tuple[str, Any]]:
+    """Return the kind and the extent of each loop of a PrimFunc."""
     loops = [Loop.of(node) for node, _place in walk(func.body) if isinstance(node, tirx.For)]
-    return Counter((loop.kind, loop.extent) for loop in loops)
+    return [(loop.kind, loop.extent) for loop in loops]
 
 
 @exercise("11.5", prepare=[_threaded])
 def exercise_11_5(for_the_browser: Callable) -> str:
     """a program without threads."""
     for title, func, shapes in _threaded():
-        wanted, given = Counter[tuple[str, Any]](), func.script()
-        for (kind, extent), count in _kinds(func).items():
-            wanted[kind.replace("parallel", "serial"), extent] += count
+        before, given = _kinds(func), func.script()
+        wanted = Counter((kind.replace("parallel", "serial"), extent) for kind, extent in before)
         came = for_the_browser(func)
         if not isinstance(came, tirx.PrimFunc):
             raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__,
@@ -466,29 +469,27 @@ def exercise_11_5(for_the_browser: Callable) -> str:
         if func.script() != given:
             raise CheckFailed(_("the given PrimFunc as it was; {title}").format(title=title),
                               _("another one"), _("what is changed: a copy"))
-        found = _kinds(came)
-        if parallel := sum(n for (kind, _extent), n in found.items() if kind == "parallel"):
+        after = _kinds(came)
+        if parallel := sum(kind == "parallel" for kind, _extent in after):
             raise CheckFailed(
                 _("no parallel loop; {title}").format(title=title),
-                _("{count} of {all}").format(count=parallel, all=sum(
-                    n for (kind, _extent), n in _kinds(func).items() if kind == "parallel")),
+                _("{count} of {all}").format(
+                    count=parallel, all=sum(kind == "parallel" for kind, _extent in before)),
                 _("each statement of kind tirx.For, wherever it stands"))
-        if found != wanted:
+        if (found := Counter(after)) != wanted:
             raise CheckFailed(
                 _("the other loops as they were: {loops}; {title}").format(
                     loops=_listed(wanted - found) or _("no more than these"), title=title),
                 _listed(found - wanted) or _("nothing in their place"),
                 _("the kinds of the loops: vectorized and unrolled ones stay so"))
-        lost = {key: value for key, value in _attributes(func).items()
-                if _attributes(came).get(key) != value}
-        if lost:
+        kept = _attributes(came)
+        if lost := [key for key, value in _attributes(func).items() if kept.get(key) != value]:
             raise CheckFailed(_("the attributes as they were; {title}").format(title=title),
                               _("{names} is missing or another one").format(
                                   names=", ".join(lost)),
                               _("tirx.PrimFunc takes attributes too: attrs=func.attrs"))
         arrays = [random(*shape, seed=place) * 300 for place, shape in enumerate(shapes[:-1])]
-        right = run_prim_func(func, arrays, shapes[-1])
-        result = run_prim_func(came, arrays, shapes[-1])
+        right, result = (run_prim_func(one, arrays, shapes[-1]) for one in (func, came))
         if not np.allclose(result, right, 1e-4, 1e-5 * float(np.abs(right).max())):
             raise CheckFailed(_("the same numbers; {title}").format(title=title),
                               _("|difference| up to {largest}").format(

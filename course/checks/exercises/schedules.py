@@ -264,6 +264,7 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
                 variable.name_hint for variable in again.get_global_vars()}:
             raise CheckFailed(_("the module that is given, scheduled"),
                               _("another module of the same functions"),
+                              # cause: own-module
                               _("the name in tvm.s_tir.Schedule(...): the function's argument, "
                                 "not a variable of the notebook"))
     for func in mod.functions.values():

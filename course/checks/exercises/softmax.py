@@ -48,6 +48,7 @@ def _largest_from(start: float) -> Callable:
 _SOFTMAX_MISTAKES: Mistakes = {
     _("the exponentials overflow or vanish: is each row's own maximum subtracted?"):
         _softmax_with(lambda x: 0),
+    # cause: last-column
     _("the search for the largest leaves out the last column"):
         _softmax_with(lambda x: _largest(x[:, :max(x.shape[1] - 1, 1)]))
         + _softmax_with(lambda x: _largest(x[:, :-1])),

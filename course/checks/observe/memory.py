@@ -226,6 +226,7 @@ def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data
                                 "{loop} {verb} {text}").format(name=name, first=first,
                                                                second=second, loop=loop, verb=verb,
                                                                text=_text(access.buffer, element)),
+                              # cause: parallel
                               _("which loop is made parallel: none along which a sum or a maximum "
                                 "runs") if loop.kind == "parallel" else
                               _("which loop is vectorised: none along which a sum or a maximum "

@@ -131,6 +131,7 @@ class _Changed:
         """Return a function changed; where it has no source, itself, but for the answer's own."""
         found = _rewritten(called)
         if found is None and called is self.answer:
+            # form: unreadable
             raise CheckFailed(_("an answer that this check can read"),
                               _("{name} has no source").format(name=called.__name__),
                               _("where it comes from: write it out in the cell above"))

@@ -155,5 +155,6 @@ def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
                            _("the form of what you return or change, beside the text's words. That "
                              "the check stopped is a fault of the course ({place}): please report "
                              "it, with your cell and these lines").format(place=own))
+        # form: does-not-run
         return False, (_("that your code runs"), reason(error),
                        place_in_script(error) or line_of_answer(error))
