@@ -163,9 +163,8 @@ class Found:
 
     def of(self, wanted: Sequence[str]) -> "Found":
         """Return what there is of some notebooks, with a note for each that is not there."""
-        notes = {stem: self.notes.get(stem, []) or [] if stem in self.taken else
-                 [*self.notes.get(stem, []), _("{number} {what}").format(
-                     number=stem[:2], what=self.absent)] for stem in wanted}
+        notes = {stem: self.notes.get(stem, [] if stem in self.taken else [
+            _("{number} {what}").format(number=stem[:2], what=self.absent)]) for stem in wanted}
         return Found({stem: path for stem, path in self.taken.items() if stem in wanted}, notes)
 
 

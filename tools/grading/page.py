@@ -102,6 +102,12 @@ class _Exporter(HTMLExporter):
         return safe(super().markdown2html(context, source))  # by itself: what it opens, it closes
 
 
+def _text(data: Any) -> str:
+    """Return a text in which nothing unseen is left but the colours of a terminal."""
+    parts = re.split(r"(\x1b\[[\d;]*m)", clean(data))
+    return "".join(part if at % 2 else visible(part) for at, part in enumerate(parts))
+
+
 def _picture(data: Any) -> str:
     """Return a picture's base64 text if it is that, or ""."""
     text = clean(data)
@@ -117,19 +123,19 @@ def _output(output: Any) -> nbformat.NotebookNode | None:
     match under(output, "output_type"):
         case "stream":
             name = "stderr" if output.get("name") == "stderr" else "stdout"
-            return new_output("stream", name=name, text=clean(output.get("text")))
+            return new_output("stream", name=name, text=_text(output.get("text")))
         case "error":
             lines = output.get("traceback")
-            lines = [clean(line) for line in lines] if isinstance(lines, list) else []
-            return new_output("error", ename=clean(output.get("ename")),
-                              evalue=clean(output.get("evalue")), traceback=lines)
+            lines = [_text(line) for line in lines] if isinstance(lines, list) else []
+            return new_output("error", ename=_text(output.get("ename")),
+                              evalue=_text(output.get("evalue")), traceback=lines)
         case "display_data" | "execute_result":
-            kept = {"text/plain": clean(under(output, "data", "text/plain"))}
+            kept = {"text/plain": _text(under(output, "data", "text/plain"))}
             if (markup := under(output, "data", "text/html")) is not None:
-                kept["text/html"] = safe(clean(markup))
+                kept["text/html"] = safe(visible(clean(markup)))
             kept |= {kind: picture for kind in ("image/png", "image/jpeg")
                      if (picture := _picture(under(output, "data", kind)))}
-            alt = clean(under(output, "metadata", "image/png", "alt"))
+            alt = _text(under(output, "metadata", "image/png", "alt"))
             return new_output("display_data", data=kept, metadata={
                 "image/png": {"alt": html.escape(alt[:2000], quote=True)}} if alt else {})
     return None
@@ -143,7 +149,7 @@ def render(cells: list[dict[str, Any]], outputs: dict[str, list[dict[str, Any]]]
     """
     shown = []
     for place, cell in enumerate(cells):
-        source = clean(cell["source"])
+        source = visible(clean(cell["source"]))
         source = source[:MOST_SHOWN] + "\n... cut here" * (len(source) > MOST_SHOWN)
         made = (new_code_cell if cell["code"] else new_markdown_cell)(source)
         if cell["code"]:
@@ -151,7 +157,7 @@ def render(cells: list[dict[str, Any]], outputs: dict[str, list[dict[str, Any]]]
             if cell["name"] in said:
                 passed, text = said[cell["name"]]
                 made.outputs = [new_output("stream", name="stdout" if passed else "stderr",
-                                           text=clean(text))]
+                                           text=visible(clean(text)))]
         shown.append(made)
     exporter = _Exporter(template_name="basic", exclude_input_prompt=True,
                          exclude_output_prompt=True, exclude_anchor_links=True)
