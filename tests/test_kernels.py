@@ -13,7 +13,7 @@ from tvm.s_tir import meta_schedule as ms
 
 import helpers
 from course import kernels
-from course.checks.compare.trials import to_numpy
+from course.checks.compare.tolerance import to_numpy
 from course.tir.walk import walk
 from tools import tune
 

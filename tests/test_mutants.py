@@ -59,14 +59,15 @@ def test_wrong_behaviours_are_tried_too() -> None:
 
 
 def test_a_false_cause_is_found() -> None:
-    cut = _("numbers above {number} are cut").format(number="6")
-    assert not truths.false_causes("2.3", "its result: cut off above 6", cut)
+    cut = _("the upper constant: it is {value}, not 6").format(value="3")
+    assert not truths.false_causes("0.2", "its result: cut off above 3", cut)
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("step 5: unroll"))
-    look_at = _("; ").join([cut, _("step 5: unroll")])
-    for title in ("its result: cut off above 3", "its result: rounded to float16"):
-        assert truths.false_causes("2.3", title, look_at) == [cut]
-    assert truths.unexpected_causes(look_at, "something else") == [cut]
-    assert not truths.unexpected_causes(look_at, "something else | numbers above 6")
+    for title in ("its result: cut off above 6", "its result: rounded to float16"):
+        assert truths.false_causes("0.2", title, cut) == [cut]
+    rounded = _("the weight is rounded to float16")
+    look_at = _("; ").join([rounded, _("step 5: unroll")])
+    assert truths.unexpected_causes(look_at, "something else") == [rounded]
+    assert not truths.unexpected_causes(look_at, "something else | rounded to float16")
 
 
 def test_what_is_refused_for_its_form_is_not_tried() -> None:

@@ -93,10 +93,10 @@ def test_one_thing_and_several() -> None:
 
 @chinese.quoted
 @pytest.mark.parametrize(("value", "chinese"), [
-    ("lv1", "只有 lv1 3 不对"), ("行", "只有行 3 不对")])
+    ("lv1", "3 x 4 个数，都是 lv1"), ("行", "3 x 4 个数，都是行")])
 def test_chinese_and_latin_are_apart_by_a_space(value: str, chinese: str, in_chinese) -> None:
-    said = _("only {name} {number}{place} is wrong: where a loop begins or ends, a condition")
-    assert said.format(name=value, number=3, place="").startswith(chinese)
+    said = _("{shape} numbers, {number} each")
+    assert said.format(shape="3 x 4", number=value) == chinese
 
 
 def test_the_catalogue_fits_the_code(record_property) -> None:
@@ -155,7 +155,8 @@ def test_nothing_is_said_inside_an_f_string() -> None:
 
 
 def test_a_changed_message_is_english_until_somebody_has_looked(catalogue, monkeypatch) -> None:
-    catalogue.write_text('msgid "the sum leaves out the last row"\nmsgstr "求和漏掉了最后一行"\n\n'
+    catalogue.write_text('#, python-brace-format\nmsgid "the sum leaves out the last row {of}"\n'
+                         'msgstr "求和漏掉了最后一行 {of}"\n\n'
                          'msgid "what nobody says"\nmsgstr "没有人说的"\n', encoding="utf-8")
     new = messages.Catalog("zh")
     new.add("the sum leaves out the very last row")
@@ -214,9 +215,9 @@ def test_an_exercise_in_chinese_not_done_wrong_and_right(in_chinese, capsys) -> 
         == "练习 1.1 还没有做：在 not_done 的 TODO 处写好代码，再运行这两个单元格。"
     with pytest.raises(checks.CheckFailed) as stopped:
         checks.exercise_1_1(of_columns)
-    title, expected, came, look_at = str(stopped.value).splitlines()
-    assert title == "练习 1.1 ✗" and expected.startswith("  期望：") and "] 处是 " in expected
-    assert came.startswith("  得到：") and came.endswith(" 的值不对")
+    title, given, expected, came, look_at = str(stopped.value).splitlines()
+    assert title == "练习 1.1 ✗" and given.startswith("  输入 confusion：")
+    assert expected.startswith("  期望：") and came.startswith("  得到：")
     assert look_at.split() == ["检查：", "求和：行是标签；按列求和得到的是精确率，不是召回率"]
     assert told(stopped.value.parts[2], "en").startswith("the sums: rows are labels")
     checks.exercise_1_1(right)

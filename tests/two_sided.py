@@ -29,6 +29,7 @@ import pytest
 from behaviours import truths
 
 from course import words
+from course.checks.say.show import Example
 from tools import execute
 from tools.grading.submission import Statement, name_of, needed, python, statements
 from tools.student import SOLUTION, STUB
@@ -45,8 +46,8 @@ from course.checks.diagnose import equivalence as _equivalence
 from course.checks.run import check as _check
 from course.words import packed as _packed
 
-def _isolated(run, seconds, isolated=_check.isolated):
-    passed, found = isolated(run, seconds)
+def _isolated(*given, isolated=_check.isolated):
+    passed, found = isolated(*given)
     print({TELLS!r} + _json.dumps(_packed(found)))
     return passed, found
 
@@ -91,7 +92,7 @@ class Candidate:
     @property
     def false(self) -> list[str]:
         """Causes that its message names, and its heading does not."""
-        return truths.unexpected_causes(self.found[-1], self.words) \
+        return truths.unexpected_causes(self.found[2], self.words) \
             if isinstance(self.found, list) and self.found else []
 
 
@@ -124,9 +125,14 @@ def candidates(stem: str) -> list[Candidate]:
 
 
 def _error(cell: nbformat.NotebookNode) -> str:
-    """What a cell raised: the message shown to the reader, or "" if it ran through."""
-    return "\n".join("\n".join(output.traceback) for output in cell.outputs
-                     if output.output_type == "error")
+    """What a cell raised: the message shown to the reader, or "" if it ran through.
+
+    With the example that is displayed beside it, as text.
+    """
+    raised = [output for output in cell.outputs if output.output_type == "error"]
+    shown = [output for output in cell.outputs if output.output_type == "display_data"]
+    return "\n".join(["\n".join(output.traceback) for output in raised]
+                     + [output.data["text/plain"] for output in shown] * bool(raised))
 
 
 def _found(cell: nbformat.NotebookNode) -> Any:
@@ -272,13 +278,21 @@ def belongs(item: pytest.Item, only: Collection[str]) -> bool:
     return item.name == "test_two_sided" and digits in map(_notebook, only)
 
 
+def _sentences(found: Any) -> list[Any]:
+    """Return what a check said, part by part, with the labels and texts of its example."""
+    if not isinstance(found, list):
+        return [found]
+    parts = Example.again(*found[3:]).parts if found[3:] else []
+    return [*found[:3], *(one for part in parts for one in (part.label, part.text))]
+
+
 def in_both_languages(tried: Collection[Candidate]) -> tuple[int, int, list[str]]:
     """Return how many sentences checks said, how many more wait for a translator, and the faults.
 
     What is wrong with the Chinese of a sentence is a line each.
     """
     parts = [(c, part) for c in tried if c.found is not None
-             for part in (c.found if isinstance(c.found, list) else [c.found]) if part]
+             for part in _sentences(c.found) if part]
     judged = [(c, part) for c, part in parts
               if not any(said.template in chinese.waiting() for said in truths.named(part))]
     return len(judged), len(parts) - len(judged), [

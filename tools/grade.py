@@ -322,18 +322,21 @@ def main(arguments: list[str]) -> int:
         published = {kind for job in solved for _text, kind in plan.of_file(
             job.data, json.loads(job.master))["answers"].values()}
         count = sum(len(student.found.taken) for student in every)
+        rows: dict[int, list[str]] = {}
         try:
             with tqdm(total=count, unit=_("notebook"), disable=None, dynamic_ncols=True) as bar, \
                     _stoppable():
                 report = Report(every, {check.number: check.points for _stem, check in checks},
                                 {check.number: stem for stem, check in checks}, published,
-                                options.to, bar)
+                                options.to, bar, rows)
                 _grade_all(report, solved, Kept(options.to / "graded", course_versions()), options)
         except (KeyboardInterrupt, Lost) as why:
-            said = str(why) if isinstance(why, Lost) else _("Stopped.")
-            print("\n" + said, _("{table} has the rows of the students above. What was graded is "
-                                 "kept: the same command does the rest.").format(
-                                     table=f"{options.to.name}/grades.csv"), flush=True)
+            said = [str(why) if isinstance(why, Lost) else _("Stopped.")]
+            if rows:
+                said.append(_("{table} has the rows of the students above. What was graded is "
+                              "kept: the same command does the rest.").format(
+                                  table=f"{options.to.name}/grades.csv"))
+            print("\n" + " ".join(said), flush=True)
             return 1 if isinstance(why, Lost) else 130
     place = os.path.relpath(options.to)
     print(_("Written: {place}/grades.csv, and for each student {place}/feedback/<name>/index.html"

@@ -32,19 +32,14 @@ def command(number: str = "") -> list[str]:
     return line
 
 
-def without_news() -> None:
-    """Keep JupyterLab of the course's .venv from asking whether it may fetch news."""
-    settings = Path(sys.prefix) / "etc" / "jupyter" / "labconfig" / "page_config.json"
-    if not settings.exists():
-        settings.parent.mkdir(parents=True, exist_ok=True)
-        settings.write_text(json.dumps({"disabledExtensions": {
-            "@jupyterlab/apputils-extension:announcements": True}}))
-
-
 def main(number: str = "") -> int:
     """Run JupyterLab until it ends; return its status."""
     lang.chosen(lang.masters(), [number] if number else [], "NB=03")
-    without_news()
+    settings = Path(sys.prefix) / "etc" / "jupyter" / "labconfig" / "page_config.json"
+    if not settings.exists():  # else it asks whether it may fetch news
+        settings.parent.mkdir(parents=True, exist_ok=True)
+        settings.write_text(json.dumps({"disabledExtensions": {
+            "@jupyterlab/apputils-extension:announcements": True}}))
     line = command(number)
     if "--no-browser" in line:
         print(_("Open the address that JupyterLab prints below. Over ssh, forward its port first, "

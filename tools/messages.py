@@ -104,6 +104,9 @@ def up_to_date() -> bytes:
     catalogue = read(CATALOGUE.read_bytes()) if CATALOGUE.exists() else Catalog("zh")
     catalogue.update(extracted())
     catalogue.obsolete.clear()
+    for one in catalogue:  # what Babel guessed comes with the flags of where it came from
+        if not one.python_brace_format:
+            one.flags.discard("python-brace-format")
     written = io.BytesIO()
     write_po(written, catalogue, width=100, include_lineno=False, omit_header=True)
     return f"{HEADER}\n{PLAIN}\n".encode() + written.getvalue()

@@ -12,23 +12,9 @@ from nbconvert import HTMLExporter
 from nbconvert.preprocessors import Preprocessor
 from traitlets import Any, Unicode
 
-# in a narrow window code and pictures are scrolled, not cut off or shrunk until nobody reads them
-STYLE = """<style>
-.jp-Cell, .jp-Cell-inputWrapper, .jp-Cell-outputWrapper, .jp-InputArea, .jp-OutputArea,
-.jp-OutputArea-child, .jp-Editor, .jp-CodeMirrorEditor {min-width: 0}
-.jp-Notebook .jp-InputArea-editor .highlight {min-width: 0; overflow-x: auto}
-.jp-Notebook .jp-InputArea-editor .highlight pre {overflow: visible}
-@media (max-width: 50em) {
-  body.jp-Notebook {padding: 0.5em}
-  .jp-InputPrompt, .jp-OutputPrompt {display: none}
-  .jp-Notebook .jp-OutputArea-output img {max-width: 42em !important}
-  .jp-RenderedHTMLCommon :not(pre) > code {overflow-wrap: anywhere}
-}
-</style>
-"""
+from course.words import ROOT
 
-
-PICTURES = Path(__file__).resolve().parent.parent / "docs" / "pictures"
+PICTURES = ROOT / "docs" / "pictures"
 KINDS = {".png": "image/png", ".svg": "image/svg+xml"}
 
 
@@ -84,4 +70,6 @@ def as_html(notebook: nbformat.NotebookNode, name: str) -> str:
     lang = notebook.metadata.get("lang", "en")
     body, _ = _exporter(lang).from_notebook_node(notebook, {"metadata": {"name": name}})
     body = body.replace(f'lang="{lang}"', f'lang="{HTML_LANG[lang]}"', 1)  # it knows no regions
-    return body.replace("</head>", STYLE + "</head>", 1)
+    # in a narrow window code and pictures are scrolled, not cut off or shrunk beyond reading
+    style = (ROOT / "docs" / "notebook.css").read_text(encoding="utf-8")
+    return body.replace("</head>", f"<style>\n{style}</style>\n</head>", 1)

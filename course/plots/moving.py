@@ -56,15 +56,10 @@ def fragment(found: dict[str, Any], language: str = "") -> str:
         found = found | {"language": LANGUAGES[language], "errors": ERRORS_BESIDE}
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     page = (DOCS / "live.html").read_text(encoding="utf-8")
-    for name, part in (("LOOPS", (DOCS / "loops.js").read_text(encoding="utf-8")), ("DATA", text)):
+    for name, part in (("LOOPS", (DOCS / "loops.js").read_text(encoding="utf-8")),
+                       ("THEME", (DOCS / "theme.js").read_text(encoding="utf-8")), ("DATA", text)):
         page = page.replace(f"@{name}@", part)
     return page
-
-
-def _icon() -> str:
-    """Return the site's icon as an address: without one, browsers ask the server for it."""
-    svg = (DOCS / "site" / "_static" / "favicon.svg").read_bytes()
-    return f"data:image/svg+xml;base64,{base64.b64encode(svg).decode()}"
 
 
 def page(found: dict[str, Any], start: str = "en", beside: bool = True) -> str:
@@ -73,9 +68,11 @@ def page(found: dict[str, Any], start: str = "en", beside: bool = True) -> str:
     `beside`: whether the site's pages are beside it, and can be linked.
     """
     found = found | {"start": LANGUAGES[start]} | ({"errors": ERRORS} if beside else {})
+    icon = (DOCS / "site" / "_static" / "favicon.svg").read_bytes()  # else browsers ask for one
     return (f'<!doctype html>\n<html lang="{start}"><head><meta charset="utf-8">'
             '<meta name="viewport" content="width=device-width, initial-scale=1">'
-            f'<link rel="icon" href="{_icon()}">'
+            '<link rel="icon" href="data:image/svg+xml;base64,'
+            f'{base64.b64encode(icon).decode()}">'
             f"<title>{found['strings']['title'][0]}</title><style>body {{font-family: sans-serif; "
             "line-height: 1.5; margin: 0} .live {min-height: 100vh; box-sizing: border-box; "
             "padding: 1rem max(.5rem, 50% - 35rem)}</style></head>"

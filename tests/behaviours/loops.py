@@ -1,7 +1,7 @@
 """Wrong behaviours of 0.1, softmax(X, Y) element by element: what it reads, what it leaves in Y.
 
-The check of 0.1 reads the source of an answer, and of all that is in the same file, and refuses
-functions of whole arrays there. So what changes the numbers is in other files.
+The check of 0.1 offers an answer single elements, and guards the NumPy of its cell. What changes
+numbers here is in another file, and takes the arrays behind the elements.
 """
 
 from collections.abc import Callable
@@ -15,6 +15,10 @@ from behaviours.arrays import ARRAYS
 from behaviours.common import NOT_FINITE, NUMBERS, Wrapped, elements, kept
 
 
+def _behind(array: Any) -> Any:
+    return getattr(array, "_array", array)
+
+
 class _Changed:
     """X, of which each element is changed when it is read."""
 
@@ -22,7 +26,7 @@ class _Changed:
         self.x, self.change, self.shape = x, change, x.shape
 
     def __getitem__(self, at: Any) -> Any:
-        return self.change(np.asarray(self.x[at], "float32"))[()]
+        return self.change(np.asarray(_behind(self.x[at]), "float32"))[()]
 
 
 def _reads(change: Callable[[np.ndarray], np.ndarray]) -> Callable[[Callable], Callable]:
@@ -40,7 +44,7 @@ def _writes(make: Callable[[], Callable], of_x: bool = False) -> Callable[[Calla
 
         def wrong(x: np.ndarray, y: np.ndarray) -> None:
             answer(x, y)
-            for (i, j), number in elements(x if of_x else y, [change]):
+            for (i, j), number in elements(_behind(x if of_x else y), [change]):
                 y[i, j] = number
         return wrong
     return wrap

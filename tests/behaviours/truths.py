@@ -22,14 +22,6 @@ NAME = re.compile(r" *# (?:cause|form): ([a-z0-9-]+)")
 
 # By the cause's name: a pattern of the exercise and the title; {} is what stands in its places.
 TRUE = {
-    "none": "",  # words inside a cause, and no cause
-    "number-float16": "rounded to float16$",
-    "number-whole": "rounded to whole numbers$",
-    "number-sign": "without their signs$",
-    "number-above": "cut off above {}$|^5.3 its argument: cut off above",
-    "number-below": "cut off below {}$",
-    "infinity": "(infinity|NaN) as 0$",
-    "factor": "a thousandth too large$|: doubled (where|for)|wrong where there are",
     "input-float16": "(input|input 0|^0.1 its argument): rounded to float16$",
     "input-whole": "(input|input 0|^0.1 its argument): rounded to whole numbers$",
     "input-sign": "(input|input 0|^0.1 its argument): without their signs$",
@@ -45,10 +37,6 @@ TRUE = {
     "absolute-of-windows": "^2.4 input 0: without their signs$",
     "start-of-max": "cut off below {}$",
     "unknown-recall": "NaN as 0$",
-    "edge": "the last",
-    "one-wrong": "^2.2 input 2: ",
-    "one-right": "in reversed order$|of the (first|next) row$|^2.2 input 2: ",
-    "some-differ": "cut off (above|below)|of the first row$|^5.1 lv1, its bias: rounded",
     "first-image": "of the first row$",
     "unwritten": "the last not written$",
     "parallel": "innermost loops: parallel$",
@@ -57,7 +45,6 @@ TRUE = {
     "rolled-weight": "_weight: rolled$",
     "rolled-bias": "_bias: rolled$",
     "constant": "_(weight|bias): (one number|a thousandth|rounded)",
-    "earlier-call": "of the first (call|model)",
     "own-weights": "its weights: those of the first call$",
     "own-module": "the module of the first call$",
     "first-time": "that of the first call$",
@@ -90,7 +77,6 @@ TRUE = {
     "floor": "rounded to whole numbers$",
     # with one channel for all, each channel gets the image once more
     "loaded-once": "^7.1 argument 2: that of the first call$",
-    "other-sign": ": negated$",
     "own-clock": "^8.3 (always|a clock of its own)",
     "schedule-copies": "^8.4 the program: (as it was|without the last step)$",
     "storage-each": "a storage for each$",
@@ -108,7 +94,6 @@ TRUE = {
 # What a check wants of an answer's form, and the behaviours that lack it by what they do: the
 # schedule, the export or the struct of other arguments does not come about.
 FORMS = {
-    "unreadable": "(?!)",
     "no-loops": "(?!)",
     "does-not-run":
         "^(4|6|7|8|10).. (bind|cache_write|compute_inline|draw|split): |^1.3 arguments 5 and 6"
@@ -181,16 +166,13 @@ def names() -> dict[str, str]:
 
 @functools.cache
 def causes() -> frozenset[str]:
-    """Return the causes that checks can name: the keys of their tables, and what trials find."""
+    """Return the causes that checks can name: the keys of their tables."""
     found: set[str] = set()
-    for path, (_lines, nodes) in _sources().items():
+    for _lines, nodes in _sources().values():
         for node in nodes:
             if isinstance(node, ast.Dict):
                 found |= {text for key in node.keys for text in _english(key)}
-            if path.name == "trials.py" and isinstance(node, ast.FunctionDef) \
-                    and node.name in ("_relation", "_slab", "_what_differs", "_of_numbers"):
-                found |= {text for inner in ast.walk(node) for text in _english(inner)}
-    return frozenset(one for one in found if names().get(one) != "none")
+    return frozenset(found)
 
 
 # ---- the words of a heading ------------------------------------------------------------------

@@ -107,7 +107,7 @@ def lnumpy_softmax(X, Y):
         row = np.exp(X[i] - X[i].max())
         Y[i] = row / row.sum()
 
-# %% 0.1 wrong: computed without loops, on the side -> 1 assignments
+# %% 0.1 wrong: computed without loops, on the side -> torch.from_numpy on 54 numbers
 def lnumpy_softmax(X, Y):
     Y[0, 0] = 0
     np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
@@ -122,7 +122,7 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] /= total
 
-# %% 0.1 wrong: the same with the math module, which raises -> the exponentials overflow
+# %% 0.1 wrong: the same with the math module, which raises -> OverflowError: math range error
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         total = sum(math.exp(value) for value in X[i])
@@ -171,7 +171,7 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] = X[i, j] / total
 
-# %% 0.1 wrong: begins to add in Y, which holds garbage -> NaN or not written
+# %% 0.1 wrong: begins to add in Y, which holds garbage -> [[nan, nan], [nan, nan]]
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         largest, total = max(X[i]), 0.0
@@ -749,7 +749,7 @@ def create_deep_mlp():
         bb.emit_func_output(y)
     return bb.get()
 
-# %% 0.1 wrong: cheat np.asarray views, whole array, then element copy -> elements of X read one by one
+# %% 0.1 wrong: cheat np.asarray views, whole array, then element copy -> the method max
 def lnumpy_softmax(X, Y):
     A = np.asarray(X)
     E = np.exp(A - A.max(1, keepdims=True))
@@ -967,7 +967,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = math.exp(float(X[i, j]) - mx) / s
 
-# %% 0.1 wrong: the search leaves out column 1 -> the search for the largest of the row
+# %% 0.1 wrong: the search leaves out column 1 -> [[0, *nan*], [0.5, 0.5]]
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         largest, total = X[i, 0], 0.0
@@ -1001,7 +1001,26 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] = powers[j] / sum(powers)
 
-# %% 0.1 wrong: from a text, which nobody can read -> an answer that this check can read
+# %% 0.1 wrong: whole rows by a NumPy of its own -> np.exp on 9 numbers
+def lnumpy_softmax(X, Y):
+    import numpy as own
+    for i in range(X.shape[0]):
+        powers = own.exp([value - max(X[i]) for value in X[i]])
+        for j in range(X.shape[1]):
+            Y[i, j] = powers[j] / sum(powers)
+
+# %% 0.1 wrong: a refusal that is caught -> the method max
+def lnumpy_softmax(X, Y):
+    for i in range(X.shape[0]):
+        try:
+            largest = X[i].max()
+        except Exception:
+            largest = max(X[i])
+        total = sum(np.exp(value - largest) for value in X[i])
+        for j in range(X.shape[1]):
+            Y[i, j] = np.exp(X[i, j] - largest) / total
+
+# %% 0.1 wrong: from a text, which nobody can read -> np.exp on 9 numbers
 made = {"np": np}
 exec("""def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
@@ -1347,7 +1366,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the sum begins at 1 -> the search for the largest of the row, then the exponentials
+# %% 0.1 wrong: the sum begins at 1 -> [[0.3333, 0.3333], [0.3333, 0.3333]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1361,7 +1380,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the last row is left out -> row 5, the last, is wrong
+# %% 0.1 wrong: the last row is left out -> [[0.5, 0.5], [*nan*, *nan*]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n - 1):
@@ -1375,7 +1394,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the first row is left out -> row 0, the first, is wrong
+# %% 0.1 wrong: the first row is left out -> [[*nan*, *nan*], [0.5, 0.5]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(1, n):
@@ -1389,7 +1408,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the last column is not divided -> column 8, the last, is wrong
+# %% 0.1 wrong: the last column is not divided -> [[0.5, *1*], [0.5, *1*]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1403,7 +1422,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m - 1):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: the last column is not written -> column 8, the last, is wrong
+# %% 0.1 wrong: the last column is not written -> [[1, nan], [1, nan]]
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -2057,7 +2076,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk + 1])
     return f
 
-# %% 0.3 wrong: the last row is left out -> a number in every place | only row 4, the last, is wrong
+# %% 0.3 wrong: the last row is left out -> [0, 0, 0, 0, *nan*]
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -2479,3 +2498,61 @@ def make_relu6():
                 vi, vj = T.axis.remap("SS", [i, j])
                 Y[vi, vj] = T.min(X[vi, vj] * T.Cast("float32", X[vi, vj] > T.float32(0)), T.float32(6))
     return relu6
+
+# %% 0.1 wrong: one parameter only, returns the result -> lnumpy_softmax takes (X)
+def lnumpy_softmax(X):
+    n, m = X.shape
+    Y = np.empty((n, m), dtype="float32")
+    for i in range(n):
+        big = max(X[i, j] for j in range(m))
+        s = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            s += Y[i, j]
+        for j in range(m):
+            Y[i, j] /= s
+    return Y
+
+# %% 0.1 wrong: no parameters, takes the notebook's arrays -> lnumpy_softmax takes ()
+def lnumpy_softmax():
+    n, m = X.shape
+    for i in range(n):
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j])
+
+# %% 0.1 wrong: the two parameters exchanged -> lnumpy_softmax takes (Y, X)
+def lnumpy_softmax(Y, X):
+    n, m = X.shape
+    for i in range(n):
+        big = max(X[i, j] for j in range(m))
+        s = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            s += Y[i, j]
+        for j in range(m):
+            Y[i, j] /= s
+
+# %% 0.1 wrong: a decorator that forgets to return the inner function -> lnumpy_softmax is None
+def timed(f):
+    def inner(*a):
+        f(*a)
+@timed
+def lnumpy_softmax(X, Y):
+    pass
+
+# %% 0.4 wrong: round to 3 decimals before comparing -> a tolerance hides small changes
+def looks_pure(function, x, shape):
+    a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
+    c, d = x.copy(), x.copy()
+    function(c, a); function(d, b)
+    r = lambda v: np.round(v, 3)
+    return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True) and np.array_equal(r(d), r(x), equal_nan=True))
+
+# %% 0.4 wrong: compares what is rounded to six decimals -> a tolerance hides small changes
+def looks_pure(function, x, shape):
+    a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
+    c, d = x.copy(), x.copy()
+    function(c, a); function(d, b)
+    r = lambda v: np.round(v, 6)
+    return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True)
+                and np.array_equal(r(d), r(x), equal_nan=True))

@@ -122,7 +122,7 @@ def mend():
 def mend():
     return {"lv1": bias_with()}
 
-# %% 5.1 wrong: the other diagonal -> the operation that you give for lv3
+# %% 5.1 wrong: the other diagonal -> -167.5 there; 50% of the values differ
 def mend():
     return both(lv3=largest_with("other"))
 
@@ -376,7 +376,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], plus,
                    OPERATOR_RULES)
 
-# %% 5.3 wrong: last value of node_map -> which variable it is applied to
+# %% 5.3 wrong: last value of node_map -> 0 there; 100% of the values differ
 def map_gelu(bb, node_map, node):
     return bb.emit(relax.op.nn.gelu(list(node_map.values())[-1]))
 
@@ -667,7 +667,7 @@ def import_for_any_batch(model, features):
         inputs = tuple(torch.zeros(4, width) for width in features)
         return from_exported_program(torch.export.export(model, inputs, dynamic_shapes=[{0: n} for _ in inputs] if 0 else tuple({0: n} for _ in inputs)) if 0 else torch.export.export(model, inputs, dynamic_shapes={k: {0: n} for k in __import__("inspect").signature(model.forward).parameters}))
 
-# %% 5.5 wrong: + adds the last two values whatever the arguments -> the rules
+# %% 5.5 wrong: + adds the last two values whatever the arguments -> -0.354 there; 100% of the values differ
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda b, m, k: b.emit_te(topi.add, *list(m.values())[-2:])}, MLP_RULES)
@@ -688,7 +688,7 @@ def mend():
 def mend():
     return both(lv1=lambda x, b: topi.identity(x))
 
-# %% 5.1 wrong: the bias of the first channel for all -> the operation that you give for lv1 | only index of axis 1 0 is right
+# %% 5.1 wrong: the bias of the first channel for all -> 248.7 there; 97% of the values differ
 def mend():
     return both(lv1=bias_with("0"))
 
@@ -746,7 +746,7 @@ def avg_pool(x, kernel, stride):
     n, c, h, w = x.shape
     return pool_of(x, kernel, stride, kernel[0] * kernel[1], (h - kernel[0]) // stride[0], (w - kernel[1]) // stride[1])
 
-# %% 5.3 wrong: cut where it hardly changes -> numbers above 50 are cut
+# %% 5.3 wrong: cut where it hardly changes -> 50 there; 43% of the values differ
 def map_gelu(bb, node_map, node):
     x = bb.emit(relax.op.clip(node_map[node.args[0]], -50, 50))
     return bb.emit(relax.op.nn.gelu(x))
@@ -872,7 +872,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: plus},
                    MLP_RULES | {nn.ReLU: lambda bb, m, node, layer: m[node.args[0]]})
 
-# %% 5.5 wrong: each layer is imported once, whatever it is called with -> and the rules
+# %% 5.5 wrong: each layer is imported once, whatever it is called with -> -0.6899 there; 100% of the values differ
 def import_for_any_batch(model, features):
     n, kept = tvm.tirx.Var("n", "int64"), {}
     def once(kind):
@@ -925,7 +925,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda bb, m, node: bb.emit_te(topi.add, *(m[a] for a in node.args))}, MLP_RULES)
 
 
-# %% 5.4 wrong: output size wrong where stride and dilation both differ from one -> the result's shape
+# %% 5.4 wrong: output size wrong where stride and dilation both differ from one -> shape (1, 3, 3, 3)
 def cnn_rules():
     def conv(bb, node_map, node, layer):
         (sh, sw), (dh, dw), (ph, pw) = layer.stride, layer.dilation, layer.padding
@@ -940,7 +940,7 @@ def cnn_rules():
     return rules_but(conv=conv)
 
 
-# %% 5.4 wrong: padding dropped where there is a dilation -> the result's shape
+# %% 5.4 wrong: padding dropped where there is a dilation -> shape (1, 2, 4, 6)
 def cnn_rules():
     def conv(bb, node_map, node, layer):
         pad = layer.padding if layer.dilation == (1, 1) else (0, 0)
@@ -1038,3 +1038,40 @@ def cnn_rules():
         def main(x): return topi.nn.softmax(x, layer.dim)
         return bb.emit_te(main, node_map[node.args[0]])
     return rules_but(soft=soft)
+
+# %% 5.2 right: the parameters have other names
+def avg_pool(x, k, s):
+    n, c, h, w = x.shape
+    p, q = te.reduce_axis((0, k[0])), te.reduce_axis((0, k[1]))
+    inv = 1.0 / (k[0] * k[1])
+    return te.compute((n, c, (h - k[0]) // s[0] + 1, (w - k[1]) // s[1] + 1), lambda a, b, i, j: te.sum(x[a, b, i * s[0] + p, j * s[1] + q] * te.const(inv, "float32"), axis=[p, q]))
+
+# %% 5.3 wrong: a fourth parameter as for layers -> map_gelu takes (bb, node_map, node, layer)
+def map_gelu(bb, node_map, node, layer):
+    return bb.emit(relax.op.nn.gelu(node_map[node.args[0]]))
+
+# %% 5.4 wrong: a rule with three parameters -> the rule for nn.Flatten takes (bb, nm, node)
+def _pair(v):
+    return (v, v) if isinstance(v, int) else tuple(v)
+def _c(bb, nm, node, layer):
+    y = bb.emit_te(topi.nn.conv2d, nm[node.args[0]], map_param(layer.weight), layer.stride, layer.padding, layer.dilation)
+    return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
+def _p(bb, nm, node, layer):
+    return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], _pair(layer.kernel_size), _pair(layer.stride), (1, 1), _pair(layer.padding) * 2, "max")
+def _f(bb, nm, node, layer):
+    return bb.emit_te(topi.nn.flatten, nm[node.args[0]])
+def _s(bb, nm, node, layer):
+    return bb.emit_te(topi.nn.softmax, nm[node.args[0]], layer.dim)
+def _rules(**other):
+    given = dict(conv=_c, pool=_p, flat=_f, soft=_s) | other
+    return {nn.Conv2d: given["conv"], nn.MaxPool2d: given["pool"], nn.Flatten: given["flat"], nn.Softmax: given["soft"]}
+
+def cnn_rules():
+    return _rules(flat=lambda bb, nm, node: bb.emit_te(topi.nn.flatten, nm[node.args[0]]))
+
+# %% 5.5 wrong: from the second input on, all have the width of the second -> (n, 7)
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    shapes = [(n, features[min(i, 1)]) for i in range(len(features))]
+    add = lambda bb, nm, node: bb.emit_te(topi.add, *(nm[a] for a in node.args))
+    return from_fx(fx.symbolic_trace(model), shapes, {operator.add: add}, MLP_RULES)

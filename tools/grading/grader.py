@@ -70,7 +70,7 @@ class Sitting:
     def asked(self) -> dict[str, Any]:
         """Return what a box is told: all of the job that is not done yet."""
         self.at = "start"
-        return {**self.job.sent(), "why": self.ran, "plain": self.plain,
+        return {**self.job.sent(), "plain": self.plain,
                 "outputs": self.outputs if self.ran is not None else None}
 
     def take(self, box: Box, *line: Any) -> None:
@@ -99,6 +99,7 @@ class Sitting:
                     self.outputs[str(place)] = outputs
             case ["ran", [*why]] if self.ran is None:
                 self._ran(in_words(why, self.job.seconds) if why else "")
+                box.tell(self.outputs)
             case ["page", str(body)]:
                 self.result.page = page.document(self.job.stem, page.safe(body),
                                                  self.result.language, page.colours())

@@ -17,6 +17,7 @@ import os
 import resource
 import shutil
 import sys
+import tempfile
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -109,6 +110,7 @@ class Inside:
     """A job in its box."""
 
     def __init__(self) -> None:
+        self.kept: set[str] = set()
         self.asked, self.give = os.fdopen(os.dup(0), "rb"), os.dup(1)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
@@ -120,16 +122,13 @@ class Inside:
         while line:
             line = line[os.write(self.give, line):]
 
-    def part(self, seconds: float, function: Callable[..., Any], *arguments: Any,
-             tells: bool = False) -> tuple[Any, list[Any]]:
-        """Return what a function gives in a child, or [] and why it gave nothing: Ended's parts."""
+    def part(self, seconds: float, function: Callable[..., Any], *arguments: Any
+             ) -> tuple[Any, list[Any]]:
+        """Return what a function gives in a child, or why it gave nothing: Ended's parts."""
         from course.checks.run.isolate import Child, Ended, Limits
 
         def closed() -> Any:
             _prctl(DUMPABLE, 1)
-            os.close(self.asked.fileno())
-            if not tells:
-                os.close(self.give)
             resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), LIMITS["CPU"][1]))
             return function(*arguments)
 
@@ -144,7 +143,7 @@ class Inside:
 
     def _tidy(self) -> None:
         """Take away what a part left: no other finds it."""
-        for path in Path.cwd().iterdir():
+        for path in self._left():
             with contextlib.suppress(OSError):
                 path.unlink() if path.is_symlink() or not path.is_dir() else shutil.rmtree(path)
         for tries in range(2):
@@ -159,8 +158,11 @@ class Inside:
             psutil.wait_procs(left, timeout=0.5 * (1 - tries))
         else:
             raise Again
-        if any(Path.cwd().iterdir()):
+        if self._left():
             raise Again
+
+    def _left(self) -> list[Path]:
+        return [path for path in Path.cwd().iterdir() if str(path) not in self.kept]
 
     def main(self) -> None:
         """Do a job, or what is left of it."""
@@ -189,21 +191,28 @@ class Inside:
                 known[one.number] = self._checked(one, made, job["seconds"])
         if not job["page"]:
             return
-        outputs, why = job["outputs"], job["why"]
+        outputs = job["outputs"]
         if outputs is None:
             self.tell("at", "executing")
-            from tools.grading.shell import execute
-            outputs, why = self.part(job["seconds"], execute, made["cells"], job["seconds"],
-                                     lambda *cell: self.tell("cell", *cell), tells=True)
-            self.tell("ran", why)
-            if why:
-                raise Again  # who waits outside has what came until then
+            self.tell("ran", self._executed(made["cells"], job["seconds"]))
+            outputs = json.loads(self.asked.readline())
         for plain in (False, True)[job["plain"]:]:
             self.tell("at", "rendering")
             body, why = self.part(RENDER, page.render, made["cells"], outputs, known, plain)
             if not why:
                 self.tell("page", body)
                 return
+
+    def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
+        """Run the notebook and tell the outputs of each cell, as far as it came; return why."""
+        from tools.grading.shell import execute
+        with tempfile.NamedTemporaryFile("r", errors="replace", prefix=".") as said:
+            self.kept.add(said.name)
+            why = self.part(seconds, execute, cells, seconds, said.name)[1]
+            for line in said:
+                with contextlib.suppress(ValueError, RecursionError):
+                    self.tell("cell", *json.loads(line))
+        return why
 
     def _checked(self, one: Any, made: dict[str, Any], seconds: float) -> list[Any]:
         from course.checks.run.check import registered

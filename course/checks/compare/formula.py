@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from course.checks.compare.trials import RTOL
+from course.checks.compare.tolerance import RTOL
 from course.checks.say.messages import CheckFailed
 from course.words import _
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from course.checks.compare.trials import random
+from course.checks.compare.tolerance import random
 from course.words import _
 
 

@@ -8,7 +8,7 @@ import tvm
 from torch import nn
 from tvm import relax
 
-from course.checks.compare.trials import RTOL
+from course.checks.compare.tolerance import RTOL
 from course.checks.say.messages import CheckFailed, where
 from course.words import _
 

@@ -14,7 +14,7 @@ import tvm
 from torch import nn
 
 from course.checks.compare.mistakes import without_bias
-from course.checks.compare.trials import ATOL, RTOL
+from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.hypotheses import Hypothesis, explain, found_at, holds
 from course.checks.observe.intermediates import Binding, differing, intermediate_values

@@ -11,7 +11,7 @@ import tvm_ffi
 from torch import nn
 from tvm import relax
 
-from course.checks.compare.trials import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
+from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.diagnosis import diagnose
 from course.checks.observe.guard_pages import guarded

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from course.checks.compare.mistakes import Mistake, layer_mistakes, without_bias
-from course.checks.compare.trials import ATOL, RTOL
+from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.observe.intermediates import Binding, is_layer
 from course.words import _
 

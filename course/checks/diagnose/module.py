@@ -14,7 +14,7 @@ import tvm
 from torch import nn
 from tvm import relax
 
-from course.checks.compare.trials import ATOL, RTOL, to_numpy
+from course.checks.compare.tolerance import ATOL, RTOL, to_numpy
 from course.checks.diagnose.equivalence import batches, build, require_same, require_well_formed
 from course.checks.observe.intermediates import values_of, with_all_values
 from course.checks.run.check import isolated

@@ -7,27 +7,21 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 import tvm
 from tvm import relax
 
 from course.checks.compare.inputs import rows
-from course.checks.compare.trials import (
-    ATOL,
-    RTOL,
-    Mistakes,
-    Trials,
-    random,
-    require_equal,
-    require_passed_on,
-)
+from course.checks.compare.tolerance import ATOL, RTOL, random
 from course.checks.diagnose.equivalence import build
-from course.checks.exercises.softmax import SOFTMAX, softmax_of, softmax_trials
+from course.checks.exercises.softmax import softmax_spec
 from course.checks.observe import primfuncs
 from course.checks.observe.libraries import registry
-from course.checks.observe.spies import elementwise, watched
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed, reason, where
+from course.checks.spec.elements import element_by_element
+from course.checks.spec.evidence import Rerun
+from course.checks.spec.spec import check
+from course.checks.spec.trials import Mistakes, Trials, require_equal, require_passed_on
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
 from course.tir.walk import accesses, sblocks, stores, walk
@@ -35,79 +29,18 @@ from course.words import _
 
 # ---- low-level NumPy -----------------------------------------------------------------------
 
-_LEAST = 4  # numbers at once: np.max([a, b]) of two is fine, and so is a shape
+_SOFTMAX = softmax_spec(element_by_element, "X")
 
 
-@exercise("0.1", seconds=5)
+@exercise("0.1", "lnumpy_softmax(X, Y)", seconds=5)
 def exercise_0_1(lnumpy_softmax: Callable) -> str:
     """softmax with explicit loops.
 
     That the largest number is subtracted first: Blanchard, Higham and Higham, Accurately computing
     the log-sum-exp and softmax functions, IMA J. Numer. Anal. 41(4), 2021.
     """
-    whole: list[str] = []
-    step_by_step = elementwise(lnumpy_softmax, whole, _LEAST)
-    trials, cases = softmax_trials()
-    notes: list[tuple[int, dict, dict, Any]] = []
-    for words, x in cases:
-        logits = torch.from_numpy(x)
-        trials.add(partial(_run_watched, step_by_step, x, notes), SOFTMAX(logits).numpy(),
-                   SOFTMAX, logits, words=words)
-        if len(notes) == 1:  # the first is the largest: an array function is told before its result
-            _require_loops(*notes[0][:3], whole)
-    trials.require_right()
-    require_passed_on(lambda x: _run_watched(step_by_step, x, notes), softmax_of, random(4, 6),
-                      numbers=(-np.inf, np.nan))
-    if any(returned is not None for *_, returned in notes):
-        raise CheckFailed(_("that nothing is returned"), _("a value"),
-                          _("the return statement: Y is the caller's, who has it already"))
     return _("equal to NumPy for {count} arrays, scores of 1000 and of -500,000 among them; "
-             "element by element").format(count=len(cases))
-
-
-def _run_watched(softmax: Callable, x: np.ndarray, notes: list) -> np.ndarray:
-    """Return what a softmax writes; append x's size, both arrays' notes, its result to `notes`."""
-    given, out = watched(x.copy()), watched(np.full(x.shape, np.nan, "float32"))
-    try:
-        with np.errstate(all="ignore"):
-            returned = softmax(given, out)
-    except OverflowError as error:
-        raise CheckFailed(_("a softmax of scores such as 1000"), reason(error),
-                          _("the exponentials overflow: subtract the largest number of "
-                            "the row first, in whichever column it stands")) from None
-    if not np.array_equal(np.asarray(given), x, equal_nan=True):
-        raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
-                          _("what is assigned: only elements of Y"))
-    if np.isnan(np.asarray(out)).all() and not out.notes["writes"]:
-        says = _("out holds what it held before") if returned is None \
-            else _("out holds what it held before, and a value was returned")
-        raise CheckFailed(_("that Y is written"), says,
-                          _("Y[i, j] = ...; `Y = ...` would only rebind the name, and nobody "
-                            "takes a returned value"))
-    notes.append((x.size, given.notes, out.notes, returned))
-    return np.asarray(out)
-
-
-def _require_loops(size: int, given: dict, out: dict, whole: list[str]) -> None:
-    """Raise CheckFailed where a softmax did not read and write single elements."""
-    says = [*given["whole"], *out["whole"], *whole][:1]
-    if not says and 0 < out["writes"] < size <= given["reads"]:
-        raise CheckFailed(_("that every element of Y is written"),
-                          _("{writes} assignments for {size} elements of Y").format(
-                              writes=out["writes"], size=size),
-                          _("where the loops that assign begin and end, and their conditions"))
-    if out["writes"] < size:
-        says.append(_("{writes} assignments for {size} elements of Y").format(writes=out["writes"],
-                                                                              size=size))
-    if given["reads"] < size:
-        says.append(_("{reads} elements of X read one by one, of {size}").format(
-                        reads=given["reads"], size=size))
-    if says:
-        # form: no-loops
-        raise CheckFailed(_("explicit loops over single elements"),
-                          _("; ").join(says),
-                          _("the words of the exercise: X[i, j] and Y[i, j] in loops, and "
-                            "functions of NumPy for single numbers only"))
+             "element by element").format(count=check(_SOFTMAX, lnumpy_softmax))
 
 
 # ---- PrimFuncs -----------------------------------------------------------------------------
@@ -174,15 +107,15 @@ def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
                               _("vi, vj = T.axis.remap(...): one axis for each loop"))
 
 
-@exercise("0.2", seconds=10)
+@exercise("0.2", "make_relu6()", seconds=10)
 def exercise_0_2(make_relu6: Callable) -> str:
     """ReLU6 as a PrimFunc: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html."""
     func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
     _require_usable(func, _("the formula: min(max(x, 0), 6), and x is an element of X"),
                     look_at=_("which buffer is read: X, or what is written already"))
     run = primfuncs.filled(func)
-    trials = Trials(_("the formula: min(max(x, 0), 6), and which element of X it takes"), _RELU6,
-                    axes=(_("row"), _("column")))
+    trials = Trials(_RELU6, rerun=Rerun(
+        lambda X: run(X, X.shape, np.nan), lambda X: np.clip(X, 0, 6)))
     edges = np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)
 
     def written(x: np.ndarray, filling: float) -> np.ndarray:
@@ -190,7 +123,8 @@ def exercise_0_2(make_relu6: Callable) -> str:
 
     for words, x in [(_("numbers from -8 to 11.5"), edges), *rows(4, 10)]:
         for filling in (np.nan, 1e30, -2.7):
-            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=words)
+            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=words,
+                       given={"X": x})
     if not trials.cause():
         trials.mistakes = _other_constants(trials)
     trials.require_right()
@@ -266,7 +200,7 @@ def _starts_from(trials: Trials) -> Mistakes:
     return {says: lambda x, *_: np.maximum(x.max(1), np.float32(start))}
 
 
-@exercise("0.3", seconds=10)
+@exercise("0.3", "make_row_max()", seconds=10)
 def exercise_0_3(make_row_max: Callable) -> str:
     """The largest of each row as a PrimFunc."""
     func = primfuncs.with_buffers(make_row_max(), (5, 12), (5,))
@@ -274,12 +208,13 @@ def exercise_0_3(make_row_max: Callable) -> str:
     run = primfuncs.filled(func)
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
                   for block in sblocks(func) for axis in block.iter_vars)
-    trials = Trials(_("the update, T.max of what is there and what comes, and its axes"), {},
-                    axes=(_("row"),))
+    trials = Trials({}, rerun=Rerun(
+        lambda X: run(X, (5,), np.nan), lambda X: X.max(1),
+        formula=lambda given: (given["X"], np.float32(np.nan))))
     for words, x in _row_max_inputs():
         for filling in (np.nan, 3e38, -3e38):
             trials.add(partial(run, x, (5,), filling), x.max(1), x, np.float32(filling),
-                       words=words)
+                       words=words, given={"X": x})
     trials.mistakes = (_FORGETS if reduces else _MARKED_S) | _ROW_MAX
     if not trials.cause():
         trials.mistakes |= _starts_from(trials)
@@ -347,7 +282,16 @@ def _where(x: np.ndarray, held: np.ndarray, chosen: Callable[[np.ndarray], Any])
     return np.where(chosen(np.arange(x.size).reshape(x.shape)), x, held)
 
 
+def _next(x: np.ndarray, times: int) -> np.ndarray:
+    """Return x with one small number as many of float32's numbers further on."""
+    came = x.copy()
+    for _time in range(times):
+        came.flat[3] = np.nextafter(came.flat[3], np.float32(np.inf))
+    return came
+
+
 _SHAPE = _("the shape of out: it is `shape`")
+_EXACTLY = _("np.array_equal: a tolerance hides small changes")
 _GIVEN = _("the input after the call: compare it with numbers that the function could not change")
 _EVERY = _("the input after each of the calls: compare every copy with x")
 _FILLS = _("two fillings of out that differ")
@@ -356,6 +300,7 @@ _AGAIN = _("a second call with the same input")
 _PURE = partial(_Function, pure=True)
 
 _COUNTED = np.arange(12, dtype="float32").reshape(3, 4)
+_SIZES = random(5, 6) * np.logspace(-6, 6, 30, dtype="float32").reshape(5, 6)  # small and large
 
 _FUNCTIONS = [
     _PURE(_("doubles x"), lambda x, *_: 2 * x),
@@ -379,8 +324,7 @@ _FUNCTIONS = [
               _BOTH),
     _Function(_("writes the smaller of x and what out held"),
               lambda x, held, _: np.minimum(x, held), _BOTH),
-    _Function(_("changes x by a millionth"), lambda x, *_: x,
-              _("np.array_equal: a tolerance hides small changes"),
+    _Function(_("changes x by a millionth"), lambda x, *_: x, _EXACTLY,
               leaves=lambda x, _: x * np.float32(1 + 1e-6)),
     _Function(_("changes the last element of x"), lambda x, *_: x, _GIVEN,
               leaves=lambda x, _: _where(x, x + 1, lambda place: place < 11)),
@@ -415,6 +359,10 @@ _FUNCTIONS = [
     _Function(_("writes 0 into x where it is NaN"), lambda x, *_: x, _GIVEN,
               x=np.where(_COUNTED < 2, np.float32(np.nan), _COUNTED),
               leaves=lambda x, _: np.nan_to_num(x)),
+    _Function(_("changes one small element of x by the least that float32 can"), lambda x, *_: x,
+              _EXACTLY, x=_SIZES, shape=(5, 6), leaves=lambda x, _: _next(x, 1)),
+    _Function(_("writes a small element larger by the least that float32 can in each call"),
+              lambda x, _, call: _next(x, call), _EXACTLY, x=_SIZES, shape=(5, 6)),
     _PURE(_("doubles an x with NaN in it"), lambda x, *_: 2 * x,
           _("NaN is not equal to NaN, in x neither: equal_nan=True"),
           x=np.where(random(3, 4) < 0, np.float32(np.nan), random(3, 4)))]
@@ -445,7 +393,7 @@ def _spied(function: _Function, x: np.ndarray, other: list[tuple[str, str, str]]
     return spied
 
 
-@exercise("0.4", seconds=10)
+@exercise("0.4", "looks_pure(function, x, shape)", seconds=10)
 def exercise_0_4(looks_pure: Callable) -> str:
     """Finding impure functions."""
     for function in _FUNCTIONS:
@@ -614,7 +562,7 @@ def _require_calls(mod: tvm.IRModule) -> None:
                                                name_hint=variable.name_hint))
 
 
-@exercise("0.5", seconds=20)
+@exercise("0.5", "create_deep_mlp()", seconds=20)
 def exercise_0_5(create_deep_mlp: Callable) -> str:
     """A module with three layers and a symbolic number of images."""
     mod = create_deep_mlp()
@@ -629,7 +577,7 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
     with registry():
         machine = build(mod, primfuncs.QUICK)
     weights = {name: random(*shape) / 4 for name, shape in _DEEP.items() if name != "x"}
-    for n, scale in ((1, 1), (5, 1), (3, 40)):
+    for n, scale in ((1, 1), (5, 1), (3, 40), (90, 1)):
         arrays: dict[str, Any] = {"x": np.float32(scale) * random(n, 784), **weights}
         tensors = [tvm.runtime.tensor(array) for array in arrays.values()]
         try:
@@ -647,7 +595,7 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
                                   _("other numbers in it"),
                                   _("the PrimFunc that is given it: what does it write?"))
         came = output.numpy()
-        require_equal(came, _deep(**arrays),
-                      _("the linear PrimFunc, then the five calls in main: each takes the result "
-                        "of the one before"), _DEEP_MISTAKES, arrays, came, atol=scale * ATOL)
-    return _("equal to NumPy for 1, 5 and 3 images with one executable; every step by R.call_tir")
+        require_equal(came, _deep(**arrays), _DEEP_MISTAKES, arrays, came, atol=scale * ATOL,
+                      words=_("{number} images").format(number=n))
+    return _("equal to NumPy for 1, 5, 3 and 90 images with one executable; every step by "
+             "R.call_tir")

@@ -10,10 +10,12 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from course.checks.compare.trials import Mistakes, Trials, random
+from course.checks.compare.tolerance import random
 from course.checks.observe.spies import require_numpy_only
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.evidence import Rerun
+from course.checks.spec.trials import Mistakes, Trials
 from course.words import _
 
 
@@ -71,14 +73,26 @@ _RECALL: Mistakes = {
         lambda confusion, _: np.diag(confusion) / confusion.sum(1)[:, None]}
 
 
-@exercise("1.1")
+@exercise("1.1", "per_class_recall(confusion)")
 def exercise_1_1(per_class_recall: Callable) -> str:
     """the recall of each class: the diagonal of the confusion matrix, each by the sum of its row.
 
     As scikit-learn's recall_score with average=None and zero_division=nan.
     """
-    trials = Trials(_("the diagonal has the right answers of each class, its row all its images"),
-                    _RECALL, 1e-6, axes=(_("class"),))
+    def run(confusion: np.ndarray) -> np.ndarray:
+        came = per_class_recall(confusion.copy())
+        if type(came) is not np.ndarray or came.dtype == object:
+            raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}",
+                              _("the return statement; np.array makes an array of a list of "
+                                "numbers"))
+        return came
+
+    def right(confusion: np.ndarray) -> np.ndarray:
+        return np.diag(confusion) / confusion.sum(1)
+
+    trials = Trials(_RECALL, 1e-6, Rerun(
+        run, right, {"confusion": "c c"}, {"c": 2}, lambda given: given["confusion"].min() >= 0,
+        lambda given: (given["confusion"], right(**given))))
     kinds: list[dict[str, int]] = [
         {}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0}, {"absent": 3, "never": 3},
         {"absent": 0, "never": 9}]
@@ -86,20 +100,10 @@ def exercise_1_1(per_class_recall: Callable) -> str:
         confusion, expected = _counted(1, **options)
         if not options:
             confusion = 1000 * confusion  # of a large test set
-
-        def run(confusion: np.ndarray = confusion) -> np.ndarray:
-            came = per_class_recall(confusion.copy())
-            if type(came) is not np.ndarray or came.dtype == object:
-                raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}",
-                                  _("the return statement; np.array makes an array of a list of "
-                                    "numbers"))
-            return came
-        look_at = "" if confusion.sum(1).all() else _("{look_at}; a row of zeros: NaN").format(
-            look_at=trials.look_at)
-        trials.add(run, expected, confusion, expected, look_at=look_at)
+        trials.add(functools.partial(run, confusion), expected, confusion, expected,
+                   given={"confusion": confusion})
     confusion = np.diag(np.arange(10))  # all right, and a single image in class 1
-    expected = np.array([np.nan] + 9 * [1.0])
-    trials.add(lambda: per_class_recall(confusion.copy()), expected, confusion, expected)
+    trials.on({"confusion": confusion})
     trials.require_right()
     return _("{count} confusion matrices; NaN for a class without images, 0 for one never "
              "predicted").format(count=len(kinds) + 1)
@@ -246,16 +250,12 @@ def _one_number(answer: Any) -> Any:
     return np.where(np.isfinite(came), came, np.inf)
 
 
-@exercise("1.2")
+@exercise("1.2", "cross_entropy(logits, labels)")
 def exercise_1_2(cross_entropy: Callable) -> str:
     """the cross-entropy from logits.
 
     The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
     """
-    general = _("minus the logit of the label plus the logarithm of the sum of exponentials, "
-                "averaged")
-    large = _("overflow in np.exp, and np.log of 0: what is subtracted from each row first, and "
-              "where")
     mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
     lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
     won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
@@ -269,22 +269,29 @@ def exercise_1_2(cross_entropy: Callable) -> str:
              (_(" where a wrong class is 1000 ahead"), (6, 10), lost),
              (_(" where the right class is 1000 ahead"), (6, 10), won),
              (_(" where one class is 1000 behind"), (6, 10), -lost)]
-    trials = Trials(general, _LOSS)
+    def run(logits: np.ndarray, labels: np.ndarray) -> Any:
+        with np.errstate(all="ignore"), \
+                require_numpy_only(_("NumPy alone"), _("np.exp, np.log and sums along axis 1")):
+            return _one_number(cross_entropy(logits, labels))
+
+    def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+        return F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels),
+                               reduction="none").numpy()
+
+    trials = Trials(_LOSS, rerun=Rerun(
+        run, lambda logits, labels: losses(logits, labels).mean(),
+        {"logits": "n c", "labels": "n"}, {"n": 2, "c": 2},
+        lambda given: 0 <= given["labels"].min() <= given["labels"].max() < len(
+            given["logits"].T),
+        lambda given: (given["logits"].astype(np.float64), given["labels"], losses(**given))))
     for number, (words, (n, c), offset) in enumerate(cases):
         logits = (3 * random(n, c, seed=number) + offset).astype("float32")
         labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
         if (n, c) == (2, 17):
             labels = np.array([16, 0])  # the last class and the first
-        losses = F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels),
-                                 reduction="none").numpy()
-
-        def run(logits: np.ndarray = logits, labels: np.ndarray = labels) -> Any:
-            with np.errstate(all="ignore"), \
-                    require_numpy_only(_("NumPy alone"), _("np.exp, np.log and sums along axis 1")):
-                return _one_number(cross_entropy(logits.copy(), labels.copy()))
-        trials.add(run, np.asarray(losses.mean()), logits.astype(np.float64), labels, losses,
-                   words=_("logits of shape {shape}{words}").format(shape=(n, c), words=words),
-                   look_at=large if words else "", atol=1e-3 if words else 1e-5)
+        trials.on({"logits": logits, "labels": labels},
+                  words=_("logits of shape {shape}{words}").format(shape=(n, c), words=words),
+                  atol=1e-3 if words else 1e-5)
     trials.require_right()
     return _("{count} batches, with logits up to 1000 and down to -1000: every loss finite").format(
         count=len(cases))
@@ -395,7 +402,8 @@ def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
     return found
 
 
-@exercise("1.3", prepare=[_convolutions])
+@exercise("1.3", "conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)",
+          prepare=[_convolutions])
 def exercise_1_3(conv2d_cost: Callable) -> str:
     """what a convolution costs.
 

@@ -1,25 +1,29 @@
 """The checks of notebook 02: emit_te."""
 
 from collections.abc import Callable
-from functools import partial
 
 import numpy as np
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from torch.nn import functional as F
 
 import helpers
 from course.checks.compare.inputs import fractions, shapes
 from course.checks.compare.mistakes import layer_mistakes, with_parameters
-from course.checks.compare.trials import Mistakes, Trials, random, require_passed_on
+from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import random_like
-from course.checks.exercises.models import Made, by_topi, cnn, create, make, random_cnn, reference
+from course.checks.exercises.models import Made, cnn, create, make, random_cnn, reference
 from course.checks.observe.intermediates import Binding, is_layer, values_of
-from course.checks.observe.primfuncs import run_te
-from course.checks.observe.spies import TorchCalls, require_no_topi
+from course.checks.observe.spies import Expressions, TorchCalls
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.evidence import window_fits
+from course.checks.spec.forms import Misuse, expression
+from course.checks.spec.shrink import Inputs
+from course.checks.spec.spec import Cases, Spec, check, not_finite
+from course.checks.spec.trials import Mistakes
 from course.words import _
 
 # Functions of the input and the slope.
@@ -44,27 +48,27 @@ _LEAKY_RELU: Mistakes = {
     _("x: it is copied as it is"): lambda x, slope: x}
 
 
-@exercise("2.1")
+def _leaky_relu_cases() -> Cases:
+    slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5, 25.0)
+    for number, shape in enumerate([*shapes(128, 128), *7 * [(5, 7)]]):
+        slope, x = slopes[number % len(slopes)], 3 * random(*shape)
+        x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
+        yield (_("x {shape}, slope {slope}").format(shape=shape, slope=slope),
+               {"x": x, "slope": slope})
+
+
+_LEAKY = Spec(expression, lambda x, slope: np.where(x > 0, x, x * np.float32(slope)),
+              _leaky_relu_cases, {"x": "n m"}, _LEAKY_RELU, fault=Misuse)
+
+
+@exercise("2.1", "leaky_relu(x, slope)")
 def exercise_2_1(leaky_relu: Callable) -> str:
     """a leaky ReLU as a tensor expression.
 
     The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.LeakyReLU.html
     """
-    slopes = (0.1, 2.0, 0.0, -0.5, 0.3, 1.5)
-    trials = Trials(_("which of x and slope * x is chosen, and of which element"), _LEAKY_RELU,
-                    axes=(_("row"), _("column")))
-
-    def run(x: np.ndarray, slope: float) -> np.ndarray:
-        return run_te(lambda a: leaky_relu(a, slope), x)
-
-    for number, shape in enumerate(shapes(128, 128)):
-        slope, x = slopes[number % len(slopes)], 3 * random(*shape)
-        x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
-        trials.add(partial(run, x, slope), np.where(x > 0, x, x * np.float32(slope)), x, slope,
-                   words=_("x {shape}, slope {slope}").format(shape=shape, slope=slope))
-    trials.require_right()
     return _("equal to NumPy for {count} shapes and {slopes} slopes").format(
-        count=len(trials.all), slopes=len(slopes))
+        count=check(_LEAKY, leaky_relu) - 6, slopes=7)
 
 
 def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
@@ -124,25 +128,31 @@ _LINEAR: Mistakes = {
         lambda layer, x: layer.bias.expand(len(x), -1)}
 
 
-@exercise("2.2")
+def _linear_and_x(given: Inputs) -> tuple[nn.Linear, torch.Tensor]:
+    x, w, b = given.values()
+    return with_parameters(nn.Linear(*w.shape[::-1]), w, b), torch.from_numpy(x)
+
+
+def _linear_cases() -> Cases:
+    for number, (n, m, k) in enumerate([
+            (4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
+            (5, 103, 2)]):
+        x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
+        yield f"x {(n, k)}, w {(m, k)}", {"x": x, "w": w, "b": fractions(m, seed=2)}
+
+
+_DENSE = Spec(
+    expression, lambda x, w, b: x @ w.T + b, _linear_cases, {"x": "n k", "w": "m k", "b": "m"},
+    layer_mistakes(nn.Linear(1, 1)) | _LINEAR, least={"n": 2, "m": 2, "k": 2},
+    beyond=lambda: not_finite({"x": fractions(4, 3), "w": fractions(5, 3, seed=1),
+                               "b": fractions(5, seed=2)}),
+    formula=_linear_and_x, fault=Misuse)
+
+
+@exercise("2.2", "linear(x, w, b)")
 def exercise_2_2(linear: Callable) -> str:
     """a linear layer as a tensor expression."""
-    trials = Trials(_("either the sum over k of x[i, k] * w[j, k], "
-                      "or the bias b[j]: which of the two? With b = "
-                      "0 or w = 0 you see"), {}, axes=(_("row"), _("column")))
-    sizes = [(4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
-             (5, 103, 2)]
-    for number, (n, m, k) in enumerate(sizes):
-        x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
-        b = fractions(m, seed=2)
-        layer = with_parameters(nn.Linear(k, m), w, b)
-        trials.add(partial(run_te, linear, x, w, b), x @ w.T + b, layer, torch.from_numpy(x),
-                   words=f"x {(n, k)}, w {(m, k)}")
-    trials.mistakes = layer_mistakes(layer) | _LINEAR
-    trials.require_right()
-    require_passed_on(partial(run_te, linear), lambda x, w, b: x @ w.T + b,
-                      fractions(4, 3), fractions(5, 3, seed=1), fractions(5, seed=2))
-    return _("x W^T + b for {count} shapes, equal to NumPy").format(count=len(sizes))
+    return _("x W^T + b for {count} shapes, equal to NumPy").format(count=check(_DENSE, linear))
 
 
 def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
@@ -178,28 +188,36 @@ _CONV2D: Mistakes = {
         x, torch.ones_like(layer.weight))}
 
 
-@exercise("2.3")
+def _conv2d_cases() -> Cases:
+    for number, (shape, kernel) in enumerate([
+            ((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
+            ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
+            ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]):
+        fine = number % 2 == 0  # one of the two, in turn
+        yield f"x {shape}, w {kernel}", {
+            "x": fractions(*shape, fine=fine), "w": fractions(*kernel, seed=1, fine=not fine)}
+
+
+def _conv2d_and_x(given: Inputs) -> tuple[nn.Conv2d, torch.Tensor]:
+    x, w = given.values()
+    return with_parameters(nn.Conv2d(w.shape[1], w.shape[0], w.shape[2:]), w), torch.from_numpy(x)
+
+
+_CONVOLUTION = Spec(
+    expression, lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
+    _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
+    layer_mistakes(nn.Conv2d(1, 1, 1, bias=False)) | _CONV2D,
+    beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
+    least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=_conv2d_and_x, fault=Misuse)
+
+
+@exercise("2.3", "conv2d(x, w)")
 @torch.no_grad()
 def exercise_2_3(conv2d: Callable) -> str:
     """a convolution as a tensor expression."""
-    trials = Trials(_("the indices of x and those of w, term by term of the sum"), {},
-                    axes=(_("image"), _("output channel"), _("row"), _("column")))
-    for shape, kernel in [((4, 1, 28, 28), (32, 1, 3, 3)), ((2, 3, 9, 7), (4, 3, 2, 3)),
-                          ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
-                          ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]:
-        fine = len(trials.all) % 2 == 0  # one of the two, in turn
-        x, w = fractions(*shape, fine=fine), fractions(*kernel, seed=1, fine=not fine)
-        layer = with_parameters(nn.Conv2d(kernel[1], kernel[0], kernel[2:]), w)
-        images = torch.from_numpy(x)
-        trials.add(partial(run_te, conv2d, x, w), layer(images).numpy(), layer, images,
-                   words=f"x {shape}, w {kernel}")
-    trials.mistakes = layer_mistakes(layer) | _CONV2D
-    trials.require_right()
-    require_passed_on(partial(run_te, conv2d),
-                      lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
-                      fractions(2, 3, 5, 4), fractions(4, 3, 2, 3, seed=1))
     return _("equal to PyTorch for {count} shapes: one input channel and several, square and not, "
-             "a 1x1 kernel and one as large as the image").format(count=len(trials.all))
+             "a 1x1 kernel and one as large as the image").format(
+                 count=check(_CONVOLUTION, conv2d))
 
 
 _POOL: Mistakes = {
@@ -218,29 +236,32 @@ _POOL: Mistakes = {
     _("the largest absolute value is taken"): lambda layer, x: layer(x.abs())}
 
 
-@exercise("2.4")
-def exercise_2_4(max_pool: Callable) -> str:
-    """max pooling as a tensor expression."""
-    layer = nn.MaxPool2d(2)
-    trials = Trials(_("where window (i, j) starts, and which four elements it has"),
-                    layer_mistakes(layer) | _POOL,
-                    axes=(_("image"), _("channel"), _("row"), _("column")))
+def _pool_cases() -> Cases:
     for shape, shift in [((4, 32, 26, 26), 0.5), ((2, 3, 4, 6), 0.5), ((1, 1, 2, 2), 1e5),
                          ((3, 2, 8, 2), -200), ((1, 5, 2, 10), 3), ((5, 33, 30, 28), 0.5)]:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
         for place in range(4):  # the largest of a window is in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
-        images = torch.from_numpy(x)
-        trials.add(partial(run_te, max_pool, x), layer(images).numpy(), layer, images,
-                   words=f"x {shape}")
-    trials.require_right()
-    require_passed_on(partial(run_te, max_pool), lambda x: layer(torch.from_numpy(x)).numpy(),
-                      random(2, 3, 4, 6), numbers=(np.inf, -np.inf))
+        yield f"x {shape}", {"x": x}
+
+
+_POOLING = nn.MaxPool2d(2)
+_MAX_POOL = Spec(
+    expression, lambda x: _POOLING(torch.from_numpy(x)).numpy(), _pool_cases, {"x": "n c h w"},
+    layer_mistakes(_POOLING) | _POOL,
+    beyond=lambda: not_finite({"x": random(2, 3, 4, 6)}, (np.inf, -np.inf)),
+    least={"h": 2, "w": 2}, fits=lambda given: not any(n % 2 for n in given["x"].shape[2:]),
+    formula=lambda given: (_POOLING, torch.from_numpy(given["x"])), fault=Misuse)
+
+
+@exercise("2.4", "max_pool(x)")
+def exercise_2_4(max_pool: Callable) -> str:
+    """max pooling as a tensor expression."""
     return _("equal to PyTorch for {count} shapes, negative windows too").format(
-        count=len(trials.all))
+        count=check(_MAX_POOL, max_pool))
 
 
-@exercise("2.5", seconds=30, prepare=[reference, random_cnn])
+@exercise("2.5", "create_model_via_emit_te(weights)", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_5(create_model: Callable) -> str:
     """the CNN by emit_te."""
     with TorchCalls() as calls:
@@ -268,7 +289,7 @@ def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.nda
 
 
 @torch.no_grad()
-def _require_own_layers(made: Made) -> None:
+def _require_own_layers(made: Made, expressions: Expressions) -> None:
     """Raise CheckFailed unless each layer with weights is one call with x, weight and bias."""
     model, values = cnn()[1], [reference()[0].images]
     bindings = values_of(made.mod, made.machine, values)
@@ -282,21 +303,24 @@ def _require_own_layers(made: Made) -> None:
         made.mod["main"].params[0].name: values[0]}
     calls = [binding for binding in bindings if binding.name not in made_of_constants]
     for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
-        if came := _in_place_of(index, name, calls, made_of_constants, inputs, values):
+        kernel, came = _in_place_of(index, name, calls, made_of_constants, inputs, values)
+        if came:
             raise CheckFailed(_("the {says} as one PrimFunc that takes its bias").format(
                                   says=_SAYS[type(model[index])]), came,
                               _("the tensor expression of this layer: x, w and b go in"))
-    for variable, func in made.mod.functions_items():
-        if operator := by_topi(func):
+        sums = [operation.name for func, operations in expressions.made
+                if tvm_ffi.structural_equal(func.body, made.mod[kernel].body, True)
+                for operation in operations if getattr(operation, "reduce_axis", ())]
+        if sums:
             raise CheckFailed(_("tensor expressions of your own for convolution and linear layers"),
-                              _("PrimFunc {name_hint} has TOPI's {operator} in it").format(
-                                  name_hint=variable.name_hint, operator=operator),
+                              _("{kernel} has TOPI's {operator} in it, a sum").format(
+                                  kernel=kernel, operator=sums[0]),
                               _("te.compute with te.sum, as in exercises 2.2 and 2.3"))
 
 
 def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[str, np.ndarray],
-                 inputs: dict[str, np.ndarray], values: list[np.ndarray]) -> str:
-    """Return "" if one call of main's takes a layer's x, weight and bias and is it; else what is.
+                 inputs: dict[str, np.ndarray], values: list[np.ndarray]) -> tuple[str, str]:
+    """Return the kernel that takes a layer's x, weight and bias and is it, and ""; else what is.
 
     `constants` has what main computes of constants alone and `inputs` all that calls may take, by
     name; `values` has the model's input and what each of its layers gives.
@@ -307,37 +331,40 @@ def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[st
     weights, model = cnn()
     call = next((call for call in calls if takes(call, f"{name}_weight")), None)
     if call is None:
-        return _("no call in main takes {name}_weight").format(name=name)
+        return "", _("no call in main takes {name}_weight").format(name=name)
     others = sum(takes(call, f"{other}_weight") for other in ("conv2d", "linear0", "linear1"))
     if others > 1:
-        return _("{kernel} takes the weights of {others} layers").format(kernel=call.kernel,
+        return "", _("{kernel} takes the weights of {others} layers").format(kernel=call.kernel,
                                                                          others=others)
     if not takes(call, f"{name}_bias"):
-        return _("{kernel} computes {name}, without the bias").format(kernel=call.kernel,
+        return "", _("{kernel} computes {name}, without the bias").format(kernel=call.kernel,
                                                                       name=call.name)
     if not any(is_layer(inputs[taken], values[index], nn.Identity()) for taken in call.takes
                if isinstance(taken, str) and taken in inputs):
-        return _("{kernel} does not take the layer's input {shape}, but what another PrimFunc "
+        return "", _("{kernel} does not take the layer's input {shape}, but what another PrimFunc "
                  "makes of it").format(kernel=call.kernel, shape=values[index].shape)
     if not any(is_layer(call.value, after, model[position])
                for position, after in enumerate(values[index + 1:], index)):
-        return _("{kernel} gives {name} {shape}, of which another PrimFunc makes the layer's "
+        return "", _("{kernel} gives {name} {shape}, of which another PrimFunc makes the layer's "
                  "output").format(kernel=call.kernel, name=call.name, shape=call.value.shape)
-    return ""
+    return call.kernel, ""
 
 
-@exercise("2.6", seconds=30, prepare=[reference, random_cnn])
+@exercise("2.6", "create_model_via_own_te(weights)", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_6(create_model: Callable) -> str:
     """the CNN by own tensor expressions."""
-    made = make(*create(create_model), values=True)
+    with Expressions() as expressions:
+        mod, other = create(create_model)
+    made = make(mod, other, values=True)
     verified = made.require_trained()
-    _require_own_layers(made)
+    _require_own_layers(made, expressions)
     made.require_random()
     return _("each convolution and linear layer is one PrimFunc that takes its bias; right with "
              "random weights too\n{verified}").format(verified=verified)
 
 
 _LOUD = 200  # exp(200) is beyond float32
+_BELOW = np.float32(-20 * _LOUD)
 
 
 @torch.no_grad()
@@ -350,36 +377,38 @@ def _require_shifted(create_model: Callable) -> None:
     by = _LOUD / logits.std(0).mean()
     loud = [weights | {"linear1_weight": by * weights["linear1_weight"],
                        "linear1_bias": by * (weights["linear1_bias"] - logits.mean(0)) + shift}
-            for shift in (0, np.float32(-20 * _LOUD))]
+            for shift in (0, _BELOW)]
     made = make(*(create_model(one) for one in loud))
-    for one, machine, main in ((loud[0], made.machine, "main"),
-                               (loud[1], made.other_machine, made.other_main)):
+    for one, machine, main, words in (
+            (loud[0], made.machine, "main", _("logits that differ by hundreds")),
+            (loud[1], made.other_machine, made.other_main,
+             _("logits that differ by hundreds, around {number}").format(number=int(_BELOW)))):
         model = helpers.pytorch_model(one)
         came, expected = (np.concatenate(parts) for parts in zip(*(
             (machine[main](tvm.runtime.tensor(batch)).numpy(),
              model(torch.from_numpy(batch)).detach().numpy()) for batch in images), strict=True))
         if not np.isfinite(came).all() and np.isfinite(expected).all():
-            raise CheckFailed(_("probabilities for logits around {loud} too").format(loud=_LOUD),
+            raise CheckFailed(_("probabilities for {words} too").format(words=words),
                               _("inf or NaN"),
                               # cause: max-not-subtracted
                               _("softmax: subtract each row's largest logit before the "
                                 "exponential"))
         if not np.allclose(came, expected, 1e-2, 1e-4):
-            raise CheckFailed(_("PyTorch's probabilities for logits around {number}").format(
-                                  number=_LOUD),
+            raise CheckFailed(_("PyTorch's probabilities for {words}").format(words=words),
                               _("others, by up to {came}").format(
                                   came=f"{np.abs(came - expected).max():.2g}"),
-                              _("softmax: every term of it has the same number subtracted"))
+                              _("the softmax, for numbers that large"))
 
 
-@exercise("2.7", seconds=30, prepare=[reference, random_cnn])
+@exercise("2.7", "create_model_without_topi(weights)", seconds=30, prepare=[reference, random_cnn])
 def exercise_2_7(create_model: Callable) -> str:
     """the CNN by own tensor expressions alone."""
-    with require_no_topi():
+    with Expressions() as expressions:
         mod, other = create(create_model)
+    expressions.require_own()
     made = make(mod, other)
     verified = made.require_trained()
     made.require_random()
     _require_shifted(create_model)
-    return _("nothing of TOPI's in it; right with random weights, and with logits around {loud}\n"
-             "{verified}").format(loud=_LOUD, verified=verified)
+    return _("nothing of TOPI's in it; right with random weights, and with logits that differ by "
+             "hundreds\n{verified}").format(verified=verified)

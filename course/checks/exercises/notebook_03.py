@@ -15,18 +15,10 @@ from tvm import relax
 
 import helpers
 from course.checks.compare.mistakes import layer_mistakes, with_parameters
-from course.checks.compare.trials import (
-    ATOL,
-    RTOL,
-    Mistakes,
-    judged,
-    random,
-    require_passed_on,
-    to_numpy,
-)
+from course.checks.compare.tolerance import ATOL, RTOL, random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
-from course.checks.exercises.softmax import SOFTMAX, softmax_of, softmax_trials
+from course.checks.exercises.softmax import softmax_of, softmax_spec
 from course.checks.observe import libraries
 from course.checks.observe.intermediates import is_layer
 from course.checks.observe.primfuncs import QUICK
@@ -34,6 +26,9 @@ from course.checks.observe.spies import require_no_tvm, require_numpy_only, requ
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.evidence import Rerun, window_fits
+from course.checks.spec.spec import check
+from course.checks.spec.trials import Mistakes, Trials, judged
 from course.tir.loops import nests
 from course.words import _
 
@@ -47,31 +42,29 @@ def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     return F.conv2d(torch.from_numpy(x), torch.from_numpy(w.copy())).numpy() + b
 
 
-@exercise("3.1", seconds=10)
+def _registered_softmax(function: Callable) -> Callable[..., np.ndarray]:
+    written: list[np.ndarray] = []
+
+    def run(x: np.ndarray) -> np.ndarray:
+        try:
+            written.append(libraries.run_library(function, "env.softmax", x.shape, x=x))
+        except CheckFailed as failed:
+            if not written or "NaN" not in failed.parts[1]:
+                raise
+            return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
+        return written[-1]
+    return run
+
+
+@exercise("3.1", "register_softmax()", seconds=10)
 def exercise_3_1(register_softmax: Callable) -> str:
     """env.softmax writes the softmax of each row into out."""
-    trials, cases = softmax_trials()
     with libraries.registry():
-        function = libraries.registered(register_softmax, "env.softmax")
-
-        def run(x: np.ndarray) -> np.ndarray:
-            try:
-                return libraries.run_library(function, "env.softmax", x.shape, x=x)
-            except CheckFailed as failed:
-                if trials.failed is None or "NaN" not in failed.parts[1]:
-                    raise
-                return np.full(x.shape, np.nan, "float32")  # it was written before, so it is here
-        for words, x in cases:
-            logits = torch.from_numpy(x)
-            with np.errstate(all="ignore"):
-                trials.add(functools.partial(run, x), SOFTMAX(logits).numpy(), SOFTMAX, logits,
-                           words=words)
-        trials.require_right()
-        require_passed_on(lambda x: libraries.run_library(function, "env.softmax", x.shape, x=x),
-                          softmax_of, random(4, 6), numbers=(-np.inf, np.nan))
+        count = check(softmax_spec(_registered_softmax, "x"),
+                      libraries.registered(register_softmax, "env.softmax"))
     return _("env.softmax is registered, can be registered again, and writes the softmax of each\n"
              "row into out; tried with {count} arrays, scores of 1000 among them").format(
-        count=len(cases))
+        count=count)
 
 
 _Reads = list[list[int]]
@@ -158,7 +151,7 @@ def _storages(reads: _Reads) -> int:
     return helpers.script(planned).count("R.memory.alloc_storage(")
 
 
-@exercise("3.2", prepare=[_chains])
+@exercise("3.2", "storages_needed(reads)", prepare=[_chains])
 def exercise_3_2(storages_needed: Callable) -> str:
     """the storages of a plan, predicted."""
     came: list[int] = []
@@ -276,11 +269,10 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
     return output.numpy()
 
 
-@exercise("3.3")
+@exercise("3.3", "create_linear_module(weight, bias)")
 def exercise_3_3(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
-    with judged(_("which variable main returns, and what stands between it and the call"),
-                _BIAS_OF_LINEAR) as note:
+    with judged(_BIAS_OF_LINEAR) as note:
         sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
         for number, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
             weight, bias, x = (random(*shape, seed=number) for shape in [(m, k), (m,), (1, k)])
@@ -295,6 +287,12 @@ def exercise_3_3(create_linear_module: Callable) -> str:
              "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
 
 
+def _conv2d_and_x(given: dict[str, np.ndarray]) -> tuple[nn.Conv2d, torch.Tensor]:
+    x, w, b = given.values()
+    return (with_parameters(nn.Conv2d(w.shape[1], w.shape[0], w.shape[2:]), w, b),
+            torch.from_numpy(x))
+
+
 def _require_conv2d(register: Callable, watch: Callable) -> str:
     """Compare env.conv2d with PyTorch on several shapes; it runs inside the context `watch()`."""
     shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
@@ -302,31 +300,30 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1)),
               ((34, 2, 4, 3), (35, 2, 3, 2))]
     again = shapes[1]  # with other numbers: what was kept of the first call is wrong then
-    with libraries.registry(), judged(
-            _("the sum, over input channels, kernel rows and kernel columns; and the bias, one "
-              "number for each output channel"),
-            layer_mistakes(nn.Conv2d(1, 1, 1))) as note:  # those of a layer with a bias
+    with libraries.registry():
         function = libraries.registered(register, "env.conv2d")
+
+        def run(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
+            out = (len(x), len(w), *(n - k + 1 for n, k in zip(x.shape[2:], w.shape[2:],
+                                                               strict=True)))
+            with watch():
+                return libraries.run_library(function, "env.conv2d", out, x=x, w=w, b=b)
+        trials = Trials(
+            layer_mistakes(nn.Conv2d(1, 1, 1)),  # those of a layer with a bias
+            rerun=Rerun(run, _conv2d, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
+                        {"h": 2, "v": 2, "p": 2, "q": 2}, window_fits, _conv2d_and_x))
         for number, (x_shape, w_shape) in enumerate([*shapes, again]):
             scales = ((1, 1, 1), (200, 1, 9), (1, 200, 1))[number % 3]  # small and large ones
             x, w, b = (np.float32(scale) * random(*shape, seed=number) for scale, shape in
                        zip(scales, (x_shape, w_shape, (1, w_shape[0], 1, 1)), strict=True))
-            layer = with_parameters(nn.Conv2d(w_shape[1], w_shape[0], w_shape[2:]), w, b)
-            expected = _conv2d(x, w, b)
-            with watch():
-                came = libraries.run_library(function, "env.conv2d", expected.shape, x=x, w=w, b=b)
-            note(came, expected, layer, torch.from_numpy(x), atol=1e-4 * max(scales))
-
-        def run(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-            with watch():
-                return libraries.run_library(function, "env.conv2d", (2, 5, 8, 4), x=x, w=w, b=b)
-        require_passed_on(run, _conv2d, random(2, 3, 9, 7), random(5, 3, 2, 4), random(1, 5, 1, 1))
+            trials.on({"x": x, "w": w, "b": b}, atol=1e-4 * max(scales))
+        trials.require_right()
     return _("env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with "
              "{shapes}").format(
         shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
 
 
-@exercise("3.4")
+@exercise("3.4", "register_conv2d()")
 def exercise_3_4(register_conv2d: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out."""
     watch = functools.partial(require_torch, _("the convolution by means of PyTorch"),
@@ -335,7 +332,7 @@ def exercise_3_4(register_conv2d: Callable) -> str:
         require_conv2d=_require_conv2d(register_conv2d, watch))
 
 
-@exercise("3.5")
+@exercise("3.5", "register_conv2d_numpy()")
 def exercise_3_5(register_conv2d_numpy: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out, without PyTorch."""
     said = _("NumPy alone in env.conv2d"), "np.lib.stride_tricks.sliding_window_view, np.einsum"
@@ -376,10 +373,22 @@ def _require_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np
                               _("what follows env.conv2d, which adds the bias already"))
 
 
+def _require_none_refused(refused: Mapping[str, list[list[np.ndarray]]]) -> None:
+    """Raise CheckFailed where one of the other library functions could not work."""
+    forms = {"linear": "x (n, k), w (m, k), b (m,), out (n, m)",
+             "softmax": "x (n, m), out (n, m)"}
+    for name, (first, *_more) in ((name, found) for name, found in refused.items() if found):
+        raise CheckFailed(_("{name} with {names}").format(name=f"env.{name}", names=forms[name]),
+                          _("with {came}").format(
+                              came=", ".join(str(array.shape) for array in first)),
+                          _("the arguments in its call_dps_packed, their order and their shapes"))
+
+
 _LIBRARY = ("env.conv2d", "env.linear", "env.softmax")
 
 
-@exercise("3.6", seconds=90, prepare=[reference, random_cnn])
+@exercise("3.6", "create_model_with_library_conv2d(weights)",
+          seconds=90, prepare=[reference, random_cnn])
 def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
     """The CNN is equivalent to PyTorch and its convolution is env.conv2d."""
     (weights, model), batches = cnn(), reference()
@@ -392,14 +401,16 @@ def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
                             "13), flattened (4, 5408); it failed at {line_of_answer}").format(
             line_of_answer=line_of_answer(error))) from None
     calls: list[list[np.ndarray]] = []
+    refused: dict[str, list[list[np.ndarray]]] = {"linear": [], "softmax": []}
     factor = 1.0
     functions = {"conv2d": libraries.recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
-                 "linear": libraries.recording(_linear, []),
-                 "softmax": libraries.recording(softmax_of, [])}
+                 "linear": libraries.recording(_linear, [], refused["linear"]),
+                 "softmax": libraries.recording(softmax_of, [], refused["softmax"])}
     with libraries.registry(keep=True, **functions):
         made = make(mod, other)
         machine = made.machine
         _require_library_conv2d(mod, machine, calls, weights, images)
+        _require_none_refused(refused)
         before, verified = len(calls), made.require_trained()
         count = len(calls) - before - 1  # one batch was of random images
         made.require_random()

@@ -17,20 +17,26 @@ from tvm import relax
 
 from course.checks.compare.inputs import fractions
 from course.checks.compare.mistakes import layer_mistakes, pair
-from course.checks.compare.trials import Mistakes, judged, random, require_passed_on, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build, renamed, require_same
 from course.checks.exercises import importers
 from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
 from course.checks.exercises.models import INPUT, cnn, reference
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.primfuncs import QUICK, run_expression, run_te
+from course.checks.observe.primfuncs import QUICK
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
+from course.checks.run.signature import require_called_as
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.forms import Misuse, expression
+from course.checks.spec.shrink import Inputs
+from course.checks.spec.spec import Cases, Spec, check, not_finite
+from course.checks.spec.trials import Mistakes, judged
 from course.words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
 
+_TAKES = {"lv1": "x, b", "lv3": "x"}  # as the module's bindings do
 _CONV = (4, 32, 26, 26)  # of the convolution's values, before and after its bias
 
 
@@ -56,12 +62,13 @@ def _require_mended(name: str, operation: Callable) -> None:
         mistakes = layer_mistakes(layer) | {
             _("the reduction: this is the minimum"):
                 lambda layer, x: -F.max_pool2d(-x, layer.kernel_size)}
-    look_at = _("the operation that you give for {name}: which numbers does each element take?")
-    with judged(look_at.format(name=name), mistakes, 1e-5) as note:
-        note(run_expression(operation, *arrays), expected, layer, *map(torch.from_numpy, arrays))
+    with judged(mistakes, 1e-5) as note:
+        came = expression(operation, topi=True)(**dict(zip("xb", arrays, strict=False)))
+        note(came, expected, layer, *map(torch.from_numpy, arrays),
+             words=_("your operation for {name}").format(name=name))
 
 
-@exercise("5.1", prepare=[faulty_cnn])
+@exercise("5.1", "mend()", prepare=[faulty_cnn])
 def exercise_5_1(mend: Callable) -> str:
     """two mistakes in a module."""
     operations = mend()
@@ -73,6 +80,9 @@ def exercise_5_1(mend: Callable) -> str:
             raise CheckFailed(_("a function of tensor expressions for {name}").format(name=name),
                               type(operation).__name__,
                               _("the values of the dictionary: functions, not what they return"))
+        if name in FAULTS:
+            require_called_as(operation, f"operation({_TAKES[name]})",
+                              _("the operation for {name}").format(name=name))
     mended(faulty_cnn(), operations)
     found = [name for name in FAULTS if name in operations]
     for name in found:
@@ -101,26 +111,38 @@ _AVG_POOL: Mistakes = {
         lambda layer, x: F.avg_pool2d(x, layer.kernel_size, pair(layer.stride)[0])}
 
 
-@exercise("5.2")
+def _windows_fit(given: Inputs) -> bool:
+    kernel, stride = given["kernel"], given["stride"]
+    return len(kernel) == len(stride) == 2 and min(*kernel, *stride) > 0 and all(
+        size <= inside for size, inside in zip(kernel, given["x"].shape[2:], strict=True))
+
+
+def _avg_pool_cases() -> Cases:
+    for shape, kernel, stride in [
+            ((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
+            ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
+            ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
+            ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
+            ((5, 33, 30, 31), (2, 2), (2, 2))]:
+        yield (_("kernel {kernel}, stride {stride} on {shape}").format(
+            kernel=kernel, stride=stride, shape=shape),
+            {"x": fractions(*shape), "kernel": kernel, "stride": stride})
+
+
+_AVERAGE = Spec(
+    expression, lambda x, kernel, stride: F.avg_pool2d(
+        torch.from_numpy(x), kernel, stride).numpy(), _avg_pool_cases, {"x": "n c h w"}, _AVG_POOL,
+    beyond=lambda: not_finite({"x": random(2, 3, 8, 7), "kernel": (2, 3), "stride": (3, 2)}),
+    least={"h": 2, "w": 2}, fits=_windows_fit,
+    formula=lambda given: (nn.AvgPool2d(given["kernel"], given["stride"]),
+                           torch.from_numpy(given["x"])),
+    fault=Misuse)  # numbers up to 256, added in any order: within the usual tolerance
+
+
+@exercise("5.2", "avg_pool(x, kernel, stride)")
 def exercise_5_2(avg_pool: Callable) -> str:
     """average pooling as a tensor expression."""
-    tried = [((2, 3, 8, 6), (2, 2), (2, 2)), ((1, 2, 9, 8), (3, 2), (1, 2)),
-             ((2, 1, 7, 11), (2, 3), (3, 2)), ((1, 2, 10, 6), (2, 5), (4, 1)),
-             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
-             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
-             ((5, 33, 30, 31), (2, 2), (2, 2))]
-    with judged("", _AVG_POOL, 1e-4) as note:  # numbers up to 256, added in any order
-        for shape, kernel, stride in tried:
-            x, layer = fractions(*shape), nn.AvgPool2d(kernel, stride)
-            images = torch.from_numpy(x)
-            came = run_te(functools.partial(avg_pool, kernel=kernel, stride=stride), x)
-            note(came, layer(images).numpy(), layer, images,
-                 look_at=_("kernel {kernel}, stride {stride} on {shape}: where window (i, j) "
-                           "starts, and how many there are").format(kernel=kernel, stride=stride,
-                                                                    shape=shape))
-    require_passed_on(
-        lambda x: run_te(functools.partial(avg_pool, kernel=(2, 3), stride=(3, 2)), x),
-        lambda x: F.avg_pool2d(torch.from_numpy(x), (2, 3), (3, 2)).numpy(), random(2, 3, 8, 7))
+    check(_AVERAGE, avg_pool)
     return _("equal to F.avg_pool2d for square and oblong windows, overlapping and apart, as "
              "large as the\nimage and of one element, also where they do not fill the image")
 
@@ -157,7 +179,7 @@ _GELU: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         lambda _, x: F.gelu(x)}
 
 
-@exercise("5.3")
+@exercise("5.3", "map_gelu(bb, node_map, node)")
 def exercise_5_3(map_gelu: Callable) -> str:
     """a rule for F.gelu.
 
@@ -166,7 +188,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
     """
     models = [((16, 25), _gelu), ((2, 3, 4), _gelu), ((11,), _gelu), ((2, 1, 3, 2), _gelu),
               ((9, 7), _gelu_behind), ((2, 1, 3, 2, 5), _gelu_behind)]
-    with judged(_("the formula, and which variable it is applied to"), _GELU, 1e-5) as note:
+    with judged(_GELU, 1e-5) as note:
         for shape, model in models:
             mod = importers.import_by_rules(
                 model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu")
@@ -224,7 +246,7 @@ def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
     ]
 
 
-@exercise("5.4", seconds=90, prepare=[reference, lambda: _models()])
+@exercise("5.4", "cnn_rules()", seconds=90, prepare=[reference, lambda: _models()])
 def exercise_5_4(cnn_rules: Callable) -> str:
     """rules for the layers of a CNN."""
     rules = cnn_rules()
@@ -238,11 +260,14 @@ def exercise_5_4(cnn_rules: Callable) -> str:
                           _("no rule for {lacking}; keys: {keys}").format(
                               lacking=", ".join(lacking), keys=keys or _("none")),
                           _("the keys of the dictionary: the classes themselves"))
+    for kind in wanted:
+        require_called_as(rules[kind], "rule(bb, node_map, node, layer)",
+                          _("the rule for nn.{kind}").format(kind=kind.__name__))
     rules = {nn.Linear: importers.linear_rule, nn.ReLU: importers.relu_rule} \
         | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
-        with judged("", _mistakes(some), 1e-5) as note:
+        with judged(_mistakes(some), 1e-5) as note:
             # a rule may change the layer that it is given
             right = [one._replace(layer=copy.deepcopy(one.layer)) for one in some]
             mod, machine, names = _build_layers(some, rules)
@@ -324,12 +349,11 @@ def _naming(one: _One) -> Iterator[None]:
     except CheckFailed as failed:
         raise CheckFailed(_("; ").join([failed.parts[0], one.text]), *failed.parts[1:]) from None
     except Exception as error:  # whatever the rule raises
-        hint = _("which attributes of the layer the rule reads, and whether each is what it "
-                 "expects")
+        hint = ""
         if getattr(one.layer, "bias", 0) is None and "None" in str(error):
             hint = _("bias=False: layer.bias is None, and nothing is to be added")
         raise CheckFailed(_("a rule that imports {text}").format(text=one.text), reason(error),
-                          _("; ").join([line_of_answer(error), hint])) from None
+                          _("; ").join(filter(None, [line_of_answer(error), hint]))) from None
 
 
 def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequence[str],
@@ -349,7 +373,7 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
             with contextlib.nullcontext() if seed else guarded(machine, mod):
                 came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
-                 look_at=_("the rule for {text}").format(text=one.text), words=one.text,
+                 words=one.text,
                  atol=3e-3 if scale == 300 else None)
 
 
@@ -413,19 +437,32 @@ class _TwoInputs(nn.Module):
 
 
 class _ThreeInputs(nn.Module):
-    """Three inputs (n, 4), of which one is added to itself, and a nested layer called twice.
+    """Inputs (n, 4), (n, 4) and (n, 7), of which one is added to itself; a nested layer, twice.
 
-    Both linear layers are of one shape, so that either may get what is the other's.
+    Both linear layers of (4, 4) are of one shape, so that either may get what is the other's.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4)
-        self.add = operator.add
+        self.third, self.add = nn.Linear(7, 4), operator.add
 
     def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        deep = self.block(self.block(y))
-        return self.last(self.add(self.add(x, deep), self.add(x, self.add(z, z))))
+        deep, wide = self.block(self.block(y)), self.third(z)
+        return self.last(self.add(self.add(x, deep), self.add(x, self.add(wide, wide))))
+
+
+class _FourInputs(nn.Module):
+    """Inputs of four widths: (n, 2), (n, 5), (n, 3) and (n, 6)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d = (nn.Linear(width, 4) for width in (2, 5, 3, 6))
+        self.relu, self.add = nn.ReLU(), operator.add
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor, w: Tensor) -> Tensor:
+        left, right = self.add(self.a(x), self.b(y)), self.add(self.c(z), self.d(w))
+        return self.add(self.relu(left), right)
 
 
 def _with_add(add: Callable, model: nn.Module, *inputs: Tensor) -> Tensor:
@@ -475,7 +512,8 @@ def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) ->
                           _("one tvm.tirx.Var for the batch of all inputs"))
 
 
-@exercise("5.5", seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
+@exercise("5.5", "import_for_any_batch(model, features)",
+          seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
 @torch.no_grad()
 def exercise_5_5(import_for_any_batch: Callable) -> str:
     """an import for any batch size."""
@@ -483,9 +521,9 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
     once, again = (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval()
                    for _again in range(2))  # what is kept of one is wrong for the other
     models: list[tuple[nn.Module, list[int]]] = [
-        (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4]),
-        (again, [6])]
-    with judged("", _ANY_BATCH, 1e-5) as note:
+        (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 7]),
+        (_FourInputs().eval(), [2, 5, 3, 6]), (again, [6])]
+    with judged(_ANY_BATCH, 1e-5) as note:
         for model, features in models:
             mod = import_for_any_batch(copy.deepcopy(model), list(features))
             if isinstance(mod, tvm.IRModule) and any(
@@ -507,9 +545,8 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
                                         "unwrap_unit_return_tuple"))
                 inputs = list(map(torch.from_numpy, arrays))
                 note(output.numpy(), model(*inputs).numpy(), model, *inputs,
-                     look_at=_("a batch of {size}: which shape belongs to which input, and the "
-                               "rules").format(size=size), atol=1e-5 * float(scale))
+                     words=_("a batch of {size}").format(size=size), atol=1e-5 * float(scale))
             if len(features) > 1:
                 _require_refusals(machine, features)
-    return _("one module each for a model of one input, of two and of three, run with batches of "
-             "1, 3 and 7;\ninputs whose batches differ are refused")
+    return _("one module each for a model of one input, of two, of three and of four, run with "
+             "batches of 1, 3 and 7;\ninputs whose batches differ are refused")

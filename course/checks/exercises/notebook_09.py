@@ -19,12 +19,13 @@ from tvm.relax.dpl import is_op, rewrite_call, wildcard
 from tvm.relax.frontend.torch import from_fx
 
 import helpers
-from course.checks.compare.trials import Mistakes, judged, random, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build, require_well_formed
 from course.checks.exercises.models import INPUT, cnn, random_cnn
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import Mistakes, judged
 from course.words import _
 
 # ---- graphs --------------------------------------------------------------------------------
@@ -221,12 +222,12 @@ _CUT: Mistakes = {
         lambda graph, *x: graph(lambda a, most: a.clamp(0, int(most)), *x)}
 
 
-@exercise("9.1")
+@exercise("9.1", "use_clip(mod)")
 def exercise_9_1(use_clip: Callable) -> str:
     """a clip for the minimum of a ReLU."""
     cuts = _cuts()
     answered = _answered(use_clip, {cut.title: _graph(cut.shapes, cut.emit) for cut in cuts})
-    with judged(_("what takes the pattern's place"), _CUT, 1e-6) as note:
+    with judged(_CUT, 1e-6) as note:
         for cut in cuts:
             main = answered[cut.title][1]
             for scale in (1, 10, 400):
@@ -235,7 +236,6 @@ def exercise_9_1(use_clip: Callable) -> str:
                 tensors = [torch.from_numpy(array) for array in arrays]
                 right = cut.torch(lambda a, most: a.clamp(0, most), *tensors)
                 note(_result(main, *arrays, title=cut.title), right.numpy(), cut.torch, *tensors,
-                     look_at=_("{title}: what takes the pattern's place").format(title=cut.title),
                      words=cut.title)
     for cut in cuts:
         came = answered[cut.title][0]
@@ -276,7 +276,7 @@ def _require_input(letter: str, given: Any) -> None:
             least=f"{given.min():.4g}", most=f"{given.max():.4g}"), _("the numbers of the array"))
 
 
-@exercise("9.2")
+@exercise("9.2", "verdicts()")
 @torch.no_grad()
 def exercise_9_2(verdicts: Callable) -> str:
     """which of five rewrites are right."""
@@ -444,19 +444,18 @@ _NORM: Mistakes = {
         _form(lambda n, b, g, s, m, v: (torch.ones(len(v)), b))}
 
 
-@exercise("9.3", seconds=30, prepare=[_normalized])
+@exercise("9.3", "fold_batch_norm(mod)", seconds=30, prepare=[_normalized])
 @torch.no_grad()
 def exercise_9_3(fold_batch_norm: Callable) -> str:
     """a normalisation folded into the convolution before it."""
     answered = _answered(fold_batch_norm, {one.title: mod for one, mod in _normalized()})
-    with judged(_("the formula for w' and b'"), _NORM, 1e-4) as note:
+    with judged(_NORM, 1e-4) as note:
         for one, _mod in _normalized():
             main = answered[one.title][1]
             x = random(*one.shape, seed=7)
             images = torch.from_numpy(x)
             note(_result(main, x, title=one.title), one.model(images).numpy(), one, images,
-                 words=one.title, look_at=_(
-                     "{title}: the formula for w' and b', and its axes").format(title=one.title))
+                 words=one.title)
     for one, mod in _normalized():
         if one.stays is None:
             continue
@@ -492,7 +491,7 @@ def _untidy_cnn() -> tvm.IRModule:
     return helpers.import_operators(cnn()[1], INPUT)
 
 
-@exercise("9.4", prepare=[_untidy_cnn])
+@exercise("9.4", "in_order()", prepare=[_untidy_cnn])
 def exercise_9_4(in_order: Callable) -> str:
     """four passes in an order."""
     order = in_order()
@@ -655,7 +654,7 @@ def _bytes(came: Sequence[int], lives: _Lives) -> int:
     return sum(largest.values())
 
 
-@exercise("9.5", prepare=[_untidy_cnn, _plans])
+@exercise("9.5", "plan(lives)", prepare=[_untidy_cnn, _plans])
 def exercise_9_5(plan: Callable) -> str:
     """a plan of memory."""
     for title, lives, most in _plans():
@@ -809,12 +808,12 @@ def _with_code(hand_over: Callable, mod: tvm.IRModule) -> tvm.IRModule:
     return came
 
 
-@exercise("9.6", seconds=60, prepare=[cnn, random_cnn, _random_dense_cnn])
+@exercise("9.6", "hand_over(mod)", seconds=60, prepare=[cnn, random_cnn, _random_dense_cnn])
 @torch.no_grad()
 def exercise_9_6(hand_over: Callable) -> str:
     """dense layers handed over to a code generator."""
     hand_over = functools.partial(_with_code, hand_over)
-    with _generators(), judged(_("the kernel, and its parameters"), _HANDED, 1e-4) as note:
+    with _generators(), judged(_HANDED, 1e-4) as note:
         for case in _DENSE:
             mod = _graph([case.shape], functools.partial(_emit_dense, case))
             came, main = _answered(hand_over, {case.title: mod})[case.title]
@@ -822,9 +821,7 @@ def exercise_9_6(hand_over: Callable) -> str:
             for scale in (1, 150):
                 x = scale * random(*case.shape, seed=scale)
                 note(_result(main, x, title=case.title), _dense(_right, case, x), case, x,
-                     words=case.title,
-                     look_at=_("{title}: which parameter of the kernel gets which of the "
-                               "function").format(title=case.title), atol=1e-4 * scale)
+                     words=case.title, atol=1e-4 * scale)
         mod, model = _random_dense_cnn()
         title = _("the CNN")
         came, main = _answered(hand_over, {title: mod})[title]
@@ -832,7 +829,7 @@ def exercise_9_6(hand_over: Callable) -> str:
         _require_count(came, "nn.relu", 1, title, _("the pattern with the ReLU"))
         x = random(*INPUT)
         note(_result(main, x, title=title), model(torch.from_numpy(x)).numpy(), None, x,
-             look_at=_("the CNN: which layer has a ReLU, and which one has none"), words=title)
+             words=title)
     count = sum(layer.axes == 1 for case in _DENSE for layer in case.layers)
     return _("{count} dense layers, with the bias on either side, with a ReLU and without, and the "
              "CNN's two, are code\nof your generator; products without a bias stay").format(

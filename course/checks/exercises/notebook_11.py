@@ -14,11 +14,12 @@ from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
-from course.checks.compare.trials import Mistakes, judged, random, to_numpy
+from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import Mistakes, judged
 from course.tir.walk import Loop, walk
 from course.words import _
 from data import gpt
@@ -71,7 +72,7 @@ def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]
             for place, shape in enumerate(shapes)]
 
 
-@exercise("11.1", seconds=30, prepare=[_exporting, _models])
+@exercise("11.1", "for_any_batch(module, example)", seconds=30, prepare=[_exporting, _models])
 def exercise_11_1(for_any_batch: Callable) -> str:
     """a module for any batch."""
     for title, model, shapes in _models():
@@ -159,7 +160,7 @@ class _Largest(nn.Module):
         return tuple(call(x, torch.amax) for _title, call in _AMAX)
 
 
-@exercise("11.2", prepare=[_exporting])
+@exercise("11.2", "convert_amax(node, importer)", prepare=[_exporting])
 def exercise_11_2(convert_amax: Callable) -> str:
     """a rule for amax."""
     def rule(node: torch.fx.Node, importer: Any) -> relax.Expr:
@@ -175,7 +176,7 @@ def exercise_11_2(convert_amax: Callable) -> str:
         mod = from_exported_program(program, custom_convert_map={"amax.default": rule})
         machine = build(mod)
     came = machine["main"](tvm.runtime.tensor(x.numpy()))
-    with judged(_("what is done with dim and keepdim"), _OF_AMAX) as note:
+    with judged(_OF_AMAX) as note:
         for (title, call), one in zip(_AMAX, came, strict=True):
             note(one.numpy(), call(x, torch.amax).numpy(), x, call,
                  words=_("the call {call}").format(call=title))
@@ -259,8 +260,7 @@ def _require_steps(answer: Callable) -> None:
     drawn = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, 95, (_TEXTS, _STEPS), generator=drawn)
     keys = values = _empty(_TEXTS)
-    with judged(_("which keys and values the query meets, and the letter's place"),
-                _OF_STEPS) as note:
+    with judged(_OF_STEPS) as note:
         for past in range(_STEPS):
             words = _("past = {past}").format(past=past)
             given = tokens[:, past:past + 1].clone(), keys.clone(), values.clone()
@@ -278,9 +278,7 @@ def _require_steps(answer: Callable) -> None:
             keys, values = _right_cache(tokens[:, :past + 1])
             for name, one, wanted in (("keys", came[1], keys), ("values", came[2], values)):
                 note(one.numpy(), wanted.numpy(), tokens[:, past:past + 1], None, None,
-                     words=_("{name}, {words}").format(name=name, words=words),
-                     look_at=_("{name}: those of the cache, then the new letter's, for each "
-                               "block").format(name=name))
+                     words=_("{name}, {words}").format(name=name, words=words))
 
 
 class _Stepped(nn.Module):
@@ -294,7 +292,8 @@ class _Stepped(nn.Module):
         return self.answer(self.model, token, keys, values)
 
 
-@exercise("11.3", seconds=20, prepare=[_exporting, _gpt])
+@exercise("11.3",
+          "one_more_letter(model, token, keys, values)", seconds=20, prepare=[_exporting, _gpt])
 def exercise_11_3(one_more_letter: Callable) -> str:
     """a transformer with a cache."""
     _require_steps(functools.partial(one_more_letter, _gpt()))
@@ -367,7 +366,7 @@ def _hex(some: bytes) -> str:
     return some.hex(" ")
 
 
-@exercise("11.4", seconds=5)
+@exercise("11.4", "dl_tensor(numbers, shape, axes, address)", seconds=5)
 def exercise_11_4(dl_tensor: Callable) -> str:
     """the bytes of a tensor struct."""
     came = []
@@ -456,7 +455,7 @@ def _kinds(func: tirx.PrimFunc) -> list[tuple[str, Any]]:
     return [(loop.kind, loop.extent) for loop in loops]
 
 
-@exercise("11.5", prepare=[_threaded])
+@exercise("11.5", "for_the_browser(func)", prepare=[_threaded])
 def exercise_11_5(for_the_browser: Callable) -> str:
     """a program without threads."""
     for title, func, shapes in _threaded():

@@ -14,13 +14,14 @@ from torch import nn
 from tvm import relax
 
 from course.checks.compare.inputs import fractions
-from course.checks.compare.trials import ATOL, require_equal
+from course.checks.compare.tolerance import ATOL
 from course.checks.diagnose.equivalence import Batch, build, require_same
 from course.checks.exercises.models import copied
 from course.checks.observe.primfuncs import LIGHT, run_prim_func
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.trials import require_equal
 from course.tir.evaluate import every
 from course.tir.loops import Nest, is_reduction, nests
 from course.tir.walk import Loop
@@ -290,6 +291,9 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
         if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
             raise CheckFailed(_("no change besides {called}").format(called=called or name),
                               _("{other} has changed").format(other=other),
+                              _("what you call beside the schedule's steps: these change no "
+                                "Relax function")
+                              if isinstance(before[other], relax.Function) else
                               _("func_name of the blocks that you schedule"))
     try:
         yield after[name]
@@ -312,12 +316,13 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
 def _results(func: tvm.tirx.PrimFunc) -> tuple[list[np.ndarray], np.ndarray]:
     """Return large numbers for a PrimFunc, and what it gives."""
     *inputs, output = [tuple(map(int, param.shape)) for param in func.params]
-    arrays = [fractions(*shape, seed=i, fine=not i) for i, shape in enumerate(inputs)]
+    # fine ones all: none of them, read by way of half precision, is what it was
+    arrays = [fractions(*shape, seed=i) for i, shape in enumerate(inputs)]
     return arrays, run_prim_func(func, arrays, output)
 
 
 def _require_results(came: np.ndarray, right: np.ndarray) -> None:
-    require_equal(came, right, _("the results: a schedule must not change them"), {},
+    require_equal(came, right, {}, words=_("the PrimFunc as it was"),
                   atol=max(ATOL, 1e-6 * float(np.abs(right).max())))  # a sum's order is free
 
 
@@ -344,6 +349,18 @@ def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, names: Sequenc
         came = machine[_ALONE.format(name=name)](*map(tvm.runtime.tensor, arrays))
         _require_results(came.numpy(), right)
     return verified
+
+
+def after_sums(found: Sequence[Nest], update: Nest) -> list[Nest]:
+    """Return the nests that read what a block adds up, or what becomes of that, in their order."""
+    buffers, later = [written(update)], []
+    for nest in found[found.index(update) + 1:]:
+        reads = [region.source for region in nest.realize.block.reads]
+        if any(read.same_as(buffer) for read in reads for buffer in buffers) \
+                and not written(nest).same_as(written(update)):
+            later.append(nest)
+            buffers.append(written(nest))
+    return later
 
 
 def require_threads(least: int, *nests: Nest) -> None:

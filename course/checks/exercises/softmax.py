@@ -9,7 +9,9 @@ from torch import nn
 
 from course.checks.compare.inputs import grids
 from course.checks.compare.mistakes import layer_mistakes
-from course.checks.compare.trials import Mistakes, Trials
+from course.checks.compare.tolerance import random
+from course.checks.spec.spec import Cases, Spec, not_finite
+from course.checks.spec.trials import Mistakes
 from course.words import _
 
 SOFTMAX = nn.Softmax(dim=1)
@@ -75,9 +77,16 @@ _SOFTMAX_MISTAKES: Mistakes = {
         _softmax_with(_largest, lambda d: torch.exp(-d))}
 
 
-def softmax_trials(axes: tuple[str, str] = (_("row"), _("column"))) -> tuple[Trials, list]:
-    """Return trials of a softmax, and their inputs, float32 (n, m), each with what it is."""
-    trials = Trials(_("the search for the largest of the row, then the exponentials and their sum"),
-                    layer_mistakes(SOFTMAX) | _SOFTMAX_MISTAKES, 1e-6, axes)
-    return trials, [(_("{rows} x {columns}, {words}").format(
-        rows=x.shape[0], columns=x.shape[1], words=words), x) for words, x in grids(6, 9)]
+def softmax_spec(form: Callable[[Any], Callable[..., Any]], name: str) -> Spec:
+    """Return the softmax of each row of float32 (n, m), which the reader calls `name`."""
+    def cases() -> Cases:
+        for words, x in grids(6, 9):
+            rows, columns = x.shape
+            yield _("{rows} x {columns}, {words}").format(rows=rows, columns=columns,
+                                                          words=words), {name: x}
+    return Spec(
+        form, lambda **given: softmax_of(given[name]), cases, {name: "n m"},
+        layer_mistakes(SOFTMAX) | _SOFTMAX_MISTAKES,
+        beyond=lambda: not_finite({name: random(4, 6)}, (-np.inf, np.nan)),
+        least={"n": 2, "m": 2},
+        formula=lambda given: (SOFTMAX, torch.from_numpy(given[name])), atol=1e-6)

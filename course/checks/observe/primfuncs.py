@@ -1,16 +1,14 @@
 """PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
 
 import functools
-import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import s_tir, te, tirx
+from tvm import s_tir, tirx
 
 from course.checks.observe.memory import Fenced, require_safe_access
-from course.checks.observe.spies import require_no_topi
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed
 from course.tir.walk import constant, loads, stores, walk
@@ -134,16 +132,6 @@ def require_inside_buffers(mod: tvm.IRModule) -> None:
             require_safe_access(variable.name_hint, func)
 
 
-def stated(type_: Any) -> tuple[tuple[int, ...], str] | None:
-    """Return the shape and dtype that the type of a tensor or of a whole buffer states, or None."""
-    shape, start = getattr(type_, "shape", None), getattr(type_, "elem_offset", 0)
-    if shape is None or any(not isinstance(extent, tvm.tirx.IntImm) for extent in shape) \
-            or getattr(type_, "strides", None) or not isinstance(start, int | tvm.tirx.IntImm) \
-            or int(start):
-        return None
-    return tuple(map(int, shape)), str(type_.dtype)
-
-
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                   shape: Sequence[int]) -> np.ndarray:
     """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
@@ -154,11 +142,7 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     """
     mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
     require_inside_buffers(mod)
-    fits = [stated(param.ty) for param in func.params] == [
-        *((array.shape, str(array.dtype)) for array in arrays), (tuple(shape), "float32")]
-    # what fits needs no assertions, which are most of what is compiled
-    with tvm.transform.PassContext(config={"tirx.disable_assert": fits}):
-        main = tvm.compile(mod, target=QUICK)["main"]
+    main = tvm.compile(mod, target=QUICK)["main"]
     once = _run_fenced(main, arrays, np.full(shape, np.nan, "float32"))
     again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
@@ -194,36 +178,6 @@ def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray
                               _("what is assigned: only elements of the output"))
     output.require_whole(_("the output"))
     return output.array.copy()
-
-
-def run_te(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
-    """Run a function of te.Tensors, written without TOPI, on arrays of its inputs' shapes."""
-    def without_topi(*inputs: te.Tensor) -> Any:
-        with require_no_topi():
-            return describe(*inputs)
-    return run_expression(without_topi, *arrays)
-
-
-def run_expression(describe: Callable, *arrays: np.ndarray) -> np.ndarray:
-    """Run a function of te.Tensors on arrays of its inputs' shapes."""
-    inputs = [te.placeholder(array.shape, name=f"input{i}") for i, array in enumerate(arrays)]
-    output = describe(*inputs)
-    if not isinstance(output, te.Tensor):
-        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
-                          _("the return statement: return what te.compute gives"))
-    if output.dtype != "float32":
-        raise CheckFailed(_("a float32 result"), f"{output.dtype}",
-                          _("constants and casts: write 0.0, not a NumPy number of another dtype"))
-    try:
-        func = te.create_prim_func([*inputs, output])
-        return run_prim_func(func, arrays, [int(extent) for extent in output.shape])
-    except RuntimeError as error:  # TVM's own are such; it names the axes that nothing runs over
-        if left_out := re.search(r"variables \((.*?),?\) are used, but are not", str(error)):
-            raise CheckFailed(_("every reduction axis in axis=[...]"),
-                              _("{left_out} is used in the formula, and the reduction does not "
-                                "run over it").format(left_out=left_out[1]),
-                              _("axis=[...] of te.sum or te.max: all of them")) from None
-        raise
 
 
 def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:

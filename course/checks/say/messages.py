@@ -1,10 +1,15 @@
 """Saying in three lines what is wrong with an answer: expected, came, look at."""
 
+import builtins
 import functools
 import re
+from collections.abc import Sequence
 
 import numpy as np
+from IPython import get_ipython
+from IPython.display import display
 
+from course.checks.say.show import Example
 from course.words import _, language, told
 from data.store import ROOT, CourseError
 
@@ -13,20 +18,43 @@ class CheckFailed(CourseError):
     """What an exercise's check says: expected, came, look at.
 
     Where docs/tvm_errors.md explains the message of TVM in `came`, a line names the place. What is
-    expected stands alone where nothing came.
+    expected stands alone where nothing came. An `example` takes the place of what is expected and
+    what came: as text, and in a notebook as tables above the other lines.
     """
 
-    def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "") -> None:
+    def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "",
+                 example: Example | None = None) -> None:
         self.parts = (expected, came, look_at)
-        labels = [str(label) for label in
-                  (_("expected:"), _("came:"), _("look at:"), _("read:"))]
-        width = max(map(len, labels))
-        # lines that follow stand below the first
-        texts = [told(text, language()).replace("\n", "\n" + " " * (width + 3))
-                 for text in (*self.parts, _in_edition(explained(came)))]
-        lines = [f"  {label:{width}} {text}"
-                 for label, text in zip(labels, texts, strict=True) if text]
-        super().__init__("\n".join([title] * bool(title) + lines) if came else texts[0])
+        self.example, self._displayed = example, False
+        self._title = [title] * bool(title)
+        lines: list[tuple[str, str]] = [(_("expected:"), expected), (_("came:"), came)]
+        self._evidence = example.lines() if example else lines
+        self._rest: list[tuple[str, str]] = [
+            (_("look at:"), look_at), (_("read:"), _in_edition(explained(came)))]
+        super().__init__("\n".join(self._title + _aligned(self._evidence + self._rest))
+                         if came else told(expected, language()))
+
+    @property
+    def whole(self) -> tuple:
+        """Its parts and, if it has one, its example: what another process makes it of again."""
+        return (*self.parts, self.example) if self.example else self.parts
+
+    def _render_traceback_(self) -> list[str]:
+        if not self.example or not hasattr(get_ipython(), "kernel"):
+            return super()._render_traceback_()
+        if not self._displayed:  # IPython may ask twice
+            self._displayed = True
+            display({"text/plain": "\n".join(_aligned(self._evidence)),
+                     "text/html": self.example._repr_html_()}, raw=True)
+        return "\n".join(self._title + _aligned(self._rest)).splitlines()
+
+
+def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
+    """Return labels with their texts beside them; a text's further lines stand below its first."""
+    said = [(told(label, language()), told(text, language())) for label, text in lines if text]
+    width = max((len(label) for label, _text in said), default=0)
+    return [f"  {label:{width}} " + text.replace("\n", "\n" + " " * (width + 3))
+            for label, text in said]
 
 
 def _in_edition(link: str) -> str:
@@ -60,11 +88,17 @@ def _old_names() -> set[str]:
             for name in re.findall(r"\.(\w+)", old)}
 
 
+def _ordinary(kind: str) -> set[str]:
+    """Return all old names for a type of Python's or NumPy's, whose attributes are not TVM's."""
+    known = hasattr(builtins, kind) or kind in ("NoneType", "ndarray", "function", "Sequential")
+    return _old_names() if known else set()
+
+
 def explained(message: str) -> str:
     """Return the link into docs/ that explains a message of TVM, or ""."""
-    method = re.search(r"object has no attribute '(\w+)'", message)
+    method = re.search(r"'(\w+)' object has no attribute '(\w+)'", message)
     gone = re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message)
-    if gone or method and method[1] in _old_names():
+    if gone or method and method[2] in _old_names() - _ordinary(method[1]):
         return _("docs/rosetta.md, which has the old names and today's")
     return next((link for words, link in _explanations().items() if words in message), "")
 

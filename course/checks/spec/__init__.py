@@ -1,0 +1,1 @@
+"""Exercises as specifications: inputs, what is right, and the smallest example of what is not."""

@@ -1,0 +1,142 @@
+"""Evidence: an answer run on other inputs than a check's, down to the smallest that shows a fault.
+
+What a check found wrong stays what it is; here it is run again and again, silently.
+"""
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+
+from course.checks.compare.tolerance import ATOL, RTOL
+from course.checks.run.check import forks
+from course.checks.run.timeout import alarmed
+from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.show import Example
+from course.checks.spec.shrink import SECONDS, Inputs, Search
+from course.words import _
+
+_LATE = 3 * SECONDS  # for a search in which one call of the answer comes to no end
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """How an answer runs on inputs, and what is right there: two functions of the inputs by name.
+
+    `axes`, `least` and `fits` are those of a Search. `formula` gives of inputs what the formulas of
+    mistakes take. What `run` raises, and `fault` knows, is the program's own fault on that input.
+    """
+
+    run: Callable[..., Any]
+    right: Callable[..., Any]
+    axes: Mapping[str, str] = field(default_factory=dict)
+    least: Mapping[str, int] = field(default_factory=dict)
+    fits: Callable[[Inputs], bool] = lambda _: True
+    formula: Callable[[Inputs], tuple[Any, ...]] = lambda given: tuple(given.values())
+    fault: type[CheckFailed] | tuple[type[CheckFailed], ...] = ()
+
+    def called(self, given: Inputs) -> Any:
+        """Return what the answer gives for copies of inputs, as an array, or what it raised."""
+        with np.errstate(all="ignore"), contextlib.redirect_stdout(io.StringIO()):
+            try:
+                return as_array(self.run(**copies(given)), np.empty(0))
+            except (Exception, SystemExit) as error:
+                return error
+
+    def expected(self, given: Inputs) -> np.ndarray:
+        """Return what is right for inputs."""
+        with np.errstate(all="ignore"), torch.no_grad():
+            return np.asarray(self.right(**copies(given)))
+
+    def smallest(self, given: Inputs, atol: float = ATOL) -> Example | None:
+        """Return the smallest example of what is wrong for inputs; None where it does not recur."""
+        search = Search(lambda inputs: kind(self.called(inputs), self.expected(inputs), atol),
+                        given, self.axes, self.least, self.fits)
+
+        def look() -> str:
+            return "found" if search.run() else ""
+        try:
+            found = alarmed(look, _LATE) if forks() else look()
+        except TimeoutError:
+            found = "late"
+        if not found:
+            return None
+        came, right = self.called(search.best), self.expected(search.best)
+        if not kind(came, right, atol):
+            return None
+        return Example.of(search.best, right, told_of(came), RTOL, atol)
+
+    def size(self, given: Inputs) -> tuple[bool, int]:
+        """Return what orders inputs to start a search from: whether an axis is short, numbers."""
+        short = any(size < self.least.get(axis, 1) for name, text in self.axes.items()
+                    for axis, size in zip(text.split(), np.shape(given[name]), strict=True))
+        return short, sum(map(np.size, given.values()))
+
+
+def copies(given: Inputs) -> Inputs:
+    """Return inputs that an answer may change."""
+    return {name: value.copy() if isinstance(value, np.ndarray) else value
+            for name, value in given.items()}
+
+
+def as_array(came: Any, expected: np.ndarray) -> np.ndarray:
+    """Return what an answer gave as an array; raises CheckFailed where it makes none."""
+    if isinstance(came, np.ndarray | np.generic):
+        return np.asarray(came)
+    with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
+        return np.asarray(came)
+    raise CheckFailed(_("an array of shape {shape}").format(shape=expected.shape),
+                      _("a {name} of parts that make no array").format(name=type(came).__name__),
+                      _("the return statement"))
+
+
+def kind(came: Any, right: np.ndarray, atol: float = ATOL) -> str:
+    """Return in which way a result is wrong, or ""."""
+    if isinstance(came, CheckFailed):
+        return f"refused {getattr(came.parts[0], 'template', came.parts[0])}"
+    if isinstance(came, BaseException):
+        return type(came).__name__
+    if came.shape != right.shape:
+        return "shape"
+    if came.dtype != right.dtype:
+        return "dtype"
+    if came.dtype.kind not in "fiub":
+        return "" if (came == right).all() else "values"
+    if (np.isnan(came) & ~np.isnan(right)).any():
+        return "nan"
+    return "" if np.allclose(came, right, RTOL, atol, equal_nan=True) else "values"
+
+
+def told_of(came: Any) -> Any:
+    """Return a result as it is, and what was raised in one line."""
+    if isinstance(came, CheckFailed):
+        return came.parts[1] or came.parts[0]
+    return reason(came) if isinstance(came, BaseException) else came
+
+
+def redrawn(given: Inputs, seed: int) -> Inputs:
+    """Return fresh inputs of the same kinds and shapes as these."""
+    return {name: _redrawn(value, seed + place)
+            for place, (name, value) in enumerate(given.items())}
+
+
+def _redrawn(value: Any, seed: int) -> Any:
+    """Return an array with its places along each axis in another order, and other fractions."""
+    if not isinstance(value, np.ndarray) or value.dtype.kind not in "fiu":
+        return value
+    draw = np.random.default_rng([7, seed])
+    for axis in range(value.ndim):
+        value = value.take(draw.permutation(value.shape[axis]), axis)
+    if value.dtype.kind != "f":
+        return value
+    return (value * draw.choice([0.5, 0.75, 1.25, 1.5], value.shape)).astype(value.dtype)
+
+
+def window_fits(given: Inputs) -> bool:
+    """Whether a kernel w (o, c, p, q) is not larger than images x (n, c, h, w)."""
+    return all(inside >= size for inside, size in
+               zip(given["x"].shape[2:], given["w"].shape[2:], strict=True))

@@ -1,0 +1,120 @@
+"""Forms of an answer: how each becomes a function of arrays."""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import te
+
+from course.checks.observe.primfuncs import require_inside_buffers, run_prim_func
+from course.checks.observe.spies import Expressions
+from course.checks.say.messages import CheckFailed
+from course.checks.spec.interpret import Fault, Interpreted, Unknown
+from course.words import _
+
+STEPS = 20_000  # stores that are interpreted, at 2 microseconds each; LLVM takes 25 to 300 ms
+
+
+class Misuse(CheckFailed):
+    """What a program did that none may do: an index outside, a read of what nobody wrote."""
+
+    @classmethod
+    def of(cls, fault: Fault) -> "Misuse":
+        """Return in words what the interpreter saw."""
+        place = f"{fault.buffer}{list(fault.index)}"
+        match fault.kind:
+            case "outside":
+                return cls(_("every index inside its buffer"), (
+                    _("{place} is written, outside of its shape {shape}") if fault.writes
+                    else _("{place} is read, outside of its shape {shape}")).format(
+                        place=place, shape=fault.shape),
+                    _("the index expressions, against the shape"))
+            case "unwritten":
+                return cls(_("that every element is written before it is read"),
+                           _("{place} is read, and nothing was written there before").format(
+                               place=place), _("what an element starts from"))
+            case "given":
+                return cls(_("that the inputs stay as they were"),
+                           _("{place} is written").format(place=place),
+                           _("what is assigned: only elements of the output"))
+        return cls(_("a program that comes to its end"),
+                   _("no end after two million steps"), _("the extents of the loops"))
+
+
+def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.ndarray]:
+    """Return a PrimFunc of float32 buffers as a function of its inputs and its output's shape.
+
+    One of few `steps` is interpreted, another is compiled. Raises Misuse, and CheckFailed as
+    run_prim_func does.
+    """
+    require_inside_buffers(tvm.IRModule({"main": func}))
+    try:
+        interpreted = Interpreted(func)
+    except Unknown:
+        interpreted = None
+    if not interpreted or interpreted.steps > steps:
+        return lambda arrays, shape: run_prim_func(func, arrays, shape)
+
+    def run(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
+        out = np.full(shape, np.nan, "float32")
+        try:
+            interpreted(*arrays, out)
+        except Fault as fault:
+            raise Misuse.of(fault) from None
+        return out
+    return run
+
+
+def expression(describe: Callable, topi: bool = False) -> Callable[..., np.ndarray]:
+    """Return a function of te.Tensors as one of arrays by name; TOPI only where it may be used.
+
+    What is no array is handed on as it is. There is a program for the shapes of each inputs.
+    """
+    made: dict[Any, tuple[Callable[..., np.ndarray], list[int]]] = {}
+
+    def run(**given: Any) -> np.ndarray:
+        key = tuple((name, value.shape if isinstance(value, np.ndarray) else value)
+                    for name, value in given.items())
+        if key not in made:
+            made[key] = _made(describe, topi, given)
+        run_program, shape = made[key]
+        return run_program([value for value in given.values() if isinstance(value, np.ndarray)],
+                           shape)
+    return run
+
+
+def _made(describe: Callable, topi: bool, given: dict[str, Any]
+          ) -> tuple[Callable[..., np.ndarray], list[int]]:
+    taken = {name: te.placeholder(value.shape, name=name) if isinstance(value, np.ndarray)
+             else value for name, value in given.items()}
+    inputs = [value for value in taken.values() if isinstance(value, te.Tensor)]
+    if topi:
+        output = describe(*taken.values())
+    else:
+        with Expressions() as made:
+            output = describe(*taken.values())
+        made.require_own(*[output] if isinstance(output, te.Tensor) else [])
+    if not isinstance(output, te.Tensor):
+        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
+                          _("the return statement: return what te.compute gives"))
+    if output.dtype != "float32":
+        raise CheckFailed(_("a float32 result"), f"{output.dtype}",
+                          _("constants and casts: write 0.0, not a NumPy number of another dtype"))
+    shape = [getattr(extent, "value", extent) for extent in output.shape]
+    if any(not isinstance(extent, int) or extent < 1 for extent in shape):
+        raise CheckFailed(_("a result with one element or more"),
+                          _("shape ({shape})").format(shape=", ".join(map(str, shape))),
+                          _("the shape in te.compute, and the inputs: they are {shapes}").format(
+                              shapes=", ".join(str(tuple(one.shape)) for one in inputs)))
+    try:
+        func = te.create_prim_func([*inputs, output])
+        return program(func), [int(extent) for extent in output.shape]
+    except RuntimeError as error:  # TVM's own are such; it names the axes that nothing runs over
+        if left_out := re.search(r"variables \((.*?),?\) are used, but are not", str(error)):
+            raise CheckFailed(_("every reduction axis in axis=[...]"),
+                              _("{left_out} is used in the formula, and the reduction does not "
+                                "run over it").format(left_out=left_out[1]),
+                              _("axis=[...] of te.sum or te.max: all of them")) from None
+        raise

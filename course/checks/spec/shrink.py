@@ -1,0 +1,162 @@
+"""The smallest input on which an answer is wrong: a search that starts from one that was found.
+
+It tries simpler inputs, each once and always in the same order: fewer places along an axis ("x":
+"n k" and "w": "m k" share k), zeros for more and more elements, small whole numbers. Each that
+fails in the same way is the next to start from.
+"""
+
+import itertools
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+Inputs = dict[str, Any]
+
+NUMBERS = (0, 1, -1, 2, 3, 0.5, 10, -10, 100, 1000, -1000)  # the simplest first
+MOST, SECONDS = 400, 1.0  # tries, and how long they may take
+_NO_LEAST: Mapping[str, int] = {}
+
+
+def _stretches(size: int) -> Iterator[slice]:
+    """Yield stretches of a list: halves, quarters, ..., pairs, single places; the last ones first.
+
+    Halves of an odd number leave out its middle place until it comes alone.
+    """
+    length = max(size // 2, min(size, 1))
+    while length:
+        yield from (slice(start, start + length) for start in range(size - length, -1, -length))
+        length = (length + 1) // 2 if length > 1 else 0
+
+
+def _rank(value: float) -> int:
+    return NUMBERS.index(value) if value in NUMBERS else len(NUMBERS)
+
+
+def _numbers(value: float) -> Iterator[float]:
+    """Yield simpler numbers than this one."""
+    yield from NUMBERS[:_rank(value)]
+    if np.isfinite(value) and value != round(value):
+        yield float(round(value))
+
+
+def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
+    """Yield arrays of the same shape with more zeros, then with simpler numbers."""
+    places = np.flatnonzero(array)
+    if len(places) > 1:
+        yield np.zeros_like(array)
+    for some in _stretches(len(places)):
+        fewer = array.copy()
+        fewer.flat[places[some]] = 0
+        yield fewer
+    whole = array.dtype.kind in "iu"
+    for number in NUMBERS[1:max(map(_rank, array.flat[places].tolist()), default=0)]:
+        if number == int(number) or not whole:
+            same = array.copy()  # all of them at once
+            same.flat[places] = number
+            yield same
+    for place in places:
+        for number in _numbers(float(array.flat[place])):
+            if number == int(number) or not whole:
+                other = array.copy()
+                other.flat[place] = number
+                yield other
+
+
+def _values(value: Any) -> Iterator[Any]:
+    """Yield simpler values: fewer parts, then simpler parts."""
+    match value:
+        case np.ndarray() if value.dtype.kind in "fiu":
+            yield from _arrays(value)
+        case bool():
+            return
+        case int() | np.integer():
+            yield from (int(number) for number in _numbers(float(value)) if number == int(number))
+            yield from (less for less in (value // 2, value - 1) if less not in NUMBERS)
+        case float() | np.floating():
+            yield from map(float, _numbers(float(value)))
+        case list() | tuple():
+            for some in _stretches(len(value)):
+                yield type(value)([*value[:some.start], *value[some.stop:]])
+            for place, part in enumerate(value):
+                for other in _values(part):
+                    yield type(value)([*value[:place], other, *value[place + 1:]])
+
+
+def _shorter(inputs: Inputs, axes: Mapping[str, str], least: Mapping[str, int]
+             ) -> Iterator[Inputs]:
+    """Yield inputs with fewer places along all axes, then along one, in all arrays that have it."""
+    names = {name: text.split() for name, text in axes.items()}
+    sizes = {axis: size for name in axes
+             for axis, size in zip(names[name], np.shape(inputs[name]), strict=True)
+             if not axis.isdigit()}
+
+    def kept(whole: Inputs, axis: str, places: Sequence[int]) -> Inputs:
+        """Return inputs with these places of an axis alone, wherever it stands."""
+        cut = dict(whole)
+        for name, every in names.items():
+            for number, one in enumerate(every):
+                if one == axis:
+                    cut[name] = cut[name].take(places, number)
+        return cut
+
+    for most in (1, 2):
+        shorter = inputs
+        for axis, size in sizes.items():
+            shorter = kept(shorter, axis, range(min(size, max(most, least.get(axis, 1)))))
+        if any(np.shape(shorter[name]) != np.shape(inputs[name]) for name in axes):
+            yield shorter
+    for axis, size in sizes.items():
+        for some in _stretches(size):
+            if size - (some.stop - some.start) >= least.get(axis, 1):
+                yield kept(inputs, axis, [*range(some.start), *range(some.stop, size)])
+
+
+def simpler(inputs: Inputs, axes: Mapping[str, str], least: Mapping[str, int] = _NO_LEAST
+            ) -> Iterator[Inputs]:
+    """Yield simpler inputs, the most promising first; see `Search`."""
+    yield from _shorter(inputs, axes, least)
+    for name, value in inputs.items():
+        yield from (inputs | {name: other} for other in _values(value))
+
+
+def _key(inputs: Inputs) -> str:
+    return repr([(value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
+                 for value in inputs.values()])
+
+
+class Search:
+    """A search for the simplest inputs that fail as some do; `best` has them at any time.
+
+    `fails` returns in which way inputs fail ("values", "shape", an error's name), or "". `axes`
+    names the axes of arrays: "x": "n k"; a number is the size of one that stays. `least`: how many
+    places an axis keeps. `fits`: which inputs make sense. `tries` counts the calls of `fails`.
+    """
+
+    def __init__(self, fails: Callable[[Inputs], str], inputs: Inputs, axes: Mapping[str, str],
+                 least: Mapping[str, int] = _NO_LEAST,
+                 fits: Callable[[Inputs], bool] = lambda _: True) -> None:
+        self.fails, self.best, self.axes = fails, inputs, axes
+        self.least, self.fits, self.tries = least, fits, 0
+
+    def run(self, most: int = MOST, seconds: float = SECONDS) -> bool:
+        """Look for `most` tries or some `seconds`; return whether the inputs fail again at all."""
+        end, tried = time.monotonic() + seconds, {_key(self.best)}
+        self.tries = 1
+        if not (kind := self.fails(self.best)):
+            return False
+        for _round in itertools.count():
+            for candidate in simpler(self.best, self.axes, self.least):
+                if (key := _key(candidate)) in tried or not self.fits(candidate):
+                    continue
+                if self.tries >= most or time.monotonic() > end:
+                    return True
+                tried.add(key)
+                self.tries += 1
+                if self.fails(candidate) == kind:
+                    self.best = candidate
+                    break
+            else:
+                return True
+        return True
