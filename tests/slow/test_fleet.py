@@ -84,7 +84,7 @@ def test_a_worker_that_is_killed_changes_nothing(place, serial, tmp_path) -> Non
             time.sleep(1)
             killed = _until(lambda: _busy(made))[0]  # between two jobs no worker has one
             killed.kill()
-            process.wait(300)
+            process.wait(600)
     printed = out.read_text()
     assert process.returncode == 0 and "Traceback" not in printed, printed
     assert (build / "grades.csv").read_bytes() == serial, printed
