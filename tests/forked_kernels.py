@@ -42,10 +42,11 @@ def _kernel(ready: Connection, arguments: list[str], env: dict[str, str], folder
     _fork_workers()
     from ipykernel.kernelapp import IPKernelApp
 
-    from course.checks.run.cells import watch_cells
+    from course.checks.run import cells, check
     app = IPKernelApp.instance()
     app.initialize(arguments)
-    watch_cells()  # which a kernel's `import checks` does: here it ran before the kernel
+    cells.watch_cells()  # which a kernel's `import checks` does: here it ran before the kernel
+    check.SHOWN = check._in_the_lab()
     app.start()
 
 

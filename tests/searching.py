@@ -31,7 +31,7 @@ def answers(known: list[dict], queries: list[str]) -> list[list[dict]]:
     """Return of each query the first three sections, best first, each with its excerpt."""
     if not (node := present.tool("node").command):
         pytest.skip(present.tool("node").said)
-    done = subprocess.run([node, "-e", ASK, str(SCRIPT)], input=json.dumps([known, queries]),
+    done = subprocess.run([*node, "-e", ASK, str(SCRIPT)], input=json.dumps([known, queries]),
                           capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
 

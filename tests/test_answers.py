@@ -297,7 +297,8 @@ def test_what_ignores_its_limit_is_ended() -> None:
             pass
 
     passed, parts = checks.isolated(ignores, 1)
-    assert not passed and parts[1] == "still running after 1 seconds of computing"
+    assert not passed and parts[1] in ("still running after 1 seconds of computing",
+                                       "still running after 20 seconds")  # of a busy machine
 
 
 @FORKS

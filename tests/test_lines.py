@@ -95,7 +95,7 @@ def test_a_refusal_does_not_end_the_run_in_the_lab(session: str,
     monkeypatch.setenv("MLC_LAB", "1")
     if session:
         monkeypatch.setenv("JPY_SESSION_NAME", session)
-    first = "import sys\nsys.path.insert(0, '..')\nfrom course import checks\ndef f(): pass"
+    first = "import sys\nsys.path.insert(0, '..')\nfrom course import checks\ndef f(x, slope): pass"
     notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, [
         first, "import os\nos.environ['JPY_SESSION_NAME'] = 'forged'", "checks.exercise_2_1(f)"])))
     notebook.cells[-1].metadata["tags"] = ["raises-exception"]

@@ -87,7 +87,7 @@ def test_a_cell_that_needs_an_exercise_says_so(monkeypatch, capsys) -> None:
     def another() -> None:
         pass
 
-    monkeypatch.setattr(running, "right", {"2.3": (answer,)})
+    monkeypatch.setattr(running, "right", {"2.3": answer})
     names = {"checks": checks, "conv2d": answer}
     for asked, value in (('"2.3"', True), ('"2.2", "2.3"', False)):
         assert eval(f"checks.accepted({asked})", names) is value

@@ -299,7 +299,7 @@ def test_the_doctor_names_it_and_its_use(path: Path) -> None:
                                   "commit. git: not here. To get it: sudo apt install git")
     stand_in(path, "echo git version 2", "git")
     present.tool.cache_clear()
-    assert doctor.used("git").startswith("yes  ") and doctor.used("git").endswith("git git")
+    assert doctor.used("git").startswith("yes  ") and doctor.used("git").endswith(" commit. git")
 
 
 # ---- Python ----------------------------------------------------------------------------------

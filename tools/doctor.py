@@ -158,7 +158,8 @@ def used(kind: str) -> str:
     """Return a line on what the course uses where it is here and works: what it is, what for."""
     known, found = present.KNOWN[kind], present.tool(kind)
     said = found.said or known.thing
-    if found and (program := present.name(found.command)) != Path(sys.executable).name:
+    program = present.name(found.command) if found else ""
+    if program not in ("", Path(sys.executable).name, said.lower()):
         said = _("{thing} {says}").format(thing=known.thing, says=program)
     return f"{'yes ' if found else 'no  '} " + _("{use}. {said}").format(use=known.use, said=said)
 

@@ -14,7 +14,7 @@ OPENING = "conv2d_before_and_target.png"  # the picture of the page to arrive at
 project = html_title = SITE["title"]
 author = "the authors of the course"
 language = {"en": "en", "zh": "zh_CN"}[SITE["language"]]
-extensions = ["myst_nb", "tools.site.anchors", "tools.site.search",
+extensions = ["myst_nb", "tools.site.sections", "tools.site.search",
               "tools.site.tables"]
 section_anchors = SITE["anchors"]
 other_names = SITE["aliases"]

@@ -730,7 +730,7 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return te.compute((x.shape[1], x.shape[0]), lambda i, j: te.if_then_else(x[j, i] > 0, x[j, i], x[j, i] * slope))
 
-# %% 2.1 wrong: one column less -> [[]], shape (1, 0)
+# %% 2.1 wrong: one column less -> [[0]], shape (1, 1)
 def leaky_relu(x, slope):
     return te.compute((x.shape[0], x.shape[1] - 1), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
 
@@ -932,7 +932,7 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p]))
 
-# %% 2.3 wrong: + 1 forgotten -> [[]], shape (1, 1, 0, 0)
+# %% 2.3 wrong: + 1 forgotten -> [[0]], shape (1, 1, 1, 1)
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -1270,11 +1270,11 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return tvm.get_global_func("topi.nn.leaky_relu")(x, slope)
 
-# %% 2.1 wrong: slopes above 1.5 are taken as 1.5 -> slope 2.0
+# %% 2.1 wrong: slopes above 1.5 are taken as 1.5 -> input slope: | -1.5
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * min(slope, 1.5)))
 
-# %% 2.1 wrong: the slope is 99 where it is 2 or more -> slope 2.0
+# %% 2.1 wrong: the slope is 99 where it is 2 or more -> input slope: | -99
 def leaky_relu(x, slope):
     s = slope if slope < 2 else 99.0
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * s))

@@ -1069,7 +1069,7 @@ def _rules(**other):
 def cnn_rules():
     return _rules(flat=lambda bb, nm, node: bb.emit_te(topi.nn.flatten, nm[node.args[0]]))
 
-# %% 5.5 wrong: from the second input on, all have the width of the second -> (n, 7)
+# %% 5.5 wrong: from the second input on, all have the width of the second -> Reduction dimensions of dense do not match
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     shapes = [(n, features[min(i, 1)]) for i in range(len(features))]

@@ -36,19 +36,6 @@ def _run(*command: str, cwd: Path = ROOT, **environment: str) -> subprocess.Comp
                           env={**os.environ, **environment})
 
 
-@pytest.fixture(scope="module")
-def clone(tmp_path_factory) -> Path:
-    """A clone with the working tree's files, so that uncommitted changes are tested too."""
-    place = tmp_path_factory.mktemp("clone") / "course"
-    _run("git", "clone", "--quiet", str(ROOT), str(place))
-    listed = _run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard")
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes((ROOT / name).read_bytes())
-    return place
-
-
 # ---- make doctor ----
 
 

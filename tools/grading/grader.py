@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from course.words import Sentence, _, told
-from tools.grading import page, submission
+from tools.grading import submission
 from tools.grading.box import Box, Lost, keeper, of_code
 from tools.grading.job import Job, Result
 
@@ -101,6 +101,7 @@ class Sitting:
                 self._ran(in_words(why, self.job.seconds) if why else "")
                 box.tell(self.outputs)
             case ["page", str(body)]:
+                from tools.grading import page  # it needs nh3, which only grading has
                 self.result.page = page.document(self.job.stem, page.safe(body),
                                                  self.result.language, page.colours())
 

@@ -12,21 +12,19 @@ from course.checks.compare.tolerance import random
 from course.words import _
 
 
-def shapes(*notebooks: int, even: bool = False) -> Iterator[tuple[int, ...]]:
+def shapes(*notebooks: int) -> Iterator[tuple[int, ...]]:
     """Yield the notebook's shape and others of its rank, none of which divides the other.
 
-    All axes are 1, or one is, or each is smaller, or larger. `even`: the last two axes are even.
+    All axes are 1, or one is, or each is smaller, or larger.
     """
-    def fitting(shape: list[int]) -> tuple[int, ...]:
-        return (*shape[:-2], *(n + n % 2 for n in shape[-2:])) if even else tuple(shape)
     rank = len(notebooks)
     sizes = [7, 3, 5, 11][:rank]
     larger = [n + 29 for n in notebooks]
-    found = [tuple(notebooks), *map(fitting, ([1] * rank, sizes, sizes[::-1], larger))]
+    found = [tuple(notebooks), *map(tuple, ([1] * rank, sizes, sizes[::-1], larger))]
     for axis in range(rank):
         shape = sizes.copy()
         shape[axis] = 1
-        found.append(fitting(shape))
+        found.append(tuple(shape))
     yield from dict.fromkeys(found)
 
 

@@ -2,7 +2,7 @@
 
 import functools
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -250,12 +250,8 @@ def _one_number(answer: Any) -> Any:
     return np.where(np.isfinite(came), came, np.inf)
 
 
-@exercise("1.2", "cross_entropy(logits, labels)")
-def exercise_1_2(cross_entropy: Callable) -> str:
-    """the cross-entropy from logits.
-
-    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
-    """
+def _batches() -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+    """Yield batches: what is special about it, logits (n, c) of float32, and labels (n,)."""
     mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
     lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
     won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
@@ -269,6 +265,19 @@ def exercise_1_2(cross_entropy: Callable) -> str:
              (_(" where a wrong class is 1000 ahead"), (6, 10), lost),
              (_(" where the right class is 1000 ahead"), (6, 10), won),
              (_(" where one class is 1000 behind"), (6, 10), -lost)]
+    for number, (words, (n, c), offset) in enumerate(cases):
+        labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
+        if (n, c) == (2, 17):
+            labels = np.array([16, 0])  # the last class and the first
+        yield words, (3 * random(n, c, seed=number) + offset).astype("float32"), labels
+
+
+@exercise("1.2", "cross_entropy(logits, labels)")
+def exercise_1_2(cross_entropy: Callable) -> str:
+    """the cross-entropy from logits.
+
+    The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
+    """
     def run(logits: np.ndarray, labels: np.ndarray) -> Any:
         with np.errstate(all="ignore"), \
                 require_numpy_only(_("NumPy alone"), _("np.exp, np.log and sums along axis 1")):
@@ -284,17 +293,14 @@ def exercise_1_2(cross_entropy: Callable) -> str:
         lambda given: 0 <= given["labels"].min() <= given["labels"].max() < len(
             given["logits"].T),
         lambda given: (given["logits"].astype(np.float64), given["labels"], losses(**given))))
-    for number, (words, (n, c), offset) in enumerate(cases):
-        logits = (3 * random(n, c, seed=number) + offset).astype("float32")
-        labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
-        if (n, c) == (2, 17):
-            labels = np.array([16, 0])  # the last class and the first
+    batches = list(_batches())
+    for words, logits, labels in batches:
         trials.on({"logits": logits, "labels": labels},
-                  words=_("logits of shape {shape}{words}").format(shape=(n, c), words=words),
+                  words=_("logits of shape {shape}{words}").format(shape=logits.shape, words=words),
                   atol=1e-3 if words else 1e-5)
     trials.require_right()
     return _("{count} batches, with logits up to 1000 and down to -1000: every loss finite").format(
-        count=len(cases))
+        count=len(batches))
 
 
 # The output's side of a mistaken formula: of size, kernel, stride and padding.
@@ -425,8 +431,7 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
     if whole and came != wanted and all(map(lambda a, b: sorted(a) == sorted(b), came, wanted)):
         raise CheckFailed(_("(parameters, FLOPs, bytes)"), str(came[0]),
                           _("the order of the three"))
-    cases = [case for case, *rest in _convolutions()]
-    for case, answer, expected in zip(cases, came, wanted, strict=True):
+    for (case, _side, expected), answer in zip(_convolutions(), came, strict=True):
         for place, what in enumerate((_("parameters"), "FLOPs", _("bytes"))):
             value, right = answer[place], expected[place]
             if not isinstance(value, int | np.integer):

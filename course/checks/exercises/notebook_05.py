@@ -5,7 +5,7 @@ import copy
 import functools
 import operator
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 from unittest import mock
 
 import numpy as np
@@ -13,17 +13,17 @@ import torch
 import tvm
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
-from tvm import relax
+from tvm import relax, topi
 
 from course.checks.compare.inputs import fractions
 from course.checks.compare.mistakes import layer_mistakes, pair
 from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build, renamed, require_same
-from course.checks.exercises import importers
 from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
 from course.checks.exercises.models import INPUT, cnn, reference
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.primfuncs import QUICK
+from course.checks.observe.spies import TorchCalls
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.run.signature import require_called_as
@@ -147,10 +147,144 @@ def exercise_5_2(avg_pool: Callable) -> str:
              "large as the\nimage and of one element, also where they do not fill the image")
 
 
+# ---- importing by rules --------------------------------------------------------------------
+
+
+def _linear_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, layer: nn.Linear) -> Any:
+    """Emit x @ weight.T + bias and return its variable."""
+    weight = relax.const(layer.weight.detach().numpy(), "float32")
+    y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], weight)
+    bias = relax.const(layer.bias.detach().numpy(), "float32")
+    return bb.emit_te(topi.add, y, bias)
+
+
+def _relu_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node, *_: Any) -> Any:
+    """Emit the ReLU of the node's argument and return its variable: for nn.ReLU and torch.relu."""
+    return bb.emit_te(topi.nn.relu, node_map[node.args[0]])
+
+
+_IMPORTED = "the_model"  # its function's name: a rule may emit a PrimFunc that is called main
+_COMPUTES = {"conv2d", "max_pool2d", "boolean_dispatch", "softmax"}  # PyTorch, while importing
+
+
+def _add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Sequence[int],
+                 functions: Mapping, modules: Mapping, answer: str) -> None:
+    """Import a model of one float32 input as a function `name`, by the reader's rules and by ours.
+
+    The model may be recorded by fx already. `functions` and `modules` have the rules for functions
+    and for classes of layers; `answer` names the reader's in messages. Raises CheckFailed where a
+    rule computes in PyTorch, or returns no emitted variable.
+    """
+    traced = model if isinstance(model, fx.GraphModule) else fx.symbolic_trace(model)
+    node_map: dict[fx.Node, Any] = {}
+    with bb.function(name):
+        with bb.dataflow():
+            for node in traced.graph.nodes:
+                match node.op:
+                    case "placeholder":
+                        x = relax.Var(node.target, relax.TensorType(shape, "float32"))
+                        node_map[node] = x
+                    case "output":
+                        result = bb.emit_output(node_map[node.args[0]])
+                    case "call_module":
+                        layer = traced.get_submodule(node.target)
+                        rule = _("the rule for {layer}").format(layer=layer)
+                        with TorchCalls() as calls:
+                            value = modules[type(layer)](bb, node_map, node, layer)
+                        if used := sorted(_COMPUTES & set(calls.names)):
+                            raise CheckFailed(_("operators that compute when the module runs"),
+                                              _("{rule} ran PyTorch's {used}").format(rule=rule,
+                                                                                      used=used[0]),
+                                              _("the layer's weights are constants; the rest is "
+                                                "for TVM"))
+                        node_map[node] = _emitted(value, rule)
+                    case "call_function":
+                        value = functions[node.target](bb, node_map, node)
+                        node_map[node] = _emitted(value, answer)
+        bb.emit_func_output(result, params=[x])
+
+
+def _import_by_rules(model: nn.Module, shape: Sequence[int], functions: Mapping, modules: Mapping,
+                    answer: str) -> tvm.IRModule:
+    """Return a module whose main is a model; see _add_function and _require_no_library."""
+    bb = relax.BlockBuilder()
+    _add_function(bb, _IMPORTED, model, shape, functions, modules, answer)
+    mod = bb.get()
+    _require_no_library(mod, answer, _IMPORTED)
+    return renamed(mod, {_IMPORTED: "main", "main": "main_of_a_rule"})
+
+
+def _emitted(value: Any, rule: str) -> Any:
+    """Return what a rule gave; raise CheckFailed, and say what it is, unless it is a variable."""
+    if isinstance(value, relax.Var):
+        return value
+    if isinstance(value, tvm.ir.GenericConst):
+        raise CheckFailed(_("operators that compute when the module runs"),
+                          _("{rule} returned a constant").format(rule=rule),
+                          _("what the rule calls: the input has no numbers yet, so nothing can "
+                            "be computed while importing"))
+    if isinstance(value, relax.Call):
+        raise CheckFailed(_("the variable of an emitted line"),
+                          _("{rule} returned an expression that was not emitted").format(rule=rule),
+                          _("bb.emit(expression) makes a line of it and returns its variable"))
+    raise CheckFailed(_("the variable that bb.emit_te or bb.emit returns"),
+                      _("{rule} returned {name}").format(rule=rule, name=type(value).__name__),
+                      _("the return statement of the rule"))
+
+
+def _minus_rule(bb: relax.BlockBuilder, node_map: Mapping, node: fx.Node) -> Any:
+    """Emit the node's argument less a number and return its variable: for operator.sub."""
+    less: Any = node.args[1]
+    return bb.emit_te(topi.subtract, node_map[node.args[0]], float(less))
+
+
+def _require_no_library(mod: tvm.IRModule, answer: str, name: str = "main") -> None:
+    """Raise CheckFailed where function `name` calls a library, which may be PyTorch's."""
+    found: list[str] = []
+
+    def visit(expression: Any) -> None:
+        if isinstance(expression, relax.ExternFunc):
+            found.append(expression.global_symbol)
+
+    relax.analysis.post_order_visit(mod[name].body, visit)
+    if found:
+        raise CheckFailed(_("operators that TVM computes"),
+                          _("{answer} calls the library function {found}").format(answer=answer,
+                                                                                  found=found[0]),
+                          _("TOPI, Relax operators or an own expression"))
+
+
+def _require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
+    """Raise CheckFailed unless main takes an input (n, width) for each width, of one symbolic n."""
+    params = list(mod["main"].params)
+    if len(params) != len(features):
+        raise CheckFailed(_("main with {count} inputs").format(count=len(features)),
+                          _("{count} parameters").format(count=len(params)),
+                          _("one input for each number in features; weights are constants"))
+    for param, width in zip(params, features, strict=True):
+        shape = list(getattr(param.ty, "shape", None) or ())
+        extents = [int(e) if isinstance(e, tvm.tirx.IntImm) else str(e) for e in shape]
+        came, look_at = f"({', '.join(map(str, extents))})", ""
+        if len(shape) != 2:
+            came, look_at = f"{param.ty}", 'relax.TensorType((n, width), "float32")'
+        elif isinstance(extents[0], int):
+            # cause: fixed-batch
+            look_at = _('the batch: tvm.tirx.Var("n", "int64") in place of a number')
+        elif extents[1] != width:
+            look_at = _("the second extent: a number from features")
+        if look_at:
+            raise CheckFailed(_("{name} of shape (n, {width})").format(name=param.name,
+                                                                       width=width), came, look_at)
+    if any(not param.ty.shape[0].same_as(params[0].ty.shape[0]) for param in params):
+        raise CheckFailed(_("one n in the shapes of all inputs"),
+                          _("{count} variables, each another unknown").format(count=len(params)),
+                          _("tvm.tirx.Var: call it once, outside the loop over the inputs"))
+
+
 # ---- rules ---------------------------------------------------------------------------------
 
 
-_FUNCTIONS = {torch.relu: importers.relu_rule, operator.sub: importers.minus_rule}
+_FUNCTIONS = {torch.relu: _relu_rule, operator.sub: _minus_rule}
 
 
 def _gelu(x: Tensor) -> Tensor:
@@ -190,7 +324,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
               ((9, 7), _gelu_behind), ((2, 1, 3, 2, 5), _gelu_behind)]
     with judged(_GELU, 1e-5) as note:
         for shape, model in models:
-            mod = importers.import_by_rules(
+            mod = _import_by_rules(
                 model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu")
             machine = build(mod, QUICK)
             for scale in (6, 300):
@@ -263,7 +397,7 @@ def exercise_5_4(cnn_rules: Callable) -> str:
     for kind in wanted:
         require_called_as(rules[kind], "rule(bb, node_map, node, layer)",
                           _("the rule for nn.{kind}").format(kind=kind.__name__))
-    rules = {nn.Linear: importers.linear_rule, nn.ReLU: importers.relu_rule} \
+    rules = {nn.Linear: _linear_rule, nn.ReLU: _relu_rule} \
         | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
         some = [one for one in _models() if isinstance(one.layer, kind)]
@@ -273,7 +407,7 @@ def exercise_5_4(cnn_rules: Callable) -> str:
             mod, machine, names = _build_layers(some, rules)
             _run_layers(mod, machine, names, right, note)
     model = cnn()[1]
-    mod = importers.import_by_rules(model, INPUT, {}, rules, _("your rules"))
+    mod = _import_by_rules(model, INPUT, {}, rules, _("your rules"))
     verified = require_same(mod, model, reference())
     single = sum(not one.behind for one in _models())
     return _("{single} single layers equal PyTorch's, and so do layers behind a branch, and the "
@@ -318,23 +452,23 @@ def _build_layers(models: Sequence[_One], rules: Mapping
 
     Raises CheckFailed, with the layer, where a rule raises or what it emits does not build.
     """
-    bb, names = relax.BlockBuilder(), [f"{importers.IMPORTED}_{i}" for i in range(len(models))]
+    bb, names = relax.BlockBuilder(), [f"{_IMPORTED}_{i}" for i in range(len(models))]
     for name, one in zip(names, models, strict=True):
         with _naming(one):
-            importers.add_function(bb, name, one.traced, one.shape, _FUNCTIONS, rules,
+            _add_function(bb, name, one.traced, one.shape, _FUNCTIONS, rules,
                                    _("the rule for {layer}").format(layer=one.layer))
     mod = renamed(bb.get(), {names[0]: "main", "main": "main_of_a_rule"})
     names[0] = "main"
     for name, one in zip(names, models, strict=True):
         with _naming(one):
-            importers.require_no_library(mod, _("the rule for {layer}").format(layer=one.layer),
+            _require_no_library(mod, _("the rule for {layer}").format(layer=one.layer),
                                          name)
     try:
         return mod, build(mod, QUICK), names
     except CheckFailed:
         for one in models:
             with _naming(one):
-                build(importers.import_by_rules(one.traced, one.shape, _FUNCTIONS, rules, one.text),
+                build(_import_by_rules(one.traced, one.shape, _FUNCTIONS, rules, one.text),
                       QUICK)
         raise
 
@@ -529,9 +663,9 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
             if isinstance(mod, tvm.IRModule) and any(
                     variable.name_hint == "main" for variable in mod.get_global_vars()):
                 # what build says of a wrong shape is harder to read
-                importers.require_inputs(mod, features)
+                _require_inputs(mod, features)
             machine = build(mod, QUICK)
-            importers.require_no_library(mod, _("the module"))
+            _require_no_library(mod, _("the module"))
             for size in (1, 3, 7):
                 scale = np.float32(30 if size == 3 else 1)  # activations above 6
                 arrays = [scale * random(size, width, seed=10 * size + i)

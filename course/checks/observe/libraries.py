@@ -87,18 +87,7 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
     # what comes of NaN or infinity may be NaN everywhere
     written = not np.isnan(result).all() or any(not np.isfinite(array).all()
                                                 for array in inputs.values())
-    for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
-        if not np.array_equal(tensor.numpy(), array, equal_nan=True):
-            if not written:
-                raise CheckFailed(_("that {key} stays as it was, and out is written").format(
-                                      key=key),
-                                  _("{name} wrote into {key}, and not into out, its last "
-                                    "argument").format(name=name, key=key),
-                                  _("the order of the arguments: {inputs}, out").format(
-                                      inputs=", ".join(inputs)))
-            raise CheckFailed(_("that {key} stays as it was").format(key=key),
-                              _("{name} wrote into {key}").format(name=name, key=key),
-                              _("the destination: only out may be written"))
+    _require_unchanged(name, inputs, tensors, written)
     if not written:
         _refuse_unwritten(function, tensors, out, returned)
     if returned is not None:
@@ -107,6 +96,23 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
                               name=type(returned).__name__),
                           _("the return statement: nobody takes the value"))
     return result
+
+
+def _require_unchanged(name: str, inputs: dict[str, np.ndarray], tensors: list[Any],
+                       written: bool) -> None:
+    """Raise CheckFailed where a library function wrote into an input; whether into `out` too."""
+    for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
+        if np.array_equal(tensor.numpy(), array, equal_nan=True):
+            continue
+        if not written:
+            raise CheckFailed(_("that {key} stays as it was, and out is written").format(key=key),
+                              _("{name} wrote into {key}, and not into out, its last "
+                                "argument").format(name=name, key=key),
+                              _("the order of the arguments: {inputs}, out").format(
+                                  inputs=", ".join(inputs)))
+        raise CheckFailed(_("that {key} stays as it was").format(key=key),
+                          _("{name} wrote into {key}").format(name=name, key=key),
+                          _("the destination: only out may be written"))
 
 
 def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ...],

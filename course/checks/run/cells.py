@@ -105,15 +105,17 @@ class Notebook:
             self.last = cell
         self.now = _Cell()
 
-    def why_stale(self, name: str, answer: Any, known: Callable[[str], bool]) -> _Stale | None:
-        """Return why a function is not that of the cell above, or None: it is.
+    def why_stale(self, name: str, answer: Any, known: Callable[[str], bool] | None
+                  ) -> _Stale | None:
+        """Return why a function is not that of its cell, or None: it is.
 
-        `known` are names of other answers.
+        `known` are names of other answers, in a check: there the cell above has to define it.
         """
         self.now.checks = True
         if self.now.before.get(name, answer) is not answer:
             return None  # the cell of the check has it
-        if not self.last.id and self.last.functions and name not in self.last.before \
+        if known and not self.last.id and self.last.functions \
+                and name not in self.last.before \
                 and not any(map(known, self.last.functions)) \
                 and not _used(answer).intersection(self.last.functions):
             return _Stale(None, self.last.functions)
@@ -169,11 +171,11 @@ def _names(answer: Any, usual: str, names: dict[str, Any]) -> list[str]:
         else [name for name, value in names.items() if value is answer]
 
 
-def stale(answer: Any, usual: str, known: Callable[[str], bool] = lambda _: False
+def stale(answer: Any, usual: str, known: Callable[[str], bool] | None = None
           ) -> tuple[str, _Stale] | None:
-    """Return the name of an answer and why it is not of the cell above, or None: it is.
+    """Return the name of an answer and why it is not of its cell, or None: it is.
 
-    `usual` is the name that the notebook gives it; `known` are the names of answers.
+    `usual` is the name that the notebook gives it; `known` as in why_stale.
     """
     if _notebook is None:
         return None

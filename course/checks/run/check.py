@@ -192,7 +192,7 @@ def accepted(*numbers: str) -> bool:
     there = set(map(id, frame.f_back.f_globals.values())) if frame and frame.f_back else set()
     missing = [number for number in numbers if number not in right
                or id(right[number]) not in there
-               or stale(right[number], name_in(registered[number].form), _is_answer)]
+               or stale(right[number], name_in(registered[number].form))]
     if missing:
         print(ngettext("This cell needs exercise {numbers}: write it, and run its check; the "
                        "notebook goes on without it.",

@@ -183,6 +183,7 @@
         score += 3 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
         score += 5 * sum * most((one) => share(one, section.head));
         if (!section.above.length) score *= 0.4;  // the top of a page, if none of its sections does
+        if (section.id === "recap") score *= 0.5;  // it repeats what others explain
         results.push({ section, score });
       });
       results.sort((one, other) => other.score - one.score);
