@@ -77,6 +77,7 @@ site: $(PAGES)  ## build the web site from the stored notebooks, both languages,
 # nothing of the course is needed for it: where there is no .venv, two small packages in build/ do
 COLAB := $(if $(wildcard $(PINNED)),$(PY),build/colab.venv/bin/python)
 build/colab.venv/bin/python:
+	@$(GATE)
 	@$(PYTHON) -m venv build/colab.venv
 	@build/colab.venv/bin/pip install --quiet -c requirements.txt nbformat jupytext || { rm -r build/colab.venv; exit 1; }
 colab: $(filter build/%,$(COLAB))  ## write students' notebooks that set Google Colab up, both languages, to build/colab/ (NB="02 03": some)

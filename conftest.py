@@ -18,6 +18,8 @@ import pytest
 from nbformat import NotebookNode
 from PIL import Image
 
+from course import present
+
 pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it before this file
 
 ROOT = Path(__file__).resolve().parent
@@ -71,6 +73,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Put what takes longest first: workers take whole files, and the last one would run alone."""
+    for item in items:
+        for tag in getattr(item, "cell", {}).get("metadata", {}).get("tags", []):
+            if tag.startswith("needs-") and not present.tool(tag.removeprefix("needs-")):
+                vars(item)["options"]["check"] = False  # it says what is missing
     if config.getoption("exercises"):
         import two_sided
         only = two_sided.wanted(config)

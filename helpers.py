@@ -104,7 +104,10 @@ def import_model(model: nn.Module, input_shape: tuple[int, ...]) -> tvm.IRModule
 
 def build(mod: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
     """Compile an IRModule for a target; return a VirtualMachine that runs it on the CPU."""
-    return relax.VirtualMachine(relax.build(mod, target=target), tvm.cpu())
+    executable = relax.build(mod, target=target)
+    # as it is: else TVM has a C compiler make a library where there is no PrimFunc, of nothing
+    as_it_is = tvm.target.Target(target).kind.name == "llvm"
+    return relax.VirtualMachine(executable.mod if as_it_is else executable, tvm.cpu())
 
 
 @contextlib.contextmanager

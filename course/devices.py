@@ -7,7 +7,6 @@ are far away, ssh tunnels (instructor/README.md).
 
 import contextlib
 import os
-import shutil
 import socket
 import struct
 import tempfile
@@ -25,9 +24,9 @@ from tvm.rpc import base
 from tvm.rpc.server import Server
 from tvm.rpc.tracker import Tracker
 from tvm.s_tir import meta_schedule as ms
-from tvm.support import cc, tar
+from tvm.support import tar
 
-from course import kernels
+from course import kernels, present
 from data.store import CourseError
 
 HERE, PATIENCE = "127.0.0.1", 10  # seconds for a tracker, or for a server, to answer
@@ -198,10 +197,12 @@ def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices
 
     Each server runs a candidate with so many threads. Raises CourseError where they cannot start.
     """
-    for program in ("tar", cc.get_cc() or "g++"):
-        if not shutil.which(program):
-            raise CourseError(f"{program} is missing: a server unpacks and links what it is sent. "
-                              "On Debian and Ubuntu: sudo apt install tar g++")
+    linker = present.tool("shared")  # a server unpacks what it is sent, and links it
+    if len(linker.command) > 1:  # ziglang: TVM wants a program's name alone
+        linker = present.tool("c++")
+    for needed in (present.tool("tar"), linker):
+        if not needed:
+            raise CourseError(needed.said)
     with contextlib.ExitStack() as ends:
         def start(kind: type, **options) -> Tracker | Server:
             port = _free_port()
@@ -212,7 +213,7 @@ def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices
 
         try:
             # it counts where a server is started
-            with mock.patch.dict(os.environ, TVM_NUM_THREADS=str(threads)):
+            with mock.patch.dict(os.environ, TVM_NUM_THREADS=str(threads), CXX=linker.command[0]):
                 tracker = start(Tracker)
                 for _ in range(servers):
                     start(Server, key=key, tracker_addr=(HERE, tracker.port))

@@ -4,7 +4,6 @@ The notebooks show this code and explain it; the benchmark, the tuning and the t
 """
 
 import contextlib
-import importlib.util
 import io
 import math
 import os
@@ -22,6 +21,8 @@ import tvm
 from tvm import relax, te, topi
 from tvm.relax.dpl import is_op, wildcard
 from tvm.script import tirx as T
+
+from course import present
 
 
 def wide_vectors(target: tvm.target.Target) -> bool:
@@ -375,9 +376,9 @@ def onnx_runtime(model: torch.nn.Module, batch: torch.Tensor, threads: int
                  ) -> tuple[Callable[[], None], Callable[[], np.ndarray]] | None:
     """Return a call of a PyTorch model in ONNX Runtime, and what returns its output.
 
-    None where it, or what exports a model, is not installed.
+    None, and a line that says what is missing, where it, or what exports a model, does not work.
     """
-    if not all(importlib.util.find_spec(name) for name in ("onnxruntime", "onnx", "onnxscript")):
+    if not present.need("onnxruntime"):
         return None
     import onnxruntime
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():

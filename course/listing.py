@@ -1,6 +1,7 @@
 """TVMScript for reading: as Python prints it, without what is in a reader's way, in colours."""
 
 import html
+import os
 import re
 from typing import Any
 
@@ -8,6 +9,11 @@ import tvm
 from tvm import relax
 
 _WIDE = 100  # letters: a line of code in JupyterLab, without scrolling
+
+
+# in JupyterLab's dark theme, as in the site's (course.css), light and dark are exchanged
+in_the_dark = ('<style>[data-jp-theme-light="false"] .mlc-listing { filter: invert(.93) '
+         "hue-rotate(180deg) }</style>")
 
 
 class Listing:
@@ -20,6 +26,11 @@ class Listing:
         return self.text
 
     def _repr_html_(self) -> str:
+        if "MLC_LAB" in os.environ:
+            return f'{in_the_dark}<div class="mlc-listing">{self._light()}</div>'
+        return self._light()
+
+    def _light(self) -> str:
         from pygments import highlight, lexers
         from pygments.formatters import HtmlFormatter
         style = ("background:#f6f8fa;color:#24292f;padding:.6em 1em;line-height:1.35;"

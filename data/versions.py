@@ -9,6 +9,7 @@ from importlib import metadata
 
 from course.words import ROOT, _
 
+PYTHONS = ("3.11", "3.12", "3.13", "3.14")  # a test compares them with what make and CI say
 FIX = _("run `make lab` (it installs what is pinned in requirements.txt)")
 
 

@@ -245,6 +245,30 @@ const Loops = (() => {
     return { same, steps };
   }
 
-  return { compared, first, apply, choices, call, script, visits, nested, code };
+  /** Write what a page shows, for its address: `path` are the steps taken. */
+  function address(program, path, moment) {
+    const steps = path.map((step) => step.join("-")).join(".");
+    return new URLSearchParams({ program: program.id, ...steps && { steps },
+      ...moment && { moment } }).toString();
+  }
+
+  /** Read an address; of its steps those up to the first that is not offered, or is refused. */
+  function addressed(programs, text) {
+    const asked = new URLSearchParams(text);
+    const number = Math.max(0, programs.findIndex(({ id }) => id === asked.get("program")));
+    let state = first(programs[number]);
+    const path = [];
+    for (const said of (asked.get("steps") ?? "").split(".").filter(Boolean)) {
+      const step = state.loops[said.split("-")[1]] && choices(state, Number(said.split("-")[1]))
+        .find((one) => one.join("-") === said);
+      const found = step && apply(state, step);
+      if (!found?.state) break;
+      path.push({ step, call: call(state, step), state: found.state });
+      ({ state } = found);
+    }
+    return { number, path, moment: Math.max(0, parseInt(asked.get("moment"), 10) || 0) };
+  }
+
+  return { compared, first, apply, choices, call, script, visits, nested, code, address, addressed };
 })();
 if (typeof module !== "undefined") module.exports = Loops;

@@ -7,9 +7,11 @@ PY := $(VENV)/bin/python
 PINNED := $(VENV)/.ready-$(firstword $(shell cksum < requirements.txt))
 READY := $(PINNED)$(if $(GPU),-gpu)
 BENCH := $(VENV)/.ready-bench
-PYTHON ?= $(shell for p in python3 python3.13 python3.12 python3.11; do \
-	$$p -c 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))' 2>/dev/null \
-	&& echo $$p && break; done)
+# data/versions.py has these too; some systems package Python in parts, and what comes first is half of it
+FITS := import sys; assert (3, 11) <= sys.version_info[:2] <= (3, 14)
+WHOLE := import shutil, venv, ensurepip
+PYTHON ?= $(shell for parts in '; $(WHOLE)' ''; do for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$p -c "$(FITS)$$parts" 2>/dev/null && echo $$p && exit; done; done)
 NOTEBOOKS ?= work
 NB ?=
 FRESH ?=
@@ -36,6 +38,16 @@ $(error The course is in English, LANG=en, and in Chinese, LANG=zh; $(EDITION) i
 endif
 ZH := $(filter zh,$(EDITION))
 
+# says in one line which Python is missing, and stops there
+ANOTHER := $(if $(ZH),请安装一个，或指明它在哪里：,install one, or name it: )make PYTHON=/path/to/python3.12 ...
+GATE = told() { echo "$$*"; exit 1; }; test -n "$(PYTHON)" \
+	|| told "$(if $(ZH),需要 Python 3.11 到 3.14，但没有找到；,Python 3.11 to 3.14 is needed and not found; )$(ANOTHER)"; \
+	$(PYTHON) -c "" 2>/dev/null || told "$(PYTHON) $(if $(ZH),不是能运行的 Python；,is no Python that runs; )$(ANOTHER)"; \
+	$(PYTHON) -c "$(FITS)" 2>/dev/null \
+	|| told "$(PYTHON) $(if $(ZH),是,is) $$($(PYTHON) -V 2>&1)$(if $(ZH),，而需要的是 Python 3.11 到 3.14；,: Python 3.11 to 3.14 is needed; )$(ANOTHER)"; \
+	$(PYTHON) -c "$(WHOLE)" 2>/dev/null || test -x $(PY) \
+	|| told "$(PYTHON) $(if $(ZH),只是 Python 的一部分。在 Debian 和 Ubuntu 上：,is only a part of Python. On Debian and Ubuntu: )sudo apt install python3-venv"
+
 .PHONY: help data lab run doctor bench
 
 help:  ## list the targets
@@ -44,8 +56,7 @@ help:  ## list the targets
 	@awk -v zh='$(filter zh,$(EDITION))' '/^[a-z-]+:.*## / {name = $$1; sub(":.*", "", name); names[++many] = name; sub(".*## ", ""); says[name] = $$0} /^##zh / && zh {name = $$2; sub(":", "", name); sub("^##zh [a-z-]*: ", ""); says[name] = $$0} END {for (i = 1; i <= many; i++) printf "%-15s %s\n", "  make " names[i], says[names[i]]}' $(THIS) $(filter-out $(THIS),$(MAKEFILE_LIST))
 
 $(READY): requirements.txt
-	@test -n "$(PYTHON)" || { echo "$(if $(ZH),需要 Python 3.11、3.12 或 3.13，但没有找到；请安装一个，或指明它在哪里：make PYTHON=/path/to/python3.12 ...,Python 3.11, 3.12 or 3.13 is needed and not found; install one, or name it: make PYTHON=/path/to/python3.12 ...)"; exit 1; }
-	@$(PYTHON) -c "" 2>/dev/null || { echo "$(PYTHON) $(if $(ZH),不是能运行的 Python：请指明另一个，make PYTHON=/path/to/python3.12 ...,is no Python that runs: name another one, make PYTHON=/path/to/python3.12 ...)"; exit 1; }
+	@$(GATE)
 	@$(PYTHON) -m tools.install $(VENV) $(if $(GPU),--gpu)
 	@touch $(PINNED) $@
 
@@ -66,7 +77,8 @@ run: data  ## execute all notebooks, with times, and write them as HTML to build
 
 doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
 ##zh doctor: 检查这台机器的环境，每项一行，有问题的给出解决办法
-	@p=$(PY); [ -x $$p ] || p=$(or $(PYTHON),python3); $$p -m tools.doctor
+	@for p in $(PY) $(PYTHON) python3; do $$p -c "import shutil, sys; assert sys.version_info > (3, 9)" 2>/dev/null \
+		&& exec $$p -m tools.doctor; done; $(GATE)
 
 # what the benchmark compares with stands beside the course's packages
 $(BENCH): tools/requirements-bench.txt $(READY)

@@ -42,10 +42,10 @@ def _kernel(ready: Connection, arguments: list[str], env: dict[str, str], folder
     _fork_workers()
     from ipykernel.kernelapp import IPKernelApp
 
-    from course.checks.run.answer import note_broken_cells
+    from course.checks.run.cells import watch_cells
     app = IPKernelApp.instance()
     app.initialize(arguments)
-    note_broken_cells()  # which a kernel's `import checks` does: here it ran before the kernel
+    watch_cells()  # which a kernel's `import checks` does: here it ran before the kernel
     app.start()
 
 
@@ -130,14 +130,16 @@ def serve() -> None:
     os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), str(ROOT / "tests")])
     forkserver.ensure_running()
     os.environ.pop("PYTHONPATH") if before is None else os.environ.update(PYTHONPATH=before)
-    os.environ[SERVER] = f"{ROOT}:{_server._forkserver_address}"
+    key = getattr(_server, "_forkserver_authkey", None) or b""  # since Python 3.14
+    os.environ[SERVER] = f"{ROOT}:{key.hex()}:{_server._forkserver_address}"
 
 
 def use() -> None:
     """Let all kernels of this process be forked ones."""
-    root, _, address = os.environ.get(SERVER, "").rpartition(":")
+    root, key, address = ["", "", "", *os.environ.get(SERVER, "").rsplit(":", 2)][-3:]
     if root == str(ROOT):  # not that of another clone, which has other modules
         _server._forkserver_address = address
+        _server._forkserver_authkey = bytes.fromhex(key)
         _server._forkserver_alive_fd = os.open(os.devnull, os.O_RDONLY)
         _server.ensure_running = _is_running
     else:

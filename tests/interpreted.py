@@ -21,6 +21,7 @@ from tvm.script import tirx
 
 from course.checks.observe.primfuncs import QUICK
 from course.checks.spec.interpret import Fault, Interpreted, Unknown
+from tools.grading.submission import name_of
 
 # for each exercise: the shapes of what a function of te.Tensors takes, or of a PrimFunc's arguments
 SHAPES: dict[str, list[list[tuple[int, ...]]]] = {
@@ -41,8 +42,7 @@ def _answers(exercise: str) -> Iterator[tuple[str, Any]]:
     digits = f"{int(exercise.partition('.')[0]):02}"
     path = next((two_sided.ROOT / "notebooks").glob(f"{digits}*.ipynb"))
     cells = nbformat.read(path, as_version=4).cells
-    solution = next(cell.source for cell in cells if cell.metadata.get("nbgrader", {}).get(
-        "grade_id") == f"{exercise}-solution")
+    solution = next(cell.source for cell in cells if name_of(cell) == f"{exercise}-solution")
     *_others, name = re.findall(r"^def (\w+)", solution, re.MULTILINE)
     for number, answer in enumerate(two_sided.candidates(path.stem)):
         if answer.exercise == exercise:

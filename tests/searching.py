@@ -1,11 +1,12 @@
 """Ask the site's search, a script of the browser's, by Node.js."""
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
+
+from course import present
 
 SCRIPT = Path(__file__).resolve().parent.parent / "docs" / "site" / "_static" / "search.js"
 ASK = """
@@ -28,8 +29,8 @@ def sections(site: Path) -> list[dict]:
 
 def answers(known: list[dict], queries: list[str]) -> list[list[dict]]:
     """Return of each query the first three sections, best first, each with its excerpt."""
-    if not (node := shutil.which("node")):
-        pytest.skip("Node.js is not here, which runs the search")
+    if not (node := present.tool("node").command):
+        pytest.skip(present.tool("node").said)
     done = subprocess.run([node, "-e", ASK, str(SCRIPT)], input=json.dumps([known, queries]),
                           capture_output=True, text=True, check=True)
     return json.loads(done.stdout)

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import helpers
+from course import present
 from tools import bench
 
 TIMES = {bench.TVM: 30.0, bench.TVM + bench.NUMPY: 40.0, bench.ORT + bench.BOUND: 45.0,
@@ -94,11 +95,10 @@ def test_wrong_outputs_are_refused(out, why, monkeypatch) -> None:
 
 
 def test_a_library_that_is_not_there_is_left_out_in_words(monkeypatch) -> None:
-    monkeypatch.setattr(bench, "onnxruntime", None)
-    monkeypatch.setattr(bench, "openvino", None)
-    for make, name in ((bench.ort_numpy, "onnxruntime"), (bench.open_vino, "openvino")):
-        assert _answers(monkeypatch, make, PREPARE) == [
-            ("left out", f"{name} is not installed; `make bench` installs it")]
+    monkeypatch.setattr(present, "tool", lambda kind: present.Tool(said=f"{kind}: not here"))
+    for make, name in ((bench.ort_numpy, "onnxruntime"), (bench.ort_binding, "onnxruntime"),
+                       (bench.open_vino, "openvino"), (bench.compiled, "c++")):
+        assert _answers(monkeypatch, make, PREPARE) == [("left out", f"{name}: not here")]
 
 
 def test_an_error_of_a_library_goes_to_the_log(monkeypatch, capsys) -> None:
@@ -142,9 +142,8 @@ def test_what_is_wrong_is_named_and_not_timed(monkeypatch, capsys) -> None:
     assert f"{bench.TVM} wrong: differs" in capsys.readouterr().out
 
 
-LIBRARY = pytest.mark.skipif(bench.onnxruntime is None, reason="`make bench` installs onnxruntime")
-OPENVINO = pytest.mark.skipif(None in (bench.onnxruntime, bench.openvino),
-                              reason="`make bench` installs openvino")
+LIBRARY, OPENVINO = (pytest.mark.skipif(not present.tool(kind), reason=present.tool(kind).said)
+                     for kind in ("onnxruntime", "openvino"))
 
 
 @pytest.mark.filterwarnings("ignore::FutureWarning")  # torch.export

@@ -259,7 +259,7 @@ def test_what_is_prepared_cannot_be_spoiled(forks: bool, monkeypatch) -> None:
 
     monkeypatch.setattr(running, "registered", {})
 
-    @running.exercise("0.0", prepare=[models.cnn])
+    @running.exercise("0.0", "answer()", prepare=[models.cnn])
     def check() -> str:
         return spoil()
 

@@ -86,3 +86,21 @@ def test_a_cell_that_is_no_python_is_not_judged_by_an_earlier_one() -> None:
     assert "Exercise 2.1 ✗" in said[1] and "came:     SyntaxError: " in said[1], said
     line = next(number for number, text in enumerate(slip.splitlines(), 1) if "return =" in text)
     assert f"look at:  your line {line}: return =" in said[1], said
+
+
+@pytest.mark.parametrize("session", ["", "work/02_emit_te_ingestion.ipynb"])
+def test_a_refusal_does_not_end_the_run_in_the_lab(session: str,
+                                                   monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only in a notebook's kernel of `make lab`; where grading executes one, a check raises."""
+    monkeypatch.setenv("MLC_LAB", "1")
+    if session:
+        monkeypatch.setenv("JPY_SESSION_NAME", session)
+    first = "import sys\nsys.path.insert(0, '..')\nfrom course import checks\ndef f(): pass"
+    notebook = nbformat.v4.new_notebook(cells=list(map(nbformat.v4.new_code_cell, [
+        first, "import os\nos.environ['JPY_SESSION_NAME'] = 'forged'", "checks.exercise_2_1(f)"])))
+    notebook.cells[-1].metadata["tags"] = ["raises-exception"]
+    execute.client(notebook).execute()
+    (output,) = notebook.cells[-1].outputs
+    assert (output.output_type, output.get("name")) == (("stream", "stderr") if session
+                                                        else ("error", None))
+    assert "Exercise 2.1 ✗" in output.get("text", output.get("evalue"))

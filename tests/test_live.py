@@ -3,17 +3,17 @@
 import json
 import random
 import re
-import shutil
 import subprocess
 from typing import Any
 
 import pytest
 import tvm
 
+from course import present
 from course.listing import show
 from course.plots import moving, walks
 
-NODE = pytest.mark.skipif(not shutil.which("node"), reason="no Node runs the page's code here")
+NODE = pytest.mark.skipif(not present.tool("node"), reason=present.tool("node").said)
 MESSAGES = walks.refusals()
 
 
@@ -153,4 +153,26 @@ def test_a_page_for_each_place() -> None:
     assert '"errors":["tvm_errors.html","zh/tvm_errors.html"]' in beside
     assert '"errors":["tvm_errors.html","tvm_errors.html"]' in part and '"language":1' in part
     assert '"errors"' not in alone and '<html lang="zh">' in alone
-    assert not re.search(r"@(DATA|LOOPS)@", beside + alone + part)
+    assert not re.search(r"@(DATA|LOOPS|THEME)@", beside + alone + part)
+
+
+@NODE
+def test_an_address_says_what_is_shown() -> None:
+    steps = [["split", 2, 2], ["split", 4, 2], ["reorder", 3, 4], ["fuse", 4, 5],
+             ["vectorize", 4, 0]]
+    programs = [walks.described(program) for program in walks.PROGRAMS]
+    script = """(Loops, { programs, steps, texts }) => {
+      const said = Loops.address(programs.at(-1), steps, 7);
+      const back = (text) => { const { number, path, moment } = Loops.addressed(programs, text);
+        return [programs[number].id, path.map(({ step }) => step), moment]; };
+      return [said, ...[said, ...texts].map(back)];
+    }"""
+    texts = ["", "zh", "program=none&moment=-3",
+             "program=sum&steps=split-0-2.vectorize-2-0.unroll-0-0",
+             "program=add&steps=split-9-2", "program=add&steps=split-0-5.unroll-0-0&moment=x"]
+    said, *found = of_the_page(script, {"programs": programs, "steps": steps, "texts": texts})
+    assert said.startswith("program=conv&steps=split-2-2.") and said.endswith("&moment=7")
+    start = ["add", [], 0]
+    assert found == [["conv", steps, 7], start, start, start,
+                     ["sum", [["split", 0, 2]], 0],  # a sum's loop is not vectorized: no further
+                     start, start]

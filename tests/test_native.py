@@ -1,7 +1,5 @@
 """The C program of notebook 11 gives what PyTorch gives, and refuses what is not its own."""
 
-import os
-import platform
 import shutil
 import sys
 from pathlib import Path
@@ -12,10 +10,11 @@ import torch
 import tvm
 
 import helpers
+from course import present
 from course.ship import kernel, native
 from data.store import CourseError
 
-COMPILER = pytest.mark.skipif(not native.alone(Path()), reason="no C compiler here")
+COMPILER = pytest.mark.skipif(not present.tool("c"), reason=present.tool("c").said)
 ARM = tvm.target.Target({"kind": "llvm", "mtriple": native.ARM, "mattr": ["+neon"]})
 
 
@@ -66,23 +65,14 @@ def test_the_program_in_c_says_what_is_wrong(folder: Path, given: list[str], say
         native.run([folder / "cnn", *(folder / name for name in given)])
 
 
-@pytest.mark.skipif(not native.alone(Path(), arm=True) or native.emulator() is None,
-                    reason="no compiler for arm64, or no emulator of it")
+@pytest.mark.skipif(not present.tool("arm64"), reason=present.tool("arm64").said)
 def test_the_program_for_arm64_equals_pytorch(folder: Path, images: np.ndarray,
                                               tmp_path: Path) -> None:
     kernel.write(kernel.cnn(helpers.load_weights("cnn"), ARM)[0], ARM, tmp_path)
     for name in ("weights.bin", "images.bin"):
         shutil.copy(folder / name, tmp_path)
     native.run(native.alone(tmp_path, arm=True))
-    _equal_pytorch(tmp_path, images, *(native.emulator() or []))
-
-
-def test_where_no_compiler_is_there_is_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", os.devnull)
-    monkeypatch.setitem(sys.modules, "ziglang", None)
-    assert native.with_runtime(Path()) == [] and native.alone(Path()) == []
-    if platform.machine() != "aarch64":
-        assert native.alone(Path(), arm=True) == [] and native.emulator() is None
+    _equal_pytorch(tmp_path, images, *native.EMULATOR)
 
 
 def test_a_program_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from bs4 import BeautifulSoup
+from bs4 import BeautifulSoup, Tag
 from matplotlib import colormaps, colors, font_manager
 from matplotlib.text import Text
 from PIL import Image
@@ -52,10 +52,37 @@ def test_in_the_lab_a_picture_is_html_with_its_text(shown, monkeypatch) -> None:
     monkeypatch.setenv("MLC_LAB", "1")
     plots.class_bars(("<b>", 'a "coat"'), np.array([0.25, 0.75]), "recall")
     ((data, metadata),) = shown
-    (image,) = BeautifulSoup(data["text/html"], "html.parser").find_all("img")
-    assert image["alt"] == 'recall: <b> 0.250, a "coat" 0.750.' == metadata["text/html"]["alt"]
-    assert base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))[1:4] == b"PNG"
+    light, dark = BeautifulSoup(data["text/html"], "html.parser").find_all("img")
+    for image in (light, dark):
+        assert image["alt"] == 'recall: <b> 0.250, a "coat" 0.750.' == metadata["text/html"]["alt"]
+    assert (light["class"], dark["class"]) == (["mlc-light"], ["mlc-dark"])
+    assert "none" in dark["style"] and "none" not in light["style"]  # where the themes are unknown
     assert "image/png" not in data
+
+
+def _pixels(image: Tag) -> np.ndarray:
+    png = base64.b64decode(image["src"].removeprefix("data:image/png;base64,"))
+    return np.asarray(Image.open(io.BytesIO(png)).convert("RGB"))
+
+
+def test_in_the_dark_a_picture_is_dark_and_a_photograph_stays(shown, monkeypatch) -> None:
+    monkeypatch.setenv("MLC_LAB", "1")
+    garment = np.zeros((28, 28), dtype="float32")
+    garment[4:24, 8:20] = 0.8
+    plots.image_grid(garment[None], ["a coat"])
+    plots.confusion_matrix(np.diag([9, 5]), ("bag", "coat"))
+    for n, (data, _) in enumerate(shown):
+        light, dark = map(_pixels, BeautifulSoup(data["text/html"], "html.parser").find_all("img"))
+        assert (light[0, 0] == 255).all() and (dark[0, 0] < 30).all()
+        same = (light == dark).all(-1)
+        rows, columns = np.nonzero(same)
+        if n == 0:  # black around the garment stays black, and nothing but the photograph does
+            middle = light[light.shape[0] // 2 - 5, :]
+            assert same.mean() > 0.1 and middle.min() == 0
+            inside = same[rows.min():rows.max() + 1, columns.min():columns.max() + 1]
+            assert inside.mean() > 0.6
+        else:
+            assert same.mean() < 0.05
 
 
 def test_what_is_measured_has_no_fingerprint(shown) -> None:

@@ -16,7 +16,6 @@ import importlib.util
 import inspect
 import logging
 import re
-import shutil
 import sys
 import tempfile
 import textwrap
@@ -44,6 +43,7 @@ from tvm.script import relax as R
 from tvm.script import tirx as T
 
 import helpers
+from course import present
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 TEXT = (DOCS / "rosetta.md").read_text()
@@ -906,8 +906,8 @@ def _() -> None:
 
 @proof(SAME, "saving and loading")
 def _() -> None:
-    if not any(map(shutil.which, ("g++", "gcc", "clang++", "clang", "c++", "cc"))):
-        pytest.skip("export_library needs a C compiler, and there is none")
+    if not present.tool("shared"):
+        pytest.skip(present.tool("shared").said)
     with tempfile.TemporaryDirectory() as folder:
         ex = relax.build(MODEL, "llvm")
         ex.export_library(f"{folder}/model.so")

@@ -14,11 +14,12 @@ import torch
 from bs4 import BeautifulSoup
 
 import helpers
+from course import present
 from course.ship import browser, kernel, native, wasm
 from data.store import CLASS_NAMES, CourseError, is_real
 from tools.site import garment
 
-NODE = pytest.mark.skipif(not shutil.which("node"), reason="no Node runs the module here")
+NODE = pytest.mark.skipif(not present.tool("node"), reason=present.tool("node").said)
 
 
 @pytest.fixture(scope="module")
@@ -64,7 +65,7 @@ def test_the_module_equals_pytorch_on_all_images(cnn: tuple[Any, np.ndarray],
 
 
 @NODE
-@pytest.mark.skipif(not wasm.linker(), reason="nothing links for WebAssembly here")
+@pytest.mark.skipif(not present.tool("wasm"), reason=present.tool("wasm").said)
 def test_a_module_that_is_linked_here_equals_pytorch(folder: Path) -> None:
     two, packed = kernel.cnn(helpers.load_weights("cnn"), kernel.BROWSER, threads=2)
     text = two.script().replace("T.parallel(", "T.serial(")
@@ -72,12 +73,6 @@ def test_a_module_that_is_linked_here_equals_pytorch(folder: Path) -> None:
     native.run(wasm.command(folder))
     worst, others = _compared(folder, packed)
     assert worst < 1e-5 and others == 0
-
-
-def test_where_nothing_links_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wasm, "linker", lambda: ())
-    with pytest.raises(CourseError, match="pip install ziglang"):
-        wasm.command(Path())
 
 
 # ---- the page --------------------------------------------------------------------------------

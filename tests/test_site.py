@@ -1,18 +1,25 @@
 """What the site is made of, as far as that needs no Sphinx; tests/slow/test_site.py builds it."""
 
+import base64
+import io
 import json
 import re
 from pathlib import Path
+from xml.etree import ElementTree
 
+import matplotlib.pyplot as plt
 import nbformat
 import newest
+import numpy as np
 import pytest
 import searching
 import yaml
 
+from course import listing
+from course.plots.dark import photograph
 from tools import colab, execute
-from tools.site import landing, links, pages, project, terms
-from tools.site.dark import for_the_dark, transparent
+from tools.site import aliases, anchors, landing, links, narrow, pages, project, terms
+from tools.site.dark import IMAGE, for_the_dark, transparent
 from tools.site.words import WORDS
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -106,7 +113,7 @@ def test_the_map_has_each_notebook_below_what_it_needs() -> None:
         for row in set(rows.values()):
             places = [stop.column for stop in course if stop.row == row]
             assert places == sorted(set(places)) and places[0] > 0 and places[-1] < 1
-        drawn = landing.plan(course, dict.fromkeys(rows, 3), WORDS[language])
+        drawn = landing.plan(course, dict.fromkeys(rows, ["1.1"] * 3), WORDS[language])
         assert drawn.count("<path ") == len(found) and drawn.count("<a ") == len(course)
     assert [(s.number, s.needs, s.minutes) for s in maps["en"]] == \
         [(s.number, s.needs, s.minutes) for s in maps["zh"]]
@@ -122,16 +129,61 @@ def test_an_arrow_that_another_way_stands_for_is_left_out() -> None:
 def test_drawings_for_the_dark() -> None:
     svg = ('<svg width="9"><g id="patch_1">\n<path d="M 0 0" style="fill: #ffffff"/></g>'
            '<path style="fill: #cfe3f5; stroke: #000000"/><path style="fill: #ffffff"/></svg>')
-    dark = for_the_dark(svg) or ""
+    dark = for_the_dark(svg)
     ground, pale, line, white = re.findall(r"(?:fill|stroke): (none|#\w+)", dark)
     assert ground == "none" and re.match(r'<svg fill="#(ed)+" ', dark)
     assert pale[1] < "5" and line[1] == "e" and white[1] == "1", dark  # light and dark exchanged
-    assert for_the_dark('<svg><image href="data:"/></svg>') is None
+    images = 0
     for path in execute.PICTURES.rglob("*.svg"):
         drawing = path.read_text(encoding="utf-8")
         assert "style=\"fill: #ffffff\"" not in transparent(drawing).split("patch_2")[0], path
         dark = for_the_dark(drawing)
-        assert dark is None or dark.count("<path") == drawing.count("<path")
+        assert dark.count("<path") == drawing.count("<path")
+        for before, after in zip(IMAGE.findall(drawing), IMAGE.findall(dark), strict=True):
+            images += 1  # a photograph of a garment stays; of what is drawn in colours nothing does
+            assert (before == after) == photograph(_rgb(before)), path
+    assert images > 20
+
+
+def _rgb(png: str) -> np.ndarray:
+    return plt.imread(io.BytesIO(base64.b64decode(png)))[..., :3]
+
+
+def test_a_row_of_panels_becomes_a_column_for_a_phone() -> None:
+    narrowed = 0
+    for path in execute.PICTURES.rglob("*.svg"):
+        drawing = path.read_text(encoding="utf-8")
+        if form := narrow.narrow(drawing):
+            narrowed += 1
+            (before, _), (after, _) = (map(float, re.findall(
+                r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0]) for svg in (drawing, form))
+            assert after <= 0.8 * before and narrow.smallest(form) == narrow.smallest(drawing)
+            boxes = narrow.panels(drawing)
+            assert form.count('<use xlink:href="#figure_1"/>') == len(boxes) > 1
+            ElementTree.fromstring(form)
+            for n, one in enumerate(boxes):  # none is cut, and none is seen twice
+                assert not any(max(one.left, other.left) < min(one.right, other.right)
+                               and max(one.top, other.top) < min(one.bottom, other.bottom)
+                               for other in boxes[:n]), path
+    assert narrowed > 40
+
+
+def test_no_letter_of_a_picture_is_too_small(tmp_path: Path) -> None:
+    """As wide as the page shows it on a screen of 390 pixels, whichever form that is."""
+    (tmp_path / "pictures").mkdir()
+    for path in sorted(execute.PICTURES.glob("*.svg")):
+        source = pages.picture(tmp_path / "pictures", "")(b"", f"{path.stem}.png")
+        shown = pages.by_theme(f'<img alt="a" src="{source}">', tmp_path)
+        least = dict(re.findall(r"(--least(?:-narrow)?): (\d+)px", shown))
+        assert f'<a href="{source}">' in shown and shown.count("<img ") == 2
+        for name, wide in least.items():
+            form = tmp_path / "pictures" / f"{path.stem}{name.removeprefix('--least')}.svg".replace(
+                "-narrow", ".narrow")
+            svg = form.read_text(encoding="utf-8")
+            points = float(re.findall(r'viewBox="0 0 ([\d.]+)', svg)[0])
+            assert narrow.smallest(svg) * int(wide) / points >= narrow.LEAST
+    assert "min-width: var(--least-narrow, var(--least))" in \
+        (ROOT / "docs" / "site" / "_static" / "course.css").read_text(encoding="utf-8")
 
 
 def test_the_first_page_has_its_picture() -> None:
@@ -209,9 +261,27 @@ def test_search_knows_names_of_code_and_chinese() -> None:
     assert found["create_schedule"][0]["excerpt"] == "te.create_schedule | te.create_prim_func"
 
 
-def test_listings_have_a_dark_colour_for_each_light_one() -> None:
+def _filtered(colour: str, most: float) -> np.ndarray:
+    """Return a colour after CSS's invert(most) hue-rotate(180deg), by the formulas of its standard.
+
+    https://www.w3.org/TR/filter-effects-1/#feColorMatrixElement
+    """
+    digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+    rgb = np.array([int(digits[n:n + 2], 16) / 255 for n in (0, 2, 4)])
+    grey = np.array([.213, .715, .072])
+    turn = 2 * np.outer(np.ones(3), grey) - np.eye(3)
+    return np.clip(turn @ (most - rgb * (2 * most - 1)), 0, 1)
+
+
+def _luminance(rgb: np.ndarray) -> float:
+    linear = np.where(rgb <= 0.04045, rgb / 12.92, ((rgb + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def test_listings_can_be_read_in_the_dark() -> None:
     css = (ROOT / "docs" / "site" / "_static" / "course.css").read_text(encoding="utf-8")
-    dark = set(re.findall(r'&\[style\*="(#\w+)"\]', css))
+    rule = re.search(r"filter: (invert\(([.\d]+)\) hue-rotate\(180deg\))", css)
+    assert rule and rule[1] in listing.in_the_dark  # the lab's
     listings = [found for master in pages.masters()
                 for cell in nbformat.read(master, as_version=4).cells
                 for output in cell.get("outputs", []) if "data" in output
@@ -219,8 +289,15 @@ def test_listings_have_a_dark_colour_for_each_light_one() -> None:
                                         re.DOTALL)]
     light = {colour for listing in listings
              for colour in re.findall(r'<span style="[^"]*?(#\w+)', listing)}
-    spaces = {"#BBB"}
-    assert light - spaces == dark
+    grounds = {"#f6f8fa", "#dafbe1", "#ffebe9"}  # of a listing, of a diff's lines
+    assert len(light) > 8 and all("#f6f8fa" in listing for listing in listings)
+    for ground in grounds:
+        below = _luminance(_filtered(ground, float(rule[2])))
+        assert below < 0.03
+        for ink in {*light, "#24292f"} - grounds - {"#BBB"}:  # spaces are of no colour
+            if ground == "#f6f8fa" or ink == "#24292f":
+                above = _luminance(_filtered(ink, float(rule[2])))
+                assert (above + 0.05) / (below + 0.05) > 4.5, ink
 
 
 def test_broken_links_are_found(tmp_path: Path) -> None:
@@ -262,3 +339,23 @@ def test_settings_name_what_there_is() -> None:
                                   "\n".join(workflows))[1].split(", "))
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
     assert f"## {cited['version']}" in (ROOT / "CHANGELOG.md").read_text()
+
+
+def test_anchors_stay_when_a_section_is_put_in() -> None:
+    assert anchors.anchors(["A `call_tir`", "With your model", "With your model", "2026.11"]) == \
+        ["a-call-tir", "with-your-model", "with-your-model-2", "of-2026-11"]
+    known = pages.section_anchors()
+    assert not [one for here in known.values() for one in here if re.fullmatch(r"id\d+", one)]
+    assert all(len(here) == len({*here}) for here in known.values())
+
+
+def test_other_names_are_of_sections_that_are_there(tmp_path: Path,
+                                                    monkeypatch: pytest.MonkeyPatch) -> None:
+    known = pages.section_anchors()
+    found = aliases.by_section(known)
+    assert "cross compile" in found["11_ship_it#another-machine"] and len(found) > 100
+    monkeypatch.setattr(aliases, "TABLE", tmp_path / "aliases.toml")
+    monkeypatch.setattr(aliases, "ROOT", tmp_path)
+    aliases.TABLE.write_text('["11"]\n"Another planet" = ["Mars"]\n')
+    with pytest.raises(LookupError, match="Another planet"):
+        aliases.by_section(known)

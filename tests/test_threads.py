@@ -8,12 +8,12 @@ from tvm import te
 from tvm.s_tir import dlight as dl
 from tvm.script import tirx as T
 
-from course import gpu
+from course import gpu, present
 from course.checks import random
 from course.tir import threads
 from data.store import CourseError
 
-needs_compiler = pytest.mark.skipif(gpu.compiler() is None, reason="no C++20 compiler")
+needs_compiler = pytest.mark.skipif(not present.tool("c++20"), reason=present.tool("c++20").said)
 
 
 def relu(n: int, guarded: bool = True, width: int = 32) -> tvm.tirx.PrimFunc:

@@ -46,8 +46,8 @@ from course.checks.diagnose import equivalence as _equivalence
 from course.checks.run import check as _check
 from course.words import packed as _packed
 
-def _isolated(run, seconds, isolated=_check.isolated):
-    passed, found = isolated(run, seconds)
+def _isolated(*given, isolated=_check.isolated):
+    passed, found = isolated(*given)
     print({TELLS!r} + _json.dumps(_packed(found)))
     return passed, found
 

@@ -31,22 +31,12 @@ import psutil
 import torch
 import tvm
 from matplotlib.figure import Figure
-from torch._inductor import cpp_builder, exc
 
 import helpers
-from course import kernels
+from course import kernels, present
 from course.checks.compare.tolerance import ATOL_PROBABILITIES, RTOL, to_numpy
 from course.words import ROOT, _, told
 from data import store
-
-try:
-    import onnxruntime
-except ImportError:  # the others can be timed without it
-    onnxruntime = None
-try:
-    import openvino
-except ImportError:
-    openvino = None
 
 BUILD = ROOT / "build"
 ROUNDS, BLOCK = 9, 0.25  # turns of each contender, and the seconds of one
@@ -66,6 +56,12 @@ Runtime's `run`; without it, tensors that are there already, compared with its I
 
 class LeftOutError(Exception):
     """A contender cannot run on this machine; the message says why."""
+
+
+def needed(kind: str) -> None:
+    """Leave a contender out where what it needs does not work here."""
+    if not (found := present.tool(kind)):
+        raise LeftOutError(found.said)
 
 
 def flops(batch: int) -> int:
@@ -123,8 +119,7 @@ def onnx_model(images: np.ndarray) -> bytes:
 
 def ort_session(images: np.ndarray, threads: int) -> Any:
     """Open the model with ONNX Runtime's own settings."""
-    if onnxruntime is None:
-        raise LeftOutError("onnxruntime is not installed; `make bench` installs it")
+    import onnxruntime
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     return onnxruntime.InferenceSession(onnx_model(images), options,
@@ -132,6 +127,8 @@ def ort_session(images: np.ndarray, threads: int) -> Any:
 
 
 def ort_binding(images: np.ndarray, threads: int) -> Made:
+    needed("onnxruntime")
+    import onnxruntime
     session = ort_session(images, threads)
     value = onnxruntime.OrtValue.ortvalue_from_numpy
     data, out = value(images), value(np.zeros((len(images), 10), "float32"))
@@ -142,14 +139,15 @@ def ort_binding(images: np.ndarray, threads: int) -> Made:
 
 
 def ort_numpy(images: np.ndarray, threads: int) -> Made:
+    needed("onnxruntime")
     session = ort_session(images, threads)
     feed = {session.get_inputs()[0].name: images}
     return (lambda: session.run(None, feed)), lambda out: out[0]
 
 
 def open_vino(images: np.ndarray, threads: int) -> Made:
-    if openvino is None:
-        raise LeftOutError("openvino is not installed; `make bench` installs it")
+    needed("openvino")
+    import openvino
     model = openvino.Core().read_model(onnx_model(images), b"")
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
                 "INFERENCE_PRECISION_HINT": "f32"}  # or it takes bfloat16 where the CPU has it
@@ -165,10 +163,7 @@ def eager(images: np.ndarray, threads: int) -> Made:
 
 
 def compiled(images: np.ndarray, threads: int) -> Made:
-    try:
-        cpp_builder.get_cpp_compiler()
-    except exc.InvalidCxxCompiler:
-        raise LeftOutError("it needs a C++ compiler, and there is none") from None
+    needed("c++")
     torch.set_num_threads(threads)
     torch._dynamo.reset()  # or the second batch size gets code for every size
     model, data = torch.compile(network()), torch.from_numpy(images)
@@ -501,8 +496,8 @@ def main(words: list[str]) -> None:
         settings += contest(threads, batches, images.numpy(), reference, troubles)
     target = tvm.target.Target.from_device("cpu")
     versions = {name: importlib.metadata.version(name)
-                for name in ("apache-tvm", "torch", *["onnxruntime"] * bool(onnxruntime),
-                             *["openvino"] * bool(openvino))}
+                for name in ("apache-tvm", "torch", *filter(present.tool, (
+                    "onnxruntime", "openvino")))}
     about = {"date": datetime.date.today().isoformat(), "cores": count_cores(),
              "cpu": told(helpers.machine(), "en").partition(", TVM with")[0]
              + f" ({target.attrs['mcpu']})",

@@ -10,22 +10,24 @@ import re
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 
+from course import present
 from course.words import _, language
-from data.versions import FIX, line, package, pins
+from data.versions import FIX, PYTHONS, line, package, pins
 
 ROOT = Path(__file__).resolve().parent.parent
-PYTHONS = ((3, 11), (3, 12), (3, 13))
 
 
 def python_version() -> tuple[bool, str]:
     """The Python that runs the course."""
     found = f"{platform.python_version()} ({sys.executable})"
-    if sys.version_info[:2] in PYTHONS:
+    if "{}.{}".format(*sys.version_info) in PYTHONS:
         return line(True, "Python", found)
     return line(False, "Python", _("{found} does not fit").format(found=found),
-                _("install Python 3.11, 3.12 or 3.13, then `make lab PYTHON=python3.12`"))
+                _("install Python {first} to {last}, then `make lab PYTHON=python{first}`").format(
+                    first=PYTHONS[0], last=PYTHONS[-1]))
 
 
 def machine() -> tuple[bool, str]:
@@ -51,7 +53,8 @@ def environment() -> tuple[bool, str]:
                     _(".venv has no Python that runs (was the one that made it removed?)"),
                     _("delete it, `rm -r .venv`, then run `make lab`"))
     return line(False, _("environment"), _("is not the course's own .venv but {place}").format(
-        place=sys.prefix), _("run `make lab`, which makes it"))
+        place=sys.prefix), _("run `make lab`, which makes it") if find_spec("ensurepip") else
+        _("on Debian and Ubuntu `sudo apt install python3-venv`, then `make lab`, which makes it"))
 
 
 # each in a process of its own: what it prints is the line
@@ -151,6 +154,15 @@ def own(thing: str, check: Callable[[], None], fix: str = FIX) -> tuple[bool, st
     return attempt(thing, f"from tools import doctor; doctor.{check.__name__}()", fix)
 
 
+def used(kind: str) -> str:
+    """Return a line on what the course uses where it is here and works: what it is, what for."""
+    known, found = present.KNOWN[kind], present.tool(kind)
+    said = found.said or known.thing
+    if found and (program := present.name(found.command)) != Path(sys.executable).name:
+        said = _("{thing} {says}").format(thing=known.thing, says=program)
+    return f"{'yes ' if found else 'no  '} " + _("{use}. {said}").format(use=known.use, said=said)
+
+
 def main() -> int:
     """Print the report and return the exit status."""
     report = [python_version(), machine(), environment(),
@@ -163,6 +175,9 @@ def main() -> int:
     for check in last:
         report.append(own(*check))
         print(report[-1][1], flush=True)
+    print(_("What the course uses where it is here and works:"))
+    for kind in present.KNOWN:
+        print(used(kind), flush=True)
     bad = sum(not good for good, _ in report)
     said = _("\n{bad} of {count} things are wrong: begin with the first FAIL.") if bad \
         else _("\nAll {count} things are as they should be.")

@@ -334,6 +334,7 @@ def main(arguments: list[str]) -> int:
         published = {kind for job in solved for _, kind in plan.of_file(
             job.data, json.loads(job.master))["answers"].values()}
         count = sum(len(student.found.taken) for student in students)
+        report = None
         try:
             with tqdm(total=count, unit="notebook", disable=None, dynamic_ncols=True) as bar, \
                     _stoppable():
@@ -343,9 +344,10 @@ def main(arguments: list[str]) -> int:
                 _grade_all(report, solved, Kept(options.to / "graded", course_versions()),
                            options, scratch)
         except (KeyboardInterrupt, Lost) as why:
-            print(f"\n{str(why) or 'Stopped.'} {options.to.name}/grades.csv has the rows of the "
-                  "students above. What was graded is kept: the same command does the rest.",
-                  flush=True)
+            rest = f"{options.to.name}/grades.csv has the rows of the students above. What was " \
+                   "graded is kept: the same command does the rest." if report and report.rows \
+                else "The same command goes on from here."
+            print(f"\n{str(why).strip() or 'Stopped.'} {rest}", flush=True)
             return 1 if isinstance(why, Lost) else 130
     place = os.path.relpath(options.to)
     print(f"Written: {place}/grades.csv, and for each student {place}/feedback/<name>/index.html")

@@ -22,10 +22,10 @@ from course.checks.diagnose.module import check_equivalence
 from course.checks.exercises.faulty import faulty_cnn, mended
 from course.checks.observe.intermediates import is_layer
 from course.checks.observe.primfuncs import run_prim_func
-from course.checks.run.answer import note_broken_cells
+from course.checks.run.cells import watch_cells
 from course.checks.run.check import accepted, isolated, registered
 from course.checks.say.messages import CheckFailed, bound, reason
 
-note_broken_cells()
+watch_cells()
 # notebooks call checks.exercise_2_3(answer)
 globals().update({exercise.function: exercise.check for exercise in registered.values()})

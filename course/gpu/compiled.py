@@ -5,14 +5,7 @@ makes a program of it in which each thread of a block is a thread of the CPU: sl
 wrong as on a GPU.
 """
 
-import functools
-import importlib.util
-import os
 import re
-import shutil
-import subprocess
-import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -21,6 +14,7 @@ import tvm
 import tvm_ffi
 from tvm import tirx
 
+from course import present
 from course.gpu.simulated import lowered
 from course.gpu.source import last_line, source
 from course.tir import threads
@@ -29,41 +23,39 @@ from data.store import CourseError
 
 SECONDS = 60
 _HEADER = Path(__file__).with_name("threads.hpp")
-COMPILING = 300  # ziglang makes a C++ library of its own first, once
+COMPILING = 300
 
 
-@functools.cache
-def compiler() -> tuple[str, ...] | None:
-    """Return the command of a C++20 compiler of this machine, or None; at last ziglang of PyPI."""
-    for name in ("g++", "clang++"):
-        if shutil.which(name) and not subprocess.run(
-                [name, "-std=c++20", "-fsyntax-only", "-x", "c++", "-"], input="#include <barrier>",
-                capture_output=True, text=True, check=False).returncode:
-            return (name,)
-    return (sys.executable, "-m", "ziglang", "c++") if importlib.util.find_spec("ziglang") else None
+def compiler() -> tuple[str, ...]:
+    """Return the command of a C++20 compiler that works here, or an empty tuple."""
+    return present.tool("c++20").command
+
+
+def on_gpu() -> bool:
+    """Return whether TVM sees a GPU here, and can use it."""
+    return bool(tvm.cuda(0).exist and present.tool("gpu"))
 
 
 def how() -> str:
-    """Say how the CUDA source runs on this machine, in one line."""
-    if tvm.cuda(0).exist:
+    """Say how the CUDA source runs on this machine: a line, and one more of a GPU that does not."""
+    if on_gpu():
         return _("CUDA source runs here on the GPU")
-    if command := compiler():
-        return _("CUDA source runs here by {compiler}: each thread of a block is a thread of the "
-                 "CPU").format(compiler=_name(command))
-    return _("No C++20 compiler here (g++, clang++, or pip install ziglang): CUDA source is "
-             "shown, and not run")
+    said = _("CUDA source runs here by {compiler}: each thread of a block is a thread of the "
+             "CPU").format(compiler=present.name(compiler())) if compiler() else _(
+        "{missing}. CUDA source is shown, and not run").format(missing=present.tool("c++20").said)
+    return f"{present.tool('gpu').said}\n{said}" if tvm.cuda(0).exist else said
 
 
 def run_source(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) -> bool:
     """Run a PrimFunc's CUDA source; the last array gets its result. False: nothing here runs it.
 
-    On a GPU if TVM finds one, else on the CPU, in a process of its own. Arrays are float32, in the
+    On a GPU if one works, else on the CPU, in a process of its own. Arrays are float32, in the
     order of the parameters. Raises CourseError where it crashes, or takes more than SECONDS.
     """
-    if tvm.cuda(0).exist:
+    if on_gpu():
         _run_on_gpu(func, arrays, barriers)
         return True
-    if compiler() is None:
+    if not compiler():
         return False
     text = source(func, barriers).replace("__shared__ alignas(64)", "alignas(64) __shared__")
     names = [param.name for param in func.params]
@@ -101,30 +93,24 @@ def _run_on_gpu(func: tirx.PrimFunc, arrays: Sequence[np.ndarray], barriers: boo
         tvm_ffi.remove_global_func(name)
 
 
-def _name(command: tuple[str, ...]) -> str:
-    return command[-2] if len(command) > 1 else command[0]
-
-
 def _dim3(extents: tuple[int, ...]) -> str:
     return "{" + ", ".join(map(str, extents)) + "}"
 
 
 def _executed(program: str, given: bytes) -> bytes:
     """Compile a C++ program and return what it writes for what it is given."""
-    with tempfile.TemporaryDirectory() as folder:
+    with present.workplace() as folder:
         file, built = Path(folder, "kernel.cpp"), Path(folder, "kernel")
         file.write_text(program)
         try:
-            made = subprocess.run(
-                [*(compiler() or ()), "-std=c++20", "-O1", "-pthread", str(file), "-o", str(built)],
-                capture_output=True, text=True, timeout=COMPILING, check=False)
-            if made.returncode:
-                raise CourseError(_("{compiler} does not take the source: {why}").format(
-                    compiler=_name(compiler() or ("",)),
-                    why=next((line for line in made.stderr.splitlines() if "error" in line), "")))
-            done = subprocess.run([str(built)], input=given, capture_output=True, timeout=SECONDS,
-                                  check=False, cwd=folder, env={"PATH": os.environ["PATH"]})
-        except subprocess.TimeoutExpired:
+            present.run([*compiler(), "-std=c++20", "-O1", "-pthread", file, "-o", built],
+                        seconds=COMPILING)
+        except CourseError as error:
+            raise CourseError(_("the source is not compiled: {why}").format(
+                why=present.why(str(error)))) from None
+        try:
+            done = present.run([built], given, SECONDS, check=False)
+        except present.SlowError:
             raise CourseError(_("still at it after {seconds} seconds: smaller arrays").format(
                 seconds=SECONDS)) from None
     if done.returncode:

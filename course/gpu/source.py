@@ -1,19 +1,15 @@
 """The CUDA source that TVM writes, and what NVIDIA's compiler makes of it."""
 
-import importlib.util
 import inspect
-import os
 import sys
-import warnings
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 from unittest import mock
 
 import tvm
 from tvm import tirx
-from tvm.support import nvcc
 
+from course import present
 from course.words import _
 from data.store import CourseError
 
@@ -49,19 +45,15 @@ def _whole(func: tirx.PrimFunc) -> str:
     return compiled.mod.imports[0].inspect_source()
 
 
-def ptx(func: tirx.PrimFunc) -> str | None:
-    """Return what NVIDIA's NVRTC makes of the CUDA source, in PTX; None where it isn't installed.
+def ptx(func: tirx.PrimFunc) -> str:
+    """Return what NVIDIA's NVRTC makes of the CUDA source, in PTX.
 
-    It comes by pip: cuda-bindings and four packages nvidia-cuda-nvrtc, -runtime, -cccl and -crt.
+    "", and a line that says what is missing, where it does not work; it comes by pip. Raises
+    CourseError where it does not take the source.
     """
-    place = importlib.util.find_spec("nvidia")
-    if not place or not importlib.util.find_spec("cuda"):
-        return None
-    toolkit = Path(list(place.submodule_search_locations or ())[0], "cu13")
-    options = {"CUDA_PATH": str(toolkit), "TVM_CUDA_NVRTC_EXTRA_OPTS": f"-I{toolkit}/include/cccl"}
-    with mock.patch.dict(os.environ, options), warnings.catch_warnings(action="ignore"):
-        made = nvcc.compile_cuda(_whole(func), target_format="ptx", arch=TARGET["arch"])
-    text = bytes(made).decode()
+    if not (nvrtc := present.need("nvrtc").command):
+        return ""
+    text = present.run(nvrtc, _whole(func).encode()).stdout.decode()
     return text[text.index(".visible .entry"):]
 
 

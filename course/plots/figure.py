@@ -19,9 +19,11 @@ from IPython.display import display
 from matplotlib import artist, axis, colors, font_manager, patches, spines
 from matplotlib.text import Text
 
+from course.plots import dark
 from course.words import Sentence, _, language, told
 
 EDGE, GREY, ORANGE, BLUE, PALE = "#57606a", "#c3cad1", "#d9822b", "#4878a8", "#cfe3f5"
+PAD = 0.1  # inches around a picture
 ARROW = {"arrowstyle": "->", "color": "#30363d", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
 # fonts with Chinese letters, on Linux, macOS and Windows; the last have them in other shapes
 FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN",
@@ -133,6 +135,18 @@ def fingerprint(figure: plt.Figure) -> str:
     return ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items())) + f"; {digest}"
 
 
+def _for_the_lab(png: bytes, figure: plt.Figure, alt: str) -> str:
+    """Return the HTML of a figure with its text, as a PNG for each of JupyterLab's themes."""
+    night = io.BytesIO()
+    plt.imsave(night, dark.for_the_dark(plt.imread(io.BytesIO(png)), figure, PAD))
+    words = html.escape(alt, quote=True)
+    return dark.BY_THEME + "".join(
+        f'<img alt="{words}" class="{kind}" style="max-width:100%{hidden}" '
+        f'src="data:image/png;base64,{base64.b64encode(content).decode()}">'
+        for kind, content, hidden in (("mlc-light", png, ""),
+                                      ("mlc-dark", night.getvalue(), ";display:none")))
+
+
 def _sharp(figure: plt.Figure, path: Path, alt: str | None = None) -> None:
     """Write a figure as SVG for the site, the same bytes for the same figure.
 
@@ -161,12 +175,10 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     if not measured:
         about["drawn"] = drawn = fingerprint(figure)
     png = io.BytesIO()
-    figure.savefig(png, bbox_inches="tight", metadata={"Description": drawn, "Software": None})
-    kind, content = "image/png", base64.b64encode(png.getvalue()).decode()
-    if "MLC_LAB" in os.environ:
-        kind, content = "text/html", (
-            f'<img alt="{html.escape(words, quote=True)}" style="max-width:100%" '
-            f'src="data:image/png;base64,{content}">')
+    figure.savefig(png, bbox_inches="tight", pad_inches=PAD,
+                   metadata={"Description": drawn, "Software": None})
+    kind, content = ("text/html", _for_the_lab(png.getvalue(), figure, words)) \
+        if "MLC_LAB" in os.environ else ("image/png", base64.b64encode(png.getvalue()).decode())
     if folder := os.environ.get("MLC_SVG"):
         name = f"{hashlib.sha256(png.getvalue()).hexdigest()[:16]}.svg"
         _sharp(figure, Path(folder, name))

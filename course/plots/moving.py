@@ -56,7 +56,8 @@ def fragment(found: dict[str, Any], language: str = "") -> str:
         found = found | {"language": LANGUAGES[language], "errors": ERRORS_BESIDE}
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     page = (DOCS / "live.html").read_text(encoding="utf-8")
-    for name, part in (("LOOPS", (DOCS / "loops.js").read_text(encoding="utf-8")), ("DATA", text)):
+    for name, part in (("LOOPS", (DOCS / "loops.js").read_text(encoding="utf-8")),
+                       ("THEME", (DOCS / "theme.js").read_text(encoding="utf-8")), ("DATA", text)):
         page = page.replace(f"@{name}@", part)
     return page
 

@@ -51,7 +51,8 @@ def fragment(found: dict[str, Any]) -> str:
     """
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     page = (HERE / "garment.html").read_text(encoding="utf-8")
-    for name, part in (("CODE", (HERE / "garment.js").read_text(encoding="utf-8")),
+    for name, part in (("THEME", (ROOT / "docs" / "theme.js").read_text(encoding="utf-8")),
+                       ("CODE", (HERE / "garment.js").read_text(encoding="utf-8")),
                        ("DATA", text)):
         page = page.replace(f"@{name}@", part)
     return page

@@ -173,12 +173,7 @@ if (typeof document !== "undefined") (() => {
   }
   let told = ["loading"];
   const progress = () => state.replaceChildren(say(...told), ...told[0] === "loading" ? [" ", loading] : []);
-  const scheme = matchMedia("(prefers-color-scheme: dark)"), theme = () => {
-    const set = document.documentElement.dataset.theme; // the site's own switch
-    root.toggleAttribute("data-dark", set ? set === "dark" : scheme.matches);
-  };
-  theme(); scheme.addEventListener("change", theme);
-  new MutationObserver(theme).observe(document.documentElement, { attributeFilter: ["data-theme"] });
+  followTheme(root);
   clear(); page();
   // the weights come in parts, by scripts: these load from a file too, and one sees how far it is
   window.garmentParts = [];

@@ -1,43 +1,51 @@
 """C and C++ programs with the course's models: which command builds them on this machine."""
 
-import contextlib
-import importlib.util
-import platform
-import shutil
-import subprocess
-import sys
-import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import tvm
 import tvm_ffi
 
+from course import present
 from course.ship.kernel import SHIM
-from course.words import _
-from data.store import ROOT, CourseError
+from course.words import CourseError, _
 
 HERE = SHIM.parent
 ARM = "aarch64-linux-gnu"
 SECONDS = 120
+EMULATOR, workplace = present.EMULATOR, present.workplace
 
 
-def _first(*names: str) -> list[str]:
-    """Return the first of these commands that this machine has; of none, an empty list."""
-    return [name for name in names if shutil.which(name)][:1]
+def linker() -> Callable[..., None] | None:
+    """Return what `export_library` may take as `fcompile`: it links object files to a library.
+
+    None, and a line that says what is missing, where nothing here does.
+    """
+    if not (command := present.need("shared").command):
+        return None
+
+    def link(library: str, objects: Sequence[str], **_options: Any) -> None:
+        run([*command, *present.SHARED, "-o", library, *objects])
+
+    return link
 
 
-def _zig() -> list[str]:
-    found = importlib.util.find_spec("ziglang")
-    return [sys.executable, "-m", "ziglang", "cc"] if found else []
+def made(*files: Path) -> bool:
+    """Return whether an earlier cell made these files; else a line says which one is missing."""
+    for file in files:
+        if not file.exists():
+            print(_("{file} was not made: see above").format(file=file.name))
+            return False
+    return True
 
 
 def with_runtime(program: Path) -> list[str]:
     """Return the command that builds run.cpp, which needs TVM's runtime libraries.
 
-    An empty list where no C++ compiler is installed.
+    An empty list, and a line that says what is missing, where no C++ compiler works.
     """
-    if not (compiler := _first("g++", "clang++")):
+    if not (compiler := present.need("c++").command):
         return []
     packages = [Path(package.__file__).parent for package in (tvm, tvm_ffi)]
     return [*compiler, "-std=c++17", "-O1", str(HERE / "run.cpp"), "-o", str(program),
@@ -50,49 +58,22 @@ def with_runtime(program: Path) -> list[str]:
 def alone(folder: Path, *, arm: bool = False) -> list[str]:
     """Return the command that builds `folder`/cnn from cnn.o and layout.h there: no TVM is in it.
 
-    `arm`: for Linux on arm64, whatever this machine is, without shared libraries. An empty list
-    where no C compiler for that is installed.
+    `arm`: for Linux on arm64, whatever this machine is, where what it makes runs too, by EMULATOR.
+    An empty list, and a line that says what is missing, where no C compiler for that works.
     """
-    native = not arm or platform.machine() == "aarch64"
-    compiler = (_first("gcc", "clang") if native else _first(f"{ARM}-gcc")) or _zig()
-    if compiler and not native:
-        compiler += ["-target", "aarch64-linux-musl"] if "ziglang" in compiler else ["-static"]
-    return compiler and [*compiler, "-O2", f"-I{folder}", str(SHIM), str(HERE / "main.c"),
-                         str(folder / "cnn.o"), "-lm", "-o", str(folder / "cnn")]
-
-
-def emulator() -> list[str] | None:
-    """Return what a program for arm64 is started with here: nothing on such a machine.
-
-    None where it can't run.
-    """
-    if platform.machine() == "aarch64":
+    if not (compiler := present.need("arm64" if arm else "c").command):
         return []
-    return _first("qemu-aarch64") or None
-
-
-def workplace() -> tempfile.TemporaryDirectory:
-    """Return a new folder in build/, or where the system has such; it goes when nobody has it."""
-    for parent in (ROOT / "build", None):
-        with contextlib.suppress(OSError):
-            if parent:
-                parent.mkdir(exist_ok=True)
-            return tempfile.TemporaryDirectory(prefix="ship-", dir=parent)
-    raise CourseError(_("no folder here can be written to"))
+    return [*compiler, "-O2", f"-I{folder}", str(SHIM), str(HERE / "main.c"),
+                         str(folder / "cnn.o"), "-lm", "-o", str(folder / "cnn")]
 
 
 def run(command: Sequence[str | Path]) -> tuple[str, str]:
     """Run a command and return what it printed: to stdout, to stderr.
 
-    Raises CourseError with its own words where it fails, or takes more than SECONDS.
+    Raises CourseError with its own words where it fails, or takes more than SECONDS; and where
+    what it was to make, `-o`, is not there.
     """
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=False,
-                              timeout=SECONDS)
-    except subprocess.TimeoutExpired:
-        raise CourseError(_("{program} is still at it after {seconds} seconds").format(
-            program=Path(command[0]).name, seconds=SECONDS)) from None
-    if done.returncode:
-        said = done.stderr.strip() or _("it ended with {code}").format(code=done.returncode)
-        raise CourseError(f"{Path(command[0]).name}: {said}")
-    return done.stdout, done.stderr
+    done = present.run(command, seconds=SECONDS)
+    if "-o" in command and not Path(command[command.index("-o") + 1]).exists():
+        raise CourseError(present.NOTHING.format(program=present.name(command)))
+    return done.stdout.decode(), done.stderr.decode()

@@ -1,19 +1,14 @@
 """The CNN as a WebAssembly module: linked with shim.c, and run in Node."""
 
-import functools
 import hashlib
-import importlib.util
-import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 from tvm import tirx
 
+from course import present
 from course.ship.kernel import SHIM, layout
 from course.ship.native import run
-from course.words import _
 from data.store import CourseError
 
 EXPORTS = ("run", "image_at", "weights_at", "probabilities_at", "numbers")
@@ -21,28 +16,21 @@ MODULE = SHIM.with_name("cnn.wasm")  # linked beforehand, by `python -m course.s
 SOURCE = SHIM.with_name("cnn.wasm.sha256")  # of what it was made of
 
 
-@functools.cache
-def linker() -> tuple[str, ...]:
-    """Return the command of a compiler that links for WebAssembly; none: an empty tuple."""
-    if shutil.which("clang") and shutil.which("wasm-ld") and not subprocess.run(
-            ["clang", "--target=wasm32", "-fsyntax-only", "-x", "c", "-"], input="int x;",
-            capture_output=True, text=True, check=False).returncode:
-        return "clang", "--target=wasm32"
-    if importlib.util.find_spec("ziglang"):
-        return sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-freestanding"
-    return ()
+def linker() -> bool:
+    """Return whether something here links for WebAssembly; else a line says what is missing."""
+    return bool(present.need("wasm"))
 
 
 def command(folder: Path) -> list[str]:
     """Return the command that links `folder`/cnn.o and the shim to `folder`/cnn.wasm.
 
-    Raises CourseError where no compiler links for WebAssembly; layout.h is there, by kernel.write.
+    Raises CourseError where nothing links for WebAssembly; layout.h is there, by kernel.write.
     """
-    if not linker():
-        raise CourseError(_("nothing here links WebAssembly: pip install ziglang, or clang with "
-                            "wasm-ld"))
-    return [*linker(), "-O2", "-msimd128", "-ffreestanding", "-nostdlib", f"-I{folder}", str(SHIM),
-            str(folder / "cnn.o"), "-Wl,--no-entry", "-Wl,--strip-all",
+    found = present.tool("wasm")
+    if not found:
+        raise CourseError(found.said)
+    return [*found.command, "-O2", "-msimd128", "-ffreestanding", "-nostdlib", f"-I{folder}",
+            str(SHIM), str(folder / "cnn.o"), "-Wl,--no-entry", "-Wl,--strip-all",
             *(f"-Wl,--export={name}" for name in EXPORTS), "-o", str(folder / "cnn.wasm")]
 
 
@@ -76,11 +64,15 @@ WebAssembly.instantiate(bytes("cnn.wasm"), {}).then(({ instance }) => {
 def in_node(folder: Path) -> tuple[np.ndarray, float] | None:
     """Run `folder`/cnn.wasm in Node on images.bin with weights.bin, both float32, there.
 
-    Return the probabilities (images, 10), and the microseconds for each image; None without Node.
-    Raises CourseError where the module refuses.
+    Return the probabilities (images, 10), and the microseconds for each image; without Node None,
+    and a line that says what is missing. Raises CourseError where the module refuses.
     """
-    if not shutil.which("node"):
+    node = present.need("node").command
+    if not node:
         return None
-    said, _told = run(["node", "-e", _NODE, str(folder)])
-    came = np.fromfile(folder / "probabilities.bin", "float32")
-    return came.reshape(-1, 10), float(said)
+    said, _told = run([*node, "-e", _NODE, str(folder)])
+    try:
+        came = np.fromfile(folder / "probabilities.bin", "float32")
+        return came.reshape(-1, 10), float(said)
+    except (OSError, ValueError):
+        raise CourseError(present.NOTHING.format(program="node")) from None

@@ -64,6 +64,13 @@ def _chinese() -> dict[str, str]:
                 for english in (one.id if one.pluralizable else (str(one.id),))}
 
 
+class CourseError(Exception):
+    """An error whose message is meant for the reader: notebooks show it without a traceback."""
+
+    def _render_traceback_(self) -> list[str]:  # IPython asks the exception for this
+        return str(self).splitlines()
+
+
 class Sentence(str):
     """A sentence in the reader's language; `told` says it in another, `packed` is for JSON."""
 

@@ -14,7 +14,10 @@ OPENING = "conv2d_before_and_target.png"  # the picture of the page to arrive at
 project = html_title = SITE["title"]
 author = "the authors of the course"
 language = {"en": "en", "zh": "zh_CN"}[SITE["language"]]
-extensions = ["myst_nb", "tools.site.search"]
+extensions = ["myst_nb", "tools.site.anchors", "tools.site.search",
+              "tools.site.tables"]
+section_anchors = SITE["anchors"]
+other_names = SITE["aliases"]
 nb_execution_mode = "off"
 nb_merge_streams = True
 myst_heading_anchors = 4
@@ -27,7 +30,7 @@ smartquotes = False  # code and messages in prose are copied from
 html_theme = "sphinx_book_theme"
 html_static_path = ["_static"]
 html_css_files = ["course.css"]
-html_js_files = ["print.js", "section.js", "copy.js", "search.js"]
+html_js_files = ["print.js", "section.js", "copy.js", "search.js", "solved.js", "scroll.js"]
 html_baseurl = SITE["address"] and SITE["address"] + ("zh/" if SITE["language"] == "zh" else "")
 html_copy_source = False
 html_use_index = False

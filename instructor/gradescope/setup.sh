@@ -6,8 +6,8 @@ if [ -d "$here/source" ]; then here=$here/source; fi
 cd "$here/course"
 
 find_python() {
-    for name in python3 python3.13 python3.12 python3.11; do
-        if "$name" -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' \
+    for name in python3 python3.14 python3.13 python3.12 python3.11; do
+        if "$name" -c 'import sys, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 15))' \
             2>/dev/null; then echo "$name"; return; fi
     done
 }
@@ -20,7 +20,7 @@ if [ -z "$python" ]; then
     python=$(find_python)
 fi
 if [ -z "$python" ]; then
-    echo "Python 3.11, 3.12 or 3.13 is needed: choose an image that has one."
+    echo "Python 3.11 to 3.14 is needed: choose an image that has one."
     exit 1
 fi
 "$python" -m tools.install .venv instructor/requirements.txt

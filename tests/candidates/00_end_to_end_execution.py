@@ -2498,3 +2498,61 @@ def make_relu6():
                 vi, vj = T.axis.remap("SS", [i, j])
                 Y[vi, vj] = T.min(X[vi, vj] * T.Cast("float32", X[vi, vj] > T.float32(0)), T.float32(6))
     return relu6
+
+# %% 0.1 wrong: one parameter only, returns the result -> lnumpy_softmax takes (X)
+def lnumpy_softmax(X):
+    n, m = X.shape
+    Y = np.empty((n, m), dtype="float32")
+    for i in range(n):
+        big = max(X[i, j] for j in range(m))
+        s = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            s += Y[i, j]
+        for j in range(m):
+            Y[i, j] /= s
+    return Y
+
+# %% 0.1 wrong: no parameters, takes the notebook's arrays -> lnumpy_softmax takes ()
+def lnumpy_softmax():
+    n, m = X.shape
+    for i in range(n):
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j])
+
+# %% 0.1 wrong: the two parameters exchanged -> lnumpy_softmax takes (Y, X)
+def lnumpy_softmax(Y, X):
+    n, m = X.shape
+    for i in range(n):
+        big = max(X[i, j] for j in range(m))
+        s = 0.0
+        for j in range(m):
+            Y[i, j] = np.exp(X[i, j] - big)
+            s += Y[i, j]
+        for j in range(m):
+            Y[i, j] /= s
+
+# %% 0.1 wrong: a decorator that forgets to return the inner function -> lnumpy_softmax is None
+def timed(f):
+    def inner(*a):
+        f(*a)
+@timed
+def lnumpy_softmax(X, Y):
+    pass
+
+# %% 0.4 wrong: round to 3 decimals before comparing -> a tolerance hides small changes
+def looks_pure(function, x, shape):
+    a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
+    c, d = x.copy(), x.copy()
+    function(c, a); function(d, b)
+    r = lambda v: np.round(v, 3)
+    return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True) and np.array_equal(r(d), r(x), equal_nan=True))
+
+# %% 0.4 wrong: compares what is rounded to six decimals -> a tolerance hides small changes
+def looks_pure(function, x, shape):
+    a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
+    c, d = x.copy(), x.copy()
+    function(c, a); function(d, b)
+    r = lambda v: np.round(v, 6)
+    return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True)
+                and np.array_equal(r(d), r(x), equal_nan=True))

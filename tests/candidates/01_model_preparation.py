@@ -953,3 +953,13 @@ def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)
     f = 2 * in_channels * kernel**2 * o
     m = 4 * (batch * in_channels * size**2 + p + o)
     return p, f, m
+
+# %% 1.1 wrong: labels and predictions as parameters -> per_class_recall takes (labels, predictions)
+def per_class_recall(labels, predictions):
+    return np.array([np.mean(predictions[labels == c] == c) for c in range(10)])
+
+# %% 1.3 wrong: channels exchanged in the signature -> conv2d_cost takes (batch, out_channels, in_channels, size
+def conv2d_cost(batch, out_channels, in_channels, size, kernel, stride, padding):
+    o = (size + 2 * padding - kernel) // stride + 1
+    p = out_channels * (in_channels * kernel ** 2 + 1)
+    return p, 2 * in_channels * kernel ** 2 * batch * out_channels * o * o, 4 * (p + batch * in_channels * size ** 2 + batch * out_channels * o * o)

@@ -322,7 +322,7 @@ def sums_where_needed(schedule):
 def row_in_registers(schedule):
     schedule.vectorize(schedule.get_loops(schedule.get_sblock("C"))[-1])
 
-# %% 4.6 wrong: the copy stays behind -> reverse_compute_at: under which loop is the copy
+# %% 4.6 wrong: the copy stays behind -> the copy of the sums: under which loop is it
 def row_in_registers(schedule):
     schedule.cache_write(schedule.get_sblock("C"), 0, "local")
 
@@ -786,3 +786,157 @@ def schedule_add(schedule):
     i0, i1 = schedule.split(i, [4, None], disable_predication=True)
     j0, j1 = schedule.split(j, [None, 8])
     schedule.vectorize(j1); schedule.parallel(i0)
+
+# %% 4.1 wrong: inlined, then the nest blockized: two sblocks -> one sblock | result_o
+def inline_all(schedule):
+    schedule.compute_inline(schedule.get_sblock("doubled"))
+    schedule.compute_inline(schedule.get_sblock("shifted"))
+    i, j = schedule.get_loops(schedule.get_sblock("result"))
+    schedule.blockize(j)
+
+# %% 4.1 wrong: a generator, so that nothing runs -> runs none of its lines
+def inline_all(schedule):
+    for name in ("doubled", "shifted"):
+        yield schedule.compute_inline(schedule.get_sblock(name))
+
+# %% 4.1 wrong: called instead of handed over -> inline_all is None
+inline_all = None
+
+# %% 4.2 wrong: the output's layout transposed -> C in a buffer (64, 128)
+def schedule_add(schedule):
+    block = schedule.get_sblock("C")
+    i, j = schedule.get_loops(block)
+    _, lanes = schedule.split(j, factors=[None, 8])
+    schedule.vectorize(lanes)
+    schedule.parallel(i)
+    schedule.transform_layout(block, ("write", 0), lambda i, j: (j, i))
+
+# %% 4.2 wrong: B in half precision -> a schedule must not change them
+def schedule_add(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_read(block, 1, "global")
+    schedule.unsafe_set_dtype(copy, 0, "float16")
+    i, j = schedule.get_loops(block)
+    _, lanes = schedule.split(j, factors=[None, 8])
+    schedule.vectorize(lanes)
+    schedule.parallel(i)
+    schedule.compute_at(copy, i)
+
+# %% 4.3 wrong: B in half precision -> a schedule must not change them
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_read(block, 1, "global")
+    schedule.unsafe_set_dtype(copy, 0, "float16")
+    i, j, k = schedule.get_loops(block)
+    j0, lanes = schedule.split(j, factors=[None, 8])
+    schedule.reorder(i, j0, k, lanes)
+    schedule.compute_at(copy, i)
+    schedule.vectorize(lanes)
+    schedule.parallel(i)
+    schedule.decompose_reduction(block, k)
+
+# %% 4.3 right: rfactor, threads over k in the partial sums, the small final sum serial
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    k0, k1 = schedule.split(k, factors=[None, 4])
+    partial = schedule.rfactor(k0, 0)
+    i, j, k0, k1 = schedule.get_loops(partial)
+    schedule.reorder(k0, i, k1, j)
+    schedule.vectorize(j)
+    schedule.parallel(k0)
+    schedule.decompose_reduction(partial, k1)
+    i, j, k0 = schedule.get_loops(block)
+    schedule.decompose_reduction(block, k0)
+
+# %% 4.3 wrong: rfactor, the partial sums serial -> a parallel outermost loop
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    k0, k1 = schedule.split(k, factors=[None, 4])
+    partial = schedule.rfactor(k0, 0)
+    i, j, k0, k1 = schedule.get_loops(partial)
+    schedule.reorder(k0, i, k1, j)
+    schedule.vectorize(j)
+    schedule.decompose_reduction(partial, k1)
+    i, j, k0 = schedule.get_loops(block)
+    schedule.decompose_reduction(block, k0)
+
+# %% 4.4 wrong: scheduled, then dead code and constants cleaned up in main -> main has changed | these change no Relax function
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    x0, x1 = s.split(x, factors=[None, 2])
+    s.reorder(n, f, y, x0, rc, ry, rx, x1)
+    s.vectorize(x1)
+    s.unroll(rx)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, rc)
+    return relax.transform.ToNonDataflow()(s.mod)
+
+# %% 4.5 wrong: two columns at a time, not two rows -> at most 12 numbers
+def sums_where_needed(schedule):
+    pooled = schedule.get_sblock("pooled")
+    i, j, p, q = schedule.get_loops(pooled)
+    schedule.reorder(j, i)
+    schedule.compute_at(schedule.get_sblock("sums"), j)
+
+# %% 4.5 right: the first matrix, four rows of it, read through a copy
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops("pooled")
+    schedule.compute_at("sums", row)
+    schedule.cache_read("sums", 0, "global")
+
+# %% 4.5 right: the second matrix read through a copy
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops("pooled")
+    schedule.compute_at("sums", row)
+    schedule.cache_read("sums", 1, "global")
+
+# %% 4.5 wrong: all sums are copied out of a small buffer -> numbers of sums at a time
+def sums_where_needed(schedule):
+    copy = schedule.cache_write("sums", 0, "local")
+    schedule.reverse_compute_at(copy, schedule.get_loops("sums")[0])
+
+# %% 4.5 wrong: the second input in half precision -> a schedule must not change them
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops("pooled")
+    schedule.compute_at("sums", row)
+    schedule.unsafe_set_dtype(schedule.cache_read("sums", 1, "global"), 0, "float16")
+
+# %% 4.6 wrong: k inside j again -> the order of the loops around C: it was i, k, j
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "local")
+    i, k, j = schedule.get_loops(block)
+    schedule.reorder(i, j, k)
+    schedule.reverse_compute_at(copy, i)
+
+# %% 4.6 wrong: B in half precision -> a schedule must not change them
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "local")
+    i, k, j = schedule.get_loops(block)
+    schedule.reverse_compute_at(copy, i)
+    schedule.unsafe_set_dtype(schedule.cache_read(block, 1, "global"), 0, "float16")
+
+# %% 4.7 right: the row read through a copy
+def eight_partial_sums(schedule):
+    i, k = schedule.get_loops("total")
+    _, lanes = schedule.split(k, factors=[None, 8])
+    partial = schedule.rfactor(lanes, 1)
+    i, groups, lanes = schedule.get_loops(partial)
+    schedule.vectorize(lanes)
+    copy = schedule.cache_read(partial, 0, "global")
+    schedule.compute_at(copy, i)
+
+# %% 4.7 wrong: the rows are the lanes -> which goes from row to row
+def eight_partial_sums(schedule):
+    i, k = schedule.get_loops("total")
+    _, lanes = schedule.split(k, factors=[None, 8])
+    partial = schedule.rfactor(lanes, 1)
+    i, groups, lanes = schedule.get_loops(partial)
+    schedule.reorder(groups, lanes, i)
+    schedule.vectorize(i)

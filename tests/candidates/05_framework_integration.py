@@ -1038,3 +1038,40 @@ def cnn_rules():
         def main(x): return topi.nn.softmax(x, layer.dim)
         return bb.emit_te(main, node_map[node.args[0]])
     return rules_but(soft=soft)
+
+# %% 5.2 right: the parameters have other names
+def avg_pool(x, k, s):
+    n, c, h, w = x.shape
+    p, q = te.reduce_axis((0, k[0])), te.reduce_axis((0, k[1]))
+    inv = 1.0 / (k[0] * k[1])
+    return te.compute((n, c, (h - k[0]) // s[0] + 1, (w - k[1]) // s[1] + 1), lambda a, b, i, j: te.sum(x[a, b, i * s[0] + p, j * s[1] + q] * te.const(inv, "float32"), axis=[p, q]))
+
+# %% 5.3 wrong: a fourth parameter as for layers -> map_gelu takes (bb, node_map, node, layer)
+def map_gelu(bb, node_map, node, layer):
+    return bb.emit(relax.op.nn.gelu(node_map[node.args[0]]))
+
+# %% 5.4 wrong: a rule with three parameters -> the rule for nn.Flatten takes (bb, nm, node)
+def _pair(v):
+    return (v, v) if isinstance(v, int) else tuple(v)
+def _c(bb, nm, node, layer):
+    y = bb.emit_te(topi.nn.conv2d, nm[node.args[0]], map_param(layer.weight), layer.stride, layer.padding, layer.dilation)
+    return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
+def _p(bb, nm, node, layer):
+    return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], _pair(layer.kernel_size), _pair(layer.stride), (1, 1), _pair(layer.padding) * 2, "max")
+def _f(bb, nm, node, layer):
+    return bb.emit_te(topi.nn.flatten, nm[node.args[0]])
+def _s(bb, nm, node, layer):
+    return bb.emit_te(topi.nn.softmax, nm[node.args[0]], layer.dim)
+def _rules(**other):
+    given = dict(conv=_c, pool=_p, flat=_f, soft=_s) | other
+    return {nn.Conv2d: given["conv"], nn.MaxPool2d: given["pool"], nn.Flatten: given["flat"], nn.Softmax: given["soft"]}
+
+def cnn_rules():
+    return _rules(flat=lambda bb, nm, node: bb.emit_te(topi.nn.flatten, nm[node.args[0]]))
+
+# %% 5.5 wrong: from the second input on, all have the width of the second -> (n, 7)
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    shapes = [(n, features[min(i, 1)]) for i in range(len(features))]
+    add = lambda bb, nm, node: bb.emit_te(topi.add, *(nm[a] for a in node.args))
+    return from_fx(fx.symbolic_trace(model), shapes, {operator.add: add}, MLP_RULES)

@@ -395,3 +395,8 @@ def fast_conv_pool(mod, name):                      # 16 of 13 columns in the po
     s.parallel(s.fuse(n, f_))
     s.decompose_reduction(conv, ry); s.decompose_reduction(pool, py)
     return s.mod
+
+# %% 7.1 wrong: one parameter, a tile -> tile_traffic takes (tile)
+def tile_traffic(tile):
+    rows, columns, channels = tile
+    return ((rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels) / (9 * rows * columns * channels)

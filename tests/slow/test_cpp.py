@@ -8,19 +8,21 @@ from tvm import relax
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
+from course import present
 from course.ship import native
 from data import gpt
 from data.store import CourseError
 
 
-@pytest.mark.skipif(not native.with_runtime(Path()), reason="no C++ compiler here")
+@pytest.mark.skipif(not present.tool("c++"), reason=present.tool("c++").said)
 def test_the_program_in_cpp_writes_as_pytorch(tmp_path: Path) -> None:
     model, tokens = gpt.load(), torch.zeros(1, 8, dtype=torch.int64)
     with helpers.quiet():
         program = torch.export.export(model, (tokens,), dynamic_shapes=(
             {1: torch.export.Dim("length", min=2, max=gpt.LONGEST)},))
         mod = from_exported_program(program, unwrap_unit_return_tuple=True)
-        relax.build(mod, target="llvm").export_library(str(tmp_path / "gpt.so"))
+        relax.build(mod, target="llvm").export_library(
+            str(tmp_path / "gpt.so"), fcompile=native.linker())
     native.run(native.with_runtime(tmp_path / "run"))
     said, _told = native.run([tmp_path / "run", tmp_path / "gpt.so", "A loop ", "12"])
     text = torch.from_numpy(gpt.tokens_of("A loop "))

@@ -18,8 +18,17 @@ from pathlib import Path
 
 from course.plots import moving
 from tools import colab
-from tools.site import garment, links
-from tools.site.pages import DOCUMENTS, DOWNLOADS, file_in, masters, sources
+from tools.site import aliases, garment, links
+from tools.site.pages import (
+    DOCUMENTS,
+    DOWNLOADS,
+    file_in,
+    least_of_png,
+    masters,
+    opened,
+    section_anchors,
+    sources,
+)
 from tools.site.project import ROOT, built_from, repository, site_address
 from tools.site.words import WORDS
 
@@ -53,6 +62,7 @@ def settings(language: str) -> dict:
             "search": words.search, "found": words.found, "report": words.report,
             "repository": repository(), "address": site_address(),
             "about": words.arrive.split("\n")[0],
+            "anchors": (anchors := section_anchors()), "aliases": aliases.by_section(anchors),
             "files": files}
 
 
@@ -87,10 +97,16 @@ def mend(site: Path) -> None:
         text = re.sub(r'(class="btn search-button-field[^>]*?) aria-label="[^"]*"', r"\1", text)
         first = path.relative_to(site).parts[0]
         words = WORDS[first if first in WORDS else "en"]
-        text = text.replace("<html ", f'<html data-copy="{"|".join(words.copy)}" ', 1)
+        text = text.replace("<html ", f'<html data-copy="{"|".join(words.copy)}" '
+                            f'data-solved="{words.solved}" ', 1)
+        text = re.sub(r'<th class="head[^"]*"><p></p></th>', "<td></td>", text)
         for english, said in words.theme.items():
             text = re.sub(rf'( (?:title|aria-label)="){english}"', rf'\1{said}"', text)
             text = text.replace(f"</i>{english}<", f"</i>{said}<")
+        of_documents = re.compile(r'(<img [^>]*src="([^"]*_images/[^"]+\.png)"[^>]*>)')
+        for image, address in of_documents.findall(text):
+            least = least_of_png((path.parent / address).read_bytes())
+            text = text.replace(image, opened(image, address, least))
         path.write_text(text, encoding="utf-8")
 
 

@@ -1,19 +1,33 @@
 """Pictures for a dark page: the same drawing without its ground, light where it was dark."""
 
-import colorsys
+import base64
+import io
 import re
 
+import matplotlib.pyplot as plt
+import numpy as np
+
+from course.plots.dark import INK, photograph, turned
+
 COLOUR = re.compile(r"#([0-9a-f]{6})\b")
-INK, GROUND = 0.93, 0.07  # what black and white become: the lightness of the page's text and ground
+IMAGE = re.compile(r'(?<=xlink:href="data:image/png;base64,)[^"]+')
 WHITE = "fill: #ffffff"
 
 
 def _turned(match: re.Match) -> str:
-    """Return a colour of the same hue, as light as it was dark."""
-    red, green, blue = (int(match[1][n:n + 2], 16) / 255 for n in (0, 2, 4))
-    hue, light, strength = colorsys.rgb_to_hls(red, green, blue)
-    rgb = colorsys.hls_to_rgb(hue, INK - (INK - GROUND) * light, strength)
+    rgb = turned(np.array([int(match[1][n:n + 2], 16) / 255 for n in (0, 2, 4)]))
     return "#" + "".join(f"{round(255 * part):02x}" for part in rgb)
+
+
+def _turned_image(match: re.Match) -> str:
+    """Return an image in a drawing, as base64: a map in colours turned, a photograph as it is."""
+    pixels = plt.imread(io.BytesIO(base64.b64decode(match[0])))
+    if photograph(pixels[..., :3]):
+        return match[0]
+    pixels[..., :3] = turned(pixels[..., :3])
+    png = io.BytesIO()
+    plt.imsave(png, pixels)
+    return base64.b64encode(png.getvalue()).decode()
 
 
 def transparent(svg: str) -> str:
@@ -22,13 +36,11 @@ def transparent(svg: str) -> str:
                   r'\1fill: none"', svg)
 
 
-def for_the_dark(svg: str) -> str | None:
-    """Return a drawing for a dark page; None where a photograph is in it: that has no other side.
+def for_the_dark(svg: str) -> str:
+    """Return a drawing for a dark page; photographs in it stay.
 
     `svg`: as Matplotlib writes it, in which what has no colour is black.
     """
-    if "<image" in svg:
-        return None
     ink = f"#{round(255 * INK):02x}" + f"{round(255 * INK):02x}" * 2
-    svg = COLOUR.sub(_turned, transparent(svg))
+    svg = IMAGE.sub(_turned_image, COLOUR.sub(_turned, transparent(svg)))
     return svg.replace("<svg ", f'<svg fill="{ink}" ', 1)

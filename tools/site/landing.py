@@ -10,7 +10,9 @@ from pathlib import Path
 
 from tools.site.words import Words
 
-ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| .+ \| (\d+) \| (.+) \|$", re.MULTILINE)
+# a row: the notebook, what it is about, minutes, perhaps the number of exercises, what one needs
+ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \|(?: \d+ \|)?"
+                 r"([^|]*)\|$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -28,7 +30,7 @@ class Stop:
 
 
 def stops(readme: str) -> list[Stop]:
-    """Return the notebooks of README's table, each below all that it needs.
+    """Return the notebooks of README's table in its order, each below all that it needs.
 
     Those of one row share its width. Raises KeyError where a notebook needs one that comes later.
     """
@@ -39,8 +41,9 @@ def stops(readme: str) -> list[Stop]:
         found[number] = Stop(number, title, Path(file).stem, int(minutes), before, row)
     rows = [[stop for stop in found.values() if stop.row == row]
             for row in range(max(stop.row for stop in found.values()) + 1)]
-    return [replace(stop, column=(place + .5) / len(row), width=1 / len(row))
-            for row in rows for place, stop in enumerate(row)]
+    places = {stop.number: (place, len(row)) for row in rows for place, stop in enumerate(row)}
+    return [replace(stop, column=(place + .5) / many, width=1 / many)
+            for stop in found.values() for place, many in [places[stop.number]]]
 
 
 def arrows(course: list[Stop]) -> list[tuple[Stop, Stop]]:
@@ -57,8 +60,11 @@ def arrows(course: list[Stop]) -> list[tuple[Stop, Stop]]:
             if not any(name in before(other) for other in stop.needs)]
 
 
-def plan(course: list[Stop], exercises: dict[str, int], words: Words) -> str:
-    """Return the map as HTML: a list of links, and the arrows as a drawing behind it."""
+def plan(course: list[Stop], exercises: dict[str, list[str]], words: Words) -> str:
+    """Return the map as HTML: a list of links, and the arrows as a drawing behind it.
+
+    In each box a place that says what is solved: docs/site/_static/solved.js.
+    """
     rows = 1 + max(stop.row for stop in course)
     lines = []
     for first, then in arrows(course):  # from below one box to above the other, in the gap
@@ -68,7 +74,8 @@ def plan(course: list[Stop], exercises: dict[str, int], words: Words) -> str:
                      f'{right} {foot}"/>')
     items = []
     for stop in course:
-        told = [words.minutes.format(stop.minutes), words.exercises.format(exercises[stop.number])]
+        here = exercises[stop.number]
+        told = [words.minutes.format(stop.minutes), words.exercises.format(len(here))]
         if stop.needs:
             told.append(words.after.format(words.comma.join(stop.needs)))
         columns = min(round(12 * stop.width), 6)
@@ -78,26 +85,39 @@ def plan(course: list[Stop], exercises: dict[str, int], words: Words) -> str:
             f'style="grid-area: {stop.row + 1} / {start} / auto / span {columns}">'
             f'<a href="{stop.page}.html"><strong>{stop.number} {html.escape(stop.title)}</strong>'
             f"<span>{html.escape(words.lines[stop.number])}</span>"
-            f'<small>{" · ".join(told)}</small></a></li>')
-    return (f'<nav class="course-map" aria-label="{words.map}"><svg viewBox="0 0 100 {10 * rows}" '
+            f'<small>{" · ".join(told)}</small></a>'
+            f'<label class="solved" hidden data-exercises="{" ".join(here)}">'
+            '<input type="checkbox"> <span></span></label></li>')
+    return (f'<nav class="course-map" aria-label="{words.map}" data-solved="{words.solved_of}">'
+            f'<svg viewBox="0 0 100 {10 * rows}" '
             f'preserveAspectRatio="none" aria-hidden="true">{"".join(lines)}</svg>'
             f'<ol>{"".join(items)}</ol></nav>')
 
 
-def page(readme: str, exercises: dict[str, int], words: Words, ways: dict[str, str],
+def page(readme: str, exercises: dict[str, list[str]], words: Words, ways: dict[str, str],
          picture: str) -> str:
     """Return the source of the page.
 
-    `exercises`: how many, by the notebook's number. `ways`: the address of each way in that there
-    is, by its name in words.ways. `picture`: as HTML.
+    `exercises`: their numbers, by the notebook's. `ways`: the address of each way in that there is,
+    by its name in words.ways; "clone" is the repository's. `picture`: as HTML.
     """
     course = stops(readme)
     buttons = " ".join(
         f'<a class="way" href="{html.escape(ways[name])}"'
         f'{" lang=" + words.other + " hreflang=" + words.other if name == "other" else ""}>'
         f'{said}</a>' for name, said in words.ways.items() if name in ways)
-    told = words.arrive.format(notebooks=len(course), exercises=sum(exercises.values()))
+    told = words.arrive.format(notebooks=len(course), exercises=sum(map(len, exercises.values())))
+    get = ""
+    if clone := ways.get("clone"):
+        folder = clone.rpartition("/")[2]
+        get = (f"{words.get}\n\n```bash\ngit clone {clone}\ncd {folder}\n{words.lab}\n```\n\n"
+               f"{words.got.format(ways['here'])}\n\n")
     return (f"# {words.title}\n\n"
-            f'<div class="arrive"><div>\n\n{told}\n\n<p>{buttons}</p>\n\n</div>\n'
-            f"<div>{picture}</div></div>\n\n{plan(course, exercises, words)}\n\n"
-            f"{words.map_about}\n")
+            f'{told}\n\n<p class="ways">{buttons}</p>\n\n{get}'
+            f"{picture}\n\n{words.picture}\n\n"
+            f'<p><span class="arrows">{words.map_arrows}</span>{words.map_about}</p>\n\n'
+            f'{plan(course, exercises, words)}\n\n'
+            f'<p class="solved" hidden>{words.solved_about} <button type="button">'
+            f'{words.solved_forget}</button></p>\n\n'
+            f'<div class="try"><p>{words.try_live.format(ways["live"])}</p>'
+            f'<iframe title="{words.live}" loading="lazy" src="{ways["loops"]}"></iframe></div>\n')

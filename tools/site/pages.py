@@ -1,27 +1,30 @@
 """The site's source: notebooks and documents, as Sphinx and MyST take them."""
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import nbformat
-from mdit_py_plugins.anchors.index import slugify
 
 from tools import translation
 from tools.pages import PICTURES, Described
-from tools.site import landing, terms
+from tools.site import anchors, landing, terms
 from tools.site.dark import for_the_dark, transparent
+from tools.site.narrow import LEAST, narrow, smallest
 from tools.site.project import ROOT, on_github, repository
 from tools.site.words import WORDS, Words
 from tools.student import SOLUTION, STUB
 from tools.translation import masters
 
-DARK = ".dark.svg"
+DARK, NARROW = ".dark.svg", ".narrow"  # ends of names
 OPENING = ("before", "target")  # the titles in the first page's picture
 # of students' notebooks: a folder of the site, a branch of the repository
 DOWNLOADS, BRANCH = "notebooks", "students"
+SMALLEST = 7.5  # points: the letters of a figure that is kept as a PNG alone
 LONG = 35  # lines: a listing of more is folded
+COLUMNS = re.compile(r"^(?=.*\S {2,}\S).*\n(?=.*\S {2,}\S)", re.MULTILINE)  # two lines with gaps
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 # documents, and the page that each becomes
 DOCUMENTS = {"README.md": "readme",
@@ -117,30 +120,68 @@ def picture(folder: Path, up: str) -> Callable[[bytes, str], str]:
         folder.mkdir(parents=True, exist_ok=True)
         if name.endswith(".svg"):
             drawing = content.decode()
-            if dark := for_the_dark(drawing):
-                (folder / f"{Path(name).stem}{DARK}").write_text(dark, encoding="utf-8")
-                content = transparent(drawing).encode()
+            for kind, drawn in ("", drawing), (NARROW, narrow(drawing)):
+                stem = f"{Path(name).stem}{kind}"
+                if drawn:
+                    (folder / f"{stem}{DARK}").write_text(for_the_dark(drawn), encoding="utf-8")
+                    (folder / f"{stem}.svg").write_text(transparent(drawn), encoding="utf-8")
+            return f"{up}pictures/{name}"
         (folder / name).write_bytes(content)
         return f"{up}pictures/{name}"
 
     return source
 
 
-def by_theme(shown: str, site: Path) -> str:
-    """Return HTML with a picture for light pages and one for dark ones, where there are both."""
-    def both(image: re.Match) -> str:
-        dark = Path(image[2]).with_suffix(DARK)
-        if not (site / "pictures" / dark.name).exists():
-            return image[0]
-        drawing = (site / "pictures" / dark.name).read_text(encoding="utf-8")
-        width, height = re.findall(r'\b(?:width|height)="([\d.]+)pt"', drawing)[:2]
-        # a browser does not fetch the one that it does not show, and keeps room for the other
-        rest = (f'width="{float(width) * 4 / 3:.0f}" height="{float(height) * 4 / 3:.0f}" '
-                'loading="lazy">')
-        return (f'{image[1]}{image[2]}" class="only-light" {rest}'
-                f'{image[1]}{dark.as_posix()}" class="only-dark" {rest}')
+def _size(svg: str) -> tuple[str, int]:
+    """Return a drawing's attributes of size, and the width in which its letters can be read."""
+    width, height = (float(number) for number in
+                     re.findall(r'\b(?:width|height)="([\d.]+)pt"', svg)[:2])
+    return (f'width="{width * 4 / 3:.0f}" height="{height * 4 / 3:.0f}"',
+            math.ceil(width * LEAST / smallest(svg)))
 
-    return re.sub(r'(<img [^>]*src=")([^"]+\.svg)">', both, shown)
+
+def least_of_png(png: bytes) -> str:
+    """Return the style of a figure that is a PNG: how wide it is at least, to be read.
+
+    Its letters are at least SMALLEST points high, at 100 dots an inch (Matplotlib's savefig here).
+    """
+    width = int.from_bytes(png[16:20], "big")  # PNG's first chunk, IHDR
+    return f"--least: {math.ceil(width * LEAST / (SMALLEST * 100 / 72))}px"
+
+
+def opened(image: str, address: str, least: str) -> str:
+    """Return a picture's HTML in which a click opens it alone; `least`: a style, how wide it is."""
+    return f'<span class="drawing" style="{least}"><a href="{address}">{image}</a></span>'
+
+
+def by_theme(shown: str, site: Path) -> str:
+    """Return HTML in which each drawing opens large, and is there for light and dark pages.
+
+    Where there is a narrow form, a phone shows that. No letter gets smaller than LEAST: what is
+    wider then is scrolled.
+    """
+    def drawing(image: re.Match) -> str:
+        if image[3] == "png":
+            file = site / "pictures" / Path(image[2]).name
+            return opened(image[0], image[2], least_of_png(file.read_bytes()))
+        address, stem = image[2].removesuffix(".svg"), Path(image[2]).stem
+        files = {kind: site / "pictures" / f"{stem}{kind}.svg" for kind in ("", NARROW)}
+        sizes = {kind: _size(file.read_text(encoding="utf-8"))
+                 for kind, file in files.items() if file.exists()}
+        if "" not in sizes:
+            return image[0]
+        least = [f"--least{kind.replace('.', '-')}: {width}px"
+                 for kind, (_attributes, width) in sizes.items()]
+        pictures = []
+        for theme, end in ("light", ".svg"), ("dark", DARK):
+            source = f'<source media="(max-width: 600px)" srcset="{address}{NARROW}{end}" ' \
+                     f"{sizes[NARROW][0]}>" if NARROW in sizes else ""
+            # a browser does not fetch the one that it does not show, and keeps room for the other
+            pictures.append(f'<picture>{source}{image[1]}{address}{end}" class="only-{theme}" '
+                            f'{sizes[""][0]} loading="lazy"></picture>')
+        return opened("".join(pictures), image[2], "; ".join(least))
+
+    return re.sub(r'(<img [^>]*src=")([^"]+\.(svg|png))">', drawing, shown)
 
 
 def _tagged(cell: nbformat.NotebookNode, tag: str, label: str) -> None:
@@ -173,6 +214,8 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
             cell.outputs[0].data["text/html"] = link
     lines = [len(output.get("data", {}).get("text/plain", "").splitlines())
              for output in cell.outputs]
+    if any(COLUMNS.search(output.get("text", "")) for output in cell.get("outputs", [])):
+        cell.metadata.setdefault("tags", []).append("columns")  # they are scrolled, not wrapped
     if _only_imports(cell):
         _tagged(cell, "hide-input", words.setup)
     elif max(lines, default=0) > LONG:
@@ -287,6 +330,15 @@ def sources(language: str, build: Path, moving: dict[str, str]) -> dict[str, str
     return pages
 
 
+def section_anchors() -> dict[str, list[str]]:
+    """Return the anchors of each page's sections, in both languages, by the page's name."""
+    texts = {master.stem: terms.headings(read(master, "en")[0]) for master in masters()}
+    texts |= {page: terms.headings_in((ROOT / name).read_text(encoding="utf-8"))
+              for name, page in DOCUMENTS.items()}
+    texts |= {page: [page] for page in ("index", "live", "draw", "terms")}
+    return {page: anchors.anchors(headings) for page, headings in texts.items()}
+
+
 def opening(pages: Iterable[str]) -> str:
     """Return the picture of the first page as HTML: in 04, the loops before and as one makes them.
 
@@ -298,20 +350,23 @@ def opening(pages: Iterable[str]) -> str:
         if source := re.search(r'pictures/(\w+)(?:-zh)?\.svg"', shown):
             drawing = (PICTURES / f"{source[1]}.svg").read_text(encoding="utf-8")
             if all(f"<!-- {name} -->" in drawing for name in OPENING):
-                return "".join(re.findall("<img [^>]*>", shown))
+                return "".join(re.findall('<span class="drawing".*?</span>', shown))
     raise LookupError(f"no picture has the titles {OPENING}")
 
 
 def arrival(language: str, picture: str) -> str:
     """Return the source of the page to arrive at; `picture`: as HTML."""
     readme = translation.plain(file_in(language, "README.md")[0].read_text(encoding="utf-8"))
-    exercises = {master.name[:2]: sum(bool(cell.metadata.get("nbgrader", {}).get("grade"))
-                                      for cell in nbformat.read(master, as_version=4).cells)
+    exercises = {master.name[:2]: [cell.metadata.nbgrader.grade_id
+                                   for cell in nbformat.read(master, as_version=4).cells
+                                   if cell.metadata.get("nbgrader", {}).get("grade")]
                  for master in masters()}
+    address = repository()
     first = masters()[0].stem
-    commands = re.findall(r"^## (.+)$", readme, re.MULTILINE)[0]
-    known = {"read": f"{first}.html", "here": f"readme.html#{slugify(commands)}",
-             "draw": "draw.html",
+    known = {"read": f"{first}.html", "here": f"readme.html#{section_anchors()['readme'][1]}",
+             "live": "live.html", "draw": "draw.html",
+             "loops": "loops.html" if language == "en" else "../loops.html?zh",
+             **({"clone": address} if address else {}),
              "other": "zh/index.html" if language == "en" else "../index.html",
              **{name: way for name, way in ways(first, language).items() if name == "colab"}}
     return landing.page(readme, exercises, WORDS[language], known, picture)

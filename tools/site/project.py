@@ -1,15 +1,20 @@
 """What the site says of the project: its address, its commit, its versions."""
 
+import functools
 import re
-import subprocess
 
+from course import present
 from course.words import ROOT
 from data.versions import pins
 
+_command = functools.cache(lambda: present.need("git").command)  # its line is said once
+
 
 def _git(*words: str) -> str:
-    done = subprocess.run(["git", "-C", str(ROOT), *words], capture_output=True, text=True)
-    return done.stdout.strip() if done.returncode == 0 else ""
+    if not (git := _command()):
+        return ""
+    done = present.run([*git, "-C", str(ROOT), *words], check=False)
+    return done.stdout.decode().strip() if done.returncode == 0 else ""
 
 
 def web_address(remote: str) -> str | None:

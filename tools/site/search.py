@@ -92,6 +92,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
         here = [re.sub(r"^[\w.]+\.(?=\w+$)", "", name) for name in section.bold]  # `R.call_tir`
         section.names += [name for name in here if name not in known]
         known |= {*here}
+        section.names += app.config.other_names.get(f"{section.page}#{section.id}", [])
     text = json.dumps([section.entry() for section in found], ensure_ascii=False)
     (Path(app.outdir) / "sections.js").write_text(f"const SECTIONS = {text};\n", encoding="utf-8")
 
@@ -102,6 +103,7 @@ def setup(app: Sphinx) -> dict:
         app.builder.search = False
         app.config.html_additional_pages["search"] = "search.html"
 
+    app.add_config_value("other_names", {}, "env")  # tools.site.aliases
     app.connect("builder-inited", only_this)
     app.connect("build-finished", write)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

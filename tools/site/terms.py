@@ -19,9 +19,14 @@ def rows() -> list[dict[str, str]]:
 
 def headings(notebook: nbformat.NotebookNode) -> list[str]:
     """Return the headings of a notebook's Markdown, in order."""
-    text = "\n".join(re.sub(r"```.*?```", "", cell.source, flags=re.DOTALL)
-                     for cell in notebook.cells if cell.cell_type == "markdown")
-    return re.findall(r"^#{1,4} +(.+?)\s*$", text, re.MULTILINE)
+    return headings_in("\n".join(cell.source for cell in notebook.cells
+                                 if cell.cell_type == "markdown"))
+
+
+def headings_in(text: str) -> list[str]:
+    """Return the headings of Markdown, in order."""
+    return re.findall(r"^#{1,4} +(.+?)\s*$", re.sub(r"```.*?```", "", text, flags=re.DOTALL),
+                      re.MULTILINE)
 
 
 def defined(number: str, english: nbformat.NotebookNode,

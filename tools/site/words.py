@@ -41,14 +41,41 @@ transform them until they are fast, and see at every step that the result still 
 {notebooks} 个 notebook，{exercises} 道练习，每道练习下面都有检查，会告诉你**错在哪里**。\
 需要会 Python、NumPy 和一点 PyTorch；不需要懂编译器，也不需要 GPU。"""),
     "ways": ({"read": "Read", "here": "Run it here", "colab": "Run in Colab",
-              "draw": "Draw a garment", "other": "中文"},
+              "live": "Loop nests, live", "draw": "Draw a garment", "other": "中文"},
              {"read": "阅读", "here": "在自己的机器上运行", "colab": "在 Colab 中运行",
-              "draw": "画一件衣物", "other": "English"}),
+              "live": "循环嵌套，动手试", "draw": "画一件衣物", "other": "English"}),
+    # how to get it, where the repository's address is known: before the commands, the last of
+    # them, after them with the address of the page that says more
+    "get": ("**Get it.** You need Linux, macOS on Apple silicon, or Windows with WSL2; "
+            "Python 3.11, 3.12 or 3.13; git and make.",
+            "**获取课程。** 需要 Linux、搭载 Apple 芯片的 macOS，或带 WSL2 的 Windows；"
+            "Python 3.11、3.12 或 3.13；git 和 make。"),
+    "lab": ("make lab", "make lab LANG=zh"),
+    "got": ("`make lab` sets everything up and opens the first notebook in JupyterLab. "
+            '<a href="{0}">What it does, and what to do when it does not work</a>.',
+            "`make lab LANG=zh` 会准备好一切，并在 JupyterLab 中打开第一个 notebook 的中文版。"
+            '<a href="{0}">它做些什么，出了问题怎么办</a>。'),
+    "picture": ("*From notebook 04: the loops of the model's conv2d, and those that you will make "
+                "of them. Both give the same probabilities on every test image.*",
+                "*来自 notebook 04：模型里 conv2d 的循环，以及你将把它们变成的样子。"
+                "在每张测试图像上，两者给出的概率都相同。*"),
     "map": ("The notebooks", "各个 notebook"),
-    "map_about": ("An arrow leads from what is needed to what needs it. Never seen TVM? Begin with "
-                  "00. You know TVMScript and `call_tir`? Begin with 01.",
-                  "箭头从被需要的指向需要它的。没接触过 TVM，从 00 开始；已经了解 TVMScript 和 "
-                  "`call_tir`，从 01 开始。"),
+    "map_arrows": ("An arrow leads from what is needed to what needs it. ",  # a phone has none
+                   "箭头从被需要的指向需要它的。"),
+    "map_about": ("Never seen TVM? Begin with 00. You know TVMScript and <code>call_tir</code>? "
+                  "Begin with 01.",
+                  "没接触过 TVM，从 00 开始；已经了解 TVMScript 和 <code>call_tir</code>，"
+                  "从 01 开始。"),
+    # what a reader has ticked off: at an exercise; in a box of the map; below it, and a button
+    "solved": ("solved", "已解出"),
+    "solved_of": ("{0} of {1} solved", "已解出 {0}/{1}"),
+    "solved_about": ("What you tick off is kept in this browser alone.",
+                     "勾选的内容只保存在这个浏览器里。"),
+    "solved_forget": ("Forget all", "全部清除"),
+    "try_live": ("Press a button at a loop, and see what TVM makes of it: "
+                 '<a href="{0}">Loop nests, live</a>.',
+                 "按下某个循环旁的按钮，看 TVM 把它变成什么样："
+                 '<a href="{0}">循环嵌套，动手试</a>。'),
     "lines": ({"00": "a model in NumPy, as loops, as an IRModule",
                "01": "the CNN in PyTorch, measured and counted",
                "02": "operators as tensor expressions, put together",

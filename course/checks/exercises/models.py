@@ -2,8 +2,8 @@
 
 import functools
 import re
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from course.checks.diagnose import equivalence
 from course.checks.observe.intermediates import is_layer, with_all_values
 from course.checks.run.check import prepared
 from course.checks.say.messages import CheckFailed
-from course.tir.walk import sblocks
 from course.words import _
 
 INPUT = (4, 1, 28, 28)
@@ -126,12 +125,29 @@ def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
 
     Raises CheckFailed where that is no module that can be built; see require_prim_funcs.
     """
-    def made(weights: dict[str, np.ndarray]) -> tvm.IRModule:
-        mod = answer({name: array.copy() for name, array in weights.items()})
+    def made(weights: Mapping[str, np.ndarray]) -> tvm.IRModule:
+        given = {name: array.copy() for name, array in weights.items()}
+        mod = answer(given)
+        _require_kept(given, weights)
         equivalence.require_well_formed(mod)
         require_prim_funcs(mod, library, lowered)  # at once: the second may register others anew
         return mod
     return made(cnn()[0]), made(random_cnn()[0])
+
+
+def _require_kept(given: Mapping[str, np.ndarray], weights: Mapping[str, np.ndarray]) -> None:
+    """Raise CheckFailed where an answer changed the weights that it was given."""
+    if gone := [name for name in weights if name not in given]:
+        came = _("{name} is not in it any more").format(name=gone[0])
+    elif new := [name for name in given if name not in weights]:
+        came = _("{name} is new in it").format(name=new[0])
+    elif other := [name for name, array in weights.items()
+                   if not np.array_equal(given[name], array)]:
+        came = _("other numbers in {name}").format(name=other[0])
+    else:
+        return
+    raise CheckFailed(_("that weights stays as it was: the cells below read it too"), came,
+                      _("what changes the dictionary or its arrays: take copies"))
 
 
 def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:
@@ -178,25 +194,9 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
             if name and tvm.get_global_func(name, allow_missing=True) is None:
                 continue  # the build will say so
             came, instead = (_("a library call of {name}").format(name=name),
-                             "call_dps_packed") if name else \
+                             operator.removeprefix("relax.") or "ExternFunc") if name else \
                 (operator, "bb.emit(relax.op...)")
             raise CheckFailed(wanted,
                               _("{name} is {came}").format(name=binding.var.name, came=came),
                               _("bb.emit_te with a tensor expression, not {instead}").format(
                                   instead=instead))
-
-
-def by_topi(func: Any) -> str:
-    """Return the operator of TOPI that a PrimFunc was made of, conv2d or dense or matmul, or "".
-
-    TOPI's conv2d copies the whole input even where no padding is needed, which nobody writes who
-    has no need of it, and its blocks have TOPI's names. Its dense leaves an attribute for a change
-    of layout.
-    """
-    if not isinstance(func, tvm.tirx.PrimFunc):
-        return ""
-    if func.attrs and "layout_free_buffers" in func.attrs:
-        return _("dense or matmul")
-    blocks = {block.name_hint: block for block in sblocks(func)}
-    of_topi = "pad_temp" in blocks and any(name.startswith("conv2d_n") for name in blocks)
-    return "conv2d" if of_topi else ""

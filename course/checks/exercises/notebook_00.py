@@ -32,7 +32,7 @@ from course.words import _
 _SOFTMAX = softmax_spec(element_by_element, "X")
 
 
-@exercise("0.1", seconds=5)
+@exercise("0.1", "lnumpy_softmax(X, Y)", seconds=5)
 def exercise_0_1(lnumpy_softmax: Callable) -> str:
     """softmax with explicit loops.
 
@@ -107,7 +107,7 @@ def _require_sblocks(func: tvm.tirx.PrimFunc) -> None:
                               _("vi, vj = T.axis.remap(...): one axis for each loop"))
 
 
-@exercise("0.2", seconds=10)
+@exercise("0.2", "make_relu6()", seconds=10)
 def exercise_0_2(make_relu6: Callable) -> str:
     """ReLU6 as a PrimFunc: https://docs.pytorch.org/docs/stable/generated/torch.nn.ReLU6.html."""
     func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
@@ -200,7 +200,7 @@ def _starts_from(trials: Trials) -> Mistakes:
     return {says: lambda x, *_: np.maximum(x.max(1), np.float32(start))}
 
 
-@exercise("0.3", seconds=10)
+@exercise("0.3", "make_row_max()", seconds=10)
 def exercise_0_3(make_row_max: Callable) -> str:
     """The largest of each row as a PrimFunc."""
     func = primfuncs.with_buffers(make_row_max(), (5, 12), (5,))
@@ -282,7 +282,16 @@ def _where(x: np.ndarray, held: np.ndarray, chosen: Callable[[np.ndarray], Any])
     return np.where(chosen(np.arange(x.size).reshape(x.shape)), x, held)
 
 
+def _next(x: np.ndarray, times: int) -> np.ndarray:
+    """Return x with one small number as many of float32's numbers further on."""
+    came = x.copy()
+    for _time in range(times):
+        came.flat[3] = np.nextafter(came.flat[3], np.float32(np.inf))
+    return came
+
+
 _SHAPE = _("the shape of out: it is `shape`")
+_EXACTLY = _("np.array_equal: a tolerance hides small changes")
 _GIVEN = _("the input after the call: compare it with numbers that the function could not change")
 _EVERY = _("the input after each of the calls: compare every copy with x")
 _FILLS = _("two fillings of out that differ")
@@ -291,6 +300,7 @@ _AGAIN = _("a second call with the same input")
 _PURE = partial(_Function, pure=True)
 
 _COUNTED = np.arange(12, dtype="float32").reshape(3, 4)
+_SIZES = random(5, 6) * np.logspace(-6, 6, 30, dtype="float32").reshape(5, 6)  # small and large
 
 _FUNCTIONS = [
     _PURE(_("doubles x"), lambda x, *_: 2 * x),
@@ -314,8 +324,7 @@ _FUNCTIONS = [
               _BOTH),
     _Function(_("writes the smaller of x and what out held"),
               lambda x, held, _: np.minimum(x, held), _BOTH),
-    _Function(_("changes x by a millionth"), lambda x, *_: x,
-              _("np.array_equal: a tolerance hides small changes"),
+    _Function(_("changes x by a millionth"), lambda x, *_: x, _EXACTLY,
               leaves=lambda x, _: x * np.float32(1 + 1e-6)),
     _Function(_("changes the last element of x"), lambda x, *_: x, _GIVEN,
               leaves=lambda x, _: _where(x, x + 1, lambda place: place < 11)),
@@ -350,6 +359,10 @@ _FUNCTIONS = [
     _Function(_("writes 0 into x where it is NaN"), lambda x, *_: x, _GIVEN,
               x=np.where(_COUNTED < 2, np.float32(np.nan), _COUNTED),
               leaves=lambda x, _: np.nan_to_num(x)),
+    _Function(_("changes one small element of x by the least that float32 can"), lambda x, *_: x,
+              _EXACTLY, x=_SIZES, shape=(5, 6), leaves=lambda x, _: _next(x, 1)),
+    _Function(_("writes a small element larger by the least that float32 can in each call"),
+              lambda x, _, call: _next(x, call), _EXACTLY, x=_SIZES, shape=(5, 6)),
     _PURE(_("doubles an x with NaN in it"), lambda x, *_: 2 * x,
           _("NaN is not equal to NaN, in x neither: equal_nan=True"),
           x=np.where(random(3, 4) < 0, np.float32(np.nan), random(3, 4)))]
@@ -380,7 +393,7 @@ def _spied(function: _Function, x: np.ndarray, other: list[tuple[str, str, str]]
     return spied
 
 
-@exercise("0.4", seconds=10)
+@exercise("0.4", "looks_pure(function, x, shape)", seconds=10)
 def exercise_0_4(looks_pure: Callable) -> str:
     """Finding impure functions."""
     for function in _FUNCTIONS:
@@ -549,7 +562,7 @@ def _require_calls(mod: tvm.IRModule) -> None:
                                                name_hint=variable.name_hint))
 
 
-@exercise("0.5", seconds=20)
+@exercise("0.5", "create_deep_mlp()", seconds=20)
 def exercise_0_5(create_deep_mlp: Callable) -> str:
     """A module with three layers and a symbolic number of images."""
     mod = create_deep_mlp()
@@ -564,7 +577,7 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
     with registry():
         machine = build(mod, primfuncs.QUICK)
     weights = {name: random(*shape) / 4 for name, shape in _DEEP.items() if name != "x"}
-    for n, scale in ((1, 1), (5, 1), (3, 40)):
+    for n, scale in ((1, 1), (5, 1), (3, 40), (90, 1)):
         arrays: dict[str, Any] = {"x": np.float32(scale) * random(n, 784), **weights}
         tensors = [tvm.runtime.tensor(array) for array in arrays.values()]
         try:
@@ -584,4 +597,5 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
         came = output.numpy()
         require_equal(came, _deep(**arrays), _DEEP_MISTAKES, arrays, came, atol=scale * ATOL,
                       words=_("{number} images").format(number=n))
-    return _("equal to NumPy for 1, 5 and 3 images with one executable; every step by R.call_tir")
+    return _("equal to NumPy for 1, 5, 3 and 90 images with one executable; every step by "
+             "R.call_tir")

@@ -73,7 +73,7 @@ _RECALL: Mistakes = {
         lambda confusion, _: np.diag(confusion) / confusion.sum(1)[:, None]}
 
 
-@exercise("1.1")
+@exercise("1.1", "per_class_recall(confusion)")
 def exercise_1_1(per_class_recall: Callable) -> str:
     """the recall of each class: the diagonal of the confusion matrix, each by the sum of its row.
 
@@ -250,7 +250,7 @@ def _one_number(answer: Any) -> Any:
     return np.where(np.isfinite(came), came, np.inf)
 
 
-@exercise("1.2")
+@exercise("1.2", "cross_entropy(logits, labels)")
 def exercise_1_2(cross_entropy: Callable) -> str:
     """the cross-entropy from logits.
 
@@ -402,7 +402,8 @@ def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
     return found
 
 
-@exercise("1.3", prepare=[_convolutions])
+@exercise("1.3", "conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)",
+          prepare=[_convolutions])
 def exercise_1_3(conv2d_cost: Callable) -> str:
     """what a convolution costs.
 

@@ -28,7 +28,7 @@ from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.evidence import Rerun, window_fits
 from course.checks.spec.spec import check
-from course.checks.spec.trials import Mistakes, Trials, judged, require_passed_on
+from course.checks.spec.trials import Mistakes, Trials, judged
 from course.tir.loops import nests
 from course.words import _
 
@@ -56,7 +56,7 @@ def _registered_softmax(function: Callable) -> Callable[..., np.ndarray]:
     return run
 
 
-@exercise("3.1", seconds=10)
+@exercise("3.1", "register_softmax()", seconds=10)
 def exercise_3_1(register_softmax: Callable) -> str:
     """env.softmax writes the softmax of each row into out."""
     with libraries.registry():
@@ -151,7 +151,7 @@ def _storages(reads: _Reads) -> int:
     return helpers.script(planned).count("R.memory.alloc_storage(")
 
 
-@exercise("3.2", prepare=[_chains])
+@exercise("3.2", "storages_needed(reads)", prepare=[_chains])
 def exercise_3_2(storages_needed: Callable) -> str:
     """the storages of a plan, predicted."""
     came: list[int] = []
@@ -269,7 +269,7 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
     return output.numpy()
 
 
-@exercise("3.3")
+@exercise("3.3", "create_linear_module(weight, bias)")
 def exercise_3_3(create_linear_module: Callable) -> str:
     """main(x) calls env.linear with the weight and the bias as constants."""
     with judged(_BIAS_OF_LINEAR) as note:
@@ -318,13 +318,12 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
                        zip(scales, (x_shape, w_shape, (1, w_shape[0], 1, 1)), strict=True))
             trials.on({"x": x, "w": w, "b": b}, atol=1e-4 * max(scales))
         trials.require_right()
-        require_passed_on(run, _conv2d, random(2, 3, 9, 7), random(5, 3, 2, 4), random(1, 5, 1, 1))
     return _("env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with "
              "{shapes}").format(
         shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
 
 
-@exercise("3.4")
+@exercise("3.4", "register_conv2d()")
 def exercise_3_4(register_conv2d: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out."""
     watch = functools.partial(require_torch, _("the convolution by means of PyTorch"),
@@ -333,7 +332,7 @@ def exercise_3_4(register_conv2d: Callable) -> str:
         require_conv2d=_require_conv2d(register_conv2d, watch))
 
 
-@exercise("3.5")
+@exercise("3.5", "register_conv2d_numpy()")
 def exercise_3_5(register_conv2d_numpy: Callable) -> str:
     """env.conv2d writes the convolution with its bias into out, without PyTorch."""
     said = _("NumPy alone in env.conv2d"), "np.lib.stride_tricks.sliding_window_view, np.einsum"
@@ -374,10 +373,22 @@ def _require_library_conv2d(mod: tvm.IRModule, machine: Any, calls: list[list[np
                               _("what follows env.conv2d, which adds the bias already"))
 
 
+def _require_none_refused(refused: Mapping[str, list[list[np.ndarray]]]) -> None:
+    """Raise CheckFailed where one of the other library functions could not work."""
+    forms = {"linear": "x (n, k), w (m, k), b (m,), out (n, m)",
+             "softmax": "x (n, m), out (n, m)"}
+    for name, (first, *_more) in ((name, found) for name, found in refused.items() if found):
+        raise CheckFailed(_("{name} with {names}").format(name=f"env.{name}", names=forms[name]),
+                          _("with {came}").format(
+                              came=", ".join(str(array.shape) for array in first)),
+                          _("the arguments in its call_dps_packed, their order and their shapes"))
+
+
 _LIBRARY = ("env.conv2d", "env.linear", "env.softmax")
 
 
-@exercise("3.6", seconds=90, prepare=[reference, random_cnn])
+@exercise("3.6", "create_model_with_library_conv2d(weights)",
+          seconds=90, prepare=[reference, random_cnn])
 def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
     """The CNN is equivalent to PyTorch and its convolution is env.conv2d."""
     (weights, model), batches = cnn(), reference()
@@ -390,14 +401,16 @@ def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
                             "13), flattened (4, 5408); it failed at {line_of_answer}").format(
             line_of_answer=line_of_answer(error))) from None
     calls: list[list[np.ndarray]] = []
+    refused: dict[str, list[list[np.ndarray]]] = {"linear": [], "softmax": []}
     factor = 1.0
     functions = {"conv2d": libraries.recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
-                 "linear": libraries.recording(_linear, []),
-                 "softmax": libraries.recording(softmax_of, [])}
+                 "linear": libraries.recording(_linear, [], refused["linear"]),
+                 "softmax": libraries.recording(softmax_of, [], refused["softmax"])}
     with libraries.registry(keep=True, **functions):
         made = make(mod, other)
         machine = made.machine
         _require_library_conv2d(mod, machine, calls, weights, images)
+        _require_none_refused(refused)
         before, verified = len(calls), made.require_trained()
         count = len(calls) - before - 1  # one batch was of random images
         made.require_random()

@@ -11,6 +11,7 @@ from course.checks.exercises.models import cnn, imported_cnn, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.tir.loops import Nest, lives, nests
+from course.tir.walk import sblocks
 from course.words import _
 
 
@@ -34,13 +35,13 @@ def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
 
 
-@exercise("4.1", seconds=10)
+@exercise("4.1", "inline_all(schedule)", seconds=10)
 def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
     for shape in [(16, 16), (5, 33)]:
         before = _three_steps(shape)
         after = schedules.scheduled(inline_all, before, _("one sblock"))
-        blocks = [nest.block for nest in nests(after)]
+        blocks = [block.name_hint for block in sblocks(after) if block.name_hint != "root"]
         if len(blocks) != 1:
             raise CheckFailed(_("one sblock"), f"{len(blocks)}: {', '.join(blocks)}",
                               _("compute_inline for {blocks}").format(
@@ -49,7 +50,7 @@ def exercise_4_1(inline_all: Callable) -> str:
     return _("one sblock, no buffer between, the same results for two shapes")
 
 
-@exercise("4.2", seconds=10)
+@exercise("4.2", "schedule_add(schedule)", seconds=10)
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
     # then every remainder of 16 rows by the factors 2 to 8
@@ -65,6 +66,10 @@ def exercise_4_2(schedule_add: Callable) -> str:
         lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block))
         if lanes.extent != 8:
             raise CheckFailed(_("8 lanes"), f"{lanes}", _("the factor of the split"))
+        if (laid := tuple(map(int, after.params[-1].shape))) != shape:
+            raise CheckFailed(_("{block} in a buffer {shape}").format(block="C", shape=shape),
+                              f"{laid}", _("what lays out {buffer} in another way").format(
+                                  buffer="C"))
         if (steps := schedules.moves(nest, lanes, schedules.stored(nest))) != [(0, 1)]:
             raise CheckFailed(_("lanes along a row, each one column on"),
                               _("steps in (i, j) of {steps}").format(steps=steps),
@@ -73,7 +78,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
     return _("a parallel outermost loop, 8 lanes along a row, the same results for six shapes")
 
 
-@exercise("4.3", seconds=10)
+@exercise("4.3", "schedule_matmul(schedule)", seconds=10)
 def exercise_4_3(schedule_matmul: Callable) -> str:
     """a matrix product with lanes and a decomposed reduction."""
     # with eight columns a fixed number of vectors has too few lanes, and threads may lack work
@@ -85,7 +90,12 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
         after = apply(schedule_matmul, before, _("threads and lanes"))
         schedules.require_decomposed(after)
         update = schedules.summing(after)[0]
-        schedules.require_threads(least, *nests(after))
+        found = nests(after)
+        # the small sums of the partial ones may be left to one thread
+        small = [nest.block for nest in schedules.after_sums(found, update) if nest.reduces]
+        schedules.require_threads(least, *(
+            nest for nest in found if nest.block.removesuffix("_init") not in
+            {block.removesuffix("_update") for block in small} and nest.block not in small))
         lanes = schedules.require_lanes(update, _("the update"))
         # along j, only the matrix B moves, by a column: also where rfactor has added an axis
         steps = sorted(schedules.moves(update, lanes, schedules.indices(read))
@@ -102,7 +112,7 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
              "shapes")
 
 
-@exercise("4.4", seconds=10, prepare=[imported_cnn, reference_200])
+@exercise("4.4", "schedule_conv2d(mod)", seconds=10, prepare=[imported_cnn, reference_200])
 def exercise_4_4(schedule_conv2d: Callable) -> str:
     """the conv2d inside the model, scheduled."""
     original = imported_cnn()
@@ -143,17 +153,24 @@ def _told(found: Sequence[Nest]) -> str:
         block=nest.block, loops=" > ".join(str(loop) for loop in nest.loops)) for nest in found)
 
 
-@exercise("4.5")
+@exercise("4.5", "sums_where_needed(schedule)")
 def exercise_4_5(sums_where_needed: Callable) -> str:
     """sums that are made where they are needed."""
     for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (12, 20, 3)),
-                         (schedules.scheduled_too, (2, 6, 5))]:
+                         (schedules.scheduled_too, (2, 6, 5)),
+                         (schedules.scheduled_too, (20, 6, 3))]:
         before = _sums_and_pooling(*sizes)
         after = apply(sums_where_needed, before, _("sums under a loop of pooled"))
         found, wanted = nests(after), 2 * sizes[1]
-        life = max(lives(after), key=lambda one: one.most)
+        update = schedules.adds_up(after)
+        # the buffer of the sums, and those into which they are copied on their way to pooled
+        holds = [schedules.written(nest) for nest in [update, *schedules.after_sums(found, update)]]
+        life = max((one for one in lives(after)
+                    if any(one.buffer.same_as(buffer) for buffer in holds)),
+                   key=lambda one: one.most)
         if life.most > wanted:
-            common = [loop for loop in found[0].loops if loop in found[-1].loops]
+            pooled = schedules.after_sums(found, update)[-1]
+            common = [loop for loop in update.loops if loop in pooled.loops]
             raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time, two rows").format(
                                   wanted=wanted, buffer=life.buffer.name),
                               _("{count}; {loops}").format(count=life.most, loops=_told(found)),
@@ -162,10 +179,10 @@ def exercise_4_5(sums_where_needed: Callable) -> str:
                                     loops=", ".join(map(str, common))) if common else
                               _("the two blocks have no loop in common: compute_at"))
         schedules.require_same_results(before, after)
-    return _("at most two rows of sums at a time, the same results for three shapes")
+    return _("at most two rows of sums at a time, the same results for four shapes")
 
 
-@exercise("4.6")
+@exercise("4.6", "row_in_registers(schedule)")
 def exercise_4_6(row_in_registers: Callable) -> str:
     """a row of sums in a local buffer."""
     for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (5, 12, 3)),
@@ -181,27 +198,26 @@ def exercise_4_6(row_in_registers: Callable) -> str:
                                   count=columns, buffer=life.buffer.name),
                               _("{count}; {loops}").format(count=life.most,
                                                            loops=_told(nests(after))),
-                              _("reverse_compute_at: under which loop is the copy, and what is "
-                                "complete in one iteration of it?"))
+                              _("the copy of the sums: under which loop is it, and what is "
+                                "complete in one iteration of that?"))
         first = update.loops.index(schedules.reducing_loops(update)[0])
         if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
             raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
                                   count=columns), f"{together}; {_told([update])}",
-                              _("the order of the loops around C: it is i, k, j"))
+                              _("the order of the loops around C: it was i, k, j"))
         schedules.require_same_results(before, after)
     return _("a row of sums in a local buffer, copied when complete, the same results for three "
              "shapes")
 
 
-@exercise("4.7")
+@exercise("4.7", "eight_partial_sums(schedule)")
 def exercise_4_7(eight_partial_sums: Callable) -> str:
     """eight partial sums."""
     for apply, sizes in [(schedules.scheduled, (4, 32)), (schedules.scheduled_too, (3, 48)),
                          (schedules.scheduled_too, (5, 8))]:
         before = _sums_of_rows(*sizes)
         after = apply(eight_partial_sums, before, _("partial sums"))
-        partial = next(nest for nest in nests(after)
-                       if schedules.touches(nest, after.params[0]))
+        partial = schedules.summing(after)[0]  # the row may be read through a copy
         if partial.buffer == "total":
             raise CheckFailed(_("partial sums in a buffer of their own"),
                               _("block {block} adds to the result").format(block=partial.block),
@@ -212,6 +228,11 @@ def exercise_4_7(eight_partial_sums: Callable) -> str:
                               _("the factors of the split, and which of the two loops rfactor "
                                 "gets"))
         lanes = schedules.require_lanes(partial, _("the partial sums"))
+        ways = schedules.moves(partial, lanes, schedules.indices(partial.realize.block.reads[0]))
+        if any(way[0] for way in ways):
+            raise CheckFailed(_("lanes over the partial sums"),
+                              _("{lanes}, which goes from row to row").format(lanes=lanes),
+                              _("which loop is innermost and vectorised"))
         for region, look_at in [
                 (partial.realize.block.writes[0],
                  _("the second argument of rfactor: the axis of the new buffer that counts the "

@@ -26,6 +26,7 @@ from course.checks.observe.guard_pages import guarded
 from course.checks.observe.primfuncs import QUICK
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
+from course.checks.run.signature import require_called_as
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.shrink import Inputs
@@ -35,6 +36,7 @@ from course.words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
 
+_TAKES = {"lv1": "x, b", "lv3": "x"}  # as the module's bindings do
 _CONV = (4, 32, 26, 26)  # of the convolution's values, before and after its bias
 
 
@@ -66,7 +68,7 @@ def _require_mended(name: str, operation: Callable) -> None:
              words=_("your operation for {name}").format(name=name))
 
 
-@exercise("5.1", prepare=[faulty_cnn])
+@exercise("5.1", "mend()", prepare=[faulty_cnn])
 def exercise_5_1(mend: Callable) -> str:
     """two mistakes in a module."""
     operations = mend()
@@ -78,6 +80,9 @@ def exercise_5_1(mend: Callable) -> str:
             raise CheckFailed(_("a function of tensor expressions for {name}").format(name=name),
                               type(operation).__name__,
                               _("the values of the dictionary: functions, not what they return"))
+        if name in FAULTS:
+            require_called_as(operation, f"operation({_TAKES[name]})",
+                              _("the operation for {name}").format(name=name))
     mended(faulty_cnn(), operations)
     found = [name for name in FAULTS if name in operations]
     for name in found:
@@ -134,7 +139,7 @@ _AVERAGE = Spec(
     fault=Misuse)  # numbers up to 256, added in any order: within the usual tolerance
 
 
-@exercise("5.2")
+@exercise("5.2", "avg_pool(x, kernel, stride)")
 def exercise_5_2(avg_pool: Callable) -> str:
     """average pooling as a tensor expression."""
     check(_AVERAGE, avg_pool)
@@ -174,7 +179,7 @@ _GELU: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         lambda _, x: F.gelu(x)}
 
 
-@exercise("5.3")
+@exercise("5.3", "map_gelu(bb, node_map, node)")
 def exercise_5_3(map_gelu: Callable) -> str:
     """a rule for F.gelu.
 
@@ -241,7 +246,7 @@ def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
     ]
 
 
-@exercise("5.4", seconds=90, prepare=[reference, lambda: _models()])
+@exercise("5.4", "cnn_rules()", seconds=90, prepare=[reference, lambda: _models()])
 def exercise_5_4(cnn_rules: Callable) -> str:
     """rules for the layers of a CNN."""
     rules = cnn_rules()
@@ -255,6 +260,9 @@ def exercise_5_4(cnn_rules: Callable) -> str:
                           _("no rule for {lacking}; keys: {keys}").format(
                               lacking=", ".join(lacking), keys=keys or _("none")),
                           _("the keys of the dictionary: the classes themselves"))
+    for kind in wanted:
+        require_called_as(rules[kind], "rule(bb, node_map, node, layer)",
+                          _("the rule for nn.{kind}").format(kind=kind.__name__))
     rules = {nn.Linear: importers.linear_rule, nn.ReLU: importers.relu_rule} \
         | {kind: rules[kind] for kind in wanted}
     for kind in wanted:
@@ -341,12 +349,11 @@ def _naming(one: _One) -> Iterator[None]:
     except CheckFailed as failed:
         raise CheckFailed(_("; ").join([failed.parts[0], one.text]), *failed.parts[1:]) from None
     except Exception as error:  # whatever the rule raises
-        hint = _("which attributes of the layer the rule reads, and whether each is what it "
-                 "expects")
+        hint = ""
         if getattr(one.layer, "bias", 0) is None and "None" in str(error):
             hint = _("bias=False: layer.bias is None, and nothing is to be added")
         raise CheckFailed(_("a rule that imports {text}").format(text=one.text), reason(error),
-                          _("; ").join([line_of_answer(error), hint])) from None
+                          _("; ").join(filter(None, [line_of_answer(error), hint]))) from None
 
 
 def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequence[str],
@@ -430,19 +437,32 @@ class _TwoInputs(nn.Module):
 
 
 class _ThreeInputs(nn.Module):
-    """Three inputs (n, 4), of which one is added to itself, and a nested layer called twice.
+    """Inputs (n, 4), (n, 4) and (n, 7), of which one is added to itself; a nested layer, twice.
 
-    Both linear layers are of one shape, so that either may get what is the other's.
+    Both linear layers of (4, 4) are of one shape, so that either may get what is the other's.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4)
-        self.add = operator.add
+        self.third, self.add = nn.Linear(7, 4), operator.add
 
     def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        deep = self.block(self.block(y))
-        return self.last(self.add(self.add(x, deep), self.add(x, self.add(z, z))))
+        deep, wide = self.block(self.block(y)), self.third(z)
+        return self.last(self.add(self.add(x, deep), self.add(x, self.add(wide, wide))))
+
+
+class _FourInputs(nn.Module):
+    """Inputs of four widths: (n, 2), (n, 5), (n, 3) and (n, 6)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.c, self.d = (nn.Linear(width, 4) for width in (2, 5, 3, 6))
+        self.relu, self.add = nn.ReLU(), operator.add
+
+    def forward(self, x: Tensor, y: Tensor, z: Tensor, w: Tensor) -> Tensor:
+        left, right = self.add(self.a(x), self.b(y)), self.add(self.c(z), self.d(w))
+        return self.add(self.relu(left), right)
 
 
 def _with_add(add: Callable, model: nn.Module, *inputs: Tensor) -> Tensor:
@@ -492,7 +512,8 @@ def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) ->
                           _("one tvm.tirx.Var for the batch of all inputs"))
 
 
-@exercise("5.5", seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
+@exercise("5.5", "import_for_any_batch(model, features)",
+          seconds=120)  # torch.export of the models alone takes 12 seconds of CPU
 @torch.no_grad()
 def exercise_5_5(import_for_any_batch: Callable) -> str:
     """an import for any batch size."""
@@ -500,8 +521,8 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
     once, again = (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval()
                    for _again in range(2))  # what is kept of one is wrong for the other
     models: list[tuple[nn.Module, list[int]]] = [
-        (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 4]),
-        (again, [6])]
+        (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 7]),
+        (_FourInputs().eval(), [2, 5, 3, 6]), (again, [6])]
     with judged(_ANY_BATCH, 1e-5) as note:
         for model, features in models:
             mod = import_for_any_batch(copy.deepcopy(model), list(features))
@@ -527,5 +548,5 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
                      words=_("a batch of {size}").format(size=size), atol=1e-5 * float(scale))
             if len(features) > 1:
                 _require_refusals(machine, features)
-    return _("one module each for a model of one input, of two and of three, run with batches of "
-             "1, 3 and 7;\ninputs whose batches differ are refused")
+    return _("one module each for a model of one input, of two, of three and of four, run with "
+             "batches of 1, 3 and 7;\ninputs whose batches differ are refused")

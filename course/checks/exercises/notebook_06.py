@@ -96,7 +96,7 @@ _TIMES: dict[str, Callable[[_Layer], float]] = {
             combine=lambda a, b: a if a * layer.peak >= b * layer.bandwidth else b)}
 
 
-@exercise("6.1", seconds=10)
+@exercise("6.1", "least_time(batch, inputs, outputs, peak, bandwidth)", seconds=10)
 def exercise_6_1(least_time: Callable) -> str:
     """the roofline of a dense layer.
 
@@ -126,7 +126,7 @@ def exercise_6_1(least_time: Callable) -> str:
 IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
 
 
-@exercise("6.2", seconds=10, prepare=[fused_cnn, reference_200])
+@exercise("6.2", "fast_dense(mod, name)", seconds=10, prepare=[fused_cnn, reference_200])
 def exercise_6_2(fast_dense: Callable) -> str:
     """a dense layer with lanes of partial sums.
 

@@ -78,7 +78,7 @@ _COUNTS: dict[str, Callable[[int, int, int], float]] = {
         _wrong(each=lambda moved, sums: moved // sums)}
 
 
-@exercise("7.1", seconds=10)
+@exercise("7.1", "tile_traffic(rows, columns, channels)", seconds=10)
 def exercise_7_1(tile_traffic: Callable) -> str:
     """the loads and stores of a tile of a convolution."""
     require_formula(
@@ -99,7 +99,7 @@ _MOST_SUMS = 256  # half of what 32 registers of 16 lanes hold
 _MOST_TRAFFIC = 2.25  # a window that is unrolled around one sum has 2.11, each step by itself 4
 
 
-@exercise("7.2", seconds=10, prepare=[fused_cnn, reference_200])
+@exercise("7.2", "fast_conv_pool(mod, name)", seconds=10, prepare=[fused_cnn, reference_200])
 def exercise_7_2(fast_conv_pool: Callable) -> str:
     """a convolution that is computed inside its pooling.
 

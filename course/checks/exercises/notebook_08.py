@@ -40,7 +40,7 @@ def _convolution(n: int, c: int, height: int, width: int, f: int) -> tvm.tirx.Pr
     return te.create_prim_func([x, w, topi.nn.conv2d(x, w, 1, 0, 1)])
 
 
-@exercise("8.1", seconds=20, prepare=[imported_cnn])
+@exercise("8.1", "random_conv2d(func, seed, most)", seconds=20, prepare=[imported_cnn])
 def exercise_8_1(random_conv2d: Callable) -> str:
     """a schedule with tiles drawn by chance, within a limit."""
     func, small = imported_cnn()["conv2d"], _convolution(*_SMALL)
@@ -395,7 +395,7 @@ def _why(winner: Any, best: str | None, came: list[Any]) -> tuple[str, str]:
         _("which times are compared, and which name belongs to them"))
 
 
-@exercise("8.2", seconds=10)
+@exercise("8.2", "tune(candidates, is_correct, time_of, repeats=5)", seconds=10)
 def exercise_8_2(tune: Callable) -> str:
     """a tuner that checks first and compares medians."""
     _require_winners([_run_tuner(tune, *case) for case in _CASES])
@@ -531,7 +531,7 @@ class _Try:
         return _("how many calls, in how many rounds, and what is made of their times")
 
 
-@exercise("8.3", seconds=30)
+@exercise("8.3", "faster(a, b, now)", seconds=30)
 def exercise_8_3(faster: Callable) -> str:
     """a measurement of one's own."""
     for machine in _MACHINES:
@@ -619,7 +619,7 @@ def _require_program(came: Any, record: list, func: tvm.tirx.PrimFunc, title: st
                       look_at)
 
 
-@exercise("8.4", prepare=[_records])
+@exercise("8.4", "replayed(record, func)", prepare=[_records])
 def exercise_8_4(replayed: Callable) -> str:
     """reading a record and replaying it."""
     for title, record, func in _records():

@@ -222,7 +222,7 @@ _CUT: Mistakes = {
         lambda graph, *x: graph(lambda a, most: a.clamp(0, int(most)), *x)}
 
 
-@exercise("9.1")
+@exercise("9.1", "use_clip(mod)")
 def exercise_9_1(use_clip: Callable) -> str:
     """a clip for the minimum of a ReLU."""
     cuts = _cuts()
@@ -276,7 +276,7 @@ def _require_input(letter: str, given: Any) -> None:
             least=f"{given.min():.4g}", most=f"{given.max():.4g}"), _("the numbers of the array"))
 
 
-@exercise("9.2")
+@exercise("9.2", "verdicts()")
 @torch.no_grad()
 def exercise_9_2(verdicts: Callable) -> str:
     """which of five rewrites are right."""
@@ -444,7 +444,7 @@ _NORM: Mistakes = {
         _form(lambda n, b, g, s, m, v: (torch.ones(len(v)), b))}
 
 
-@exercise("9.3", seconds=30, prepare=[_normalized])
+@exercise("9.3", "fold_batch_norm(mod)", seconds=30, prepare=[_normalized])
 @torch.no_grad()
 def exercise_9_3(fold_batch_norm: Callable) -> str:
     """a normalisation folded into the convolution before it."""
@@ -491,7 +491,7 @@ def _untidy_cnn() -> tvm.IRModule:
     return helpers.import_operators(cnn()[1], INPUT)
 
 
-@exercise("9.4", prepare=[_untidy_cnn])
+@exercise("9.4", "in_order()", prepare=[_untidy_cnn])
 def exercise_9_4(in_order: Callable) -> str:
     """four passes in an order."""
     order = in_order()
@@ -654,7 +654,7 @@ def _bytes(came: Sequence[int], lives: _Lives) -> int:
     return sum(largest.values())
 
 
-@exercise("9.5", prepare=[_untidy_cnn, _plans])
+@exercise("9.5", "plan(lives)", prepare=[_untidy_cnn, _plans])
 def exercise_9_5(plan: Callable) -> str:
     """a plan of memory."""
     for title, lives, most in _plans():
@@ -808,7 +808,7 @@ def _with_code(hand_over: Callable, mod: tvm.IRModule) -> tvm.IRModule:
     return came
 
 
-@exercise("9.6", seconds=60, prepare=[cnn, random_cnn, _random_dense_cnn])
+@exercise("9.6", "hand_over(mod)", seconds=60, prepare=[cnn, random_cnn, _random_dense_cnn])
 @torch.no_grad()
 def exercise_9_6(hand_over: Callable) -> str:
     """dense layers handed over to a code generator."""

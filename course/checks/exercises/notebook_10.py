@@ -83,7 +83,7 @@ def _brighter(rows: int, columns: int) -> tvm.tirx.PrimFunc:
         (rows, columns), lambda i, j: X[i, j] * 0.5 + 0.25, name="Y")])
 
 
-@exercise("10.1")
+@exercise("10.1", "thread_for_each_pixel(func)")
 def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     """a thread for each pixel."""
     for rows, columns in _PIXELS:
@@ -141,7 +141,7 @@ _TRANSACTIONS: dict[str, Callable[[int, int], float]] = {
         lambda first, step: _stretches(first, step, threads=31)}
 
 
-@exercise("10.2", seconds=5)
+@exercise("10.2", "transactions(first, step)", seconds=5)
 def exercise_10_2(transactions: Callable) -> str:
     """the transactions of a warp."""
     require_formula(
@@ -166,7 +166,7 @@ def _dense(n: int, k: int, m: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(X[i, over] * W[j, over], over), name="Y")])
 
 
-@exercise("10.3", seconds=20)
+@exercise("10.3", "dense_in_tiles(func)", seconds=20)
 def exercise_10_3(dense_in_tiles: Callable) -> str:
     """a dense layer with tiles in shared memory."""
     for n, k, m in _DENSE:
@@ -207,7 +207,7 @@ def _smoothed(X: np.ndarray) -> np.ndarray:
     return held.reshape(-1)
 
 
-@exercise("10.4")
+@exercise("10.4", "with_barriers()")
 def exercise_10_4(with_barriers: Callable) -> str:
     """barriers where they belong."""
     title = _("the program that smooths")
@@ -250,7 +250,7 @@ def _require_block_for_each_row(launch: Launch, rows: int, title: str) -> None:
                 what=what, wanted=wanted, title=title), f"{came}", look_at)
 
 
-@exercise("10.5")
+@exercise("10.5", "block_for_each_row(func)")
 def exercise_10_5(block_for_each_row: Callable) -> str:
     """sums of rows, each by the threads of a block."""
     for n, k in _ROWS:
@@ -274,7 +274,7 @@ def _softmax(n: int, k: int) -> tvm.tirx.PrimFunc:
     return te.create_prim_func([X, topi.nn.softmax(X)])
 
 
-@exercise("10.6")
+@exercise("10.6", "softmax_in_one_kernel(func)")
 def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
     """a softmax in one kernel, a block for each row."""
     for n, k in _ROWS:

@@ -72,7 +72,7 @@ def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]
             for place, shape in enumerate(shapes)]
 
 
-@exercise("11.1", seconds=30, prepare=[_exporting, _models])
+@exercise("11.1", "for_any_batch(module, example)", seconds=30, prepare=[_exporting, _models])
 def exercise_11_1(for_any_batch: Callable) -> str:
     """a module for any batch."""
     for title, model, shapes in _models():
@@ -160,7 +160,7 @@ class _Largest(nn.Module):
         return tuple(call(x, torch.amax) for _title, call in _AMAX)
 
 
-@exercise("11.2", prepare=[_exporting])
+@exercise("11.2", "convert_amax(node, importer)", prepare=[_exporting])
 def exercise_11_2(convert_amax: Callable) -> str:
     """a rule for amax."""
     def rule(node: torch.fx.Node, importer: Any) -> relax.Expr:
@@ -292,7 +292,8 @@ class _Stepped(nn.Module):
         return self.answer(self.model, token, keys, values)
 
 
-@exercise("11.3", seconds=20, prepare=[_exporting, _gpt])
+@exercise("11.3",
+          "one_more_letter(model, token, keys, values)", seconds=20, prepare=[_exporting, _gpt])
 def exercise_11_3(one_more_letter: Callable) -> str:
     """a transformer with a cache."""
     _require_steps(functools.partial(one_more_letter, _gpt()))
@@ -365,7 +366,7 @@ def _hex(some: bytes) -> str:
     return some.hex(" ")
 
 
-@exercise("11.4", seconds=5)
+@exercise("11.4", "dl_tensor(numbers, shape, axes, address)", seconds=5)
 def exercise_11_4(dl_tensor: Callable) -> str:
     """the bytes of a tensor struct."""
     came = []
@@ -454,7 +455,7 @@ def _kinds(func: tirx.PrimFunc) -> list[tuple[str, Any]]:
     return [(loop.kind, loop.extent) for loop in loops]
 
 
-@exercise("11.5", prepare=[_threaded])
+@exercise("11.5", "for_the_browser(func)", prepare=[_threaded])
 def exercise_11_5(for_the_browser: Callable) -> str:
     """a program without threads."""
     for title, func, shapes in _threaded():

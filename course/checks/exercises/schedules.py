@@ -291,6 +291,9 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
         if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
             raise CheckFailed(_("no change besides {called}").format(called=called or name),
                               _("{other} has changed").format(other=other),
+                              _("what you call beside the schedule's steps: these change no "
+                                "Relax function")
+                              if isinstance(before[other], relax.Function) else
                               _("func_name of the blocks that you schedule"))
     try:
         yield after[name]
@@ -313,7 +316,8 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
 def _results(func: tvm.tirx.PrimFunc) -> tuple[list[np.ndarray], np.ndarray]:
     """Return large numbers for a PrimFunc, and what it gives."""
     *inputs, output = [tuple(map(int, param.shape)) for param in func.params]
-    arrays = [fractions(*shape, seed=i, fine=not i) for i, shape in enumerate(inputs)]
+    # fine ones all: none of them, read by way of half precision, is what it was
+    arrays = [fractions(*shape, seed=i) for i, shape in enumerate(inputs)]
     return arrays, run_prim_func(func, arrays, output)
 
 
@@ -345,6 +349,18 @@ def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, names: Sequenc
         came = machine[_ALONE.format(name=name)](*map(tvm.runtime.tensor, arrays))
         _require_results(came.numpy(), right)
     return verified
+
+
+def after_sums(found: Sequence[Nest], update: Nest) -> list[Nest]:
+    """Return the nests that read what a block adds up, or what becomes of that, in their order."""
+    buffers, later = [written(update)], []
+    for nest in found[found.index(update) + 1:]:
+        reads = [region.source for region in nest.realize.block.reads]
+        if any(read.same_as(buffer) for read in reads for buffer in buffers) \
+                and not written(nest).same_as(written(update)):
+            later.append(nest)
+            buffers.append(written(nest))
+    return later
 
 
 def require_threads(least: int, *nests: Nest) -> None:

@@ -52,7 +52,8 @@ def registered(register: Callable, name: str) -> Callable:
         new = sorted(set(tvm_ffi.registry.list_global_func_names()) - before)
         raise CheckFailed(_("a function registered as {name}").format(name=name),
                           _("{new} in the registry").format(new=", ".join(new) or _("nothing new")),
-                          _("the name in register_global_func, letter by letter"))
+                          _("the name in register_global_func, letter by letter") if new else
+                          _("register_global_func: does it run when your function is called?"))
     try:
         register()
     except RuntimeError as error:
@@ -83,7 +84,9 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
     for key, item in fenced.items():
         item.require_whole(key)
     result = tensors.pop().numpy()
-    written = not np.isnan(result).all()
+    # what comes of NaN or infinity may be NaN everywhere
+    written = not np.isnan(result).all() or any(not np.isfinite(array).all()
+                                                for array in inputs.values())
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
         if not np.array_equal(tensor.numpy(), array, equal_nan=True):
             if not written:
@@ -126,14 +129,21 @@ def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ..
                         "np.from_dlpack(out)[...] or torch.from_dlpack(out)"))
 
 
-def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]]) -> Callable:
-    """Return a library function that notes its arguments and writes what `compute` gives."""
+def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]],
+              refused: list[list[np.ndarray]] | None = None) -> Callable:
+    """Return a library function that notes its arguments and writes what `compute` gives.
+
+    Arguments with which that raises are noted in `refused` too.
+    """
     def function(*tensors: Any) -> None:
         arrays = [np.from_dlpack(tensor) for tensor in tensors]
         calls.append([array.copy() for array in arrays])
         arrays[-1][...] = np.nan
-        with contextlib.suppress(ValueError, RuntimeError, TypeError):  # wrong arguments: see calls
+        try:
             arrays[-1][...] = compute(*arrays[:-1])
+        except (ValueError, RuntimeError, TypeError):  # wrong arguments
+            if refused is not None:
+                refused.append(calls[-1])
     return function
 
 

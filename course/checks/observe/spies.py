@@ -4,6 +4,7 @@ Calls are seen by the interpreter's events, or by PyTorch's modes.
 """
 
 import contextlib
+import itertools
 import os
 import sys
 import threading
@@ -13,6 +14,7 @@ from typing import Any
 
 import torch
 import tvm
+import tvm_ffi
 from tvm import te
 
 from course.checks.say.messages import CheckFailed
@@ -23,6 +25,8 @@ from course.words import _
 _TVM = os.path.dirname(os.path.abspath(tvm.__file__)) + os.sep
 _TOPI = os.path.join(_TVM, "topi") + os.sep
 _OPERATORS = os.path.join(_TOPI, "_te_tensor_overload.py")
+_OPERATION = os.path.join(_TVM, "te", "operation.py")
+_PASSES = os.path.join(_TVM, "ir", "transform.py")
 
 
 @contextlib.contextmanager
@@ -36,57 +40,118 @@ def _events(note: Callable[[types.FrameType, str, Any], None]) -> Iterator[None]
         sys.setprofile(before)
 
 
-@contextlib.contextmanager
-def require_no_topi() -> Iterator[None]:
-    """Raise CheckFailed after the `with` if a function of TOPI made a te.Tensor inside.
+class Expressions:
+    """What tensor expressions were made of inside `with`, as PrimFuncs and as te.Tensors.
 
-    Seen by the file of the function that returns one, so that no import and no tag matters. An
-    operator between whole te.Tensors is TOPI's too.
+    A tensor is the answer's own if te.compute made it, called from outside of TOPI. All others are
+    TOPI's, whoever fetched the function and from where: an import, tvm.topi.cpp, the registry, or
+    an operator between whole te.Tensors.
     """
-    by: list[tuple[str, bool]] = []
 
-    def note(frame: types.FrameType, event: str, came: Any) -> None:
-        path = frame.f_code.co_filename
-        if event != "return" or not path.startswith(_TOPI) or not isinstance(came, te.Tensor):
+    def __init__(self) -> None:
+        self.own: set[Any] = set()  # operations
+        self.from_operator: set[Any] = set()
+        self.by: dict[Any, str] = {}  # of an operation, the function of TOPI's that returned it
+        self.made: list[tuple[tvm.tirx.PrimFunc, list[Any]]] = []  # PrimFuncs, operations of TOPI's
+
+    def __enter__(self) -> "Expressions":
+        self.events = contextlib.ExitStack()
+        self.events.enter_context(_events(self._note))
+        return self
+
+    def __exit__(self, *raised: Any) -> None:
+        self.events.close()
+
+    def _note(self, frame: types.FrameType, event: str, came: Any) -> None:
+        path, name = frame.f_code.co_filename, frame.f_code.co_name
+        if event != "return" or not path.startswith(_TVM):
             return
-        above = frame.f_back
-        while above and above.f_code.co_filename.startswith(_TVM):
-            if above.f_code.co_filename.startswith(_TOPI) \
-                    and above.f_code.co_filename != _OPERATORS:
-                return  # inside another function of TOPI's
-            path = path if path == _OPERATORS else above.f_code.co_filename
-            above = above.f_back
-        by.append((frame.f_code.co_name, path == _OPERATORS))
+        if path == _OPERATION and name == "create_prim_func":
+            if isinstance(came, tvm.tirx.PrimFunc):
+                self.made.append((came, self.foreign(*_tensors(frame.f_locals["ops"]))))
+        elif path == _OPERATION or path.startswith(_TOPI):
+            made = {tensor.op for tensor in _tensors(came)}
+            inside = path
+            above = frame.f_back
+            while above and above.f_code.co_filename.startswith(_TVM):
+                inside = max(inside, above.f_code.co_filename, key=lambda one: (
+                    one.startswith(_TOPI), one == _OPERATORS))
+                above = above.f_back
+            if not inside.startswith(_TOPI):
+                self.own |= made
+            elif inside == _OPERATORS:
+                self.from_operator |= made
+            if path.startswith(_TOPI):
+                self.by |= dict.fromkeys(made, name)  # the outermost returns last
 
-    with _events(note):
-        yield
-    if by:
-        name, operator = by[0]
-        if operator:
-            raise CheckFailed(_("an expression of your own, with te and without topi"),
-                              _("an operator between whole te.Tensors (+, *, ...): these are "
-                                "TOPI's"),
-                              _("a te.compute over the elements: lambda i, j: y[i, j] + b[j]"))
-        raise CheckFailed(_("an expression of your own"),
-                          _("one by TOPI: topi's {name}").format(name=name),
-                          _("the words of the exercise: with te, without topi"))
+    def foreign(self, *tensors: te.Tensor) -> list[Any]:
+        """Return the operations of TOPI's by which tensors are made."""
+        found, seen, todo = [], set(), [tensor.op for tensor in tensors]
+        while todo:
+            operation = todo.pop()
+            if operation in seen:
+                continue
+            seen.add(operation)
+            # a variable of Relax is a placeholder of another class
+            if isinstance(operation, te.ComputeOp | te.ExternOp | te.ScanOp) \
+                    and operation not in self.own:
+                found.append(operation)
+            todo += [tensor.op for tensor in operation.input_tensors]
+        return found
+
+    def require_own(self, *tensors: te.Tensor) -> None:
+        """Raise CheckFailed where TOPI made one of these tensors, or part of a PrimFunc."""
+        every = [self.foreign(*tensors), *(some for _func, some in self.made)]
+        for operation in itertools.chain(*every):
+            if operation in self.from_operator:
+                raise CheckFailed(_("an expression of your own, with te and without topi"),
+                                  _("an operator between whole te.Tensors (+, *, ...): these are "
+                                    "TOPI's"),
+                                  _("a te.compute over the elements: lambda i, j: y[i, j] + b[j]"))
+            raise CheckFailed(_("an expression of your own"),
+                              _("one by TOPI: topi's {name}").format(name=self.by[operation])
+                              if operation in self.by else
+                              _("one by TOPI: {name}, which no te.compute of yours made").format(
+                                  name=operation.name),
+                              _("the words of the exercise: with te, without topi"))
+
+
+def _tensors(value: Any) -> Iterator[te.Tensor]:
+    """Yield the te.Tensors in what a function got or gave."""
+    if isinstance(value, te.Tensor):
+        yield value
+    elif isinstance(value, list | tuple | tvm_ffi.Array):
+        for part in value:
+            yield from _tensors(part)
 
 
 @contextlib.contextmanager
 def require_no_tvm(expected: str, look_at: str,
                    asked: Sequence[str] = ("compile", "build")) -> Iterator[None]:
-    """Raise CheckFailed after the `with` if one of these functions of TVM was called inside.
+    """Raise CheckFailed after the `with` if a pass of TVM's ran inside, or one of these functions.
 
-    Seen by the file of the function that does it, whatever its name is in the answer.
+    A pass is seen by TVM itself, whoever fetched it; a function by the file in which it stands,
+    whatever its name is in the answer. A PassContext of the answer's would hide passes: it counts.
     """
     found: list[str] = []
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
-        if event == "call" and frame.f_code.co_name in asked \
-                and frame.f_code.co_filename.startswith(_TVM):
-            found.append(frame.f_code.co_name)
+        name, path = frame.f_code.co_name, frame.f_code.co_filename
+        if event == "call" and path.startswith(_TVM):
+            if name in asked:
+                found.append(name)
+            elif name == "__enter__" and path == _PASSES:
+                found.append("PassContext")
 
-    with _events(note):
+    @tvm.ir.instrument.pass_instrument
+    class Passes:
+        """Notes the passes that run."""
+
+        def run_before_pass(self, mod: tvm.IRModule, info: Any) -> None:
+            """Note one."""
+            found.append(info.name)
+
+    with tvm.transform.PassContext(instruments=[Passes()]), _events(note):
         yield
     if found:
         raise CheckFailed(expected, _("TVM was called: {name}").format(name=found[0]), look_at)
@@ -100,17 +165,30 @@ _MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kr
                "outer")
 
 
+def _varied(value: Any) -> int:
+    """Return how many tensors with different numbers in them a function is given."""
+    if isinstance(value, torch.Tensor):
+        return int(value.numel() > 1 and bool((value != value.flatten()[0]).any()))
+    return sum(map(_varied, value)) if isinstance(value, list | tuple) else 0
+
+
 class TorchCalls(torch.overrides.TorchFunctionMode):
     """Notes every function of PyTorch that is called inside `with`, in threads begun there too."""
 
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
+        self.products = False  # whether a tensor was multiplied by another
 
     def __torch_function__(self, function: Callable, types: Any, args: Any = (),
                            kwargs: Any = None) -> Any:
-        self.names.append(getattr(function, "__name__", str(function)))
-        return function(*args, **(kwargs or {}))
+        name = getattr(function, "__name__", str(function))
+        self.names.append(name)
+        came = function(*args, **(kwargs or {}))
+        if not self.products and any(word in name for word in _MULTIPLIES):
+            with torch._C.DisableTorchFunction():
+                self.products = _varied([*args, *(kwargs or {}).values()]) > 1
+        return came
 
     def __enter__(self) -> "TorchCalls":
         def enter(*_: Any) -> None:  # by the first event of a new thread: a mode is the thread's
@@ -137,8 +215,8 @@ def require_numpy_only(expected: str, look_at: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def require_torch(expected: str, look_at: str) -> Iterator[None]:
-    """Raise CheckFailed after the `with` if PyTorch multiplied nothing inside."""
+    """Raise CheckFailed after the `with` if PyTorch multiplied no two tensors inside."""
     with TorchCalls() as calls:
         yield
-    if not any(word in name for name in calls.names for word in _MULTIPLIES):
-        raise CheckFailed(expected, _("PyTorch multiplied nothing"), look_at)
+    if not calls.products:
+        raise CheckFailed(expected, _("PyTorch multiplied no tensor by another"), look_at)

@@ -17,7 +17,6 @@ from unittest import mock
 
 import tvm
 import tvm_ffi
-from IPython import get_ipython
 
 from course.checks.say.messages import CheckFailed, place_in_script, reason
 from course.words import _
@@ -41,32 +40,28 @@ def note_answers(*answers: Any) -> None:
                               if (code := getattr(answer, "__code__", None)))
 
 
-broken: dict[str, SyntaxError] = {}  # what the last cell that begins `def name` was no Python by
-
-
-def note_broken_cells() -> None:
-    """Remember in a kernel which functions a cell would have defined, had it been Python.
-
-    A check after such a cell gets the function of an earlier one, and would judge that.
-    """
-    def after(result: Any) -> None:
-        for name in re.findall(r"^def (\w+)", result.info.raw_cell or "", re.MULTILINE):
-            broken.pop(name, None)
-            if isinstance(error := result.error_before_exec, SyntaxError):
-                broken[name] = error
-
-    if shell := get_ipython():
-        shell.events.register("post_run_cell", after)
-
-
-def broken_cell(*answers: Any) -> SyntaxError | None:
-    """Return the error of an answer's cell that ran last, and was no Python."""
-    return next((broken[name] for answer in answers
-                 if (name := getattr(answer, "__name__", "")) in broken), None)
-
-
 def _of_answer(frame: traceback.FrameSummary) -> bool:
     return "ipykernel" in frame.filename or frame.filename in checked.names
+
+
+def line_at(file: str, line: int) -> str:
+    """Return a line of an answer as "look at" text, or "" where it is not known."""
+    source = linecache.getline(file, line).strip()
+    return _("your line {line}: {source}").format(line=line, source=source) if source else ""
+
+
+DEEP = 50  # calls of the answer's own functions: faulthandler tells of the last hundred
+
+
+def calls_of_answer(trace: str) -> list[tuple[str, int]]:
+    """Return files and lines of the answer's calls in what faulthandler wrote, the last first."""
+    found: list[tuple[str, int]] = []
+    for file, line in re.findall(r'File "(.+)", line (\d+) in ', trace):
+        if file == __file__:  # below is who ran the check
+            break
+        found.append((file, int(line)))
+    own = [place for place in found if place[0] in checked.names]
+    return own or [place for place in found if "ipykernel" in place[0]]
 
 
 def line_of_answer(error: BaseException) -> str:
@@ -74,8 +69,8 @@ def line_of_answer(error: BaseException) -> str:
     frames = [frame for frame in reversed(traceback.extract_tb(error.__traceback__))
               if _of_answer(frame)]
     for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
-        if line := linecache.getline(frame.filename, frame.lineno or 0).strip():
-            return _("your line {line}: {source}").format(line=frame.lineno, source=line)
+        if line := line_at(frame.filename, frame.lineno or 0):
+            return line
     if isinstance(error, SyntaxError) and error.text and not frames:
         return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
     return _("your cell above, from its first line")
@@ -128,8 +123,13 @@ def module_of(item: Any, file: str | None = None) -> ModuleType | None:
     return sys.modules.get(name or "")
 
 
-def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
-    """Run a check: (True, what was verified) or (False, the parts of a CheckFailed)."""
+def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
+            ) -> tuple[bool, Any]:
+    """Run a check: (True, what was verified) or (False, the parts of a CheckFailed).
+
+    `reaches`: whether the check calls an answer before it stops. Where it does not, it stops so
+    with each answer, the reference solution too: a fault of the course.
+    """
     try:
         # not around this function: grading looks afterwards whether inspect was changed
         with _nobody_there(), mock.patch.object(inspect, "getmodule", module_of):
@@ -151,10 +151,14 @@ def outcome(run: Callable[[], str]) -> tuple[bool, Any]:
             return False, (_("not done yet: write the code at the TODO of {name}, then run both "
                              "cells.").format(name=name), "", "")
         if own := _own_line(error):
+            if reaches():
+                return False, (_("what this check can go on with"), reason(error),
+                               _("what your function returns or changes: the check works on that "
+                                 "in {place}").format(place=own))
             return False, (_("a check that comes to an end"), reason(error),
-                           _("the form of what you return or change, beside the text's words. That "
-                             "the check stopped is a fault of the course ({place}): please report "
-                             "it, with your cell and these lines").format(place=own))
+                           _("nothing in your cell: the check stopped before it called your "
+                             "function. That is a fault of the course ({place}): please report "
+                             "it, with these lines").format(place=own))
         # form: does-not-run
         return False, (_("that your code runs"), reason(error),
                        place_in_script(error) or line_of_answer(error))

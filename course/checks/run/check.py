@@ -25,11 +25,14 @@ from typing import Any
 
 import torch
 import tvm
+from IPython import get_ipython
 
-from course.checks.run.answer import broken_cell, line_of_answer, note_answers, outcome
+from course.checks.run.answer import DEEP, calls_of_answer, line_at, note_answers, outcome
+from course.checks.run.cells import require_of_the_cell_above, stale
 from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
+from course.checks.run.signature import name_in, other_order, require_called_as
 from course.checks.run.timeout import alarmed
-from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.messages import CheckFailed
 from course.checks.say.show import Example
 from course.words import _, language, listed, ngettext, packed, told, unpacked
 
@@ -49,9 +52,13 @@ def forks() -> bool:
 
 @dataclass(frozen=True)
 class Exercise:
-    """An exercise: its number, as 2.3, its check, and what is made ready before the check forks."""
+    """An exercise: its number, as 2.3, its check, and what is made ready before the check forks.
+
+    `form` is how its check calls the answer: "leaky_relu(x, slope)".
+    """
 
     number: str
+    form: str
     check: Callable[..., None]
     prepare: tuple[Callable[[], Any], ...]
 
@@ -71,43 +78,108 @@ class Exercise:
             make()
 
 
+def _in_the_lab() -> bool:
+    """Whether this is a notebook's kernel that `make lab` started: its server names the session.
+
+    A kernel that executes a notebook for grading or for a test has no such name.
+    """
+    return "MLC_LAB" in os.environ and "JPY_SESSION_NAME" in os.environ \
+        and hasattr(get_ipython(), "kernel")
+
+
+SHOWN = _in_the_lab()  # asked once, before a cell of an answer can change it
+
+
+def _refuse(failed: CheckFailed) -> None:
+    """Raise a verdict; in the lab, show it as JupyterLab shows what goes wrong.
+
+    When a cell raises, JupyterLab takes the stars off all cells that wait, as if the run had ended;
+    the kernel runs on.
+    """
+    if not SHOWN:
+        raise failed
+    print("\n".join(failed._render_traceback_()), file=sys.stderr)
+
+
 registered: dict[str, Exercise] = {}  # all exercises, by their numbers
 
 
-def exercise(number: str, seconds: float = 10, prepare: Sequence[Callable[[], Any]] = ()
+def exercise(number: str, form: str, seconds: float = 10,
+             prepare: Sequence[Callable[[], Any]] = ()
              ) -> Callable[[Callable[..., str]], Callable[..., None]]:
     """Register a function that returns what it verified, or raises CheckFailed, as a check.
 
-    `seconds` is the check's limit of CPU time. `prepare`: functions by `prepared` whose results the
-    check uses. They are called before the fork, so that they run once in a kernel and not in each
-    child.
+    `form`: the answer with its parameters as the notebook has them, "leaky_relu(x, slope)"; what
+    cannot be called so is refused before. `seconds` is the check's limit of CPU time. `prepare`:
+    functions by `prepared` whose results the check uses. They are called before the fork, so that
+    they run once in a kernel and not in each child.
     """
     def wrap(check: Callable[..., str]) -> Callable[..., None]:
         @functools.wraps(check)
-        def run(*answers: Any) -> None:
-            note_answers(*answers)
-            if error := broken_cell(*answers):
-                raise CheckFailed(_("that the cell of your answer runs"), reason(error),
-                                  line_of_answer(error),
-                                  _("Exercise {number} ✗").format(number=number))
+        def run(answer: Any) -> None:
+            note_answers(answer)
+            title = _("Exercise {number} ✗").format(number=number)
+            try:
+                require_of_the_cell_above(answer, name_in(form), _is_answer)
+                require_called_as(answer, form)
+            except CheckFailed as failed:
+                return _refuse(CheckFailed(*failed.parts, title))
             registered[number].get_ready()
-            passed, parts = isolated(lambda: check(*answers), seconds)
+            passed, parts = isolated(lambda: _judged(check, answer, form), seconds,
+                                     lambda: _reaches(check))
             if not passed:
                 expected, came, look_at, *example = parts
                 if not came:
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
-                raise CheckFailed(expected, came, look_at,
-                                  _("Exercise {number} ✗").format(number=number),
-                                  Example.again(*example) if example else None)
-            right[number] = answers
+                return _refuse(CheckFailed(expected, came, look_at, title,
+                                           Example.again(*example) if example else None))
+            right[number] = answer
             print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
+            return None
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
-        registered[number] = Exercise(number, run, tuple(prepare))
+        registered[number] = Exercise(number, form, run, tuple(prepare))
         return run
     return wrap
 
 
-right: dict[str, tuple] = {}  # the answers that checks have accepted in this process
+right: dict[str, Any] = {}  # the answers that checks have accepted in this process
+
+
+def _is_answer(name: str) -> bool:
+    """Whether an exercise's answer has this name."""
+    return any(name == name_in(one.form) for one in registered.values())
+
+
+def _judged(check: Callable[..., str], answer: Any, form: str) -> str:
+    """Return what a check verified; where it fails, the order of parameters is told first."""
+    try:
+        return check(answer)
+    except NotImplementedError:  # the stub's
+        raise
+    except Exception:
+        if not (turned := other_order(answer, form)):
+            raise
+        raise CheckFailed(
+            _("{form}, called with its parameters in this order").format(form=form),
+            _("{name} takes {parameters}").format(name=name_in(form), parameters=turned),
+            _("the order of the parameters behind def")) from None
+
+
+class _Reached(BaseException):
+    """A check has called its answer. No `except Exception` on the way takes it."""
+
+
+def _reaches(check: Callable[..., str]) -> bool:
+    """Whether a check comes as far as to call an answer."""
+    reached = []
+
+    def probe(*arguments: Any, **options: Any) -> None:
+        reached.append(True)
+        raise _Reached
+
+    with contextlib.suppress(BaseException):
+        check(probe)
+    return bool(reached)
 
 
 def accepted(*numbers: str) -> bool:
@@ -119,7 +191,8 @@ def accepted(*numbers: str) -> bool:
     frame = inspect.currentframe()
     there = set(map(id, frame.f_back.f_globals.values())) if frame and frame.f_back else set()
     missing = [number for number in numbers if number not in right
-               or not there.issuperset(map(id, right[number]))]
+               or id(right[number]) not in there
+               or stale(right[number], name_in(registered[number].form), _is_answer)]
     if missing:
         print(ngettext("This cell needs exercise {numbers}: write it, and run its check; the "
                        "notebook goes on without it.",
@@ -223,21 +296,20 @@ def _limit_computing(seconds: float) -> None:
     signal.signal(signal.SIGXCPU, signal.SIG_DFL)
 
 
-def _in_child(run: Callable[[], str], seconds: float) -> tuple[bool, Any, str]:
-    """Run a check in the forked child: its outcome, and the beginning of what was printed."""
+def _in_child(run: Callable[[], str], seconds: float, reaches: Callable[[], bool]
+              ) -> tuple[bool, Any]:
+    """Run a check in the forked child: its outcome."""
     gc.freeze()  # what the kernel has made is not to be looked through in each child
     _limit_computing(seconds)
     # or the next lines bind this process to one CPU, and all checks of a machine share the first
     os.environ["TVM_BIND_THREADS"] = "0"
     torch.set_num_threads(1)  # without this and the next line a forked child hangs
     tvm.get_global_func("runtime.config_threadpool")(1, 1)
-    with open(os.devnull, "w") as nowhere:
-        os.dup2(nowhere.fileno(), 2)  # TVM's C++ warnings
-    printed = Bounded(MOST_PRINTED + 1)
     warnings.simplefilter("ignore")
-    with contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
-        passed, parts = outcome(run)
-    return passed, packed(parts), printed.kept
+    with open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) as printed, \
+            contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
+        passed, parts = outcome(run, reaches)
+    return passed, packed(parts)
 
 
 # ---- and its verdict -----------------------------------------------------------------------
@@ -248,7 +320,12 @@ _LOOPS = _("your loops: does each end, and does each count what it should?")
 def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
     """Say what became of a check that gave no verdict: expected, came, look at."""
     seconds = limits.asleep
+    computed = (_("an answer in time"),
+                _("still running after {seconds} seconds of computing").format(
+                    seconds=f"{seconds:g}"), _read(_note) or _LOOPS)
     match ended.why:
+        case "computing":
+            return computed
         case "asleep":
             return (_("an answer in time"),
                     _("still running after {seconds} seconds, in which it waits and computes "
@@ -259,6 +336,10 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
                     _("still running after {seconds} seconds").format(seconds=f"{limits.wall:g}"),
                     _("your loops: does each end? Or the machine is busy: then stop what else it "
                       "does, and run the check again"))
+        case "heard":
+            return (_("an answer that prints little"),
+                    _("more than {size} MB").format(size=limits.heard // 2**20),
+                    _("what your loops print, and whether each ends"))
         case "memory" | "processes":
             return (_("an answer in the memory that there is"),
                     _("more than {memory} GB, or {processes} processes").format(
@@ -271,39 +352,47 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
                       "number"))
     code = ended.code if ended.why == "code" else 1
     if code == -signal.SIGXCPU:
-        return (_("an answer in time"),
-                _("still running after {seconds} seconds of computing").format(
-                    seconds=f"{seconds:g}"), _read(_note) or _LOOPS)
+        return computed
     name = signal.Signals(-code).name if code < 0 else _("exit code {code}").format(code=code)
-    memory = -code in (signal.SIGSEGV, signal.SIGBUS, signal.SIGABRT)
-    kernel = _read(_called)
-    return (_("that your code runs to its end"),
-            (_("it ended the process ({name}), in {kernel}") if kernel
-             else _("it ended the process ({name})")).format(name=name, kernel=kernel),
-            _("reads and writes outside a buffer: every index against its shape")
-            if memory else _("what your code calls: something in it ends the process"))
+    kernel, own = _read(_called), calls_of_answer(ended.words)
+    came = (_("it ended the process ({name}), in {kernel}") if kernel
+            else _("it ended the process ({name})")).format(name=name, kernel=kernel)
+    look_at: str = _("what your code calls: something in it ends the process")
+    if len(own) >= DEEP:
+        came = _("{came}, more than {count} calls deep").format(came=came, count=len(own))
+        look_at = _("{line}: a function that calls itself has to end").format(
+            line=line_at(*own[0]))
+    elif own and (line := line_at(*own[0])):
+        look_at = line
+    elif code in (-signal.SIGSEGV, -signal.SIGBUS):
+        look_at = _("reads and writes outside a buffer: every index against its shape")
+    return _("that your code runs to its end"), came, look_at
 
 
-def isolated(run: Callable[[], str], seconds: float) -> Outcome:
+def isolated(run: Callable[[], str], seconds: float,
+             reaches: Callable[[], bool] = lambda: True) -> Outcome:
     """Run a check so that it can neither crash nor hang the kernel; see checks.run.answer.outcome.
 
     `seconds` of CPU time: on a busy machine that takes longer. What it printed is printed.
     """
     if not forks():
         try:
-            return alarmed(lambda: outcome(run), seconds)
+            return alarmed(lambda: outcome(run, reaches), seconds)
         except TimeoutError:
             came = _("still running after {seconds} seconds").format(seconds=f"{seconds:g}")
             return False, (_("an answer in time"), came, _LOOPS)
     while_running("")
     while_calling("")
-    limits = Limits(asleep=seconds, wall=PATIENCE * seconds)
+    limits = Limits(asleep=seconds, wall=PATIENCE * seconds, computing=math.ceil(seconds) + 0.5,
+                    printed=4 * (MOST_PRINTED + 1))
+    child = Child(_in_child, run, seconds, reaches, limits=limits)
     try:
-        passed, parts, printed = Child(_in_child, run, seconds, limits=limits).result()
+        passed, parts = child.result()
+        return passed, unpacked(parts)
     except Ended as ended:
         return False, _without_verdict(ended, limits)
-    if printed:
-        print(printed[:MOST_PRINTED], end="")
-        if len(printed) > MOST_PRINTED:
-            print("\n" + _("... cut here"))
-    return passed, unpacked(parts)
+    finally:
+        if printed := child.printed.decode(errors="replace"):
+            print(printed[:MOST_PRINTED], end="")
+            if len(printed) > MOST_PRINTED:
+                print("\n" + _("... cut here"))

@@ -5,6 +5,8 @@ was drawn before the fork, for an answer may write into every open file.
 """
 
 import contextlib
+import faulthandler
+import fcntl
 import json
 import math
 import os
@@ -17,12 +19,14 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import psutil
 
 GIGABYTE = 2**30
+_OPENED = "/proc/self/fd" if sys.platform == "linux" else "/dev/fd"
 LOOK = 0.2  # seconds between two looks at a child
+PART = 1 << 20  # bytes that are read from a pipe at once, and wait in one
 
 
 @dataclass(frozen=True)
@@ -30,12 +34,17 @@ class Limits:
     """What a child may take before it is ended; times are in seconds.
 
     `asleep`: in which it computes nothing; `wall`: in all; `memory`: bytes of it and all processes
-    below it, what they share counted once; `given`: bytes of what it gives. (Of CPU time a process
-    can only be limited from inside: see checks.run.check.)
+    below it, what they share counted once; `given`: bytes of what it gives; `computing`: seconds of
+    CPU time, looked at where `asleep` is. (checks.run.check limits those from inside too, to the
+    point: but what ends a process from inside it can ignore.) `heard`: bytes that it, and what it
+    starts, write to descriptor 1; `printed`: how many of them are kept.
     """
 
     asleep: float = math.inf
     wall: float = math.inf
+    computing: float = math.inf
+    heard: int = GIGABYTE // 2
+    printed: int = 20_000
     memory: int = 6 * GIGABYTE
     processes: int = 100
     given: int = 1_000_000
@@ -44,8 +53,9 @@ class Limits:
 class Ended(Exception):
     """A child gave nothing. `why` is the limit that it passed, by its name in Limits, or:
 
-    "code": it ended with `code`, negative for a signal; "raised": its function raised `words`;
-    "strange": something else than its function wrote into the pipe, or closed it.
+    "code": it ended with `code`, negative for a signal, and `words` is what faulthandler wrote of
+    the calls in which a signal found it, or ""; "raised": its function raised `words`; "strange":
+    something else than its function wrote into the pipe, or closed it.
     """
 
     def __init__(self, why: str, code: int = 0, words: str = "") -> None:
@@ -56,10 +66,11 @@ class Ended(Exception):
 class Child:
     """A forked process that runs a function of which JSON comes; `result` waits for that.
 
-    `select` takes it. Where the child is `alone`, it has a session of its
-    own and no file of this process, and all processes below this one count as its own: they end
-    with it, however they were started. `look` is called now and then, and returns a reason to end
-    it, or "".
+    `select` takes it. The child has no file of this process, and a process group of its own that
+    ends with it: writing into a kernel's sockets would end the kernel. What it writes to descriptor
+    1 is in `printed`, the beginning of it. Where the child is `alone`, it has a session of its own
+    too, and all processes below this one count as its own: they end with it, however they were
+    started. `look` is called now and then, and returns a reason to end it, or "".
     """
 
     def __init__(self, function: Callable[..., Any], *arguments: Any, limits: Limits = Limits(),
@@ -68,6 +79,13 @@ class Child:
         self.secret = secrets.token_bytes(8)
         self.code: int | None = None
         self.take, give = os.pipe()
+        self.hear, say = os.pipe()
+        self.fell, falls = os.pipe()
+        self.printed, self.heard = bytearray(), 0
+        for end in (self.hear, self.fell):
+            os.set_blocking(end, False)
+        with contextlib.suppress(OSError, AttributeError):  # so that neither waits for the other
+            fcntl.fcntl(say, fcntl.F_SETPIPE_SZ, PART)
         for stream in (sys.stdout, sys.stderr):  # or the child has what waits in them too
             with contextlib.suppress(AttributeError, OSError, ValueError):
                 stream.flush()
@@ -75,8 +93,9 @@ class Child:
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if not self.pid:
-            _give(function, arguments, give, self.secret, alone)
-        os.close(give)
+            _give(function, arguments, _Ends(give, say, falls), self.secret, alone)
+        for end in (give, say, falls):
+            os.close(end)
 
     def fileno(self) -> int:
         """Return the end of the pipe at which something can be read when the child gives it."""
@@ -95,15 +114,34 @@ class Child:
         return value
 
     def end(self) -> None:
-        """End the child, and where it was `alone` whatever it started."""
-        with contextlib.suppress(OSError):
-            os.close(self.take)
+        """End the child and its group, and where it was `alone` whatever it started."""
+        for ends, process in ((os.killpg, self.pid), (os.kill, self.pid)):
+            if self.code is None or ends is os.killpg:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    ends(process, signal.SIGKILL)
         if self.code is None:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self.pid, signal.SIGKILL)
             self._wait(math.inf)
+        self._listen()
+        for end in (self.take, self.hear, self.fell):
+            with contextlib.suppress(OSError):
+                os.close(end)
         if self.alone:
             end_below()
+
+    def _listen(self) -> bool:
+        """Take what waits at descriptor 1's other end, and keep the beginning of all.
+
+        Return whether something came, and no more is kept.
+        """
+        came = False
+        with contextlib.suppress(OSError):  # nothing is there now
+            for _turn in range(64):
+                if not (part := os.read(self.hear, PART)):
+                    break
+                came = True
+                self.heard += len(part)
+                self.printed += part[:max(0, self.limits.printed - len(self.printed))]
+        return came and len(self.printed) >= self.limits.printed
 
     def _wait(self, seconds: float) -> bool:
         """Whether the child ended within some seconds; its exit code is known then."""
@@ -124,14 +162,25 @@ class Child:
 
     def _received(self) -> bytes:
         """Return what came behind the secret; raises Ended, or ValueError where another wrote."""
-        start = awake = time.monotonic()
+        start = awake = looked = time.monotonic()
+        often = min(LOOK, self.limits.asleep / 4)
         head, data, used = len(self.secret) + 8, bytearray(), -1.0
         poller = select.poll()  # select.select knows no file descriptor above 1,023
-        poller.register(self.take, select.POLLIN)
+        for end in (self.take, self.hear):
+            poller.register(end, select.POLLIN)
+        floods = False
         while True:
-            ready = poller.poll(1000 * min(LOOK, self.limits.asleep / 4))
-            if ready:
-                part = os.read(self.take, 1 << 20)
+            if floods:  # nobody reads it: let much come before it is taken away
+                time.sleep(0.002)
+            ends = dict(poller.poll(1000 * often))
+            if ends.get(self.hear, 0) & select.POLLIN:
+                floods = self._listen()
+                if self.heard > self.limits.heard:
+                    raise Ended("heard")
+            elif self.hear in ends:
+                poller.unregister(self.hear)  # nobody has its other end any more
+            if self.take in ends:
+                part = os.read(self.take, PART)
                 data += part
                 if data[:len(self.secret)] != self.secret[:len(data)] \
                         or len(data) > self.limits.given:
@@ -143,21 +192,29 @@ class Child:
                     raise self._gone(2)
             elif self._wait(0):  # what it started may still hold the pipe
                 raise self._gone(0)
-            now = time.monotonic()
+            if (now := time.monotonic()) < looked + often:
+                continue
+            looked = now
             if self.limits.asleep < math.inf:
                 cpu, runs = _cpu_and_state(self.pid)
                 if runs or cpu != used:
                     awake, used = now, cpu
                 if now - awake > self.limits.asleep:
                     raise Ended("asleep")
+                if self.limits.computing < cpu < math.inf:
+                    raise Ended("computing")
             if now - start > self.limits.wall:
                 raise Ended("wall")
-            if not ready:
-                self._look()
+            self._look()
 
     def _gone(self, seconds: float) -> Ended:
         """Say how the child ended, which closed the pipe without a word."""
-        return Ended("code", self.code or 0) if self._wait(seconds) else Ended("strange")
+        if not self._wait(seconds):
+            return Ended("strange")
+        with contextlib.suppress(OSError):
+            return Ended("code", self.code or 0,
+                         os.read(self.fell, PART).decode(errors="replace"))
+        return Ended("code", self.code or 0)
 
     def _look(self) -> None:
         """Raise Ended where the child, with all below it, takes too much."""
@@ -209,13 +266,20 @@ def _cpu_and_state(child: int) -> tuple[float, bool]:
     return ticks / os.sysconf("SC_CLK_TCK"), runs
 
 
-def _give(function: Callable[..., Any], arguments: tuple, pipe: int, secret: bytes, alone: bool
+class _Ends(NamedTuple):
+    """The child's ends of the pipes: of what it gives, of descriptor 1, and of its last words."""
+
+    give: int
+    say: int
+    falls: int
+
+
+def _give(function: Callable[..., Any], arguments: tuple, ends: _Ends, secret: bytes, alone: bool
           ) -> NoReturn:
     """Run the function in the child, and write what it gives into the pipe."""
     code = 1
     try:
-        if alone:
-            pipe = _be_alone(pipe)
+        _leave(ends, alone)
         try:
             came = [True, function(*arguments)]
             said = json.dumps(came).encode()
@@ -223,22 +287,34 @@ def _give(function: Callable[..., Any], arguments: tuple, pipe: int, secret: byt
             said = json.dumps([False, f"{type(error).__name__}: {error}"[:300]]).encode()
         message = secret + len(said).to_bytes(8, "big") + said
         while message:
-            message = message[os.write(pipe, message):]
+            message = message[os.write(ends.give, message):]
         code = 0
     finally:
         os._exit(code)
 
 
-def _be_alone(pipe: int) -> int:
-    """Leave the parent's session, terminal and files; return where the pipe is now."""
-    os.setsid()  # what is typed into the parent's terminal is none of its business
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+def _leave(ends: _Ends, alone: bool) -> None:
+    """Leave the parent's group and files, and where `alone` its session and its terminal.
+
+    Each descriptor stays, and leads nowhere: an object of the parent's that ends here would
+    close what has its number.
+    """
+    if alone:
+        os.setsid()  # what is typed into the parent's terminal is none of its business
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    else:
+        os.setpgid(0, 0)
     nowhere = os.open(os.devnull, os.O_RDWR)
-    for number in (0, 1, 2):
-        os.dup2(nowhere, number)
-    kept = os.dup2(pipe, 3, inheritable=False)
-    os.closerange(4, 65536)
-    return kept
+    opened = list(range(1024))
+    with contextlib.suppress(OSError):  # where no /proc is
+        opened = [int(number) for number in os.listdir(_OPENED)]
+    if not alone:
+        os.dup2(ends.say, 1)
+        faulthandler.enable(ends.falls, all_threads=False)
+    kept = {ends.give, nowhere} if alone else {ends.give, nowhere, ends.falls, 1}
+    for number in {0, 1, 2, *opened} - kept:
+        with contextlib.suppress(OSError):
+            os.dup2(nowhere, number, inheritable=number < 3)
 
 
 def end_below(seconds: float = 10) -> None:

@@ -1,5 +1,6 @@
 """Saying in three lines what is wrong with an answer: expected, came, look at."""
 
+import builtins
 import functools
 import re
 from collections.abc import Sequence
@@ -87,11 +88,17 @@ def _old_names() -> set[str]:
             for name in re.findall(r"\.(\w+)", old)}
 
 
+def _ordinary(kind: str) -> set[str]:
+    """Return all old names for a type of Python's or NumPy's, whose attributes are not TVM's."""
+    known = hasattr(builtins, kind) or kind in ("NoneType", "ndarray", "function", "Sequential")
+    return _old_names() if known else set()
+
+
 def explained(message: str) -> str:
     """Return the link into docs/ that explains a message of TVM, or ""."""
-    method = re.search(r"object has no attribute '(\w+)'", message)
+    method = re.search(r"'(\w+)' object has no attribute '(\w+)'", message)
     gone = re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message)
-    if gone or method and method[1] in _old_names():
+    if gone or method and method[2] in _old_names() - _ordinary(method[1]):
         return _("docs/rosetta.md, which has the old names and today's")
     return next((link for words, link in _explanations().items() if words in message), "")
 

@@ -9,7 +9,7 @@ import tvm
 from tvm import te
 
 from course.checks.observe.primfuncs import require_inside_buffers, run_prim_func
-from course.checks.observe.spies import require_no_topi
+from course.checks.observe.spies import Expressions
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.interpret import Fault, Interpreted, Unknown
 from course.words import _
@@ -93,14 +93,21 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
     if topi:
         output = describe(*taken.values())
     else:
-        with require_no_topi():
+        with Expressions() as made:
             output = describe(*taken.values())
+        made.require_own(*[output] if isinstance(output, te.Tensor) else [])
     if not isinstance(output, te.Tensor):
         raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
                           _("the return statement: return what te.compute gives"))
     if output.dtype != "float32":
         raise CheckFailed(_("a float32 result"), f"{output.dtype}",
                           _("constants and casts: write 0.0, not a NumPy number of another dtype"))
+    shape = [getattr(extent, "value", extent) for extent in output.shape]
+    if any(not isinstance(extent, int) or extent < 1 for extent in shape):
+        raise CheckFailed(_("a result with one element or more"),
+                          _("shape ({shape})").format(shape=", ".join(map(str, shape))),
+                          _("the shape in te.compute, and the inputs: they are {shapes}").format(
+                              shapes=", ".join(str(tuple(one.shape)) for one in inputs)))
     try:
         func = te.create_prim_func([*inputs, output])
         return program(func), [int(extent) for extent in output.shape]

@@ -2,7 +2,7 @@
 "use strict";
 (() => {
   const HAN = /\p{Script=Han}/u;
-  const LATIN = String.raw`(?:(?!\p{Script=Han})[\p{L}\p{N}_])+`;  // te, compute; with dots: te.compute
+  const LATIN = String.raw`(?:(?!\p{Script=Han})[\p{L}\p{N}_])+(?:\+\+)?`;  // te, compute; with dots: te.compute
   const WORD = new RegExp(String.raw`\p{Script=Han}+|${LATIN}(?:(?:\.|::)${LATIN})*`, "gu");
   const WORDS = new Intl.Segmenter("zh", { granularity: "word" });
 
@@ -11,17 +11,49 @@
     .replace(/iz$/, "is");
 
   // What a piece of text is found by, the best first. A name of code is found whole, without what is
-  // in front of a dot, and by its parts; of Chinese, which has no spaces, each two neighbours.
+  // in front of a dot or behind it, and by its parts; of Chinese, which has no spaces, each two neighbours.
   const known = new Map();
   const forms = (piece) => known.get(piece) ?? known.set(piece, split(piece)).get(piece);
   const split = (piece) => {
     if (HAN.test(piece)) return [...piece].map((_, at, all) => all.slice(at, at + 2).join(""));
     const whole = piece.toLowerCase();
     if (/^[\d.]+$/.test(whole)) return [whole];  // the number of an exercise
-    const tails = [...whole.matchAll(/\.|::/g)].map((dot) => whole.slice(dot.index + dot[0].length));
-    const parts = piece.split(/[._:]+|(?<=\p{Ll})(?=\p{Lu})/u).filter((part) => part.length > 1);
-    if (parts.length < 2) return [stem(whole)];
-    return [...new Set([whole, ...tails, ...parts.map((part) => stem(part.toLowerCase()))])];
+    const dots = [...whole.matchAll(/\.|::/g)];
+    const tails = dots.map((dot) => whole.slice(dot.index + dot[0].length));
+    const heads = dots.map((dot) => whole.slice(0, dot.index)).filter((head) => head.length > 2);
+    const parts = piece.split(/[._:]+|(?<=\p{Ll})(?=\p{Lu})/u).filter((part) => part.length > 1)
+      .map((part) => stem(part.toLowerCase()));
+    return [...new Set([parts.length > 1 ? whole : stem(whole), ...tails, ...heads, ...parts])];
+  };
+  const bare = (form) => form.replace(/[._:]/g, "");  // call_tir, as calltir
+
+  // Words of a question that say nothing of what it is about.
+  const ASKING = new Set(("a an the is are was be do does did can could should i you we my me it its what which how why "
+    + "where when who whom to of in on for from with by at get got have has use using there this that and or not if "
+    + "mean means really please").split(" "));
+  const ZH_ASKING = /什么是|是什么|什么|怎么样|怎么|怎样|如何|为什么|为何|哪里|哪个|在哪|能不能|可不可以|可以|吗|呢|的/gu;
+  const without = (query) => {
+    const left = query.replace(ZH_ASKING, " ");
+    const words = pieces(left).map(([piece]) => piece)
+      .filter((piece) => !ASKING.has(piece.toLowerCase()));
+    return words.length ? words.join(" ") : query;
+  };
+
+  // How many letters are to be changed, put in, left out or exchanged with their neighbour, if at most `most`.
+  const apart = (one, other, most) => {
+    if (Math.abs(one.length - other.length) > most) return Infinity;
+    let before = [], last = [...Array(other.length + 1).keys()];
+    for (let i = 1; i <= one.length; i++) {
+      const row = [i];
+      for (let j = 1; j <= other.length; j++) {
+        row[j] = Math.min(last[j] + 1, row[j - 1] + 1, last[j - 1] + (one[i - 1] !== other[j - 1]));
+        if (one[i - 1] === other[j - 2] && one[i - 2] === other[j - 1])
+          row[j] = Math.min(row[j], before[j - 2] + 1);
+      }
+      if (Math.min(...row) > most) return Infinity;
+      [before, last] = [last, row];
+    }
+    return last.at(-1);
   };
 
   const pieces = (text) => [...text.matchAll(WORD)];
@@ -48,24 +80,29 @@
   };
 
   // How much a word counts in each part of a section.
-  const FIELDS = { title: 5, names: 5, above: 1, text: 1.5, code: 0.7 };
+  const FIELDS = { title: 4, names: 9, above: 2.5, text: 1.25, code: 1 };
 
   class Finder {
     constructor(sections) {
       this.sections = sections.map((section) => ({
-        ...section, keys: section.names.map(phrase),
-        phrases: { title: phrase(section.title), text: phrase(section.text) },
+        ...section, keys: section.names.map(phrase), head: phrase(section.title),
       }));
       this.index = new Map();  // of each form, of each section's number, how often in which field
+      this.pairs = new Map();  // of two words without their space, the forms of both
       sections.forEach((section, number) => {
         for (const field of Object.keys(FIELDS)) {
-          for (const [piece] of pieces([section[field]].flat().join("\n"))) {
+          const text = [section[field]].flat().join("\n");
+          let last = null;
+          for (const { 0: piece, index } of pieces(text)) {
             for (const form of HAN.test(piece) ? [...forms(piece), ...piece] : forms(piece)) {
               if (!this.index.has(form)) this.index.set(form, new Map());
               const found = this.index.get(form);
               if (!found.has(number)) found.set(number, {});
               found.get(number)[field] = (found.get(number)[field] ?? 0) + 1;
             }
+            if (last && last.index + last[0].length + 1 === index && /[ -]/.test(text[index - 1]))
+              this.pairs.set(stem((last[0] + piece).toLowerCase()), [forms(last[0])[0], forms(piece)[0]]);
+            last = { 0: piece, index };
           }
         }
       });
@@ -76,45 +113,76 @@
       return Math.log(1 + (this.sections.length - many + 0.5) / (many + 0.5));
     }
 
+    // What a word that is nowhere here may be: a beginning; a name without its dots and underscores, or
+    // two words without their space; a word that differs by a letter, or of a long one by two; a part of it.
+    guessed([form, ...parts]) {
+      if (HAN.test(form)) return [];
+      const all = [...this.index.keys()];
+      const begun = all.filter((other) => other.startsWith(form) || bare(other) === bare(form));
+      if (begun.length) return [begun];
+      const pair = this.pairs.get(form);
+      if (pair) return pair.map((part) => [part]);
+      for (let most = 1; most <= (form.length < 4 ? 0 : form.length < 8 ? 1 : 2); most++) {
+        const near = all.filter((other) => !HAN.test(other) && apart(form, other, most) <= most);
+        if (near.length) return [near];
+      }
+      const part = parts.find((one) => this.index.has(one));
+      if (part) return [[part]];
+      for (let cut = 2; cut <= form.length - 3; cut++) {  // "autotuning": the longest end that is a word
+        const end = stem(form.slice(cut));
+        if (end.length > 2 && this.index.has(end)) return [[end]];
+      }
+      return [];
+    }
+
     // What to look for: for each word of a query the forms that are here, and what the word counts.
     wishes(query) {
       const words = new Set([...WORDS.segment(query)].map(({ index }) => index));
-      return pieces(query).flatMap(({ 0: piece, index }) => {
+      const asked = pieces(query);
+      const wishes = asked.flatMap(({ 0: piece, index }) => {
         const all = forms(piece);
         if (HAN.test(piece)) {  // two letters of two words count less
           return (all.length > 1 ? all.slice(0, -1) : all).map((form, at) =>
             ({ found: this.index.has(form) ? [form] : [], part: words.has(index + at + 1) ? 0.3 : 1 }));
         }
-        const best = all.find((form) => this.index.has(form));
-        const begun = () => [...this.index.keys()].filter((form) => form.startsWith(all[0]));
-        return { found: best ? [best] : begun(), part: 1 };
-      }).filter(({ found }) => found.length).map(({ found, part }) =>
+        const best = [all[0], ...all.slice(1).filter((form) => /[._:]/.test(form))]
+          .find((form) => this.index.has(form));
+        return best ? [{ found: [best], part: 1 }]
+          : this.guessed(all).map((found) => ({ found, part: 0.8 }));
+      });
+      asked.slice(1).forEach(({ 0: piece }, at) => {  // "cache write" is also cache_write
+        const name = `${asked[at][0]}_${piece}`.toLowerCase();
+        if (this.index.has(name)) wishes.push({ found: [name], part: 1 });
+      });
+      return wishes.filter(({ found }) => found.length).map(({ found, part }) =>
         ({ found, counts: part * Math.max(...found.map((form) => this.rare(form))) }));
     }
 
     // The sections that answer a query, the best first, and the forms that are marked in them.
     find(query) {
-      const wishes = this.wishes(query);
+      const wishes = this.wishes(without(query));
       const sum = wishes.reduce((total, wish) => total + wish.counts, 0);
-      const asked = phrase(query);
+      const asked = [...new Set([query, without(query)])].map(phrase);
       const share = (part, whole) =>
         whole.includes(part) ? part.trim().length / whole.trim().length : 0;
+      const most = (of) => Math.max(...asked.map(of));
       const results = [];
       this.sections.forEach((section, number) => {
-        let score = 0, covered = 0;
+        let score = 0, covered = 0, named = 0;
         for (const wish of wishes) {
           const best = Math.max(...wish.found.map((form) => this.worth(form, number)));
           score += best * wish.counts;
           covered += best && wish.counts;
+          const fields = wish.found.map((form) => this.index.get(form).get(number));
+          named += fields.some((has) => has?.title || has?.names) ? wish.counts : 0;
         }
         if (!score) return;
+        score += 2 * named ** 2 / sum;
         score *= (covered / sum) ** 2;
         // what the section is of, as the query or a part of it; the query as a part of its title
-        score += 6 * sum * Math.max(...section.keys.map((name) => share(name, asked))) ** 2;
-        score += 5 * sum * share(asked, section.phrases.title);
-        if (section.phrases.text.includes(asked)) score += sum;
+        score += 3 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
+        score += 5 * sum * most((one) => share(one, section.head));
         if (!section.above.length) score *= 0.4;  // the top of a page, if none of its sections does
-        if (!/^\d/.test(section.page)) score *= 0.8;  // the notebooks explain
         results.push({ section, score });
       });
       results.sort((one, other) => other.score - one.score);
@@ -127,7 +195,7 @@
     worth(form, number) {
       const found = this.index.get(form)?.get(number) ?? {};
       return Object.entries(found).reduce((total, [field, often]) =>
-        total + FIELDS[field] * often / (often + 1), 0);
+        total + FIELDS[field] * often / (often + 2), 0);
     }
   }
 
