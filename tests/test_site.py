@@ -119,6 +119,12 @@ def test_the_map_has_each_notebook_below_what_it_needs() -> None:
         [(s.number, s.needs, s.minutes) for s in maps["zh"]]
 
 
+def test_the_map_knows_exercises_by_the_numbers_of_their_sections() -> None:
+    """docs/site/_static/solved.js keeps what is solved by these."""
+    for stem, numbers in (("00", "0.1 0.2"), ("10", "10.1 10.2")):
+        assert f'data-exercises="{numbers} ' in pages.arrival("en", ""), stem
+
+
 def test_an_arrow_that_another_way_stands_for_is_left_out() -> None:
     row = "| [{0} x]({0}_x.ipynb) | do it | 9 | {1} |\n"
     course = landing.stops(row.format("01", "Python") + row.format("02", "01")

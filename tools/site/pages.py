@@ -9,6 +9,7 @@ from pathlib import Path
 import nbformat
 
 from tools import translation
+from tools.grading.submission import name_of
 from tools.pages import PICTURES, Described
 from tools.site import anchors, landing, terms
 from tools.site.dark import for_the_dark, transparent
@@ -357,7 +358,7 @@ def opening(pages: Iterable[str]) -> str:
 def arrival(language: str, picture: str) -> str:
     """Return the source of the page to arrive at; `picture`: as HTML."""
     readme = translation.plain(file_in(language, "README.md")[0].read_text(encoding="utf-8"))
-    exercises = {master.name[:2]: [cell.metadata.nbgrader.grade_id
+    exercises = {master.name[:2]: [name_of(cell)
                                    for cell in nbformat.read(master, as_version=4).cells
                                    if cell.metadata.get("nbgrader", {}).get("grade")]
                  for master in masters()}
