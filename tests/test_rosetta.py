@@ -414,7 +414,7 @@ def relax_module(line: str, decorator: str = "@R.function",
 
 
 def run(mod: tvm.IRModule, *inputs: np.ndarray) -> np.ndarray:
-    return relax.VirtualMachine(relax.build(mod, "llvm"), tvm.cpu())["main"](*inputs).numpy()
+    return helpers.build(mod)["main"](*inputs).numpy()
 
 
 def matmul(n: int = 16) -> tvm.tirx.PrimFunc:

@@ -9,6 +9,7 @@ from test_present import stand_in
 
 from course import present
 from tools import execute, student
+from tools.grading.submission import name_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
@@ -68,7 +69,6 @@ def test_the_solved_notebook_goes_on_where_nothing_works(master: Path, way: str,
     for kind in asked:
         thing = present.KNOWN[kind].thing
         assert f"{thing}: {'not here' if way == 'absent' else 'does not work here ('}" in printed
-
 
 
 def test_a_copy_that_was_begun_while_grade_ids_had_a_dot_runs_its_checks() -> None:
