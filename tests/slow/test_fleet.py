@@ -144,7 +144,7 @@ def _on_a_terminal(words: list[str]) -> str:
 
 
 def test_a_job_that_ends_its_worker_each_time_is_given_up(tmp_path) -> None:
-    """It is tried on three workers; the class goes on, with those that take their place."""
+    """The class goes on, with those that take their place."""
     def deadly(asked: dict) -> dict:
         import os
         import signal
@@ -162,7 +162,7 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up(tmp_path) -> None:
         came = dict(fleet.Fleet(client, {}, [], said.append).results(jobs))
     assert {number: result.whole for number, result in came.items()} == {
         0: True, 1: False, 2: True, 3: True, 4: True, 5: True}
-    assert came[1].notes == ["02: could not be graded: three workers ended with it"]
+    assert came[1].notes == ["02: could not be graded: one worker after another ended with it"]
 
 
 def test_what_a_result_depends_on(tmp_path) -> None:

@@ -12,12 +12,12 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Future, KilledWorker, Security
+from distributed import Client, Future, Security
 from distributed.comm import parse_address
 
 from course.words import ROOT, _, packed, unpacked
@@ -28,9 +28,9 @@ from tools.grading.job import Job, Result, differs
 
 SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a notebook may have 50 MB
-    "distributed.scheduler.allowed-failures": 2,  # of workers, with one job
     "distributed.comm.timeouts.connect": "10s"}
 KEYS = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
+ATTEMPTS = 3  # to grade a job whose workers end, and as many at the end, with no other at work
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker after which that is said
 
@@ -89,6 +89,19 @@ def running(address: str, tls: Path | None) -> Iterator[Client]:
         yield client
 
 
+@dataclass(frozen=True)
+class _Held:
+    """A job that workers have, which of them may take it, and how often theirs have ended."""
+
+    place: Any
+    job: Job
+    workers: list[str]
+    future: Future
+    failed: int
+    alone: bool
+
+
+
 class Fleet:
     """Gives jobs to the workers of a client, as many as they have threads, and takes results."""
 
@@ -98,16 +111,28 @@ class Fleet:
         self.greeting = versions, [asdict(job) for job in solved]
         self.greeted: dict[str, Future | None] = {}  # by address; None: not one of ours
         self.ours: dict[str, int] = {}  # threads by address
-        self.hand: dict[str, tuple[Any, Job, list[str], Future]] = {}
+        self.hand: dict[str, _Held] = {}
+        self.suspects: list[tuple[Any, Job]] = []  # whose workers ended, each time
         self.done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self.seen = self.since = time.monotonic()  # there was a scheduler; there was a worker
         self.waited = False
 
-    def _submit(self, place: Any, job: Job) -> None:
+    def _submit(self, place: Any, job: Job, failed: int = 0, alone: bool = False) -> None:
         future = self.client.submit(grade, asdict(job), workers=list(self.ours), pure=False,
                                     retries=0)
-        self.hand[future.key] = place, job, list(self.ours), future
+        self.hand[future.key] = _Held(place, job, list(self.ours), future, failed, alone)
         future.add_done_callback(self.done.put)
+
+    def _again(self, held: _Held) -> Iterator[tuple[Any, Result]]:
+        """Give a job to others; after ATTEMPTS to one at the end, alone; and then give it up."""
+        if held.failed + 1 < ATTEMPTS:
+            self._submit(held.place, held.job, held.failed + 1, held.alone)
+        elif held.alone:
+            yield held.place, Result(notes=[
+                _("{number}: could not be graded: one worker after another ended with it").format(
+                    number=held.job.stem[:2])])
+        else:
+            self.suspects.append((held.place, held.job))
 
     def _meet(self) -> None:
         """Greet workers that are new, and forget those that are gone."""
@@ -158,31 +183,34 @@ class Fleet:
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
         """Yield (place, result) for each (place, job), as they come; raises Lost.
 
-        A worker that ends takes no job with it: Dask gives it to others. No submission can end one,
-        so a job that was there when three ended had bad luck: it is not graded, this time.
+        A worker that ends takes the jobs with it that wait behind the one which ended it. So what
+        came to nothing ATTEMPTS times is tried again at the end, with no other job at work; only
+        what comes to nothing then, too, is not graded, this time.
         """
         left = iter(jobs)
         coming = next(left, None)
-        while coming or self.hand:
+        while coming or self.hand or self.suspects:
             self._meet()
             self._patience()
             while coming and len(self.hand) < sum(self.ours.values()):
                 self._submit(*coming)
                 coming = next(left, None)
-            for key, (place, job, workers, future) in list(self.hand.items()):
+            if self.ours and self.suspects and not coming and not self.hand:
+                self._submit(*self.suspects.pop(0), alone=True)
+            for key, held in list(self.hand.items()):
                 # all that could take it are gone, and others have come: Dask would wait for ever
-                if self.ours and self.ours.keys().isdisjoint(workers) and not future.done():
+                if self.ours and self.ours.keys().isdisjoint(held.workers) \
+                        and not held.future.done():
                     del self.hand[key]
-                    future.cancel()
-                    self._submit(place, job)
+                    held.future.cancel()
+                    yield from self._again(held)
             with contextlib.suppress(queue.Empty):
                 future = self.done.get(timeout=0.2 if not self.ours else 1)
-                if future.key in self.hand:  # else it was given to others
-                    place, job, *_rest = self.hand.pop(future.key)
-                    try:
-                        yield place, Result(**unpacked(future.result(timeout=30)))
-                    except KilledWorker:
-                        yield place, Result(notes=[_("{number}: could not be graded: three workers "
-                                                     "ended with it").format(number=job.stem[:2])])
-                    except Exception:  # cancelled, or a machine that vanished just then
-                        self._submit(place, job)
+                if not (taken := self.hand.pop(future.key, None)):  # it was given to others
+                    continue
+                try:
+                    result = Result(**unpacked(future.result(timeout=30)))
+                except Exception:  # KilledWorker, cancelled, or a machine that vanished just then
+                    yield from self._again(taken)
+                else:
+                    yield taken.place, result
