@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -219,7 +220,8 @@ def test_a_chinese_submission_has_a_chinese_page(graded) -> None:
 @BOX
 def test_feedback_says_what_was_wrong(graded) -> None:
     page = graded.page("partial")
-    assert "Exercise 2.2 ✗\n  expected: " in page and "\n  look at: " in page
+    assert re.search(r"Exercise 2\.2 ✗(\n  input [xwb]: .*){3}\n  expected: .*\n  got: .*"
+                     r"\n  look at:  the bias of the linear layer is left out", page)
     assert "1 of 1</td><td><pre>Exercise 2.1 ✓" in page and f"3 of {OF}" in page
     assert "Exercise 2.2 ✗" in graded.page("partial", STEM)
     assert "was not handed in" in graded.page("no notebook")
