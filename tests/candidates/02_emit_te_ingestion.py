@@ -605,15 +605,15 @@ def create_model_via_own_te(weights):
 def create_model_via_own_te(weights):
     return own_cnn(weights, side=25)
 
-# %% 2.6 wrong: the convolution by TOPI, inside a function of one's own -> TOPI's conv2d in it
+# %% 2.6 wrong: the convolution by TOPI, inside a function of one's own -> has TOPI's conv2d_nchw in it
 def create_model_via_own_te(weights):
     return own_cnn(weights, wrapped="conv")
 
-# %% 2.6 wrong: the linear layers by TOPI, inside a function of one's own -> TOPI's dense or matmul in it
+# %% 2.6 wrong: the linear layers by TOPI, inside a function of one's own -> has TOPI's T_matmul_NT in it
 def create_model_via_own_te(weights):
     return own_cnn(weights, wrapped="dense")
 
-# %% 2.6 wrong: imported and fused -> TOPI's conv2d in it
+# %% 2.6 wrong: imported and fused -> has TOPI's conv2d_nchw in it
 def create_model_via_own_te(weights):
     return tvm.ir.transform.Sequential([
         relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(),

@@ -811,7 +811,7 @@ def schedule_add(schedule):
     schedule.parallel(i)
     schedule.transform_layout(block, ("write", 0), lambda i, j: (j, i))
 
-# %% 4.2 wrong: B in half precision -> a schedule must not change them
+# %% 4.2 wrong: B in half precision -> for the PrimFunc as it was
 def schedule_add(schedule):
     block = schedule.get_sblock("C")
     copy = schedule.cache_read(block, 1, "global")
@@ -822,7 +822,7 @@ def schedule_add(schedule):
     schedule.parallel(i)
     schedule.compute_at(copy, i)
 
-# %% 4.3 wrong: B in half precision -> a schedule must not change them
+# %% 4.3 wrong: B in half precision -> for the PrimFunc as it was
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
     copy = schedule.cache_read(block, 1, "global")
@@ -900,7 +900,7 @@ def sums_where_needed(schedule):
     copy = schedule.cache_write("sums", 0, "local")
     schedule.reverse_compute_at(copy, schedule.get_loops("sums")[0])
 
-# %% 4.5 wrong: the second input in half precision -> a schedule must not change them
+# %% 4.5 wrong: the second input in half precision -> for the PrimFunc as it was
 def sums_where_needed(schedule):
     row, *_ = schedule.get_loops("pooled")
     schedule.compute_at("sums", row)
@@ -914,7 +914,7 @@ def row_in_registers(schedule):
     schedule.reorder(i, j, k)
     schedule.reverse_compute_at(copy, i)
 
-# %% 4.6 wrong: B in half precision -> a schedule must not change them
+# %% 4.6 wrong: B in half precision -> for the PrimFunc as it was
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
     copy = schedule.cache_write(block, 0, "local")

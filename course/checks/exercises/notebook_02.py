@@ -24,6 +24,7 @@ from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.checks.spec.trials import Mistakes
+from course.tir.walk import sblocks
 from course.words import _
 
 # Functions of the input and the slope.
@@ -308,14 +309,20 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
             raise CheckFailed(_("the {says} as one PrimFunc that takes its bias").format(
                                   says=_SAYS[type(model[index])]), came,
                               _("the tensor expression of this layer: x, w and b go in"))
+        inside = _reductions(made.mod[kernel])  # also of what was fused since
         sums = [operation.name for func, operations in expressions.made
-                if tvm_ffi.structural_equal(func.body, made.mod[kernel].body, True)
+                if any(tvm_ffi.structural_equal(one, other, True)
+                       for one in _reductions(func) for other in inside)
                 for operation in operations if getattr(operation, "reduce_axis", ())]
         if sums:
             raise CheckFailed(_("tensor expressions of your own for convolution and linear layers"),
                               _("{kernel} has TOPI's {operator} in it, a sum").format(
                                   kernel=kernel, operator=sums[0]),
                               _("te.compute with te.sum, as in exercises 2.2 and 2.3"))
+
+
+def _reductions(func: tvm.tirx.PrimFunc) -> list[tvm.s_tir.SBlock]:
+    return [block for block in sblocks(func) if block.init is not None]
 
 
 def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[str, np.ndarray],

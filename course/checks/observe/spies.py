@@ -168,6 +168,8 @@ _MULTIPLIES = ("conv", "mm", "mul", "dot", "mv", "addr", "linear", "einsum", "kr
 def _varied(value: Any) -> int:
     """Return how many tensors with different numbers in them a function is given."""
     if isinstance(value, torch.Tensor):
+        if type(value) not in (torch.Tensor, torch.nn.Parameter):
+            return 0  # in torch.export: it has no numbers
         return int(value.numel() > 1 and bool((value != value.flatten()[0]).any()))
     return sum(map(_varied, value)) if isinstance(value, list | tuple) else 0
 
