@@ -767,7 +767,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     trim = lambda t: np.mean(sorted(t)[1:-1]) if len(t) > 2 else np.mean(t)
     return min(ts, key=lambda n: trim(ts[n]), default=None)
 
-# %% 8.1 wrong: the weights in half precision, copied under the threads -> a schedule must not change them
+# %% 8.1 wrong: the weights in half precision, copied under the threads -> for the PrimFunc as it was
 def _draw2(func, seed, most, extra):
     s = tvm.s_tir.Schedule(func, seed=seed)
     s.compute_inline(s.get_sblock("pad_temp"))

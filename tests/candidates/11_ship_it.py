@@ -182,7 +182,7 @@ def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.max(importer.env[node.args[0]], node.args[1], node.args[2]))
 
 
-# %% 11.3 wrong: the new letter first -> those of the cache, then the new letter's
+# %% 11.3 wrong: the new letter first -> for keys, past = 1
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, order=-1)
 
@@ -261,7 +261,7 @@ def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, itself=False)
 
 
-# %% 11.3 wrong: the first block's cache for all -> which keys and values the query meets
+# %% 11.3 wrong: the first block's cache for all -> for past = 1
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, shared=True)
 

@@ -19,6 +19,7 @@ from bs4 import BeautifulSoup
 
 from data.versions import pins
 from tools import colab
+from tools.grading.submission import name_of
 from tools.site.pages import masters
 from tools.student import SOLUTION, student_version
 
@@ -121,7 +122,7 @@ def test_the_first_page_leads_everywhere(site: Path) -> None:
         assert (folder / shown).resolve() == (site / "loops.html").resolve()
         numbers = [number for label in page.select("label.solved")
                    for number in label["data-exercises"].split()]
-        assert numbers == [cell.metadata.nbgrader.grade_id for master in masters()
+        assert numbers == [name_of(cell) for master in masters()
                            for cell in nbformat.read(master, as_version=4).cells
                            if cell.metadata.get("nbgrader", {}).get("grade")]
         ids = {section["id"] for master in masters()
