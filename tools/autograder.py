@@ -9,9 +9,8 @@
 """
 
 import json
-import os
 import sys
-import tempfile
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -20,19 +19,16 @@ try:
 except ImportError:
     sys.exit("What grading needs is not installed: `make autograder NB=02` installs it.")
 
-from course.words import ROOT, _, told
+from course.words import ROOT
 from tools import handouts, lang
 from tools.grading import plan
-from tools.grading.box import Lost
-from tools.grading.grader import Grader
-from tools.grading.inputs import Found, find, marks
 from tools.grading.job import Job, Result
-from tools.grading.submission import printable, read
+from tools.grading.server import Grader
+from tools.grading.submission import Found, find, printable, read
 from tools.student import student_version
 
 MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py", "tools/lang.py",
-        "tools/messages.py", "tools/translation*.py", "instructor/requirements.txt",
-        "course/words/zh.po")
+        "tools/messages.py", "tools/translation*.py", "instructor/requirements.txt")
 SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
 
 
@@ -40,43 +36,34 @@ def grade(number: str, place: Path) -> dict[str, Any]:
     """Return points and messages for a notebook, as plain values; `place` as in the first lines."""
     (path,) = lang.chosen(lang.masters("en"), [number])
     master, stem = student_version(path), path.stem
-    result, missing = Result(whole=True), _("not handed in")
-    with tempfile.TemporaryDirectory() as scratch:
-        known = {path.stem: marks(path) for path in lang.masters("en")}
-        found = find([place], known, Path(scratch)).of([stem]) if place.is_dir() \
-            else Found({stem: place}, {stem: []})
-        notes = found.notes[stem]
-        for file in found.taken.values():
-            missing = _("not graded")
-            try:
-                result = Grader(ROOT / "build" / "grading").grade(
-                    Job(stem, read(file), json.dumps(master), page=False))
-            except (ValueError, Lost) as error:
-                notes = [*notes, _("{number}: {text}").format(number=number, text=error.args[0])]
-                result = Result(whole=isinstance(error, ValueError))
-    tongue = result.language if result.points else os.environ.get("MLC_LANG") or "en"
+    found = find(place, [stem]) if place.is_dir() else Found({stem: place}, {stem: []})
+    result, notes, missing = Result(whole=True), found.notes[stem], "not handed in"
+    for file in found.taken.values():
+        missing = "not graded"
+        try:
+            job = Job(stem, read(file), json.dumps(master), page=False)
+            with closing(Grader(ROOT / "build" / "grading")) as grader:
+                result = grader.grade(job)
+        except ValueError as error:
+            notes = [*notes, f"{number}: {error}"]
     exercises = [{"exercise": check.number, "points": result.points.get(check.number, 0),
-                  "of": check.points,
-                  "message": told(result.words.get(check.number, missing), tongue)}
+                  "of": check.points, "message": result.words.get(check.number, missing)}
                  for check in plan.checks_of(master)]
     return {"notebook": stem, "points": sum(row["points"] for row in exercises),
             "of": sum(row["of"] for row in exercises), "exercises": exercises,
-            "notes": [printable(told(note, tongue))
-                      for note in dict.fromkeys([*notes, *result.notes])],
-            "whole": result.whole, "language": tongue}
+            "notes": [printable(note) for note in dict.fromkeys([*notes, *result.notes])],
+            "whole": result.whole}
 
 
 def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
     """Return what `grade` gives in the schema of Gradescope's results.json."""
-    tongue = graded["language"]
-    tests = [{"number": row["exercise"],
-              "name": told(_("Exercise {number}").format(number=row["exercise"]), tongue),
+    tests = [{"number": row["exercise"], "name": f"Exercise {row['exercise']}",
               "score": row["points"], "max_score": row["of"],
               "status": "passed" if row["points"] else "failed", "output": row["message"],
               "output_format": "text", "visibility": "visible"} for row in graded["exercises"]]
     notes = graded["notes"] + ([] if graded["whole"] else [
-        told(_("Grading did not come to its end. Submit again; if that does not help, tell your "
-               "instructors."), tongue)])
+        "Grading did not come to its end. Submit again; if that does not help, tell your "
+        "instructors."])
     return {"score": graded["points"], "output": "\n".join(notes), "output_format": "text",
             "stdout_visibility": "hidden", "tests": tests}
 
@@ -112,18 +99,16 @@ def main(words: list[str]) -> None:
         case ["zip", *numbers] if numbers:
             for number in numbers:
                 target = write(number)
-                print(_("{file}: {size} MB, for Gradescope: Configure Autograder, Zip file upload"
-                        ).format(file=target.relative_to(ROOT),
-                                 size=f"{target.stat().st_size / 1e6:.1f}"))
+                print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e6:.1f} MB, for "
+                      "Gradescope: Configure Autograder, Zip file upload")
         case ["json" | "gradescope" as form, number, place]:
             if not Path(place).exists():
-                sys.exit(_("There is no {place}: a notebook, or a folder with one in it.").format(
-                    place=place))
+                sys.exit(f"There is no {place}: a notebook, or a folder with one in it.")
             graded = grade(number, Path(place))
             print(json.dumps(gradescope(graded) if form == "gradescope" else graded, indent=1))
         case _:
-            sys.exit(_("Which notebook? make autograder NB=02 writes Gradescope's zip; python -m "
-                       "tools.autograder json 02 place grades one submission."))
+            sys.exit("Which notebook? make autograder NB=02 writes Gradescope's zip; "
+                     "python -m tools.autograder json 02 place grades one submission.")
 
 
 if __name__ == "__main__":
