@@ -145,7 +145,8 @@ def pack(target: Path, files: dict[str, tuple[bytes, int]]) -> None:
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, (data, mode) in files.items():
             entry = zipfile.ZipInfo(name, (2000, 1, 1, 0, 0, 0))
-            entry.external_attr, entry.compress_type = mode << 16, zipfile.ZIP_DEFLATED
+            entry.create_system, entry.compress_type = 3, zipfile.ZIP_DEFLATED  # Unix: modes count
+            entry.external_attr = (0o100000 | mode) << 16
             archive.writestr(entry, data)
 
 
