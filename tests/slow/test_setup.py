@@ -357,8 +357,9 @@ def test_a_failed_set_up_removes_only_what_it_made(tmp_path, handout, kind: str)
     (tmp_path / "theirs" / "kept").touch()
     (tmp_path / "broken").mkdir()  # a Python whose module venv begins, and fails as Debian's does
     (tmp_path / "broken" / "venv.py").write_text(
-        "import os, sys\nos.makedirs(sys.argv[1] + '/bin', exist_ok=True)\n"
-        "print('ensurepip is not available')\nsys.exit(1)\n")
+        "import os, sys\nif __name__ == '__main__':\n"
+        "    os.makedirs(sys.argv[1] + '/bin', exist_ok=True)\n"
+        "    print('ensurepip is not available')\n    sys.exit(1)\n")
     venv_of_mine = handout / ".venv"
     if kind == "link":
         venv_of_mine.symlink_to(tmp_path / "theirs")

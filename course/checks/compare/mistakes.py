@@ -314,6 +314,11 @@ def _of_whole_weights(layer: Any, x: Tensor) -> Tensor | None:
     return _with(torch.trunc)(layer, x) if layer.weight.trunc().any() else None
 
 
+def _of_whole_input(layer: Any, x: Tensor) -> Tensor | None:
+    """Return what an input cut to whole numbers gives; nothing is said where none is left."""
+    return layer(x.trunc()) if x.trunc().any() else None
+
+
 _INPUT: dict[str, Mistake] = {
     # cause: input-float16
     _("the input is rounded to float16 before it is used"):
@@ -321,7 +326,7 @@ _INPUT: dict[str, Mistake] = {
     _("the input is rounded to bfloat16 before it is used"):
         lambda layer, x: layer(x.bfloat16().float()),
     # cause: input-whole
-    _("the input is cut to whole numbers before it is used"): lambda layer, x: layer(x.trunc()),
+    _("the input is cut to whole numbers before it is used"): _of_whole_input,
     # cause: input-sign
     _("the signs of the input are lost before it is used"): lambda layer, x: layer(x.abs())}
 _BIAS: dict[str, Mistake] = {
