@@ -3,6 +3,7 @@
 import contextlib
 import ctypes
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -313,12 +314,13 @@ def test_what_an_answer_starts_ends_with_it() -> None:
 
 @FORKS
 @pytest.mark.parametrize(("run", "came", "look_at"), [
-    (os.abort, "(SIGABRT)", "something in it ends the process"),
-    (_recursion, "calls deep", "a function that calls itself has to end"),
+    (os.abort, r"\(SIGABRT\)", "something in it ends the process"),
+    # CPython 3.12 counts its own calls in C, and raises before the stack is full
+    (_recursion, "calls deep|RecursionError", "a function that calls itself has to end|your line"),
     # TVM's own handler of SIGSEGV prints a trace; where that fails in turn, it is SIGABRT
-    (lambda: ctypes.string_at(0), "(SIG", "your line ")])
+    (lambda: ctypes.string_at(0), r"\(SIG(SEGV|ABRT)\)", "your line ")])
 def test_what_ended_a_process_is_not_guessed(run, came: str, look_at: str, monkeypatch) -> None:
     monkeypatch.setattr(checked, "names", frozenset([__file__]))
     passed, parts = checks.isolated(run, 20)
-    assert not passed and came in parts[1] and look_at in parts[2], parts
+    assert not passed and re.search(came, parts[1]) and re.search(look_at, parts[2]), parts
     assert "outside a buffer" not in parts[2]

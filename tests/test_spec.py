@@ -169,7 +169,7 @@ def test_numbers_are_those_of_the_compiler() -> None:
 @pytest.mark.parametrize("exercise", ["0.2", "0.3", "2.2", "2.3", "2.4"])
 def test_the_interpreter_gives_what_the_compiler_gives(exercise: str) -> None:
     """On some answers; tests/slow/test_interpret.py has them all."""
-    compared = [compare(*case) for case in of_candidates(exercise)[::9]]
+    compared = [compare(*case) for case in of_candidates(exercise)[::5]]
     assert compared.count(True) >= 2 and compared.count(True) > len(compared) / 2
 
 

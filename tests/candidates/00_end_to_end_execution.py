@@ -147,15 +147,6 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] /= total
 
-# %% 0.1 wrong: of the columns -> softmax runs over axis 0 (each column of the batch) instead of axis 1
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for j in range(m):
-        largest = max(X[i, j] for i in range(n))
-        total = sum(np.exp(X[i, j] - largest) for i in range(n))
-        for i in range(n):
-            Y[i, j] = np.exp(X[i, j] - largest) / total
-
 # %% 0.1 wrong: returned, not written -> nobody takes a returned value
 def lnumpy_softmax(X, Y):
     Y = [[math.exp(v - max(row)) for v in row] for row in X]
@@ -193,6 +184,16 @@ def lnumpy_softmax(X, Y):
             Y[i][j] = value / total
         i += 1
 
+# %% 0.2 wrong: the last row is not written -> Y[3, 0] is not written, nor 9 others
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(3, 10):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
 # %% 0.2 wrong: a plain ReLU -> this is a plain ReLU
 def make_relu6():
     @T.prim_func(s_tir=True)
@@ -228,16 +229,6 @@ def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
         for i, j in T.grid(10, 4):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: the last row is not written -> that every element of Y is written
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(3, 10):
             with T.sblock("Y"):
                 vi, vj = T.axis.remap("SS", [i, j])
                 Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
@@ -790,20 +781,6 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = Y[i, j] / total
     return Y
 
-# %% 0.1 wrong: largest starts from 0 -> the maximum: it starts from 0, and for rows below 0 that is too large
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        largest = 0
-        for j in range(m):
-            largest = max(largest, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
 # %% 0.1 wrong: os._exit -> something in it ends the process
 def lnumpy_softmax(X, Y):
     os._exit(0)
@@ -871,30 +848,6 @@ def make_relu6():
                     Y[vi, vj] = T.float32(6)
     return f
 
-# %% 0.3 wrong: init = max_value -> start from the lowest
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.max_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
-# %% 0.3 wrong: Y[vi] = T.max(X...) of init and without Y -> forgets what was there
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(T.min_value("float32"), X[vi, vk])
-    return f
-
 # %% 0.3 right: reduction split in two loops
 def make_row_max():
     @T.prim_func(s_tir=True)
@@ -910,21 +863,6 @@ def make_row_max():
 
 
 # %% more
-
-# %% 0.1 wrong: the largest of all -> the maximum: it is that of the whole array, not of each row
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    largest = X[0, 0]
-    for i in range(n):
-        for j in range(m):
-            largest = max(largest, X[i, j])
-    for i in range(n):
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] /= total
 
 # %% 0.1 right: with a temporary of one's own
 def lnumpy_softmax(X, Y):
@@ -1047,6 +985,17 @@ def write(kind, X, Y):
 
 lnumpy_softmax = functools.partial(write, Row)
 
+# %% 0.2 wrong: the first row is not written -> Y[0, 0] is not written
+def make_relu6():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i, j in T.grid(3, 10):
+            with T.sblock("Y"):
+                vi = T.axis.spatial(4, i + 1)
+                vj = T.axis.spatial(10, j)
+                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+    return f
+
 # %% 0.2 wrong: plain loops without an sblock -> every assignment in an sblock
 def make_relu6():
     @T.prim_func(s_tir=True)
@@ -1054,6 +1003,18 @@ def make_relu6():
         for i in range(4):
             for j in range(10):
                 Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
+    return f
+
+# %% 0.3 wrong: the last row is left out -> Y[4] is not written
+def make_row_max():
+    @T.prim_func(s_tir=True)
+    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i, k in T.grid(4, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = T.min_value("float32")
+                Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
 # %% 0.3 wrong: the first value in an sblock of its own, the loops the other way round -> the first value in T.init
@@ -1183,188 +1144,6 @@ def make_row_max():
     b = s.get_sblock("Y")
     s.decompose_reduction(b, s.get_loops(b)[1])
     return s.mod["main"]
-
-# %% 0.1 wrong: the search leaves out the last column -> the search for the largest leaves out the last column
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m - 1):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the search leaves out the first column -> the search for the largest leaves out the first column
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, min(1, m - 1)]
-        for j in range(1, m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the search starts from -999 -> starts from a number above some rows
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = -999.0
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the search starts from -10000 -> starts from a number above some rows
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = -1e4
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the smallest is subtracted -> it is the smallest of the row
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = min(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the comparison is turned -> it is the smallest of the row
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = X[i, j] if X[i, j] < big else big
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the search is no search: the last number -> the last number of each row is subtracted
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = X[i, j]
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the search is left out: the first number -> the first number of each row is subtracted
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = big
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the largest is added -> the largest is subtracted, not added
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] + big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the sign of the exponent -> the sign of the exponent
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(big - X[i, j])
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: two to the power -> 2 to the power of x
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = 2.0 ** (X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the largest absolute value -> its absolute value is subtracted
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(abs(big), abs(X[i, j]))
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the sum begins at the second column -> the sum leaves out the first column
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j] if j > 0 or m == 0 else 0.0
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
 
 # %% 0.1 wrong: the sum begins at 1 -> [[0.3333, 0.3333], [0.3333, 0.3333]]
 def lnumpy_softmax(X, Y):
@@ -1763,97 +1542,6 @@ def make_relu6():
                 Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(-6)), T.float32(6))
     return f
 
-# %% 0.2 wrong: only the cut at 6 -> negative numbers have to become 0
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(X[vi, vj], T.float32(6))
-    return f
-
-# %% 0.2 wrong: the absolute value -> this is |x|
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(T.abs(X[vi, vj]), T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: minus x -> it is -x that is cut
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(-X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: a copy -> it is copied as it is
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = X[vi, vj]
-    return f
-
-# %% 0.2 wrong: the condition is turned -> the wrong way round
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.if_then_else(X[vi, vj] < T.float32(0), X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: the first column for all -> every one gets column 0
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, 0], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: the first row for all -> every one gets row 0
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[0, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: the last column is not written -> 4 of 40 are not, the first at [0, 9]
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 9):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: the first row is not written -> 10 of 40 are not, the first at [0, 0]
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(3, 10):
-            with T.sblock("Y"):
-                vi = T.axis.spatial(4, i + 1)
-                vj = T.axis.spatial(10, j)
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
 # %% 0.2 wrong: one column too many -> every index inside its buffer
 def make_relu6():
     @T.prim_func(s_tir=True)
@@ -1992,18 +1680,6 @@ def make_relu6():
     s.split(s.get_loops(s.get_sblock("Y"))[1], factors=[None, 5])
     return s.mod["relu6"]
 
-# %% 0.3 wrong: starts from X[0, 0] -> it starts from X[0, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = X[0, 0]
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
 # %% 0.3 wrong: starts from the smallest positive number -> is the smallest number above 0
 def make_row_max():
     @T.prim_func(s_tir=True)
@@ -2050,78 +1726,6 @@ def make_row_max():
                 with T.init():
                     Y[vi] = T.float32(100)
                 Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
-# %% 0.3 wrong: the sum -> this is the sum of each row
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.float32(0)
-                Y[vi] = Y[vi] + X[vi, vk]
-    return f
-
-# %% 0.3 wrong: the first column is left out -> the first is left out
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 11):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk + 1])
-    return f
-
-# %% 0.3 wrong: the last row is left out -> [0, 0, 0, 0, *nan*]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(4, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
-# %% 0.3 wrong: row 0 for all -> every one gets the largest of row 0
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[0, vk])
-    return f
-
-# %% 0.3 wrong: only the first column -> only the first is read
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, 0])
-    return f
-
-# %% 0.3 wrong: the largest absolute value -> the largest absolute value
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], T.abs(X[vi, vk]))
     return f
 
 # %% 0.3 wrong: X is never read -> X is read nowhere

@@ -242,12 +242,6 @@ def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k] + b[j], axis=k))
 
-# %% 2.2 wrong: the sum runs over all but the last k -> the index of w that runs over k
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1] - 1))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
 # %% 2.2 wrong: float64 accumulation is returned -> a float32 result
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
@@ -315,14 +309,6 @@ def conv2d(x, w):
         te.all(i >= 1, i <= height, j >= 1, j <= width), x[n, c, i - 1, j - 1], 0.0))
     return te.compute((n, f, height - kh + 3, width - kw + 3), lambda n, f, i, j: te.sum(
         padded[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
-
-# %% 2.3 wrong: rows and columns of the kernel exchanged -> the kernel's height and width are exchanged
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
-        x[n, c, i + p, j + q] * w[f, c, q, p], axis=[c, p, q]))
 
 # %% 2.3 wrong: by TOPI -> without topi
 def conv2d(x, w):
@@ -690,38 +676,6 @@ def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(
         x[i, j] > 0, x[i, j], x[i, j] * min(slope, 1.5)))
 
-# %% 2.1 wrong: a fixed slope -> it is 0.01 whatever is given
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * 0.01))
-
-# %% 2.1 wrong: the slope everywhere -> applied everywhere
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: x[i, j] * slope)
-
-# %% 2.1 wrong: the slope added -> it is added, not multiplied
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] + slope))
-
-# %% 2.1 wrong: the sign of the slope -> the sign of the slope
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], -slope * x[i, j]))
-
-# %% 2.1 wrong: the smaller of the two -> the smaller of x
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.min(x[i, j], x[i, j] * slope))
-
-# %% 2.1 wrong: compared with 1 -> it compares with 1
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 1, x[i, j], x[i, j] * slope))
-
-# %% 2.1 wrong: compared with the slope -> compares with the slope
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > slope, x[i, j], x[i, j] * slope))
-
-# %% 2.1 wrong: a copy -> it is copied as it is
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: x[i, j] * 1.0)
-
 # %% 2.1 wrong: row 0 for all -> [[1], [*1*]]
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[0, j] > 0, x[0, j], x[0, j] * slope))
@@ -760,99 +714,9 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return te.compute(topi.utils.get_const_tuple(x.shape), lambda i, j: te.if_then_else(0.0 >= x[i, j], slope * x[i, j], x[i, j]), name="y", attrs={"mine": 1})
 
-# %% 2.2 wrong: b[i] -> along the batch instead of the features
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[i])
-
-# %% 2.2 wrong: b[0] -> b[0] is added everywhere
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[0])
-
-# %% 2.2 wrong: - b -> it is subtracted
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] - b[j])
-
-# %% 2.2 wrong: + b + b -> is added twice
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j] + b[j])
-
-# %% 2.2 wrong: * b -> it multiplies
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] * b[j])
-
-# %% 2.2 wrong: the bias alone -> this is the bias alone
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: b[j] + 0.0 * y[i, j])
-
-# %% 2.2 wrong: te.max -> the largest of the products
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.max(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: te.min -> the smallest of the products
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.min(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: a sum in place of the product -> x and w are added
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] + w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: image 0 for all -> every image gets the result of image 0
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[0, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: x[i, 0] -> the index of x that runs over k
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, 0] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: w[j, 0] -> the index of w that runs over k
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, 0], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: w[0, k] -> its first row is taken for every output
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[0, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: w left out -> w is left out
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
 # %% 2.2 wrong: one k too many -> every index inside its buffer
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1] + 1))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: as many k as outputs -> it is as long as there are outputs
-def linear(x, w, b):
-    k = te.reduce_axis((0, w.shape[0]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
@@ -960,41 +824,6 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.max(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: image 0 for all -> every image gets the result of image 0
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[0, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
-
-# %% 2.3 wrong: kernel 0 for all -> the first kernel is taken for every output channel
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[0, c, p, q], axis=[c, p, q]))
-
-# %% 2.3 wrong: x's channel 0 for all -> x: its first channel is taken for all
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, 0, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
-
-# %% 2.3 wrong: w's channel 0 for all -> w: its first input channel is taken for all
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, 0, p, q], axis=[c, p, q]))
-
-# %% 2.3 wrong: w left out -> w is left out
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q], axis=[c, p, q]))
-
 # %% 2.3 wrong: the window stands still -> [[1]], shape (1, 1, 1, 1)
 def conv2d(x, w):
     n, channels, height, width = x.shape
@@ -1031,59 +860,11 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
         x[n, r // (kh * kw), i + r // kw % kh, j + r % kw] * w[f, r // (kh * kw), r // kw % kh, r % kw], axis=r))
 
-# %% 2.4 wrong: the smallest -> the smallest of each window
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.min(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
-
-# %% 2.4 wrong: the sum -> this is the sum
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.sum(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
-
-# %% 2.4 wrong: only the first row -> only its first row is looked at
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (1, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
-
-# %% 2.4 wrong: only the first column -> only its first column is looked at
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 1))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
-
-# %% 2.4 wrong: only the first element -> only its first element is taken
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (1, 1))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
-
 # %% 2.4 wrong: windows of three -> every index inside its buffer
 def max_pool(x):
     n, c, height, width = x.shape
     p, q = (te.reduce_axis((0, e)) for e in (3, 3))
     return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
-
-# %% 2.4 wrong: channel 0 for all -> every one gets channel 0
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, 0, 2 * i + p, 2 * j + q], axis=[p, q]))
-
-# %% 2.4 wrong: image 0 for all -> every image gets the result of image 0
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[0, c, 2 * i + p, 2 * j + q], axis=[p, q]))
-
-# %% 2.4 wrong: the largest absolute value -> the largest absolute value
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(te.abs(x[n, c, 2 * i + p, 2 * j + q]), axis=[p, q]))
 
 # %% 2.4 wrong: rows and columns of the output exchanged -> every index inside its buffer
 def max_pool(x):

@@ -167,26 +167,6 @@ def avg_pool(x, kernel, stride):
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, stride, divide=1, reducer=te.max)
 
-# %% 5.2 wrong: kernel and stride exchanged -> they are exchanged
-def avg_pool(x, kernel, stride):
-    return pool_with(x, stride, kernel)
-
-# %% 5.2 wrong: the step across is used for both -> the stride: the step across is used for both
-def avg_pool(x, kernel, stride):
-    return pool_with(x, kernel, (stride[1], stride[1]))
-
-# %% 5.2 wrong: rows and columns of the window exchanged -> rows and columns are exchanged
-def avg_pool(x, kernel, stride):
-    return pool_with(x, kernel[::-1], stride)
-
-# %% 5.2 wrong: the last window is missing -> see + 1
-def avg_pool(x, kernel, stride):
-    return pool_with(x, kernel, stride, extra=0)
-
-# %% 5.2 wrong: window 2x2 and stride 2 are written into it -> it is always 2x2 with stride 2
-def avg_pool(x, kernel, stride):
-    return pool_with(x, (2, 2), (2, 2))
-
 # %% 5.2 wrong: one window too many -> every index inside its buffer
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, stride, extra=2)
@@ -434,14 +414,6 @@ def import_for_any_batch(model, features):
 
 # %% more
 
-# %% 5.2 wrong: divided by the product of the stride -> by the stride's product
-def avg_pool(x, kernel, stride):
-    return pool_with(x, kernel, stride, divide=stride[0] * stride[1])
-
-# %% 5.2 wrong: the stride is the window -> the stride of the pooling is ignored: windows are as far apart as they are large
-def avg_pool(x, kernel, stride):
-    return pool_with(x, kernel, kernel)
-
 # %% 5.2 right: columns first, then rows
 def avg_pool(x, kernel, stride):
     n, c, height, width = x.shape
@@ -631,10 +603,6 @@ def import_for_any_batch(model, features):
         program = torch.export.export(model, inputs, dynamic_shapes={name: {0: n} for name in names})
         return from_exported_program(program, unwrap_unit_return_tuple=True)
 
-# %% 5.2 wrong: divided by rows only -> by the rows of the window
-def avg_pool(x, kernel, stride):
-    return pool_of(x, kernel, stride, kernel[0])
-
 # %% 5.4 wrong: ceil mode on -> MaxPool2d(kernel_size=2
 def cnn_rules():
     def r(bb, nm, node, l):
@@ -740,11 +708,6 @@ def mend():
         rows = te.compute((4, 32, 13, 26), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, j], axis=p))
         return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(rows[n, c, i, 2 * j + q], axis=q))
     return both(lv3=largest)
-
-# %% 5.2 wrong: rows of the last window left out where it is as large as the image -> see + 1
-def avg_pool(x, kernel, stride):
-    n, c, h, w = x.shape
-    return pool_of(x, kernel, stride, kernel[0] * kernel[1], (h - kernel[0]) // stride[0], (w - kernel[1]) // stride[1])
 
 # %% 5.3 wrong: cut where it hardly changes -> 50 there; 43% of the values differ
 def map_gelu(bb, node_map, node):

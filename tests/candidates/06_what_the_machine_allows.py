@@ -45,6 +45,13 @@ def roof(per_term=2, size=4, images=1, weights=1, results=1, combine=max, by=1e3
         return combine(per_term * batch * inputs * outputs / peak, moved / bandwidth) / by
     return least_time
 
+# %% 6.1 wrong: two mistakes at once -> got: 0.003
+least_time = roof(per_term=1, size=1)
+
+# %% 6.1 wrong: both times -> a number | a tuple
+def least_time(batch, inputs, outputs, peak, bandwidth):
+    return 2 * batch * inputs * outputs / peak / 1e3, 4 * inputs * outputs / bandwidth / 1e3
+
 # %% 6.1 wrong: the factor 2 is forgotten -> the operations: the factor 2 is missing
 def least_time(batch, inputs, outputs, peak, bandwidth):
     operations = batch * inputs * outputs
@@ -56,104 +63,6 @@ least_time = roof(size=1)
 
 # %% 6.1 wrong: eight bytes, as for a Python float -> a float32 has 4 of them, not 8
 least_time = roof(size=8)
-
-# %% 6.1 wrong: bits -> not 32
-least_time = roof(size=32)
-
-# %% 6.1 wrong: the sum -> they run side by side
-least_time = roof(combine=lambda a, b: a + b)
-
-# %% 6.1 wrong: the smaller -> the smaller of the two times
-least_time = roof(combine=min)
-
-# %% 6.1 wrong: in seconds -> the unit: these are seconds
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    operations = 2 * batch * inputs * outputs
-    moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
-    return max(operations / (peak * 1e9), moved / (bandwidth * 1e9))
-
-# %% 6.1 wrong: in nanoseconds -> the unit: these are nanoseconds
-least_time = roof(by=1)
-
-# %% 6.1 wrong: in milliseconds -> the unit: these are milliseconds
-least_time = roof(by=1e6)
-
-# %% 6.1 wrong: the giga is forgotten -> single operations and bytes in a second
-least_time = roof(by=1e-6)
-
-# %% 6.1 wrong: a giga of 2**30 -> not 2**30
-least_time = roof(by=2**30 / 1e6)
-
-# %% 6.1 wrong: the weights for each image -> counted once for each image
-least_time = roof(weights="each image")
-
-# %% 6.1 wrong: the images are left out -> the images are left out
-least_time = roof(images=0)
-
-# %% 6.1 wrong: the results are left out -> the results are left out
-least_time = roof(results=0)
-
-# %% 6.1 wrong: only the weights move -> images and results are left out
-least_time = roof(images=0, results=0)
-
-# %% 6.1 wrong: the arithmetic alone -> arithmetic alone: what of the bytes
-least_time = roof(combine=lambda a, b: a)
-
-# %% 6.1 wrong: the bytes alone -> the bytes alone: what of the arithmetic
-least_time = roof(combine=lambda a, b: b)
-
-# %% 6.1 wrong: peak and bandwidth exchanged -> they are exchanged
-least_time = roof(swap=True)
-
-# %% 6.1 wrong: whole numbers -> // drops
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    operations = 2 * batch * inputs * outputs
-    moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
-    return max(operations // peak, moved // bandwidth) / 1e3
-
-# %% 6.1 wrong: nothing is returned -> one number, in microseconds
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    max(2 * batch * inputs * outputs / peak, 4 * inputs * outputs / bandwidth) / 1e3
-
-# %% 6.1 wrong: both times -> one number, in microseconds
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    return 2 * batch * inputs * outputs / peak / 1e3, 4 * inputs * outputs / bandwidth / 1e3
-
-# %% 6.1 wrong: the bias is counted -> the bias: it is left out
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    operations = 2 * batch * inputs * outputs + batch * outputs
-    moved = 4 * (batch * inputs + outputs * inputs + outputs + batch * outputs)
-    return max(operations / peak, moved / bandwidth) / 1e3
-
-# %% 6.1 wrong: one addition less -> not one less
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    operations = batch * outputs * (2 * inputs - 1)
-    moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
-    return max(operations / peak, moved / bandwidth) / 1e3
-
-# %% 6.1 wrong: multiplied by a thousand instead of divided -> too large by a million
-least_time = roof(by=1e-3)
-
-# %% 6.1 wrong: one of two units is turned -> transport in nanoseconds
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    compute = 2 * batch * inputs * outputs / (peak * 1e3)
-    transport = 4 * (batch * inputs + outputs * inputs + batch * outputs) / bandwidth
-    return max(compute, transport)
-
-# %% 6.1 wrong: a GB of 2**30 bytes -> a GB is 10**9 bytes here
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    compute = 2 * batch * inputs * outputs / (peak * 1e9)
-    transport = 4 * (batch * inputs + outputs * inputs + batch * outputs) / (bandwidth * 2**30)
-    return max(compute, transport) * 1e6
-
-# %% 6.1 wrong: operations and bytes are compared, not times -> before either is a time
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    operations = 2 * batch * inputs * outputs
-    moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
-    return (operations / peak if operations > moved else moved / bandwidth) / 1e3
-
-# %% 6.1 wrong: two mistakes at once -> operations, bytes and units, one after the other
-least_time = roof(per_term=1, size=1)
 
 # %% 6.1 right: by the intensity and the knee of the roofline
 def least_time(batch, inputs, outputs, peak, bandwidth):

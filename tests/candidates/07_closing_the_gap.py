@@ -65,6 +65,13 @@ def traffic(border=2, image=1, weights=1, stored=1, adds=9):
         return moved / (adds * sums)
     return tile_traffic
 
+# %% 7.1 wrong: two mistakes at once -> got: 1.444
+tile_traffic = traffic(border=1, stored=0)
+
+# %% 7.1 wrong: nothing is returned -> None, a NoneType
+def tile_traffic(rows, columns, channels):
+    traffic()(rows, columns, channels)
+
 # %% 7.1 wrong: the window does not reach beyond the tile -> two numbers beyond the tile, in rows and in columns
 tile_traffic = traffic(border=0)
 
@@ -73,71 +80,6 @@ tile_traffic = traffic(border=1)
 
 # %% 7.1 wrong: the window reaches three beyond the tile -> two numbers beyond the tile, not three
 tile_traffic = traffic(border=3)
-
-# %% 7.1 wrong: only rows reach beyond -> the two columns that a window reaches beyond
-def tile_traffic(rows, columns, channels):
-    sums = rows * columns * channels
-    return ((rows + 2) * columns + 9 * channels + sums) / (9 * sums)
-
-# %% 7.1 wrong: the image is loaded for each channel -> once, for all channels of the tile
-def tile_traffic(rows, columns, channels):
-    sums = rows * columns * channels
-    return ((rows + 2) * (columns + 2) * channels + 9 * channels + sums) / (9 * sums)
-
-# %% 7.1 wrong: the image is loaded for each multiply-add -> not once for each multiply-add
-def tile_traffic(rows, columns, channels):
-    sums = rows * columns * channels
-    return (9 * sums + 9 * channels + sums) / (9 * sums)
-
-# %% 7.1 wrong: the weights are left out -> the weights are left out
-tile_traffic = traffic(weights=0)
-
-# %% 7.1 wrong: the image is left out -> the image is left out
-tile_traffic = traffic(image=0)
-
-# %% 7.1 wrong: nine weights for all channels -> each channel has nine of its own
-def tile_traffic(rows, columns, channels):
-    sums = rows * columns * channels
-    return ((rows + 2) * (columns + 2) + 9 + sums) / (9 * sums)
-
-# %% 7.1 wrong: weights for each place -> not once for each place
-def tile_traffic(rows, columns, channels):
-    sums = rows * columns * channels
-    return ((rows + 2) * (columns + 2) + 9 * sums + sums) / (9 * sums)
-
-# %% 7.1 wrong: the stores are left out -> the stores are left out
-tile_traffic = traffic(stored=0)
-
-# %% 7.1 wrong: the sums are loaded too -> each is stored once and never loaded
-tile_traffic = traffic(stored=2)
-
-# %% 7.1 wrong: the sums move at each multiply-add -> loaded and stored at each multiply-add
-tile_traffic = traffic(stored=18)
-
-# %% 7.1 wrong: for each sum -> a sum has nine of them
-tile_traffic = traffic(adds=1)
-
-# %% 7.1 wrong: for each operation -> that is two operations
-tile_traffic = traffic(adds=18)
-
-# %% 7.1 wrong: all of them -> all loads and stores of the tile
-def tile_traffic(rows, columns, channels):
-    return (rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels
-
-# %% 7.1 wrong: turned around -> multiply-adds for each load and store
-def tile_traffic(rows, columns, channels):
-    return 1 / traffic()(rows, columns, channels)
-
-# %% 7.1 wrong: whole numbers -> // drops
-def tile_traffic(rows, columns, channels):
-    return traffic()(rows, columns, channels) // 1
-
-# %% 7.1 wrong: nothing is returned -> loads and stores for each multiply-add
-def tile_traffic(rows, columns, channels):
-    traffic()(rows, columns, channels)
-
-# %% 7.1 wrong: two mistakes at once -> one after the other
-tile_traffic = traffic(border=1, stored=0)
 
 # %% 7.1 right: three shares, added up
 def tile_traffic(rows, columns, channels):

@@ -158,21 +158,6 @@ def transactions(first, step):
     return len({(first + step * t) // 128 for t in range(32)})
 
 
-# %% 10.2 wrong: all between first and last -> the stretches between two threads' elements are not brought
-def transactions(first, step):
-    return (4 * first + 4 * 31 * step) // 128 - 4 * first // 128 + 1
-
-
-# %% 10.2 wrong: rounded up -> the stretches begin at multiples of 128
-def transactions(first, step):
-    return -(-(31 * step + 1) * 4 // 128)
-
-
-# %% 10.2 wrong: the step -> as many as the step
-def transactions(first, step):
-    return step
-
-
 # %% 10.2 wrong: nothing is returned -> the return statement
 def transactions(first, step):
     len({4 * (first + step * t) // 128 for t in range(32)})
@@ -370,16 +355,6 @@ def thread_for_each_pixel(func):
     for loop, tag in zip((by, bx, ty, tx), ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")):
         s.bind(loop, tag)
     return s.mod["main"]
-
-
-# %% 10.2 wrong: eight bytes a number -> four bytes, not eight
-def transactions(first, step):
-    return len({8 * (first + step * t) // 128 for t in range(32)})
-
-
-# %% 10.2 wrong: 31 threads -> threads 0 to 31 are 32 threads
-def transactions(first, step):
-    return len({4 * (first + step * t) // 128 for t in range(31)})
 
 
 # %% 10.2 right: a float

@@ -2,7 +2,7 @@
 
 import itertools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -17,11 +17,11 @@ from course.checks.exercises.softmax import softmax_spec
 from course.checks.observe import primfuncs
 from course.checks.observe.libraries import registry
 from course.checks.run.check import exercise
-from course.checks.say.messages import CheckFailed, reason, where
+from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.elements import element_by_element
-from course.checks.spec.evidence import Rerun
-from course.checks.spec.spec import check
-from course.checks.spec.trials import Mistakes, Trials, require_equal, require_passed_on
+from course.checks.spec.forms import Misuse, whatever_was_there
+from course.checks.spec.spec import Cases, Spec, check, not_finite
+from course.checks.spec.trials import Mistakes, Trials, require_equal
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
 from course.tir.walk import accesses, sblocks, stores, walk
@@ -46,32 +46,43 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
 # ---- PrimFuncs -----------------------------------------------------------------------------
 
 _RELU6: Mistakes = {
-    _("the cut at 6: this is a plain ReLU"): lambda x, *_: np.maximum(x, 0),
-    _("the cut at 0: negative numbers have to become 0"): lambda x, *_: np.minimum(x, 6),
+    _("the cut at 6: this is a plain ReLU"): lambda x: np.maximum(x, 0),
+    _("the cut at 0: negative numbers have to become 0"): lambda x: np.minimum(x, 6),
     _("T.min and T.max: they are exchanged, so everything is 6"):
-        lambda x, *_: np.maximum(np.minimum(x, 0), 6),
-    _("T.min and T.max, which are exchanged"): lambda x, *_: np.minimum(np.maximum(x, 6), 0),
+        lambda x: np.maximum(np.minimum(x, 0), 6),
+    _("T.min and T.max, which are exchanged"): lambda x: np.minimum(np.maximum(x, 6), 0),
     # cause: absolute-cut
-    _("the sign: this is |x|, cut at 6"): lambda x, *_: np.minimum(np.abs(x), 6),
-    _("the sign: it is -x that is cut"): lambda x, *_: np.clip(-x, 0, 6),
+    _("the sign: this is |x|, cut at 6"): lambda x: np.minimum(np.abs(x), 6),
+    _("the sign: it is -x that is cut"): lambda x: np.clip(-x, 0, 6),
     _("the condition, which is the wrong way round"): (
-        lambda x, *_: np.minimum(np.where(x < 0, x, 0), 6), lambda x, *_: np.where(x > 6, x, 6)),
-    _("the columns: every one gets column 0"): lambda x, *_: np.clip(x[:, :1], 0, 6) + 0 * x,
-    _("the rows: every one gets row 0"): lambda x, *_: np.clip(x[:1], 0, 6) + 0 * x,
-    _("x: it is copied as it is"): lambda x, *_: x}
+        lambda x: np.minimum(np.where(x < 0, x, 0), 6), lambda x: np.where(x > 6, x, 6)),
+    _("the columns: every one gets column 0"): lambda x: np.clip(x[:, :1], 0, 6) + 0 * x,
+    _("the rows: every one gets row 0"): lambda x: np.clip(x[:1], 0, 6) + 0 * x,
+    _("x: it is copied as it is"): lambda x: x}
 
 
 def _other_constants(trials: Trials) -> Mistakes:
     """Return the mistake of a cut at other constants: at the least and the most that came."""
-    came = [tried.came for tried in trials.all if isinstance(tried.came, np.ndarray)]
-    least, most = (float(f(array)) for f in (np.min, np.max) for array in [np.stack(came)])
+    came = np.stack([tried.came for tried in trials.all if isinstance(tried.came, np.ndarray)])
+    least, most = float(came.min()), float(came.max())
     if not np.isfinite([least, most]).all() or least >= most or (least, most) == (0, 6):
         return {}
     # cause: upper-constant
     upper = _("the upper constant: it is {value}, not 6").format(value=f"{most:g}")
     lower = _("the lower constant: it is {value}, not 0").format(value=f"{least:g}")
     says = _(" and ").join([upper] * (most != 6) + [lower] * (least != 0))
-    return {says: lambda x, *_: np.clip(x, np.float32(least), np.float32(most))}
+    return {says: lambda x: np.clip(x, np.float32(least), np.float32(most))}
+
+
+def _relu6_cases() -> Cases:
+    yield (_("numbers from -8 to 11.5"),
+           {"X": np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)})
+    yield from ((words, {"X": x}) for words, x in rows(4, 10))
+
+
+_CUT = Spec(lambda func: whatever_was_there(func, (4, 10)), lambda X: np.clip(X, 0, 6),
+            _relu6_cases, named=_RELU6, fitted=_other_constants, fault=Misuse,
+            beyond=lambda: not_finite({"X": random(4, 10)}, [np.inf]))
 
 
 def _require_usable(func: tvm.tirx.PrimFunc, reads: str, **start: str) -> None:
@@ -113,23 +124,7 @@ def exercise_0_2(make_relu6: Callable) -> str:
     func = primfuncs.with_buffers(make_relu6(), (4, 10), (4, 10))
     _require_usable(func, _("the formula: min(max(x, 0), 6), and x is an element of X"),
                     look_at=_("which buffer is read: X, or what is written already"))
-    run = primfuncs.filled(func)
-    trials = Trials(_RELU6, rerun=Rerun(
-        lambda X: run(X, X.shape, np.nan), lambda X: np.clip(X, 0, 6)))
-    edges = np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)
-
-    def written(x: np.ndarray, filling: float) -> np.ndarray:
-        return _all_written(run(x, x.shape, filling), filling, np.clip(x, 0, 6))
-
-    for words, x in [(_("numbers from -8 to 11.5"), edges), *rows(4, 10)]:
-        for filling in (np.nan, 1e30, -2.7):
-            trials.add(partial(written, x, filling), np.clip(x, 0, 6), x, words=words,
-                       given={"X": x})
-    if not trials.cause():
-        trials.mistakes = _other_constants(trials)
-    trials.require_right()
-    require_passed_on(lambda x: run(x, x.shape, 0), lambda x: np.clip(x, 0, 6), random(4, 10),
-                      numbers=[np.inf])
+    check(_CUT, func)
     _require_sblocks(func)
     if any(is_reduction(axis) for block in sblocks(func) for axis in block.iter_vars):
         raise CheckFailed(_("spatial axes only"), _("a reduction axis"),
@@ -138,46 +133,27 @@ def exercise_0_2(make_relu6: Callable) -> str:
              "whatever Y held before")
 
 
-def _all_written(came: np.ndarray, filling: float, right: np.ndarray) -> np.ndarray:
-    untouched = np.isnan(came) if np.isnan(filling) else came == np.float32(filling)
-    untouched &= right != np.float32(filling)
-    if untouched.any():
-        raise CheckFailed(_("that every element of Y is written"),
-                          _("{count} of {size} are not, the first at {place}").format(
-                              count=untouched.sum(), size=came.size, place=where(untouched)),
-                          _("the extents of the loops, and the indices"))
-    return came
-
-
-# Functions of X, of what Y held before, and of what came.
-_FORGETS: Mistakes = {
-    _("the update: it forgets what was there before"): lambda x, *_: x[:, -1]}
-_MARKED_S: Mistakes = {
-    _("the axis over the columns: it is marked S, so T.init runs at every step and only the last "
-      "number counts; a reduction is R"):
-        lambda x, *_: x[:, -1],
-    _("the axis over the columns: it is marked S, so T.init runs at every step; and it starts "
-      "from 0"):
-        lambda x, *_: np.maximum(x[:, -1], 0)}
+# Functions of X.
 _ROW_MAX: Mistakes = {
-    _("T.max: this is the smallest of each row"): lambda x, *_: x.min(1),
-    _("T.max: this is the sum of each row"): lambda x, *_: x.sum(1),
+    _("T.max: this is the smallest of each row"): lambda x: x.min(1),
+    _("T.max: this is the sum of each row"): lambda x: x.sum(1),
     # cause: absolute-of-rows
-    _("T.max: this is the largest absolute value of each row"): lambda x, *_: np.abs(x).max(1),
-    _("the loop over the columns: the first is left out"): lambda x, *_: x[:, 1:].max(1),
+    _("T.max: this is the largest absolute value of each row"): lambda x: np.abs(x).max(1),
+    _("the loop over the columns: the first is left out"): lambda x: x[:, 1:].max(1),
     # cause: last-column
-    _("the loop over the columns: the last is left out"): lambda x, *_: x[:, :-1].max(1),
-    _("the axis: the row is the loop over columns"): lambda x, *_: x[:, :5].max(0),
+    _("the loop over the columns: the last is left out"): lambda x: x[:, :-1].max(1),
+    _("the axis: the row is the loop over columns"): lambda x: x[:, :5].max(0),
     # cause: max-of-row-0
-    _("the rows: every one gets the largest of row 0"): lambda x, *_: np.full(5, x[0].max()),
-    _("the rows: every one gets the largest of all"): lambda x, *_: np.full(5, x.max()),
-    _("the loop over the columns: only the first is read"): lambda x, *_: x[:, 0],
+    _("the rows: every one gets the largest of row 0"): lambda x: np.full(5, x[0].max()),
+    _("the rows: every one gets the largest of all"): lambda x: np.full(5, x.max()),
+    _("the loop over the columns: only the first is read"): lambda x: x[:, 0],
     _("T.init: T.max_value is the highest number; start from the lowest"):
-        lambda *_: np.full(5, np.finfo("float32").max),
+        lambda x: np.full(5, np.finfo("float32").max),
     _("T.init: it starts from X[0, 0], which belongs to row 0 only"):
-        lambda x, *_: np.maximum(x.max(1), x[0, 0]),
-    _("a first value: this is what Y held before"):
-        lambda x, held: np.maximum(x.max(1), held)}
+        lambda x: np.maximum(x.max(1), x[0, 0]),
+    _("only the last number of a row counts, as where the axis over the columns is marked S, or "
+      "the update forgets what was there"):
+        (lambda x: x[:, -1], lambda x: np.maximum(x[:, -1], 0))}
 
 
 def _starts_from(trials: Trials) -> Mistakes:
@@ -197,7 +173,20 @@ def _starts_from(trials: Trials) -> Mistakes:
         says = _("T.init: {start} is not low enough").format(start=f"{start:g}")
     says += _('; T.min_value("float32") is lower than any number')
     # equal to the last bit: with a tolerance, 1e-38 would be 0
-    return {says: lambda x, *_: np.maximum(x.max(1), np.float32(start))}
+    return {says: lambda x: np.maximum(x.max(1), np.float32(start))}
+
+
+def _row_max_cases() -> Cases:
+    mixed = 5 * random(5, 12)
+    mixed[1], mixed[3], mixed[4, 0] = -np.abs(mixed[1]) - 1, -2e30, 40  # rows with none above zero
+    mixed[3, 5], mixed[0, 11] = -1e30, 9
+    yield _("rows with nothing above zero among them"), {"X": mixed}
+    yield from ((words, {"X": x}) for words, x in rows(5, 12))
+
+
+_LARGEST = Spec(lambda func: whatever_was_there(func, (5,)), lambda X: X.max(1), _row_max_cases,
+                named=_ROW_MAX, fitted=_starts_from, fault=Misuse,
+                beyond=lambda: not_finite({"X": random(5, 12)}, [np.inf, -np.inf]))
 
 
 @exercise("0.3", "make_row_max()", seconds=10)
@@ -205,22 +194,9 @@ def exercise_0_3(make_row_max: Callable) -> str:
     """The largest of each row as a PrimFunc."""
     func = primfuncs.with_buffers(make_row_max(), (5, 12), (5,))
     _require_usable(func, _("the update: the larger of what is there and what comes from X"))
-    run = primfuncs.filled(func)
+    check(_LARGEST, func)
     reduces = any(is_reduction(axis) and str(axis.dom.extent) not in ("1", "T.int64(1)")
                   for block in sblocks(func) for axis in block.iter_vars)
-    trials = Trials({}, rerun=Rerun(
-        lambda X: run(X, (5,), np.nan), lambda X: X.max(1),
-        formula=lambda given: (given["X"], np.float32(np.nan))))
-    for words, x in _row_max_inputs():
-        for filling in (np.nan, 3e38, -3e38):
-            trials.add(partial(run, x, (5,), filling), x.max(1), x, np.float32(filling),
-                       words=words, given={"X": x})
-    trials.mistakes = (_FORGETS if reduces else _MARKED_S) | _ROW_MAX
-    if not trials.cause():
-        trials.mistakes |= _starts_from(trials)
-    trials.require_right()
-    require_passed_on(lambda x: run(x, (5,), 0), lambda x: x.max(1), random(5, 12),
-                      numbers=(np.inf, -np.inf))
     if not reduces:
         raise CheckFailed(_("an sblock with a reduction axis"),
                           _("spatial axes only, or no sblock"), 'T.axis.remap("SR", [i, k])')
@@ -248,14 +224,6 @@ def _reads_along(block: Any) -> bool:
     along = {axis.var for axis in block.iter_vars if is_reduction(axis)}
     return any(not access.writes and along & variables(access.indices)
                for node, place in walk(block.body) for access in accesses(node, place))
-
-
-def _row_max_inputs() -> Iterator[tuple[str, np.ndarray]]:
-    mixed = 5 * random(5, 12)
-    mixed[1], mixed[3], mixed[4, 0] = -np.abs(mixed[1]) - 1, -2e30, 40  # rows with none above zero
-    mixed[3, 5], mixed[0, 11] = -1e30, 9
-    yield _("rows with nothing above zero among them"), mixed
-    yield from rows(5, 12)
 
 
 # ---- pure or not ---------------------------------------------------------------------------

@@ -1,8 +1,9 @@
 """The checks of notebook 01: model preparation."""
 
 import functools
-import warnings
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,15 @@ from torch.nn import functional as F
 
 from course.checks.compare.tolerance import random
 from course.checks.observe.spies import require_numpy_only
-from course.checks.run.check import exercise, prepared
+from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
-from course.checks.spec.evidence import Rerun
-from course.checks.spec.trials import Mistakes, Trials
+from course.checks.spec.spec import Cases, Spec, check
+from course.checks.spec.trials import Mistakes
 from course.words import _
 
 
-def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, np.ndarray]:
-    """Return a confusion matrix, and each class's recall as counted from labels and predictions.
+def _counted(seed: int, absent: int = -1, never: int = -1) -> np.ndarray:
+    """Return a confusion matrix of 500 images.
 
     No image has the label `absent`, and no prediction is the class `never`.
     """
@@ -32,10 +33,7 @@ def _counted(seed: int, absent: int = -1, never: int = -1) -> tuple[np.ndarray, 
     predictions[predictions == never] = (never + 1) % 10
     confusion = np.zeros((10, 10), dtype=np.int64)
     np.add.at(confusion, (labels, predictions), 1)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # the mean of nothing is NaN
-        recall = [np.mean(predictions[labels == i] == i) for i in range(10)]
-    return confusion, np.array(recall)
+    return confusion
 
 
 # Functions of the confusion matrix and of the right recall.
@@ -73,40 +71,41 @@ _RECALL: Mistakes = {
         lambda confusion, _: np.diag(confusion) / confusion.sum(1)[:, None]}
 
 
+def _recall(confusion: np.ndarray) -> np.ndarray:
+    return np.diag(confusion) / confusion.sum(1)
+
+
+def _ten_numbers(per_class_recall: Callable) -> Callable[..., np.ndarray]:
+    def run(confusion: np.ndarray) -> np.ndarray:
+        came = per_class_recall(confusion)
+        if type(came) is not np.ndarray or came.dtype == object:
+            raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}",
+                              _("the return statement; np.array makes an array of a list of "
+                                "numbers"))
+        return came
+    return run
+
+
+def _confusions() -> Cases:
+    yield "", {"confusion": 1000 * _counted(1)}  # of a large test set
+    for absent, never in ((-1, 6), (3, -1), (9, 0), (3, 3), (0, 9)):
+        yield "", {"confusion": _counted(1, absent, never)}
+    yield "", {"confusion": np.diag(np.arange(10))}  # all right, and a single image in class 1
+
+
+_OF_CLASSES = Spec(_ten_numbers, _recall, _confusions, {"confusion": "c c"}, _RECALL,
+                   least={"c": 2}, fits=lambda given: given["confusion"].min() >= 0,
+                   formula=lambda given: (given["confusion"], _recall(**given)), atol=1e-6)
+
+
 @exercise("1.1", "per_class_recall(confusion)")
 def exercise_1_1(per_class_recall: Callable) -> str:
     """the recall of each class: the diagonal of the confusion matrix, each by the sum of its row.
 
     As scikit-learn's recall_score with average=None and zero_division=nan.
     """
-    def run(confusion: np.ndarray) -> np.ndarray:
-        came = per_class_recall(confusion.copy())
-        if type(came) is not np.ndarray or came.dtype == object:
-            raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}",
-                              _("the return statement; np.array makes an array of a list of "
-                                "numbers"))
-        return came
-
-    def right(confusion: np.ndarray) -> np.ndarray:
-        return np.diag(confusion) / confusion.sum(1)
-
-    trials = Trials(_RECALL, 1e-6, Rerun(
-        run, right, {"confusion": "c c"}, {"c": 2}, lambda given: given["confusion"].min() >= 0,
-        lambda given: (given["confusion"], right(**given))))
-    kinds: list[dict[str, int]] = [
-        {}, {"never": 6}, {"absent": 3}, {"absent": 9, "never": 0}, {"absent": 3, "never": 3},
-        {"absent": 0, "never": 9}]
-    for options in kinds:
-        confusion, expected = _counted(1, **options)
-        if not options:
-            confusion = 1000 * confusion  # of a large test set
-        trials.add(functools.partial(run, confusion), expected, confusion, expected,
-                   given={"confusion": confusion})
-    confusion = np.diag(np.arange(10))  # all right, and a single image in class 1
-    trials.on({"confusion": confusion})
-    trials.require_right()
     return _("{count} confusion matrices; NaN for a class without images, 0 for one never "
-             "predicted").format(count=len(kinds) + 1)
+             "predicted").format(count=check(_OF_CLASSES, per_class_recall))
 
 
 def _of_labels(values: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -173,7 +172,7 @@ _LOSS: Mistakes = {
         _with_epsilon(e)
     for e in [10.0 ** -k for k in range(5, 17)] + [float(np.finfo("float32").eps)]} | {
     _("the result is rounded to {k} digits").format(k=k):
-        functools.partial(_rounded, k) for k in range(7)} | {
+        functools.partial(_rounded, k) for k in range(4)} | {
     _("exp(1000) is inf, and exp(-1000) is 0: subtract the largest logit of a row from that row"):
         _taken_apart(lambda *_: 0) + _by_softmax(lambda *_: 0),
     _("the probability has become 0, its logarithm -inf: simplify log(softmax) first"):
@@ -250,7 +249,7 @@ def _one_number(answer: Any) -> Any:
     return np.where(np.isfinite(came), came, np.inf)
 
 
-def _batches() -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
+def _batches() -> Cases:
     """Yield batches: what is special about it, logits (n, c) of float32, and labels (n,)."""
     mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
     lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
@@ -269,7 +268,31 @@ def _batches() -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
         labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
         if (n, c) == (2, 17):
             labels = np.array([16, 0])  # the last class and the first
-        yield words, (3 * random(n, c, seed=number) + offset).astype("float32"), labels
+        logits = (3 * random(n, c, seed=number) + offset).astype("float32")
+        yield (_("logits of shape {shape}{words}").format(shape=logits.shape, words=words),
+               {"logits": logits, "labels": labels})
+
+
+def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels),
+                           reduction="none").numpy()
+
+
+def _with_numpy(cross_entropy: Callable) -> Callable[..., Any]:
+    def run(logits: np.ndarray, labels: np.ndarray) -> Any:
+        with np.errstate(all="ignore"), \
+                require_numpy_only(_("NumPy alone"), _("np.exp, np.log and sums along axis 1")):
+            return _one_number(cross_entropy(logits, labels))
+    return run
+
+
+_CROSS_ENTROPY = Spec(
+    _with_numpy, lambda **given: _losses(**given).mean(), _batches,
+    {"logits": "n c", "labels": "n"}, _LOSS, least={"n": 2, "c": 2},
+    fits=lambda given: 0 <= given["labels"].min() <= given["labels"].max() < len(
+        given["logits"].T),
+    formula=lambda given: (given["logits"].astype(np.float64), given["labels"], _losses(**given)),
+    atol=lambda given: 1e-3 if abs(given["logits"]).max() > 40 else 1e-5)
 
 
 @exercise("1.2", "cross_entropy(logits, labels)")
@@ -278,138 +301,156 @@ def exercise_1_2(cross_entropy: Callable) -> str:
 
     The formula: https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html
     """
-    def run(logits: np.ndarray, labels: np.ndarray) -> Any:
-        with np.errstate(all="ignore"), \
-                require_numpy_only(_("NumPy alone"), _("np.exp, np.log and sums along axis 1")):
-            return _one_number(cross_entropy(logits, labels))
-
-    def losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
-        return F.cross_entropy(torch.from_numpy(logits).double(), torch.from_numpy(labels),
-                               reduction="none").numpy()
-
-    trials = Trials(_LOSS, rerun=Rerun(
-        run, lambda logits, labels: losses(logits, labels).mean(),
-        {"logits": "n c", "labels": "n"}, {"n": 2, "c": 2},
-        lambda given: 0 <= given["labels"].min() <= given["labels"].max() < len(
-            given["logits"].T),
-        lambda given: (given["logits"].astype(np.float64), given["labels"], losses(**given))))
-    batches = list(_batches())
-    for words, logits, labels in batches:
-        trials.on({"logits": logits, "labels": labels},
-                  words=_("logits of shape {shape}{words}").format(shape=logits.shape, words=words),
-                  atol=1e-3 if words else 1e-5)
-    trials.require_right()
     return _("{count} batches, with logits up to 1000 and down to -1000: every loss finite").format(
-        count=len(batches))
+        count=check(_CROSS_ENTROPY, cross_entropy))
 
 
-# The output's side of a mistaken formula: of size, kernel, stride and padding.
-_SIDES: dict[str, Callable[[int, int, int, int], int]] = {
+@dataclass(frozen=True)
+class _Conv2d:
+    """A convolution, and what it costs."""
+
+    batch: int
+    in_channels: int
+    out_channels: int
+    size: int
+    kernel: int
+    stride: int
+    padding: int
+
+    @property
+    def window(self) -> int:
+        return self.in_channels * self.kernel**2
+
+    @property
+    def padded(self) -> int:
+        return self.size + 2 * self.padding
+
+    @property
+    def side(self) -> int:
+        return (self.padded - self.kernel) // self.stride + 1
+
+    def costs(self, side: int | None = None, **wrong: int) -> tuple[int, int, int]:
+        """Return parameters, FLOPs and bytes; `side` of the output and other numbers are mistakes.
+
+        `weights` and `bias` are parameters, `per_place` FLOPs, `image` and `output` numbers.
+        """
+        places = self.batch * self.out_channels * (self.side if side is None else side)**2
+        weights = wrong.get("weights", self.out_channels * self.window)
+        bias = wrong.get("bias", self.out_channels)
+        moved = wrong.get("image", self.batch * self.in_channels * self.size**2) \
+            + wrong.get("output", places)
+        return (weights + bias, wrong.get("per_place", 2 * self.window) * places,
+                wrong.get("float32", 4) * (moved + weights + bias))
+
+
+def _wrong(change: Callable[[_Conv2d], dict[str, int]], *places: tuple[int, ...]) -> tuple:
+    """Return a mistake in some of the three costs, one form for each choice of `places`."""
+    def form(which: tuple[int, ...]) -> Callable[[_Conv2d], tuple[int, ...]]:
+        return lambda conv: tuple(
+            wrong if place in which else right for place, (right, wrong) in enumerate(
+                zip(conv.costs(), conv.costs(**change(conv)), strict=True)))
+    return tuple(form(which) for which in places)
+
+
+def _of_side(side: Callable[[_Conv2d], int]) -> tuple:
+    return _wrong(lambda conv: {"side": side(conv)}, (1, 2), (1,), (2,))
+
+
+def _of_parameters(change: Callable[[_Conv2d], dict[str, int]]) -> tuple:
+    return _wrong(change, (0, 2), (0,))
+
+
+_COSTS: Mistakes = {
     # cause: size-without-padding
-    _("the padding is left out of the output's size"): lambda s, k, t, p: (s - k) // t + 1,
-    _("the padding is added on both sides of the image"): lambda s, k, t, p: (s + p - k) // t + 1,
+    _("the padding is left out of the output's size"):
+        _of_side(lambda c: (c.size - c.kernel) // c.stride + 1),
+    _("the padding is added on both sides of the image"):
+        _of_side(lambda c: (c.size + c.padding - c.kernel) // c.stride + 1),
     _("the output's size: the kernel's first place counts too (+ 1)"):
-        lambda s, k, t, p: (s + 2 * p - k) // t,
+        _of_side(lambda c: c.side - 1),
     _("the output's size: + 1 comes after the division by the stride, not before"):
-        lambda s, k, t, p: (s + 2 * p - k + 1) // t,
-    _("the output's size: 1 is added, not subtracted"): lambda s, k, t, p: (s + 2 * p - k) // t - 1,
-    _("the output's size: 1 is added once"): lambda s, k, t, p: (s + 2 * p - k + 1) // t + 1,
-    _("the output's size: the padding is added, not subtracted"):
-        lambda s, k, t, p: (s - 2 * p - k) // t + 1,
-    _("the output's size: the kernel is subtracted"): lambda s, k, t, p: (s + 2 * p) // t + 1,
-    _("the output's size: the whole sum is divided by the stride, the kernel too"):
-        lambda s, k, t, p: (s + 2 * p) // t - k + 1,
+        _of_side(lambda c: (c.padded - c.kernel + 1) // c.stride),
     _("the output's size is rounded down: a place that sticks out is left out"):
-        lambda s, k, t, p: -(-(s + 2 * p - k) // t) + 1,
-    _("the output's size is rounded down, not to the nearest number"):
-        lambda s, k, t, p: round((s + 2 * p - k) / t) + 1,
+        _of_side(lambda c: -(-(c.padded - c.kernel) // c.stride) + 1),
     # cause: size-without-stride
-    _("the stride is left out of the output's size"): lambda s, k, t, p: s + 2 * p - k + 1,
-    _("the output is as large as the input only with a fitting padding"): lambda s, k, t, p: s}
+    _("the stride is left out of the output's size"):
+        _of_side(lambda c: c.padded - c.kernel + 1),
+    _("the output is as large as the input only with a fitting padding"):
+        _of_side(lambda c: c.size),
+    _("the bias is left out: one number for each output channel"):
+        _of_parameters(lambda c: {"bias": 0}),
+    # cause: bias-of-outputs
+    _("the bias has one number for each output channel, not for each input channel"):
+        _of_parameters(lambda c: {"bias": c.in_channels}),
+    # cause: kernels
+    _("every output channel has a kernel for each input channel"):
+        _of_parameters(lambda c: {"weights": c.out_channels * c.kernel**2}),
+    _("one multiplication and one addition are two FLOPs, not one"):
+        _wrong(lambda c: {"per_place": c.window}, (1,)),
+    _("the addition of the bias is left out: K multiplications, K - 1 + 1 additions"):
+        _wrong(lambda c: {"per_place": 2 * c.window - 1}, (1,)),
+    _("K - 1 additions join K products; the bias is one more: 2K"):
+        _wrong(lambda c: {"per_place": 2 * c.window + 1}, (1,)),
+    _("K counts the numbers of every input channel, not of one"):
+        _wrong(lambda c: {"per_place": 2 * c.kernel**2}, (1,)),
+    _("a float32 has 4 bytes"): _wrong(lambda c: {"float32": 1}, (2,)),
+    _("the padding is not in memory: count the image as it is"):
+        _wrong(lambda c: {"image": c.batch * c.in_channels * c.padded**2}, (2,)),
+    _("the output is left out: it has to be written"): _wrong(lambda c: {"output": 0}, (2,)),
+    _("the input is left out"): _wrong(lambda c: {"image": 0}, (2,)),
+    _("the parameters are left out"): _wrong(lambda c: {"weights": 0, "bias": 0}, (2,)),
+    _("the bias is left out: it is read too"): _wrong(lambda c: {"bias": 0}, (2,)),
+    _("the input has a batch of images"):
+        _wrong(lambda c: {"image": c.in_channels * c.size**2}, (2,)),
+    _("the order of the three"): tuple(
+        lambda conv, order=order: tuple(conv.costs()[place] for place in order)
+        for order in itertools.permutations(range(3)) if order != (0, 1, 2))}
 
 
-def _parameters_mistakes(b: int, i: int, o: int, k: int) -> dict[str, int]:
-    one = i * k * k
-    return {_("the bias is left out: one number for each output channel"): o * one,
-            _("the bias has one number for each output channel, not a single one"): o * one + 1,
-            # cause: bias-of-outputs
-            _("the bias has one number for each output channel, not for each input channel"):
-                o * one + i,
-            _("the bias: it has no numbers of its own for each image"): o * one + b * o,
-            # cause: kernels
-            _("every output channel has a kernel for each input channel"): o * (k * k + 1),
-            _("the kernel has kernel * kernel numbers"): o * (i * k + 1),
-            _("the kernels are counted for each image of the batch"): b * o * (one + 1)}
+def _of_pytorch(**given: int) -> np.ndarray:
+    """Return parameters, FLOPs and bytes of the layer that PyTorch makes."""
+    conv = _Conv2d(**given)
+    layer = nn.Conv2d(conv.in_channels, conv.out_channels, conv.kernel, conv.stride, conv.padding,
+                      device="meta")  # shapes, no data
+    image = torch.empty(conv.batch, conv.in_channels, conv.size, conv.size, device="meta")
+    outputs = layer(image).numel()
+    parameters = sum(parameter.numel() for parameter in layer.parameters())
+    return np.array([parameters, 2 * conv.window * outputs,
+                     4 * (image.numel() + parameters + outputs)])
 
 
-def _flops_mistakes(b: int, i: int, o: int, k: int, side: int) -> dict[str, int]:
-    one, out = i * k * k, b * o * side**2
-    return {_("one multiplication and one addition are two FLOPs, not one"): one * out,
-            _("the addition of the bias is left out: K multiplications, K - 1 + 1 additions"):
-                (2 * one - 1) * out,
-            _("K - 1 additions join K products; the bias is one more: 2K"): (2 * one + 1) * out,
-            _("K counts the numbers of every input channel, not of one"): 2 * k * k * out,
-            _("the kernel has kernel * kernel numbers"): 2 * i * k * out,
-            _("every image of the batch is convolved"): 2 * one * out // b,
-            _("every output channel has its own products"): 2 * one * out // o,
-            _("the output has size * size places"): 2 * one * b * o * side}
+def _three_ints(conv2d_cost: Callable) -> Callable[..., np.ndarray]:
+    def run(**given: int) -> np.ndarray:
+        came = conv2d_cost(*given.values())
+        if not isinstance(came, tuple | list) or len(came) != 3 or not all(
+                isinstance(number, int | np.integer) for number in came):
+            raise CheckFailed(_("a tuple of three ints: parameters, FLOPs, bytes"),
+                              repr(came)[:80],
+                              _("the return statement; / gives a float, // an int"))
+        return np.array(came)
+    return run
 
 
-def _bytes_mistakes(b: int, i: int, o: int, s: int, k: int, p: int, side: int) -> dict[str, int]:
-    parameters, out, taken = o * (i * k * k + 1), b * o * side**2, b * i * s * s
-    return {_("a float32 has 4 bytes"): taken + parameters + out,
-            _("a float32 has 4 bytes, not 8"): 8 * (taken + parameters + out),
-            _("the padding is not in memory: count the image as it is"):
-                4 * (b * i * (s + 2 * p)**2 + parameters + out),
-            _("the output is left out: it has to be written"): 4 * (taken + parameters),
-            _("the input is left out"): 4 * (parameters + out),
-            _("the parameters are left out"): 4 * (taken + out),
-            _("the bias is left out: it is read too"): 4 * (taken + parameters - o + out),
-            _("the images of a batch share one set of parameters"):
-                4 * (taken + b * parameters + out),
-            _("the input has a batch of images"): 4 * (taken // b + parameters + out),
-            _("the input has in_channels channels"): 4 * (taken // i + parameters + out),
-            _("the output has a batch of images"): 4 * (taken + parameters + out // b),
-            _("the output has out_channels channels"): 4 * (taken + parameters + out // o),
-            _("4 bytes for each number: for those of the input, the parameters and the output"):
-                4 * taken + parameters + out,
-            _("every number counts once: the output is not read before it is written"):
-                4 * (taken + parameters + 2 * out)}
-
-
-def _conv2d_mistakes(case: tuple[int, ...], side: int) -> list[dict[str, int]]:
-    """Return what the usual mistakes make of a conv2d's parameters, FLOPs and bytes, by hints."""
-    b, i, o, s, k, stride, p = case
-    sides = {hint: wrong(s, k, stride, p) for hint, wrong in _SIDES.items()}
-    return [_parameters_mistakes(b, i, o, k),
-            _flops_mistakes(b, i, o, k, side)
-            | {hint: 2 * i * k * k * b * o * wrong**2 for hint, wrong in sides.items()},
-            _bytes_mistakes(b, i, o, s, k, p, side)
-            | {hint: 4 * (b * i * s * s + o * (i * k * k + 1) + b * o * wrong**2)
-               for hint, wrong in sides.items()}]
-
-
-@prepared
-def _convolutions() -> list[tuple[tuple[int, ...], int, tuple[int, int, int]]]:
-    """Return convolutions: the arguments of `conv2d_cost`, the output's size, and the costs."""
-    found: list[tuple[tuple[int, ...], int, tuple[int, int, int]]] = []
+def _convolutions() -> Cases:
     for case in ((4, 1, 32, 28, 3, 1, 0), (2, 3, 8, 32, 5, 1, 2), (2, 3, 64, 224, 7, 2, 3),
                  (3, 4, 6, 10, 3, 2, 0), (5, 6, 7, 9, 1, 1, 0), (2, 8, 4, 11, 4, 3, 1),
                  (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
                  (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2), (3, 4, 5, 8, 1, 3, 2),
                  (2, 1030, 4099, 57, 3, 1, 1)):  # these costs are more than float32 can tell apart
-        batch, inner, outer, size, kernel, stride, padding = case
-        layer = nn.Conv2d(inner, outer, kernel, stride, padding, device="meta")  # shapes, no data
-        outputs = layer(torch.empty(batch, inner, size, size, device="meta"))
-        numbers = sum(parameter.numel() for parameter in layer.parameters())
-        costs = (numbers, 2 * inner * kernel**2 * outputs.numel(),
-                 4 * (batch * inner * size**2 + numbers + outputs.numel()))
-        found.append((case, outputs.shape[-1], costs))
-    return found
+        yield "", asdict(_Conv2d(*case))
 
 
-@exercise("1.3", "conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)",
-          prepare=[_convolutions])
+def _fits(given: dict[str, Any]) -> bool:
+    conv = _Conv2d(**given)
+    return conv.padding >= 0 and min(conv.batch, conv.in_channels, conv.out_channels, conv.size,
+                                     conv.kernel, conv.stride) > 0 and conv.side > 0
+
+
+_COST = Spec(_three_ints, _of_pytorch, _convolutions, named=_COSTS, fits=_fits,
+             formula=lambda given: (_Conv2d(**given),))
+
+
+@exercise("1.3", "conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)")
 def exercise_1_3(conv2d_cost: Callable) -> str:
     """what a convolution costs.
 
@@ -417,36 +458,5 @@ def exercise_1_3(conv2d_cost: Callable) -> str:
     Two FLOPs a multiply-add, as in torch.utils.flop_counter, which leaves out the bias; with it K
     products, K - 1 additions and the bias make 2 K.
     """
-    names = ("batch", "in_channels", "out_channels", "size", "kernel", "stride", "padding")
-    wanted, came, known = [], [], []
-    for case, side, costs in _convolutions():
-        wanted.append(costs)
-        known.append(_conv2d_mistakes(case, side))
-        answer = conv2d_cost(*case)
-        if not isinstance(answer, tuple | list) or len(answer) != 3:
-            raise CheckFailed(_("a tuple of three ints: parameters, FLOPs, bytes"),
-                              repr(answer)[:80], _("the return statement"))
-        came.append(tuple(answer))
-    whole = all(isinstance(value, int | np.integer) for answer in came for value in answer)
-    if whole and came != wanted and all(map(lambda a, b: sorted(a) == sorted(b), came, wanted)):
-        raise CheckFailed(_("(parameters, FLOPs, bytes)"), str(came[0]),
-                          _("the order of the three"))
-    for (case, _side, expected), answer in zip(_convolutions(), came, strict=True):
-        for place, what in enumerate((_("parameters"), "FLOPs", _("bytes"))):
-            value, right = answer[place], expected[place]
-            if not isinstance(value, int | np.integer):
-                raise CheckFailed(_("an int for {what}").format(what=what),
-                                  _("{value}, a {type}").format(value=repr(value),
-                                                                type=type(value).__name__),
-                                  _("division: / gives a float, // an int"))
-            if value != right:
-                hints = [hint for hint in known[0][place] if all(
-                    mistakes[place][hint] == each[place]
-                    for mistakes, each in zip(known, came, strict=True))]
-                given = ", ".join(f"{n}={v}" for n, v in zip(names, case, strict=True))
-                hint = hints[0] if len(hints) == 1 else _(
-                    "what this sum for the {what} leaves out or counts twice").format(what=what)
-                raise CheckFailed(_("{number} {what} for {given}").format(
-                    number=f"{right:,}", what=what, given=given), f"{value:,}", hint)
     return _("{count} convolutions with stride 1 to 5 and padding 0 to 3, every number "
-             "exact").format(count=len(came))
+             "exact").format(count=check(_COST, conv2d_cost))

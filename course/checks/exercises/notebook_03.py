@@ -26,9 +26,10 @@ from course.checks.observe.spies import require_no_tvm, require_numpy_only, requ
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.evidence import Rerun, window_fits
-from course.checks.spec.spec import check
-from course.checks.spec.trials import Mistakes, Trials, judged
+from course.checks.spec.evidence import window_fits
+from course.checks.spec.forms import number
+from course.checks.spec.spec import Cases, Spec, check
+from course.checks.spec.trials import Mistakes, judged
 from course.tir.loops import nests
 from course.words import _
 
@@ -89,7 +90,7 @@ def _between(reads: _Reads, lasts: Callable = max) -> int:
     return _most(reads, lambda number, _: 0 < number < len(reads), lasts)
 
 
-_COUNTED: dict[str, tuple[Callable[[_Reads], int], ...]] = {
+_COUNTED: Mistakes = {
     # cause: storage-each-counted
     _("each tensor has a storage of its own: which of them are needed at the same time?"):
         (lambda reads: len(reads) - 1, len, lambda reads: len(reads) + 1),
@@ -97,15 +98,15 @@ _COUNTED: dict[str, tuple[Callable[[_Reads], int], ...]] = {
     _("two that take turns: a tensor that is read again later keeps its place meanwhile"):
         (lambda reads: min(2, len(reads) - 1), lambda reads: 2),
     _("tensor 0: the input has its memory already"):
-        (lambda reads: _most(reads, lambda number, _: number < len(reads)),),
+        lambda reads: _most(reads, lambda number, _: number < len(reads)),
     _("the last tensor: the output is allocated apart"):
-        (lambda reads: _most(reads, lambda number, _: number > 0),),
+        lambda reads: _most(reads, lambda number, _: number > 0),
     _("tensor 0 and the last one: input and output have memory of their own"):
-        (_most,),
+        _most,
     _("a call that reads one tensor while it writes another needs both"):
-        (lambda reads: _most(reads, lambda number, call: 0 < number < call),),
+        lambda reads: _most(reads, lambda number, call: 0 < number < call),
     _("until when a tensor is needed: until the last call that reads it, not the first"):
-        (lambda reads: _between(reads, min),),
+        lambda reads: _between(reads, min),
     _("tensors that only wait: what one call reads and writes is not all that is needed"): (
         lambda reads: max(len({*numbers, call} - {0, len(reads)})
                           for call, numbers in enumerate(reads, 1)),
@@ -125,10 +126,10 @@ def _chains() -> list[tuple[_Reads, int]]:
     for length in (6, 8, 9, 10, 13, 14, 20, 25):
         reads = [[call, *(number for number in range(call) if rng.random() < 0.1)]
                  for call in range(length)]
-        for number in rng.choice(np.arange(1, length - 1), length // 2, replace=False):
-            reads[number].remove(number)  # the next call does not read it, a later one does
-            reads[rng.integers(number + 1, length)].append(int(number))
-            reads[number] = reads[number] or [0]
+        for later in rng.choice(np.arange(1, length - 1), length // 2, replace=False):
+            reads[later].remove(later)  # the next call does not read it, a later one does
+            reads[rng.integers(later + 1, length)].append(int(later))
+            reads[later] = reads[later] or [0]
         chains.append(reads)
     return [(reads, _storages(reads)) for reads in sorted(chains, key=len)]
 
@@ -151,57 +152,37 @@ def _storages(reads: _Reads) -> int:
     return helpers.script(planned).count("R.memory.alloc_storage(")
 
 
+def _leaving(storages_needed: Callable) -> Callable:
+    """Return an answer that is refused where it changes what it is given."""
+    def leaves(reads: _Reads) -> Any:
+        given = copy.deepcopy(reads)
+        came = storages_needed(given)
+        if given != reads:
+            raise CheckFailed(_("that reads stays as it was"),
+                              _("{reads} became {given}").format(reads=reads, given=given),
+                              _("what changes a list: take one of your own"))
+        return came
+    return number(leaves, int)
+
+
+def _planned(reads: _Reads) -> int:
+    return next(count for chain, count in _chains() if chain == reads)
+
+
+# the shortest chains come first, so that the first that is wrong is the smallest
+_STORAGES = Spec(_leaving, _planned, lambda: (("", {"reads": reads}) for reads, _n in _chains()),
+                 named=_COUNTED, fits=lambda _: False)
+
+
 @exercise("3.2", "storages_needed(reads)", prepare=[_chains])
 def exercise_3_2(storages_needed: Callable) -> str:
     """the storages of a plan, predicted."""
-    came: list[int] = []
     with require_no_tvm(_("a prediction, from `reads` alone"),
                         _("what is counted: tensors that are needed at once"),
                         ("StaticPlanBlockMemory",)):
-        for reads, count in _chains():
-            given = copy.deepcopy(reads)
-            try:
-                number = storages_needed(given)
-            except Exception:
-                if came == [right for _reads, right in _chains()[:len(came)]]:
-                    raise
-                break  # an earlier one went wrong: that is told
-            if not isinstance(number, int | np.integer):
-                raise CheckFailed(_("one int, such as {count} for {reads}").format(
-                                      count=count, reads=reads),
-                                  repr(number)[:80], _("what storages_needed returns"))
-            if given != reads:
-                raise CheckFailed(_("that reads stays as it was"),
-                                  _("{reads} became {given}").format(reads=reads, given=given),
-                                  _("what changes a list: take one of your own"))
-            came.append(int(number))
-    for (reads, count), number in zip(_chains(), came, strict=False):
-        if number != count:
-            title = str(reads) if len(reads) < 10 else _("a chain of {count} calls").format(
-                count=len(reads))
-            raise CheckFailed(_("storages in TVM's plan of {title}: {count}").format(
-                                  title=title, count=count),
-                              _("{number} predicted").format(number=number),
-                              _cause(came) or _look_at(reads))
+        count = check(_STORAGES, storages_needed)
     return _("as many storages as in TVM's plans of {count} chains, of 1 to {most} calls, with and "
-             "without\nskip connections").format(count=len(came), most=len(_chains()[-1][0]))
-
-
-def _cause(came: list[int]) -> str:
-    """Return the one mistake that gives these numbers for the chains, or ""."""
-    named = [says for says, forms in _COUNTED.items() if any(
-        came == [form(reads) for reads, _count in _chains()[:len(came)]] for form in forms)]
-    return named[0] if len(named) == 1 else ""
-
-
-def _look_at(reads: _Reads) -> str:
-    calls = {call: [number for number in _needed(reads, call) if 0 < number < len(reads)]
-             for call in range(1, len(reads) + 1)}
-    call, needed = max(calls.items(), key=lambda item: len(item[1]))
-    if not needed:
-        return _("the output, which is allocated apart: there is nothing in between")
-    return _("call {call}, while which these tensors in between are needed: {numbers}").format(
-        call=call, numbers=", ".join(map(str, needed)))
+             "without\nskip connections").format(count=count, most=len(_chains()[-1][0]))
 
 
 # Functions of x, weight and bias: what main does beside its call.
@@ -293,34 +274,38 @@ def _conv2d_and_x(given: dict[str, np.ndarray]) -> tuple[nn.Conv2d, torch.Tensor
             torch.from_numpy(x))
 
 
-def _require_conv2d(register: Callable, watch: Callable) -> str:
-    """Compare env.conv2d with PyTorch on several shapes; it runs inside the context `watch()`."""
-    shapes = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
+_CONVOLVED = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
               ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1)),
               ((34, 2, 4, 3), (35, 2, 3, 2))]
-    again = shapes[1]  # with other numbers: what was kept of the first call is wrong then
-    with libraries.registry():
-        function = libraries.registered(register, "env.conv2d")
 
+
+def _conv2d_cases() -> Cases:
+    # the second again, with other numbers: what was kept of the first call is wrong then
+    for seed, (x, w) in enumerate([*_CONVOLVED, _CONVOLVED[1]]):
+        scales = ((1, 1, 1), (200, 1, 9), (1, 200, 1))[seed % 3]  # small and large ones
+        yield "", {name: np.float32(scale) * random(*shape, seed=seed) for name, scale, shape in
+                   zip("xwb", scales, (x, w, (1, w[0], 1, 1)), strict=True)}
+
+
+def _require_conv2d(register: Callable, watch: Callable) -> str:
+    """Compare env.conv2d with PyTorch on several shapes; it runs inside the context `watch()`."""
+    def form(function: Callable) -> Callable[..., np.ndarray]:
         def run(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
             out = (len(x), len(w), *(n - k + 1 for n, k in zip(x.shape[2:], w.shape[2:],
                                                                strict=True)))
             with watch():
                 return libraries.run_library(function, "env.conv2d", out, x=x, w=w, b=b)
-        trials = Trials(
-            layer_mistakes(nn.Conv2d(1, 1, 1)),  # those of a layer with a bias
-            rerun=Rerun(run, _conv2d, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
-                        {"h": 2, "v": 2, "p": 2, "q": 2}, window_fits, _conv2d_and_x))
-        for number, (x_shape, w_shape) in enumerate([*shapes, again]):
-            scales = ((1, 1, 1), (200, 1, 9), (1, 200, 1))[number % 3]  # small and large ones
-            x, w, b = (np.float32(scale) * random(*shape, seed=number) for scale, shape in
-                       zip(scales, (x_shape, w_shape, (1, w_shape[0], 1, 1)), strict=True))
-            trials.on({"x": x, "w": w, "b": b}, atol=1e-4 * max(scales))
-        trials.require_right()
+        return run
+
+    spec = Spec(form, _conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
+                layer_mistakes(nn.Conv2d(1, 1, 1)),  # those of a layer with a bias
+                least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=_conv2d_and_x,
+                atol=lambda given: 1e-4 * max(1, *(abs(array).max() for array in given.values())))
+    with libraries.registry():
+        check(spec, libraries.registered(register, "env.conv2d"))
     return _("env.conv2d equals PyTorch's convolution with bias, and returns nothing;\ntried with "
-             "{shapes}").format(
-        shapes=',\n'.join((f"x {x_shape} and w {w_shape}" for x_shape, w_shape in shapes)))
+             "{shapes}").format(shapes=",\n".join(f"x {x} and w {w}" for x, w in _CONVOLVED))
 
 
 @exercise("3.4", "register_conv2d()")

@@ -1,16 +1,18 @@
 """The checks of notebook 06: the roofline, a fast dense layer. None of them measures a time."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import tvm
 
-from course.checks.compare.formula import require_formula
 from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, fused_cnn, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.forms import number
+from course.checks.spec.spec import Spec, check
+from course.checks.spec.trials import Mistakes
 from course.tir.loops import Nest
 from course.words import _
 
@@ -41,7 +43,7 @@ _LAYERS = [_Layer(4, 5408, 100, 240.0, 104.0), _Layer(64, 5408, 100, 240.0, 104.
            _Layer(1, 100, 10, 50.0, 20.0), _Layer(300, 200, 400, 100.0, 40.0),
            _Layer(64, 5408, 100, 1500.0, 12.0), _Layer(1024, 8, 2, 30.0, 25.0)]
 
-_TIMES: dict[str, Callable[[_Layer], float]] = {
+_TIMES: Mistakes = {
     _("the operations: the factor 2 is missing, for each input is multiplied and added"):
         lambda layer: layer.time(per_term=1),
     _("the operations: one addition for each input too, not one less"):
@@ -96,6 +98,12 @@ _TIMES: dict[str, Callable[[_Layer], float]] = {
             combine=lambda a, b: a if a * layer.peak >= b * layer.bandwidth else b)}
 
 
+_LEAST_TIME = Spec(
+    number, lambda **sizes: _Layer(**sizes).time(),
+    lambda: (("", asdict(layer)) for layer in _LAYERS), named=_TIMES, atol=0,
+    fits=lambda sizes: min(sizes.values()) > 0, formula=lambda sizes: (_Layer(**sizes),))
+
+
 @exercise("6.1", "least_time(batch, inputs, outputs, peak, bandwidth)", seconds=10)
 def exercise_6_1(least_time: Callable) -> str:
     """the roofline of a dense layer.
@@ -103,18 +111,7 @@ def exercise_6_1(least_time: Callable) -> str:
     Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
     multicore architectures, Commun. ACM 52(4), 2009. The bias is left out, as the exercise says.
     """
-    def expected(sizes: tuple, right: float) -> str:
-        layer = _Layer(*sizes)
-        return _("{right} µs for batch {batch}, {inputs} inputs, {outputs} outputs, {peak} "
-                 "GFLOP/s, {bandwidth} GB/s").format(
-            right=f"{right:.5g}", batch=layer.batch, inputs=f"{layer.inputs:,}",
-            outputs=layer.outputs, peak=f"{layer.peak:g}", bandwidth=f"{layer.bandwidth:g}")
-
-    require_formula(least_time, list(map(astuple, _LAYERS)), lambda *sizes: _Layer(*sizes).time(),
-                    {text: lambda *sizes, wrong=wrong: wrong(_Layer(*sizes))
-                     for text, wrong in _TIMES.items()}, expected,
-                    _("the return statement: one number, in microseconds"),
-                    _("operations, bytes and units, one after the other"))
+    check(_LEAST_TIME, least_time)
     bound_by_memory = sum(layer.time() > layer.time(size=0) for layer in _LAYERS)
     return _("right for {count} layers: memory is the limit of {memory}, arithmetic of "
              "{arithmetic}").format(count=len(_LAYERS), memory=bound_by_memory,

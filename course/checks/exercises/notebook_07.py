@@ -6,11 +6,13 @@ from collections.abc import Callable
 
 import tvm
 
-from course.checks.compare.formula import require_formula
 from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, fused_cnn, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.forms import number
+from course.checks.spec.spec import Spec, check
+from course.checks.spec.trials import Mistakes
 from course.tir.loops import Nest, nests
 from course.words import _
 
@@ -32,7 +34,7 @@ def _traffic(rows: int, columns: int, channels: int, border: int = 2, tall: int 
 _wrong = functools.partial(functools.partial, _traffic)
 _TILES = [(1, 1, 1), (1, 26, 1), (2, 26, 1), (1, 13, 4), (3, 5, 2), (26, 26, 32), (7, 2, 9)]
 
-_COUNTS: dict[str, Callable[[int, int, int], float]] = {
+_COUNTS: Mistakes = {
     _("the image: a window reaches two numbers beyond the tile, in rows and in columns"):
         _wrong(border=0, tall=0),
     _("the image: the two rows that a window reaches beyond the tile are left out"):
@@ -78,15 +80,16 @@ _COUNTS: dict[str, Callable[[int, int, int], float]] = {
         _wrong(each=lambda moved, sums: moved // sums)}
 
 
+_TILE_TRAFFIC = Spec(
+    number, _traffic,
+    lambda: (("", dict(zip(("rows", "columns", "channels"), tile, strict=True)))
+             for tile in _TILES), named=_COUNTS, atol=0, fits=lambda tile: min(tile.values()) > 0)
+
+
 @exercise("7.1", "tile_traffic(rows, columns, channels)", seconds=10)
 def exercise_7_1(tile_traffic: Callable) -> str:
     """the loads and stores of a tile of a convolution."""
-    require_formula(
-        tile_traffic, _TILES, _traffic, _COUNTS,
-        lambda tile, right: _("{right} for rows, columns, channels of {tile}").format(
-            right=f"{right:.4f}", tile=tile),
-        _("the return statement: loads and stores for each multiply-add"),
-        _("numbers of the image, weights and sums of one tile, one after the other"))
+    check(_TILE_TRAFFIC, tile_traffic)
     expected = list(itertools.starmap(_traffic, _TILES))
     return _("right for {count} tiles: from {most} loads and stores for each multiply-add down to "
              "{least}").format(count=len(_TILES), most=f"{max(expected):.2f}",

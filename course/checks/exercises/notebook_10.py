@@ -8,10 +8,12 @@ import tvm
 from tvm import te, topi
 
 from course import gpu
-from course.checks.compare.formula import require_formula
 from course.checks.compare.tolerance import random
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.forms import number
+from course.checks.spec.spec import Spec, check
+from course.checks.spec.trials import Mistakes
 from course.tir.threads import Launch, thread_name
 from course.words import _
 from data.store import CourseError
@@ -125,7 +127,7 @@ def _stretches(first: int, step: int, size: int = 4, each: int = 128, threads: i
     return len({size * (first + step * t) // each for t in range(threads)})
 
 
-_TRANSACTIONS: dict[str, Callable[[int, int], float]] = {
+_TRANSACTIONS: Mistakes = {
     # cause: first-of-warp
     _("the first element: a warp may begin in the middle of a stretch"):
         lambda first, step: _stretches(0, step),
@@ -141,15 +143,16 @@ _TRANSACTIONS: dict[str, Callable[[int, int], float]] = {
         lambda first, step: _stretches(first, step, threads=31)}
 
 
+_OF_A_WARP = Spec(
+    number, lambda **load: float(_stretches(**load)),
+    lambda: (("", {"first": first, "step": step}) for first, step in _LOADS),
+    named=_TRANSACTIONS, fits=lambda load: load["first"] >= 0 and load["step"] > 0, atol=0)
+
+
 @exercise("10.2", "transactions(first, step)", seconds=5)
 def exercise_10_2(transactions: Callable) -> str:
     """the transactions of a warp."""
-    require_formula(
-        transactions, _LOADS, _stretches, _TRANSACTIONS,
-        lambda case, right: _("{right} for first {first}, step {step}").format(
-            right=right, first=case[0], step=case[1]),
-        _("the return statement: the number of transactions"),
-        _("the stretch of each thread's element, and how many different ones there are"))
+    check(_OF_A_WARP, transactions)
     return _("right for {count} ways to load, from one transaction to 32").format(
         count=len(_LOADS))
 

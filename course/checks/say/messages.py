@@ -107,7 +107,9 @@ def reason(error: BaseException) -> str:
     """Return the one line of a TVM or Python error that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines()
              if line.strip() and not line.strip().startswith("# Metadata omitted")]
-    name, text = type(error).__name__, lines[-1] if lines else _("no message")
+    # CPython 3.13 raises a kind of SyntaxError that it keeps to itself
+    name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__[0] != "_")
+    text = lines[-1] if lines else _("no message")
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
         return _("{error}: a {came} in the place of a {wanted}; relax.const(array) makes "
                  "one").format(error=name, came=kinds[1], wanted=kinds[2])

@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from course.checks.compare.tolerance import differ
 from course.words import _, language, told
 
 MOST_IN_TEXT, MOST_IN_TABLES, MOST_IN_ROW = 24, 64, 16  # numbers of an array
@@ -43,13 +44,12 @@ class Example(NamedTuple):
     parts: list[Part]
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Any], right: Any, came: Any, rtol: float = 1e-4,
-           atol: float = 1e-6) -> "Example":
+    def of(cls, inputs: Mapping[str, Any], right: Any, came: Any, atol: float = 1e-6) -> "Example":
         """Return an example of arrays and numbers; a text is shown as it is.
 
-        What differs by more than the tolerances is marked.
+        What differs by more than the tolerance is marked.
         """
-        wrong = _wrong(right, came, rtol, atol)
+        wrong = _wrong(right, came, atol)
         digits = _digits(right, came, wrong)
         kinds = "", ""
         if isinstance(right, np.ndarray) and isinstance(came, np.ndarray):
@@ -92,12 +92,12 @@ class Example(NamedTuple):
                          for label, text in self.lines())
 
 
-def _wrong(right: Any, came: Any, rtol: float, atol: float) -> np.ndarray | None:
+def _wrong(right: Any, came: Any, atol: float) -> np.ndarray | None:
     """Return a mask of the numbers that differ; None where they cannot be compared one by one."""
     if not isinstance(came, np.ndarray) or np.shape(right) != came.shape \
             or came.dtype.kind not in "fiub":
         return None
-    return np.asarray(~np.isclose(came, right, rtol, atol, equal_nan=True))
+    return differ(came, np.asarray(right), atol)
 
 
 def _digits(right: Any, came: Any, wrong: np.ndarray | None) -> int:

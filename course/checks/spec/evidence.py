@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.compare.tolerance import ATOL, RTOL
+from course.checks.compare.tolerance import ATOL, differ
 from course.checks.run.check import forks
 from course.checks.run.timeout import alarmed
 from course.checks.say.messages import CheckFailed, reason
@@ -68,13 +68,14 @@ class Rerun:
         came, right = self.called(search.best), self.expected(search.best)
         if not kind(came, right, atol):
             return None
-        return Example.of(search.best, right, told_of(came), RTOL, atol)
+        return Example.of(search.best, right, told_of(came), atol)
 
     def size(self, given: Inputs) -> tuple[bool, int]:
         """Return what orders inputs to start a search from: whether an axis is short, numbers."""
         short = any(size < self.least.get(axis, 1) for name, text in self.axes.items()
                     for axis, size in zip(text.split(), np.shape(given[name]), strict=True))
-        return short, sum(map(np.size, given.values()))
+        return short, sum(len(value) if isinstance(value, list) else np.size(value)
+                          for value in given.values())
 
 
 def copies(given: Inputs) -> Inputs:
@@ -108,7 +109,7 @@ def kind(came: Any, right: np.ndarray, atol: float = ATOL) -> str:
         return "" if (came == right).all() else "values"
     if (np.isnan(came) & ~np.isnan(right)).any():
         return "nan"
-    return "" if np.allclose(came, right, RTOL, atol, equal_nan=True) else "values"
+    return "values" if differ(came, right, atol).any() else ""
 
 
 def told_of(came: Any) -> Any:

@@ -28,7 +28,8 @@ class Spec:
     are tried, all of them, so that a mistake has to give what came on each; `beyond`: more, that
     are tried where those are right. `named`: formulas of mistakes, of the inputs or of what
     `formula` makes of them; `fitted` names more by what came. For `axes`, `least` and `fits` see
-    Search; `fault`: see Rerun.
+    Search; `fault`: see Rerun. `atol` may depend
+    on the inputs.
     """
 
     form: Callable[[Any], Callable[..., Any]]
@@ -42,7 +43,7 @@ class Spec:
     fits: Callable[[Inputs], bool] = lambda _: True
     formula: Callable[[Inputs], tuple[Any, ...]] = lambda given: tuple(given.values())
     fault: type[CheckFailed] | tuple[type[CheckFailed], ...] = ()
-    atol: float = ATOL
+    atol: float | Callable[[Inputs], float] = ATOL
 
 
 def check(spec: Spec, answer: Any, meanwhile: Callable[[Trials], None] = lambda _: None) -> int:
@@ -52,16 +53,17 @@ def check(spec: Spec, answer: Any, meanwhile: Callable[[Trials], None] = lambda 
     """
     rerun = Rerun(spec.form(answer), spec.right, spec.axes, spec.least, spec.fits, spec.formula,
                   spec.fault)
-    trials = Trials(spec.named, spec.atol, rerun)
+    within = spec.atol if callable(spec.atol) else lambda _given: spec.atol
+    trials = Trials(spec.named, rerun=rerun)
     for words, given in spec.cases():
-        trials.on(given, words=words)
+        trials.on(given, words=words, atol=within(given))
         meanwhile(trials)
     if trials.failed and not trials.cause():
         trials.mistakes = {**spec.named, **spec.fitted(trials)}
     trials.require_right()
-    more = Trials({}, spec.atol, rerun)
+    more = Trials({}, rerun=rerun)
     for words, given in spec.beyond():
-        more.on(given, words=words)
+        more.on(given, words=words, atol=within(given))
     more.require_right()
     return len(trials.all)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from course.checks.compare.tolerance import ATOL, RTOL
+from course.checks.compare.tolerance import ATOL, differ
 from course.checks.run.answer import checked, line_of_answer
 from course.checks.say.messages import CheckFailed, place_in_script, reason, where
 from course.checks.say.show import Example
@@ -61,8 +61,8 @@ class Tried(NamedTuple):
         if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
                 or self.came.dtype != self.expected.dtype:
             return np.ones(1, bool)
-        differ = ~np.isclose(self.came, self.expected, RTOL, atol, equal_nan=True)
-        return differ if differ.any() else None
+        wrong = differ(self.came, self.expected, atol)
+        return wrong if wrong.any() else None
 
     def kind(self, atol: float) -> str:
         """Return in which way it went wrong, or ""."""
@@ -93,7 +93,7 @@ class Tried(NamedTuple):
             return None if gives.shape != self.expected.shape else False
         return (isinstance(self.came, np.ndarray) and gives.shape == self.came.shape
                 and (np.issubdtype(self.came.dtype, np.number) or self.came.dtype == np.bool_)
-                and np.allclose(self.came, gives, RTOL, atol, equal_nan=True))
+                and not differ(self.came, gives, atol).any())
 
 
 class Trials:

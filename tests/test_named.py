@@ -1,0 +1,61 @@
+"""Each mistake that a specification names, in the place of an answer: refused, and named."""
+
+import dataclasses
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from course.checks import exercises
+from course.checks.compare.mistakes import layer_mistakes
+from course.checks.say.messages import CheckFailed
+from course.checks.spec.spec import Spec, check
+
+# of any layer of a kind: some change nothing for the one that an exercise is about
+OF_ANY_LAYER = set().union(*map(layer_mistakes, (
+    nn.Conv2d(1, 1, 1), nn.MaxPool2d(2), nn.Softmax(dim=1), nn.Linear(1, 1))))
+# what comes of them is what comes of another mistake too, or of an input that is no use to either
+ALIKE = {"the probability has become 0, its logarithm -inf: simplify log(softmax) first",
+         "the label's own logit is subtracted, and exp overflows where another class is far "
+         "ahead; subtract the row's largest",
+         "the product is left out: this is the bias alone"}
+
+
+def specifications() -> Iterator[Any]:
+    for module in pkgutil.iter_modules(exercises.__path__):
+        found = vars(importlib.import_module(f"{exercises.__name__}.{module.name}"))
+        yield from (pytest.param(value, id=f"{module.name}{name}")
+                    for name, value in list(found.items()) if isinstance(value, Spec))
+
+
+def said_of(spec: Spec, mistake: Callable[..., Any]) -> str | None:
+    """Return the cause that a check names for a mistake; None where it passes."""
+    def answer(**given: Any) -> Any:
+        with np.errstate(all="ignore"), torch.no_grad():
+            came, right = mistake(*spec.formula(given)), np.asarray(spec.right(**given))
+        return right if came is None else np.asarray(came).astype(right.dtype)
+    try:
+        check(dataclasses.replace(spec, form=lambda given: given, fault=()), answer)
+    except CheckFailed as failed:
+        return failed.parts[2]
+    except (ValueError, RuntimeError, IndexError):  # as shapes do not fit: its own words are told
+        return "raised"
+    return None
+
+
+@pytest.mark.parametrize("spec", list(specifications()))
+def test_each_named_mistake_is_refused_and_named(spec: Spec) -> None:
+    said = {hint: [said_of(spec, form) for form in (forms if isinstance(forms, tuple) else [forms])]
+            for hint, forms in spec.named.items()}
+    passed = {hint for hint, causes in said.items() if None in causes}
+    assert passed <= OF_ANY_LAYER
+    unnamed = {hint for hint, causes in said.items() if hint not in passed and hint not in causes}
+    assert unnamed <= ALIKE | OF_ANY_LAYER
+    assert not [(hint, cause) for hint, causes in said.items() for cause in causes
+                if cause not in (hint, "", "raised", None)]
+    assert len(unnamed | passed) < len(said) / 2
