@@ -61,7 +61,8 @@ _RECALL: Mistakes = {
         confusion) / (confusion.sum(1) + confusion.sum(0)),
     # cause: reversed-classes
     _("the classes are in reversed order"): lambda _, recall: recall[::-1],
-    _("// rounds down to whole numbers"): (
+    # cause: floor
+    _("the numbers are rounded down to whole ones, as // does"): (
         lambda _, recall: np.floor(recall), lambda _, recall: np.nan_to_num(np.floor(recall))),
     _("a share between 0 and 1 is wanted, not per cent"): lambda _, recall: 100 * recall,
     _("this is the share that is missed, 1 - recall"): lambda _, recall: 1 - recall,
