@@ -202,3 +202,112 @@ def test_the_lanes_of_a_vector_are_reached_at_once() -> None:
 def test_a_program_for_the_cpu_is_none_for_a_gpu() -> None:
     with pytest.raises(CourseError, match="no loop is bound"):
         gpu.source(dense().mod["main"])
+
+
+# ---- what is true of programs in CUDA, by its programming guide, and what is said of them ----
+
+WAIT, FILL = "T.tvm_storage_sync('shared')", "held[t] = X[b * 32 + t]"
+HELD, MIRRORED = "held = T.alloc_buffer((32,), scope='shared')", "Y[b * 32 + t] = held[31 - t]"
+ONE = "one = T.alloc_buffer((1,), scope='local')"
+
+
+def program(*body: str, blocks: int = 2, width: int = 32) -> tvm.tirx.PrimFunc:
+    """Return a program of X and Y, 64 numbers each, with `body` for thread t of block b."""
+    lines = ["@T.prim_func(s_tir=True)",
+             "def main(X: T.Buffer((64,), 'float32'), Y: T.Buffer((64,), 'float32')):",
+             f"    for b in T.thread_binding({blocks}, thread='blockIdx.x'):",
+             f"        for t in T.thread_binding({width}, thread='threadIdx.x'):",
+             *(" " * 12 + line for line in body)]
+    return tvm.script.from_source("\n".join(lines))
+
+
+BETWEEN = "no barrier stands between"
+TRUE = [
+    ("a tile is mirrored, with a barrier", "", [HELD, FILL, WAIT, MIRRORED]),
+    ("a barrier in block 0 alone", BETWEEN, [HELD, FILL, "if b < 1:", "    " + WAIT, MIRRORED]),
+    ("as many barriers as the block's number", BETWEEN,
+     [HELD, FILL, "for i in range(b):", "    " + WAIT, MIRRORED]),
+    ("a barrier in each branch, by blocks", "",
+     [HELD, FILL, "if b < 1:", "    " + WAIT, "else:", "    " + WAIT, MIRRORED]),
+    ("all read element 0, one writes it", "thread 30 of block 0 reads it, thread 31",
+     [HELD, FILL, WAIT, "Y[b * 32 + t] = held[0]", "if t == 31:", "    held[0] = T.float32(0)"]),
+    ("a barrier that half of the threads take", "16 threads of this block come to a barrier",
+     [HELD, FILL, "if t < 16:", "    " + WAIT, MIRRORED]),
+    ("a barrier in each branch, by threads", "16 threads of this block come to a barrier",
+     [HELD, FILL, "if t < 16:", "    " + WAIT, "else:", "    " + WAIT, MIRRORED]),
+    ("blocks that read what others write", "no barrier makes one block wait for another",
+     ["Y[b * 32 + t] = X[b * 32 + t]", WAIT, "Y[b * 32 + t] = Y[63 - (b * 32 + t)]"]),
+    ("local memory that nobody wrote", "reads one[0], which nobody has written",
+     [ONE, "Y[b * 32 + t] = one[0] + X[b * 32 + t]"]),
+    ("shared.dyn with its own barrier", "",
+     [HELD.replace("shared", "shared.dyn"), FILL, WAIT.replace("shared", "shared.dyn"), MIRRORED]),
+    ("barriers by the block's number, two in each turn", "",
+     [HELD, ONE, FILL, "for i in range(b + 1):", "    " + WAIT, "    one[0] = held[31 - t]",
+      "    " + WAIT, "    held[t] = one[0]", "Y[b * 32 + t] = held[t]"])]
+
+
+@pytest.mark.parametrize(("said", "body"), [pytest.param(*case[1:], id=case[0]) for case in TRUE])
+def test_what_is_said_of_a_program_is_true(said: str, body: list[str]) -> None:
+    try:
+        launch, = gpu.run_kernels(program(*body), random(64), np.zeros(64, "float32"),
+                                  barriers=False)
+        came = "; ".join(map(str, launch.races))
+    except CourseError as refused:
+        came = str(refused)
+    assert said in came if said else not came, came
+
+
+def test_the_barriers_that_tvm_puts_in_are_those_of_shared_dyn_too() -> None:
+    func = program(HELD.replace("shared", "shared.dyn"), FILL, MIRRORED)
+    launch, = threads.run(threads.lowered(func), random(64), np.zeros(64, "float32"))
+    assert launch.barriers == 1 and not launch.races
+
+
+@pytest.mark.parametrize(("shuffle", "right"), [
+    ("T.tvm_warp_shuffle_down(T.tvm_warp_activemask(), one[0], 1, 32, 32)",
+     lambda x: np.roll(x, -1)[:-1]),
+    ("T.tvm_warp_shuffle(T.tvm_warp_activemask(), one[0], 5, 32, 32)", lambda x: 0 * x + x[5])])
+def test_what_a_warp_hands_on(shuffle: str, right) -> None:
+    X, Y = random(64), np.zeros(64, "float32")
+    threads.run(threads.lowered(program(ONE, "one[0] = X[b * 32 + t]",
+                                        f"Y[b * 32 + t] = {shuffle}")), X, Y)
+    for block in range(2):
+        wanted = right(X[32 * block:32 * block + 32])
+        assert (Y[32 * block:32 * block + len(wanted)] == wanted).all()
+
+
+def test_an_element_that_stands_twice_in_an_expression_is_loaded_once() -> None:
+    launch, = threads.run(threads.lowered(program(
+        "Y[b * 32 + t] = X[b * 32 + t] * X[b * 32 + t]")), random(64), np.zeros(64, "float32"))
+    assert launch.loads == {"X": 64} and launch.transactions == {"X": 2, "Y": 2}
+
+
+def test_a_sum_inside_a_warp_is_no_barrier_for_another_warp() -> None:
+    X, over = te.placeholder((2, 32), name="X"), te.reduce_axis((0, 32), name="over")
+    kept = te.compute((1, 2, 32), lambda block, i, j: X[i, j], name="kept")
+    sums = te.compute((1, 2), lambda block, i: te.sum(X[i, over], over), name="sums")
+    other = te.compute((1, 2, 32), lambda block, i, j: kept[block, 1 - i, j] / sums[block, i],
+                       name="Y")
+    sch = tvm.s_tir.Schedule(te.create_prim_func([X, other]))
+    block, row, column = sch.get_loops(sch.get_sblock("Y"))
+    sch.bind(block, "blockIdx.x")
+    for name, scope in (("kept", "shared"), ("sums", "local")):
+        made = sch.get_sblock(name)
+        sch.set_scope(made, 0, scope)
+        sch.compute_at(made, block)
+    for name in ("kept", "sums", "Y"):
+        *_outer, row, column = sch.get_loops(sch.get_sblock(name))
+        sch.bind(row, "threadIdx.y")
+        sch.bind(column, "threadIdx.x")
+    launch, = threads.run(threads.lowered(sch.mod["main"], barriers=False), random(2, 32),
+                          np.zeros((1, 2, 32), "float32"))
+    assert [race.what for race in launch.races] == ["write and read"]
+
+
+@needs_compiler
+def test_both_ways_of_running_keep_the_programs_own_barriers() -> None:
+    X, simulated, compiled = random(64), np.zeros(64, "float32"), np.zeros(64, "float32")
+    gpu.run(reversed_blocks, X, simulated, barriers=False)
+    assert gpu.run_source(reversed_blocks, X, compiled, barriers=False)
+    assert (simulated == compiled).all() and simulated.any()
+    assert gpu.source(reversed_blocks, barriers=False).count("__syncthreads();") == 1

@@ -16,7 +16,7 @@ from tvm import tirx
 
 from course import present
 from course.gpu.simulated import lowered
-from course.gpu.source import last_line, source
+from course.gpu.source import last_line, own_alone, source, with_marks
 from course.tir import threads
 from course.words import _
 from data.store import CourseError
@@ -78,8 +78,9 @@ def run_source(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) 
 def _run_on_gpu(func: tirx.PrimFunc, arrays: Sequence[np.ndarray], barriers: bool) -> None:
     """As run_source, on the first GPU; NVRTC, or NVIDIA's own compiler, makes it machine code."""
     name = "tvm_callback_cuda_postproc"  # TVM asks it for the source that it is to compile
-    tvm_ffi.register_global_func(name, lambda text, _target: text if barriers else
-                                 text.replace("__syncthreads();", ""), override=True)
+    tvm_ffi.register_global_func(name, lambda text, _target: text if barriers else own_alone(text),
+                                 override=True)
+    func = func if barriers else with_marks(func)
     try:
         compiled = tvm.compile(func.with_attr("global_symbol", "main"), target="cuda")
         given = [tvm.runtime.tensor(np.ascontiguousarray(array, "float32"), tvm.cuda(0))

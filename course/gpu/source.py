@@ -1,6 +1,7 @@
 """The CUDA source that TVM writes, and what NVIDIA's compiler makes of it."""
 
 import inspect
+import re
 import sys
 from types import ModuleType
 from typing import Any
@@ -14,6 +15,7 @@ from course.words import _
 from data.store import CourseError
 
 TARGET = {"kind": "cuda", "arch": "sm_80"}
+_MARK = "barrier_of_the_program"
 UNBOUND = _("no loop is bound to blocks or threads: this program is one for the CPU. "
              "schedule.bind(loop, \"blockIdx.x\") binds one")
 
@@ -21,14 +23,27 @@ UNBOUND = _("no loop is bound to blocks or threads: this program is one for the 
 def source(func: tirx.PrimFunc, barriers: bool = True) -> str:
     """Return the CUDA source of a PrimFunc whose loops are bound to blocks and threads.
 
-    Without `barriers` their lines are taken out. Raises CourseError where TVM refuses the program.
+    Without `barriers` those are taken out that TVM puts in. Raises CourseError where TVM refuses
+    the program.
     """
-    text = _whole(func)
+    text = _whole(func if barriers else with_marks(func))
     kernels = text[text.index('extern "C" __global__'):]
-    lines = [line for line in kernels.splitlines()
-             if not (line.startswith('extern "C"') and line.endswith(";"))
-             and (barriers or "__syncthreads()" not in line)]
-    return "\n".join(lines).strip() + "\n"
+    if not barriers:
+        kernels = own_alone(kernels)
+    return "\n".join(line for line in kernels.splitlines() if not (
+        line.startswith('extern "C"') and line.endswith(";"))).strip() + "\n"
+
+
+def with_marks(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    """Return a PrimFunc with a mark in the place of each barrier that stands in it."""
+    return tvm.script.from_source(re.sub(
+        r"T\.tvm_storage_sync\(.*\)", f'T.evaluate(T.call_extern("int32", "{_MARK}"))',
+        func.script()))
+
+
+def own_alone(text: str) -> str:
+    """Return CUDA source with barriers at the marks of `with_marks` alone."""
+    return re.sub(r"[^\n]*__syncthreads\(\);\n", "", text).replace(_MARK, "__syncthreads")
 
 
 def _whole(func: tirx.PrimFunc) -> str:

@@ -36,6 +36,13 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
 
 
+# Which thread's value each gets, of those of its part of a warp: by its own place, and a number.
+_SHUFFLES: dict[str, Callable[[Any, Any, Any], Any]] = {
+    "tvm_warp_shuffle": lambda lane, by, width: by % width,
+    "tvm_warp_shuffle_up": lambda lane, by, width: lane - by,
+    "tvm_warp_shuffle_down": lambda lane, by, width: lane + by}
+
+
 class Refused(Exception):
     """The program does what no order of its threads makes right. `args`: what, and where."""
 
@@ -46,7 +53,7 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     Without `barriers` those are left out that TVM puts in.
     """
     target = tvm.target.Target(_CUDA, host="llvm")
-    sync = [_SCHEDULED.ThreadSync("shared")] if barriers else []
+    sync = [_SCHEDULED.ThreadSync(scope) for scope in ("shared", "shared.dyn") if barriers]
     mod = tvm.IRModule({"main": func.with_attr("target", target)})
     return tvm.transform.Sequential([*_PASSES, *sync])(mod)["main"].without_attr("target")
 
@@ -88,7 +95,7 @@ def thread_name(block: tuple[int, ...], thread: tuple[int, ...]) -> Sentence:
 
 @dataclass(frozen=True)
 class Race:
-    """Two threads at one element, at least one of which writes, with no barrier between them.
+    """Two threads at one element, at least one of which writes, and nothing says which comes first.
 
     Threads are ((block x, y, z), (thread x, y, z)); `what`: "write and write", "write and read" or
     "read and write", in the order in which they came here.
@@ -103,15 +110,15 @@ class Race:
     @property
     def says(self) -> Sentence:
         """The race in words."""
-        return {
-            "write and write": _("{buffer}[{index}]: {first} writes it, {second} writes it, and no "
-                                 "barrier stands between"),
-            "write and read": _("{buffer}[{index}]: {first} writes it, {second} reads it, and no "
-                                "barrier stands between"),
-            "read and write": _("{buffer}[{index}]: {first} reads it, {second} writes it, and no "
-                                "barrier stands between")}[self.what].format(
-            buffer=self.buffer, index=self.index, first=thread_name(*self.first),
-            second=thread_name(*self.second))
+        what = {
+            "write and write": _("{buffer}[{index}]: {first} writes it, {second} writes it"),
+            "write and read": _("{buffer}[{index}]: {first} writes it, {second} reads it"),
+            "read and write": _("{buffer}[{index}]: {first} reads it, {second} writes it"),
+        }[self.what].format(buffer=self.buffer, index=self.index, first=thread_name(*self.first),
+                            second=thread_name(*self.second))
+        if self.first[0] == self.second[0]:
+            return _("{what}, and no barrier stands between").format(what=what)
+        return _("{what}, and no barrier makes one block wait for another").format(what=what)
 
     def __str__(self) -> str:
         return told(self.says, language())
@@ -157,8 +164,9 @@ class Launch:
 class _Memory:
     """A buffer: its numbers, (copies, size), which copy each thread has, and who touched what.
 
-    Of each element: the thread that wrote it last, and in which phase; the same of readers, and
-    whether there were several in that phase, or in several blocks. A phase ends with a barrier.
+    Of each element: the thread that wrote it last, and in which phase; the same of readers, another
+    one before it, and whether there were several in that phase, or in several blocks. A phase of a
+    block ends with a barrier. `filled`: which elements of a thread's own memory have a number.
     """
 
     name: str
@@ -171,9 +179,10 @@ class _Memory:
 
     def __post_init__(self) -> None:
         if self.watched:
-            for name in ("writer", "written", "reader", "read", "several"):
+            for name in ("writer", "written", "reader", "before", "read", "several"):
                 self.shadow[name] = np.full(self.data.shape, -1, np.int64)
             self.shadow["blocks"] = np.zeros(self.data.shape, bool)
+        self.filled = np.full(self.data.shape, self.scope != "local")
 
 
 class _Run:
@@ -185,8 +194,11 @@ class _Run:
         self.blocks, self.thread = np.divmod(self.lanes, launch.threads)
         self.at: dict[Any, Any] = {}
         self.tags: dict[Any, str] = {}  # which axis of a block a variable is
-        self.phase = 0
+        blocks = int(np.prod(launch.grid))
+        self.phases = np.zeros(blocks, np.int64)
+        self.barriers = np.zeros(blocks, np.int64)
         self.reducer: Any = None
+        self.loaded: dict[tuple, np.ndarray] | None = None  # of one expression
         self.vector: dict[tuple[str, str], list[np.ndarray]] | None = None  # inside such a loop
 
     def index_of(self, tag: str) -> np.ndarray:
@@ -231,11 +243,37 @@ class _Run:
                 short = name.rpartition(".")[2]
                 if short == "likely":
                     return self.value(args[0], active)
+                if short == "tvm_warp_activemask":
+                    return np.int64(0)
+                if short in _SHUFFLES:
+                    return self.shuffled(_SHUFFLES[short], args, active)
                 if short in _CALLS:
                     self.launch.operations += int(active.sum())
                     with np.errstate(all="ignore"):
                         return _CALLS[short](*(self.value(arg, active) for arg in args))
         raise Unknown(f"{type(node).__name__}: {node}")
+
+    def shuffled(self, source: Callable[[Any, Any, Any], Any], args: Sequence[Any],
+                 active: np.ndarray) -> np.ndarray:
+        """Return the values of other threads of the warp: T.tvm_warp_shuffle and its like.
+
+        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#warp-shuffle-functions: of a thread
+        that does not take part nothing is known, here NaN.
+        """
+        values = np.broadcast_to(self.value(args[1], active), active.shape)
+        by, width = (np.broadcast_to(self.value(arg, active), active.shape) for arg in args[2:4])
+        lane = self.thread % WARP
+        part = lane // width * width
+        wanted = source(lane - part, by, width)
+        other = np.where((wanted >= 0) & (wanted < width), part + wanted, lane)
+        thread = self.thread - lane + other
+        there = thread < self.launch.threads
+        lanes = np.where(there, self.lanes - self.thread + thread, self.lanes)
+        return np.where(there & active[lanes], values[lanes], np.nan).astype(values.dtype)
+
+    def phase(self, lanes: np.ndarray) -> np.ndarray:
+        """Return how many barriers the blocks of threads have come to."""
+        return self.phases[self.blocks[lanes]]
 
     def holds(self, condition: Any, active: np.ndarray) -> np.ndarray:
         """Return in which threads a condition holds."""
@@ -263,23 +301,37 @@ class _Run:
         return memory, lanes, copies, flat[lanes]
 
     def load(self, buffer: Any, indices: Sequence[Any], active: np.ndarray) -> np.ndarray:
+        key = buffer, str(indices), active.tobytes()
+        if self.loaded is not None and key in self.loaded:
+            return self.loaded[key]  # a compiler loads it once
         memory, lanes, copies, flat = self.place(buffer, indices, active)
         self.launch.loads[memory.name] += len(lanes)
         self.transfer(memory, lanes, flat, str(indices))
         if memory.watched:
             self.reads(memory, lanes, copies, flat)
+        self.require_number(memory, memory.filled[copies, flat], lanes, flat)
         found = np.zeros(active.shape, memory.data.dtype)
         found[lanes] = memory.data[copies, flat]
+        if self.loaded is not None:
+            self.loaded[key] = found
         return found
 
+    def require_number(self, memory: _Memory, there: np.ndarray, lanes: np.ndarray,
+                       flat: np.ndarray) -> None:
+        if not there.all():
+            at = int(np.argmin(there))
+            raise Refused("unwritten", memory.name, int(flat[at]), self.launch.names(lanes[at]))
+
     def store(self, node: tirx.BufferStore, active: np.ndarray) -> None:
+        self.loaded = {}
         value = np.broadcast_to(self.value(node.value, active), active.shape)
+        self.loaded = None
         memory, lanes, copies, flat = self.place(node.buffer, node.indices, active)
         self.launch.stores[memory.name] += len(lanes)
         self.transfer(memory, lanes, flat, str(node.indices))
         if memory.watched:
             self.writes(memory, lanes, copies, flat)
-        memory.data[copies, flat] = value[lanes]
+        memory.data[copies, flat], memory.filled[copies, flat] = value[lanes], True
 
     def transfer(self, memory: _Memory, lanes: np.ndarray, flat: np.ndarray, where: str) -> None:
         """Count the transactions in which the threads of each warp reach these elements.
@@ -302,7 +354,7 @@ class _Run:
     def together(self, who: np.ndarray, when: np.ndarray, lanes: np.ndarray) -> np.ndarray:
         """Whether somebody else was there with no barrier since then."""
         other = (who >= 0) & (who != lanes)
-        return other & ((self.blocks[who] != self.blocks[lanes]) | (when == self.phase))
+        return other & ((self.blocks[who] != self.blocks[lanes]) | (when == self.phase(lanes)))
 
     def reads(self, memory: _Memory, lanes: np.ndarray, copies: np.ndarray, flat: np.ndarray
               ) -> None:
@@ -310,30 +362,32 @@ class _Run:
         writer = was["writer"][here]
         self.race(memory, "write and read", self.together(writer, was["written"][here], lanes),
                   writer, lanes, flat)
-        if memory.scope != "global" and (writer < 0).any():
-            at = int(np.argmax(writer < 0))
-            raise Refused("unwritten", memory.name, int(flat[at]), self.launch.names(lanes[at]))
-        for _twice in range(2):  # who was there before, then who comes in the same statement
+        if memory.scope != "global":
+            self.require_number(memory, writer >= 0, lanes, flat)
+        phase = self.phase(lanes)
+        for twice in range(2):  # who was there before, then who comes in the same statement
             reader = was["reader"][here]
             other = (reader >= 0) & (reader != lanes)
             apart = other & (self.blocks[reader] != self.blocks[lanes])
             was["blocks"][copies[apart], flat[apart]] = True
-            same = other & ~apart & (was["read"][here] == self.phase)
-            was["several"][copies[same], flat[same]] = self.phase
-            was["reader"][here], was["read"][here] = lanes, self.phase
+            same = other & ~apart & (was["read"][here] == phase)
+            was["several"][copies[same], flat[same]] = phase[same]
+            was["before"][copies[other], flat[other]] = (reader, lanes)[twice][other]
+            was["reader"][here], was["read"][here] = lanes, phase
 
     def writes(self, memory: _Memory, lanes: np.ndarray, copies: np.ndarray, flat: np.ndarray
                ) -> None:
         here, was = (copies, flat), memory.shadow
-        reader = was["reader"][here]
+        reader, phase = was["reader"][here], self.phase(lanes)
         read = self.together(reader, was["read"][here], lanes) \
-            | (was["several"][here] == self.phase) | was["blocks"][here]
-        self.race(memory, "read and write", read, reader, lanes, flat)
+            | (was["several"][here] == phase) | was["blocks"][here]
+        self.race(memory, "read and write", read,
+                  np.where(reader == lanes, was["before"][here], reader), lanes, flat)
         for _twice in range(2):
             writer = was["writer"][here]
             self.race(memory, "write and write",
                       self.together(writer, was["written"][here], lanes), writer, lanes, flat)
-            was["writer"][here], was["written"][here] = lanes, self.phase
+            was["writer"][here], was["written"][here] = lanes, phase
 
     def race(self, memory: _Memory, what: str, found: np.ndarray, first: np.ndarray,
              second: np.ndarray, flat: np.ndarray) -> None:
@@ -422,8 +476,9 @@ class _Run:
             block = int(np.argmax((counts > 0) & (counts < self.launch.threads)))
             raise Refused("divergent", "", int(counts[block]),
                           self.launch.names(block * self.launch.threads))
-        self.phase += 1
-        self.launch.barriers += 1
+        self.phases += counts > 0
+        self.barriers += counts > 0
+        self.launch.barriers = int(self.barriers.max())
 
     def reduce(self, args: Sequence[Any], active: np.ndarray) -> None:
         """Combine a value over the threads of some axes; each gets the result."""
@@ -438,9 +493,10 @@ class _Run:
         grid = np.where(active & taken, values, nothing).reshape(-1, *self.launch.block[::-1])
         places = tuple(3 - AXES.index(self.tags[axis][-1]) for axis in axes)
         total = np.broadcast_to(ufunc.reduce(grid, axis=places, keepdims=True), grid.shape)
-        self.phase += 1  # everybody waits for it
+        if np.prod([grid.shape[place] for place in places]) > WARP:  # else a warp does it alone
+            self.phases += 1
         memory, lanes, copies, flat = self.place(result.source, result.indices, active)
-        memory.data[copies, flat] = total.reshape(-1)[lanes]
+        memory.data[copies, flat], memory.filled[copies, flat] = total.reshape(-1)[lanes], True
 
 
 def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:

@@ -179,7 +179,7 @@ def dense_in_tiles(func):
     return tiles(func, 8, 8, 8)
 
 
-# %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | neighbours of a row?
+# %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | reaches 0, 96, 192, 288, ... of X at once
 def dense_in_tiles(func):
     return tiles(func, 16, 16, 16, coalesced=False)
 
@@ -209,12 +209,12 @@ def dense_in_tiles(func):
     return tiles(func, own=4)
 
 
-# %% 10.4 wrong: none before reading -> no race; | writes it, | where a thread has to wait
+# %% 10.4 wrong: none before reading -> no race; | writes it, | no barrier stands between
 def with_barriers():
     return smoothing([FIRST, LOOP, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
 
 
-# %% 10.4 wrong: none before writing -> no race; | reads it, | where a thread has to wait
+# %% 10.4 wrong: none before writing -> no race; | reads it, | no barrier stands between
 def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, BACK, OUT])
 
@@ -250,7 +250,7 @@ def with_barriers():
                       "    if step < 2:", "        " + SYNC, OUT])
 
 
-# %% 10.5 wrong: each thread has neighbours of its own -> which part of the split is theirs?
+# %% 10.5 wrong: each thread has neighbours of its own -> the first warp reaches 0, 3, 6, 9, ... of X at once
 def block_for_each_row(func):
     return rows(func, neighbours=False)
 
@@ -415,7 +415,7 @@ def block_for_each_row(func):
     return func
 
 
-# %% 10.5 wrong: rfactor, each with neighbours of its own -> which part of the split is theirs?
+# %% 10.5 wrong: rfactor, each with neighbours of its own -> the first warp reaches 0, 3, 6, 9, ... of X at once
 def block_for_each_row(func):
     return rows(func, neighbours=False, rfactor=True)
 
@@ -484,7 +484,7 @@ def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.z", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
 
 
-# %% 10.4 wrong: only in the first step -> no race; | reads it, | where a thread
+# %% 10.4 wrong: only in the first step -> no race; | reads it, | no barrier stands between
 def with_barriers():
     return smoothing([FIRST, LOOP, "    if step == 0:", "        " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
 
@@ -494,7 +494,7 @@ def with_barriers():
     return smoothing([FIRST, LOOP, "    T.tvm_storage_sync('warp')", OWN, IF, HALF, "    T.tvm_storage_sync('warp')", BACK, OUT])
 
 
-# %% 10.5 wrong: the mean -> which elements each thread reads and writes
+# %% 10.5 wrong: the mean -> there, by thread 0 of block 0
 def block_for_each_row(func):
     n, k = (int(e) for e in func.params[0].shape)
     X = te.placeholder((n, k), name="X"); over = te.reduce_axis((0, k), name="over")
@@ -532,7 +532,7 @@ def softmax_in_one_kernel(func):
     return s.mod["main"]
 
 
-# %% 10.6 wrong: without the maximum -> which elements each thread reads and writes
+# %% 10.6 wrong: without the maximum -> 1 at [0, 61] | nan there
 def softmax_in_one_kernel(func):
     n, k = (int(e) for e in func.params[0].shape)
     X = te.placeholder((n, k), name="X")

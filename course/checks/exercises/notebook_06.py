@@ -91,7 +91,7 @@ _TIMES: Mistakes = {
     _("peak and bandwidth: they are exchanged"): lambda layer: _Layer(
         layer.batch, layer.inputs, layer.outputs, layer.bandwidth, layer.peak).time(),
     # cause: floor
-    _("the division: // drops what is behind the point"): lambda layer: layer.time(
+    _("what is behind the point is dropped"): lambda layer: layer.time(
         micro=1, giga=1, combine=lambda a, b: max(a // 1, b // 1)) / 1e3,
     _("the last step: this is the greater of operations and bytes, before either is a time"):
         lambda layer: layer.time(

@@ -76,7 +76,7 @@ _COUNTS: Mistakes = {
     _("the division: this is multiply-adds for each load and store"):
         _wrong(each=lambda moved, sums: sums / moved),
     # cause: floor
-    _("the division: // drops what is behind the point"):
+    _("what is behind the point is dropped"):
         _wrong(each=lambda moved, sums: moved // sums)}
 
 

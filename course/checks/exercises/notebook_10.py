@@ -15,7 +15,7 @@ from course.checks.spec.forms import number
 from course.checks.spec.spec import Spec, check
 from course.checks.spec.trials import Mistakes
 from course.tir.threads import Launch, thread_name
-from course.words import _
+from course.words import Sentence, _
 from data.store import CourseError
 
 _MOST_THREADS, _MOST_SHARED = 1024, 48 * 1024
@@ -41,14 +41,9 @@ def _ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = T
     except CourseError as error:
         # form: no-gpu-program
         raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
-                          error.args[0],
-                          _("which loops are bound, where barriers stand, and what each thread "
-                            "reads and writes")) from None
+                          error.args[0]) from None
     if launch.races:
-        raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says,
-                          _("what several threads write at once: is the loop's work shared out to "
-                            "them?") if launch.races[0].what == "write and write" else
-                          _("where a thread has to wait for the others"))
+        raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
     if launch.threads > _MOST_THREADS:
         raise CheckFailed(_("at most {most} threads a block; {title}").format(
             most=_MOST_THREADS, title=title), f"{launch.threads}",
@@ -63,15 +58,24 @@ def _numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return found
 
 
-def _require_result(came: np.ndarray, right: np.ndarray, title: str) -> None:
+def _require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Launch) -> None:
     wrong = ~np.isclose(came, right, 1e-4, 1e-5 * float(np.abs(right).max()))
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        writer = next(iter(launch.writer.values())).reshape(right.shape)[at]
         raise CheckFailed(_("{right} at {place}; {title}").format(
             right=f"{right[at]:.4g}", place=list(at), title=title),
-            _("{came} there; {share} of the values differ").format(
-                came=f"{came[at]:.4g}", share=f"{wrong.mean():.0%}"),
-            _("which elements each thread reads and writes"))
+            _("{came} there, by {thread}; {share} of the values differ").format(
+                came=f"{came[at]:.4g}", share=f"{wrong.mean():.0%}",
+                thread=thread_name(*launch.names(writer)))
+            if writer >= 0 else _("no thread writes it"))
+
+
+def _at_once(launch: Launch) -> Sentence:
+    """Say which elements of X the first warp reaches at once."""
+    first = launch.together["X"][:4]
+    return _("the first warp reaches {elements}, ... of X at once").format(
+        elements=", ".join(map(str, first)))
 
 
 # ---- a thread for each pixel ---------------------------------------------------------------
@@ -103,7 +107,7 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
                 # cause: x-is-columns
                 _("which loop is x: that of the columns") if launch.grid == (grid[1], grid[0], 1)
                 else _("as few blocks as cover the image, along each axis"))
-        _require_result(Y, X * 0.5 + 0.25, title)
+        _require_result(Y, X * 0.5 + 0.25, title, launch)
         i, j = np.indices((rows, columns))
         owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
         writer = launch.writer["Y"].reshape(rows, columns)
@@ -133,7 +137,8 @@ _TRANSACTIONS: Mistakes = {
         lambda first, step: _stretches(0, step),
     _("one for each thread only where no two share a stretch"): lambda first, step: 32,
     _("a float32 number has four bytes"): lambda first, step: _stretches(first, step, size=1),
-    _("four bytes, not eight"): lambda first, step: _stretches(first, step, size=8),
+    _("a stretch of 128 bytes has 32 of these numbers, not 16"):
+        lambda first, step: _stretches(first, step, size=8),
     _("the bytes divided, and rounded up: the stretches begin at multiples of 128"):
         lambda first, step: -(-4 * (31 * step + 1) // 128),
     _("the stretches between two threads' elements are not brought"):
@@ -176,7 +181,7 @@ def exercise_10_3(dense_in_tiles: Callable) -> str:
         title = _("X ({n}, {k}), W ({m}, {k})").format(n=n, k=k, m=m)
         X, W, Y = _numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
         launch = _ran(dense_in_tiles(_dense(n, k, m)), (X, W, Y), title, least=16)
-        _require_result(Y, X @ W.T, title)
+        _require_result(Y, X @ W.T, title, launch)
         if launch.shared_bytes > _MOST_SHARED:
             raise CheckFailed(_("at most {most} bytes of shared memory a block; {title}").format(
                 most=f"{_MOST_SHARED:,}", title=title), f"{launch.shared_bytes:,}",
@@ -190,7 +195,7 @@ def exercise_10_3(dense_in_tiles: Callable) -> str:
                  _("how many results use a number that is in shared memory: rows and columns of "
                    "the tile")),
                 (launch.transactions, n * m * k // 128, _("transactions of X and W"),
-                 _("which numbers a warp copies into shared memory: neighbours of a row?"))):
+                 _at_once(launch))):
             if (made := found["X"] + found["W"]) > most:
                 raise CheckFailed(_("at most {most} {what}; {title}").format(
                     most=f"{most:,}", what=what, title=title), f"{made:,}", look_at)
@@ -216,7 +221,7 @@ def exercise_10_4(with_barriers: Callable) -> str:
     title = _("the program that smooths")
     X, Y = _numbers(128), np.full(128, np.nan, "float32")
     launch = _ran(with_barriers(), (X, Y), title, barriers=False)
-    _require_result(Y, _smoothed(X), title)
+    _require_result(Y, _smoothed(X), title, launch)
     if launch.grid != (4, 1, 1) or launch.block != (_WIDTH, 1, 1) \
             or launch.loads["X"] != X.size:
         raise CheckFailed(
@@ -226,7 +231,7 @@ def exercise_10_4(with_barriers: Callable) -> str:
             _("nothing but barriers is to be added"))
     if launch.barriers > _BARRIERS:
         raise CheckFailed(_("at most {most} barriers for each thread").format(most=_BARRIERS),
-                          f"{launch.barriers}", _("which of them nobody has to wait at"))
+                          f"{launch.barriers}")
     return _("no race, and {count} barriers for each thread").format(count=launch.barriers)
 
 
@@ -261,12 +266,10 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
         X, Y = _numbers(n, k), np.full(n, np.nan, "float32")
         launch = _ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
         _require_block_for_each_row(launch, n, title)
-        _require_result(Y, X.sum(axis=1), title)
+        _require_result(Y, X.sum(axis=1), title, launch)
         if launch.transactions["X"] > n * k // 32:
             raise CheckFailed(_("{wanted} transactions of X; {title}").format(
-                wanted=n * k // 32, title=title), f"{launch.transactions['X']}",
-                _("neighbouring threads take neighbouring numbers: which part of the split is "
-                  "theirs?"))
+                wanted=n * k // 32, title=title), f"{launch.transactions['X']}", _at_once(launch))
     return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
 
 
@@ -284,10 +287,11 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         title = _("X ({n}, {k})").format(n=n, k=k)
         X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
         X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
+        X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
         launch = _ran(softmax_in_one_kernel(_softmax(n, k)), (X, Y), title)
         _require_block_for_each_row(launch, n, title)
         power = np.exp(X - X.max(axis=1, keepdims=True))
-        _require_result(Y, power / power.sum(axis=1, keepdims=True), title)
+        _require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
         if (made := sum(launch.transactions.values())) > 3 * n * k // 32:
             raise CheckFailed(_("at most {most} transactions; {title}").format(
                 most=3 * n * k // 32, title=title), _("{made}: {each}").format(
