@@ -133,7 +133,13 @@ _AMAX: list[tuple[str, Callable[..., torch.Tensor]]] = [
     ("amax(x, [0, 2])", lambda x, f: f(x, [0, 2])),
     ("amax(x, [2], False)", lambda x, f: f(x, [2], False)),
     ("amax(x, [], True)", lambda x, f: f(x, [], True)),
-    ("amax(x * x, [1, -1], True)", lambda x, f: f(x * x, [1, -1], True))]
+    ("amax(x * x, [1, -1], True)", lambda x, f: f(x * x, [1, -1], True)),
+    ("amax(x, [2, 0])", lambda x, f: f(x, [2, 0])),
+    ("amax(x, [0, 1])", lambda x, f: f(x, [0, 1])),
+    ("amax(x, [-2])", lambda x, f: f(x, [-2])),
+    ("amax(x, [0, 1, 2], True)", lambda x, f: f(x, [0, 1, 2], True)),
+    ("amax(x[:, None], [-1, 1, 2])", lambda x, f: f(x[:, None], [-1, 1, 2])),
+    ("amax(100 * x[0], [1])", lambda x, f: f(100 * x[0], [1]))]
 _OF_AMAX: Mistakes = {
     # cause: keepdim-true
     _("keepdim: with True the axes stay, with 1 element each"):
@@ -185,7 +191,7 @@ def exercise_11_2(convert_amax: Callable) -> str:
 
 # ---- a cache -------------------------------------------------------------------------------
 
-_TEXTS, _STEPS = 2, 9
+_TEXTS, _PAST = 2, (*range(9), 17, 40, 63)  # letters that stand before the new one
 
 
 @prepared
@@ -258,10 +264,10 @@ def _require_three(came: Any, words: str) -> Sequence[torch.Tensor]:
 def _require_steps(answer: Callable) -> None:
     """Raise CheckFailed unless an answer writes as the whole model does, from empty caches."""
     drawn = torch.Generator().manual_seed(5)
-    tokens = torch.randint(0, 95, (_TEXTS, _STEPS), generator=drawn)
-    keys = values = _empty(_TEXTS)
+    tokens = torch.randint(0, 95, (_TEXTS, max(_PAST) + 1), generator=drawn)
     with judged(_OF_STEPS) as note:
-        for past in range(_STEPS):
+        for past in _PAST:
+            keys, values = _right_cache(tokens[:, :past]) if past else 2 * [_empty(_TEXTS)]
             words = _("past = {past}").format(past=past)
             given = tokens[:, past:past + 1].clone(), keys.clone(), values.clone()
             came = _require_three(answer(*given), words)
@@ -304,11 +310,10 @@ def exercise_11_3(one_more_letter: Callable) -> str:
             torch.export.export(_Stepped(small, one_more_letter).eval(), given,
                                 dynamic_shapes=(None, {3: past}, {3: past}))
     except Exception as error:  # torch.export raises many kinds
-        raise CheckFailed(_("a function that torch.export takes, for any past"), reason(error),
-                          _("numbers that are taken out of tensors or shapes: past is not one "
-                            "number")) from None
+        raise CheckFailed(_("a function that torch.export takes, for any past"),
+                          reason(error)) from None
     return _("{steps} letters of {texts} texts as the whole model has them, and exported for any "
-             "past").format(steps=_STEPS, texts=_TEXTS)
+             "past").format(steps=len(_PAST), texts=_TEXTS)
 
 
 # ---- a tensor struct -----------------------------------------------------------------------
@@ -440,11 +445,18 @@ def _threaded() -> list[_Threaded]:
     outer, inner = sums.split(column, [None, 5])
     sums.parallel(outer)
     sums.unroll(inner)
+    inside = tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)]))
+    row, column = inside.get_loops(inside.get_sblock("compute"))
+    outer, inner = inside.split(column, [None, 5])
+    inside.annotate(row, "pragma_auto_unroll_max_step", 4)
+    inside.parallel(inner)
     plain = te.create_prim_func([x, topi.abs(x)])
     return [_Threaded(_("a dense layer in vectors"), dense.mod["main"], ((6, 10), (16, 10),
                                                                          (6, 16))),
             _Threaded(_("a softmax of four nests"), softmax.mod["main"], ((5, 12), (5, 12))),
             _Threaded(_("a ReLU whose second loop is parallel"), sums.mod["main"],
+                      ((6, 10), (6, 10))),
+            _Threaded(_("a ReLU whose third loop is parallel"), inside.mod["main"],
                       ((6, 10), (6, 10))),
             _Threaded(_("absolute values, without a parallel loop"), plain, ((6, 10), (6, 10)))]
 
@@ -481,6 +493,12 @@ def exercise_11_5(for_the_browser: Callable) -> str:
                     loops=_listed(wanted - found) or _("no more than these"), title=title),
                 _listed(found - wanted) or _("nothing in their place"),
                 _("the kinds of the loops: vectorized and unrolled ones stay so"))
+        if came.params[0].name != func.params[0].name or (gone := _noted(func) - _noted(came)):
+            raise CheckFailed(_("all else as it was; {title}").format(title=title),
+                              _("a parameter {name}").format(name=came.params[0].name)
+                              if came.params[0].name != func.params[0].name else
+                              _("{names} is missing or another one").format(
+                                  names=", ".join(map(str, gone))))
         kept = _attributes(came)
         if lost := [key for key, value in _attributes(func).items() if kept.get(key) != value]:
             raise CheckFailed(_("the attributes as they were; {title}").format(title=title),
@@ -496,6 +514,13 @@ def exercise_11_5(for_the_browser: Callable) -> str:
                               _("what is changed: nothing but the kind of some loops"))
     return _("{count} programs without a parallel loop, and else as they were").format(
         count=len(_threaded()))
+
+
+def _noted(func: tirx.PrimFunc) -> set[tuple[str, str]]:
+    """Return the annotations of loops that are not parallel."""
+    return {(str(key), str(value)) for node, _place in walk(func.body)
+            if isinstance(node, tirx.For) and node.kind != tirx.ForKind.PARALLEL
+            for key, value in node.annotations.items()}
 
 
 def _attributes(func: tirx.PrimFunc) -> dict[str, str]:
