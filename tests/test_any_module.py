@@ -73,6 +73,24 @@ def test_what_is_wrong_between_two_layers_is_said_to_be_between_them() -> None:
     assert "what is computed between wide and wide (2)" in str(failed.value)
 
 
+def test_fusion_is_not_blamed_where_nothing_is_fused() -> None:
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor, _y: torch.Tensor) -> torch.Tensor:
+            return self.last(torch.relu(self.first(x)))
+
+    model = Chain().eval()
+    wrong = copy.deepcopy(model)
+    with torch.no_grad():
+        wrong.first.weight.copy_(model.first.weight.flip(0))
+    with pytest.raises(checks.CheckFailed, match="differs: first, ") as failed:
+        checks.check_equivalence(_imported(wrong), model, INPUTS)
+    assert "fused" not in str(failed.value)
+
+
 def test_shapes_training_and_no_inputs_are_told() -> None:
     mod = _imported(MODEL)
     with pytest.raises(checks.CheckFailed, match=r"main to take \(2, 8\), \(2, 3\)"):
