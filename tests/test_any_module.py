@@ -1,6 +1,7 @@
 """check_equivalence on modules of PyTorch that are no nn.Sequential: which layer it names."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -62,6 +63,8 @@ def test_the_layer_with_another_weight_is_named(path: str, says: str) -> None:
     with pytest.raises(checks.CheckFailed, match="first layer that differs") as failed:
         checks.check_equivalence(_imported(_changed(path)), MODEL, INPUTS)
     assert says in str(failed.value)
+    assert re.search(rf"own {path}.weight, .*1 numbers differ.*first at \[1, 2\]",
+                     str(failed.value))
 
 
 def test_what_is_wrong_between_two_layers_is_said_to_be_between_them() -> None:

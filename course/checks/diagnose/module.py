@@ -15,6 +15,7 @@ from torch import nn
 from tvm import relax
 
 from course.checks.compare.tolerance import ATOL, RTOL, to_numpy
+from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.equivalence import batches, build, require_same, require_well_formed
 from course.checks.observe.intermediates import values_of, with_all_values
 from course.checks.run.check import isolated
@@ -92,6 +93,14 @@ def _first_that_differs(mod: tvm.IRModule, machine: relax.VirtualMachine, model:
             _("what is computed after {layer}, and what main returns").format(layer=before))
 
 
+def _weight_that_is_off(mod: tvm.IRModule, model: nn.Module) -> str:
+    """Return which number of a weight is off in a constant, or ""."""
+    if inexact := inexact_constant(mod, model, 1):
+        weight, constant, _look_at = inexact[1].parts
+        return _("{given}: {expected}").format(given=weight, expected=constant)
+    return ""
+
+
 def require_same_module(mod: Any, model: nn.Module, loader: Iterable[Sequence[torch.Tensor]],
                         target: Any) -> str:
     """Return what was verified, or raise CheckFailed; `loader` gives the inputs of each call.
@@ -121,6 +130,7 @@ def require_same_module(mod: Any, model: nn.Module, loader: Iterable[Sequence[to
                 f"{came.dtype} {came.shape}", _("what main returns"))
         if not np.allclose(came, expected, RTOL, ATOL):
             where, look_at = _first_that_differs(mod, machine, model, inputs)
+            look_at = _weight_that_is_off(mod, model) or look_at
             raise CheckFailed(_("PyTorch's result for inputs {shapes}").format(shapes=shapes),
                               _("|difference| up to {largest}; {where}").format(
                                   largest=f"{np.abs(came - expected).max():.2g}", where=where),
