@@ -1,6 +1,7 @@
 """check_equivalence on modules of PyTorch that are no nn.Sequential: which layer it names."""
 
 import copy
+import re
 
 import pytest
 import torch
@@ -62,6 +63,8 @@ def test_the_layer_with_another_weight_is_named(path: str, says: str) -> None:
     with pytest.raises(checks.CheckFailed, match="first layer that differs") as failed:
         checks.check_equivalence(_imported(_changed(path)), MODEL, INPUTS)
     assert says in str(failed.value)
+    assert re.search(rf"own {path}.weight, .*1 numbers differ.*first at \[1, 2\]",
+                     str(failed.value))
 
 
 def test_what_is_wrong_between_two_layers_is_said_to_be_between_them() -> None:
@@ -71,6 +74,24 @@ def test_what_is_wrong_between_two_layers_is_said_to_be_between_them() -> None:
         checks.check_equivalence(_imported(turned), MODEL, INPUTS)
     assert "what it takes is not there either" in str(failed.value)
     assert "what is computed between wide and wide (2)" in str(failed.value)
+
+
+def test_fusion_is_not_blamed_where_nothing_is_fused() -> None:
+    class Chain(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+
+        def forward(self, x: torch.Tensor, _y: torch.Tensor) -> torch.Tensor:
+            return self.last(torch.relu(self.first(x)))
+
+    model = Chain().eval()
+    wrong = copy.deepcopy(model)
+    with torch.no_grad():
+        wrong.first.weight.copy_(model.first.weight.flip(0))
+    with pytest.raises(checks.CheckFailed, match="differs: first, ") as failed:
+        checks.check_equivalence(_imported(wrong), model, INPUTS)
+    assert "fused" not in str(failed.value)
 
 
 def test_shapes_training_and_no_inputs_are_told() -> None:

@@ -15,6 +15,7 @@ from torch import nn
 from tvm import relax
 
 from course.checks.compare.tolerance import ATOL, RTOL, to_numpy
+from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.equivalence import batches, build, require_same, require_well_formed
 from course.checks.observe.intermediates import values_of, with_all_values
 from course.checks.run.check import isolated
@@ -60,13 +61,19 @@ def _is_among(wanted: np.ndarray, values: Sequence[np.ndarray]) -> bool:
                and np.allclose(value.ravel(), wanted.ravel(), RTOL, ATOL) for value in values)
 
 
+def _is_fused(mod: tvm.IRModule) -> bool:
+    """Whether TVM fused operators in it: the functions that it makes of several are called so."""
+    return any(variable.name_hint.startswith("fused_") for variable in mod.get_global_vars())
+
+
 def _first_that_differs(mod: tvm.IRModule, machine: relax.VirtualMachine, model: nn.Module,
                         inputs: Sequence[torch.Tensor]) -> tuple[str, str]:
     """Return what is known of where they part, and where to look."""
     arrays = tuple(one.numpy() for one in inputs)
     values = [binding.value for binding in values_of(mod, machine, [arrays])]
     calls, before, right = _calls(model, inputs), "", [*arrays]
-    if not any(_is_among(call.returned, values) for call in calls):
+    # where nothing is fused, a first layer that is wrong makes all that follow wrong
+    if _is_fused(mod) and not any(_is_among(call.returned, values) for call in calls):
         return (_("no layer's output is among the {count} tensors that main binds").format(
             count=len(values)), _("a module before it was fused shows more"))
     for call in calls:
@@ -84,6 +91,14 @@ def _first_that_differs(mod: tvm.IRModule, machine: relax.VirtualMachine, model:
         before = call.path
     return (_("every layer's output is there, up to {layer}").format(layer=before),
             _("what is computed after {layer}, and what main returns").format(layer=before))
+
+
+def _weight_that_is_off(mod: tvm.IRModule, model: nn.Module) -> str:
+    """Return which number of a weight is off in a constant, or ""."""
+    if inexact := inexact_constant(mod, model, 1):
+        weight, constant, _look_at = inexact[1].parts
+        return _("{given}: {expected}").format(given=weight, expected=constant)
+    return ""
 
 
 def require_same_module(mod: Any, model: nn.Module, loader: Iterable[Sequence[torch.Tensor]],
@@ -115,6 +130,7 @@ def require_same_module(mod: Any, model: nn.Module, loader: Iterable[Sequence[to
                 f"{came.dtype} {came.shape}", _("what main returns"))
         if not np.allclose(came, expected, RTOL, ATOL):
             where, look_at = _first_that_differs(mod, machine, model, inputs)
+            look_at = _weight_that_is_off(mod, model) or look_at
             raise CheckFailed(_("PyTorch's result for inputs {shapes}").format(shapes=shapes),
                               _("|difference| up to {largest}; {where}").format(
                                   largest=f"{np.abs(came - expected).max():.2g}", where=where),
