@@ -355,8 +355,9 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
               schedule_dense(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
     if one_region:
         piece = schedule.merge(*pieces)
-        if threads > 1:
-            schedule.parallel(piece)
+        # with one thread too: as a function of its own the piece keeps its sums in registers,
+        # in a serial loop LLVM stores and loads some of them in each round (test_kernels.py)
+        schedule.parallel(piece)
         schedule.compute_at(act, piece)
         if groups > 1:
             for name in HEAD:

@@ -183,6 +183,35 @@ def test_outputs_are_stored_from_the_real_data_only(folder: Path, monkeypatch, c
     assert "unknown origin" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("printed", "found"), [
+    ("add   12.1 µs  (11.9 to 12.4)    3%", 0), ("add   95.5 µs  (61.5 to 96.6)    3%", 1),
+    ("AMD EPYC; BUSY with something else: no time here means much\nadd  1.0 µs  (1.0 to 1.1)", 1)])
+def test_outputs_of_a_disturbed_run_are_not_stored(printed: str, found: int, monkeypatch,
+                                                   tmp_path) -> None:
+    import nbformat
+
+    from tools import execute
+
+    def notebook(text: str) -> nbformat.NotebookNode:
+        cell = nbformat.v4.new_code_cell("next_step()", metadata={"tags": ["timing"]}, id="a",
+                                         outputs=[nbformat.v4.new_output("stream", text=text)])
+        return nbformat.v4.new_notebook(cells=[cell])
+
+    assert len(execute.disturbed(notebook(printed))) == found
+    path = tmp_path / "06.ipynb"
+    nbformat.write(notebook("before"), path)
+    monkeypatch.setattr(execute, "execute", lambda path: notebook(printed))
+    monkeypatch.setattr(execute, "keep_svgs", lambda folder: None)
+    monkeypatch.setenv("TIMES", "1")
+    monkeypatch.setenv("MLC_SVG", "")
+    if found:
+        with pytest.raises(SystemExit, match="06.ipynb was disturbed"):
+            execute.store(path)
+    else:
+        execute.store(path)
+    assert nbformat.read(path, 4).cells[0].outputs[0].text == ("before" if found else printed)
+
+
 # ---- images and weights, good and damaged ----
 
 

@@ -4,13 +4,15 @@
     python -m tools.execute run work   the same with a student's own copies; an error stops nothing
     python -m tools.execute run work 02 03    some of them
     python -m tools.execute outputs    and store their outputs in notebooks/; the times in cells
-                                       tagged `timing` are kept, unless TIMES=1 is set
+                                       tagged `timing` are kept, unless TIMES=1 is set; then
+                                       a disturbed run is refused
     python -m tools.execute outputs 02 03     the same for some of them
 """
 
 import base64
 import hashlib
 import os
+import re
 import shutil
 import sys
 import time
@@ -25,6 +27,9 @@ from course.words import ROOT, _
 from data.store import data_folder, data_line, is_real
 from tools import lang
 from tools.pages import HTML_LANG, PICTURES, as_html
+
+QUARTILES = re.compile(r"\(([\d.]+) to ([\d.]+)\)")  # as helpers.Timing prints them
+MOST_APART = 1.5
 
 os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
@@ -58,6 +63,19 @@ def keep_times(fresh: nbformat.NotebookNode, stored: nbformat.NotebookNode) -> N
         if "timing" in cell.metadata.get("tags", []) and before and before.outputs \
                 and before.source == cell.source:
             cell.outputs = before.outputs
+
+
+def disturbed(notebook: nbformat.NotebookNode) -> list[str]:
+    """Return the lines of cells tagged `timing` that show another program on the machine.
+
+    They say BUSY, or a time's third quartile is more than half as large again as its first.
+    """
+    lines = [line for cell in notebook.cells if "timing" in cell.metadata.get("tags", [])
+             for output in cell.outputs if output.output_type == "stream"
+             for line in output.text.splitlines()]
+    return [line for line in lines
+            if "BUSY" in line or any(float(third) > MOST_APART * float(first)
+                                     for first, third in QUARTILES.findall(line))]
 
 
 def pictures(path: Path) -> dict[str, bool]:
@@ -94,6 +112,9 @@ def store(path: Path) -> None:
         stored, fresh = nbformat.read(path, as_version=4), execute(path)
         if os.environ.get("TIMES") != "1":
             keep_times(fresh, stored)
+        elif lines := disturbed(fresh):
+            sys.exit(_("\n{file} was disturbed; nothing is stored. Run it again on a quiet "
+                       "machine:\n{lines}").format(file=path.name, lines="\n".join(lines)))
         fresh.metadata.pop("language_info", None)  # it would differ with the Python version
         nbformat.write(fresh, path)
         keep_svgs(Path(folder))
