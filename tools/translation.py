@@ -37,6 +37,7 @@ OLD = re.compile(r"^<!-- old zh: (\w+)\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DO
 NONE = "<!-- en: none -->"
 ALMOST = re.compile(rf"^(?!{NONE}).*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # mistyped
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
+MINUTES = re.compile(r"\*\*Time\*\* about (\d+) minutes")  # in a notebook's opening box
 EXERCISES = "<!-- counted by make sync: exercises -->"  # the same
 APPROACH = "**思路"
 # of other commands and folders than the English: of these the gate sees only the Chinese
@@ -332,10 +333,13 @@ def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
 
 
 def readmes(change: bool = True) -> list[str]:
-    """Write the counts where a README has places for them; return the names that had others."""
-    counts, books, other = counted(), len(masters()), []
-    graded = sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for path in masters()
-                 for cell in nbformat.read(path, as_version=4).cells)
+    """Write counts and minutes where a README has places for them; return names that had others."""
+    counts, other = counted(), []
+    cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
+    books, graded = len(cells), sum(bool(cell.metadata.get("nbgrader", {}).get("grade"))
+                                    for some in cells.values() for cell in some)
+    minutes = {number: match[1] for number, some in cells.items() for cell in some
+               if (match := MINUTES.search(cell.source))}
     for name, language, exercises in (
             ("README.md", "en", f"{graded} exercises in {books} notebooks"),
             ("README.zh.md", "zh", f"{books} 个 notebook，{graded} 道练习")):
@@ -343,6 +347,8 @@ def readmes(change: bool = True) -> list[str]:
         wanted = text = path.read_text(encoding="utf-8") if path.is_file() else ""
         for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
             wanted = re.sub(f"(?<={place}).*?(?=<!--)", said, wanted, flags=re.DOTALL)
+        for number, said in minutes.items():
+            wanted = re.sub(rf"(?m)^(\| \[{number} [^|]*\|[^|]*\| )\d+( \|)", rf"\g<1>{said}\2", wanted)
         if wanted != text:
             other.append(name)
             if change:
