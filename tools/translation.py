@@ -348,7 +348,8 @@ def readmes(change: bool = True) -> list[str]:
         for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
             wanted = re.sub(f"(?<={place}).*?(?=<!--)", said, wanted, flags=re.DOTALL)
         for number, said in minutes.items():
-            wanted = re.sub(rf"(?m)^(\| \[{number} [^|]*\|[^|]*\| )\d+( \|)", rf"\g<1>{said}\2", wanted)
+            row = rf"(?m)^(\| \[{number} [^|]*\|[^|]*\| )\d+( \|)"
+            wanted = re.sub(row, rf"\g<1>{said}\2", wanted)
         if wanted != text:
             other.append(name)
             if change:
