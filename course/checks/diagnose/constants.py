@@ -54,10 +54,10 @@ def inexact_constant(mod: tvm.IRModule, model: nn.Module, off: int = 0
                 return int(number) if number.isdigit() else -1, CheckFailed(
                     _("the model's own {name}, {shape}").format(name=name, shape=weight.shape),
                     # cause: constant
-                    _("a constant of which {count} numbers differ, by up to {most}; the first at "
-                      "{place}: {value} for {right}").format(
-                          count=f"{differ.sum():,}", place=where(differ),
-                          most=f"{np.abs(came - weight).max():.2g}",
-                          value=f"{came[at]:.6g}", right=f"{weight[at]:.6g}"),
+                    (_("a constant with {value} for {right} at {place}, and {count} more that "
+                       "differ") if differ.sum() > 1 else
+                     _("a constant with {value} for {right} at {place}")).format(
+                         count=f"{differ.sum() - 1:,}", place=where(differ),
+                         value=f"{came[at]:.6g}", right=f"{weight[at]:.6g}"),
                     _("what becomes of this weight before it is a constant"))
     return None
