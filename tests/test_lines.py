@@ -83,7 +83,7 @@ def test_a_cell_that_is_no_python_is_not_judged_by_an_earlier_one() -> None:
     said = ["".join(output.get("text", output.get("evalue", "")) for output in cell.outputs)
             for cell in notebook.cells if cell.source == check]
     assert "Exercise 2.1 ✓" in said[0] and "Exercise 2.1 ✓" in said[2], said
-    assert "Exercise 2.1 ✗" in said[1] and "came:     SyntaxError: " in said[1], said
+    assert "Exercise 2.1 ✗" in said[1] and "got:      SyntaxError: " in said[1], said
     line = next(number for number, text in enumerate(slip.splitlines(), 1) if "return =" in text)
     assert f"look at:  your line {line}: return =" in said[1], said
 

@@ -114,7 +114,7 @@ def rw(conv=None, pool=None, flat=None, soft=None):
 def plus(bb, nm, node): return bb.emit_te(topi.add, nm[node.args[0]], nm[node.args[1]])
 
 
-# %% 5.1 wrong: nothing is found -> came:     none
+# %% 5.1 wrong: nothing is found -> got:      none
 def mend():
     return {}
 

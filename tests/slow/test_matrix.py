@@ -604,7 +604,7 @@ def test_other_modules_are_right(make: Callable) -> None:
 
 
 @pytest.mark.parametrize(("dtype", "words"), [
-    ("float64", "came:     float64"), ("float16", "came:     float16")])
+    ("float64", "got:      float64"), ("float16", "got:      float16")])
 def test_another_dtype(dtype: str, words: str) -> None:
     every = _edit({"+softmax": [("7 cast", lambda x: topi.cast(x, dtype), [])]})
     with pytest.raises(checks.CheckFailed, match=words):

@@ -27,7 +27,7 @@ class CheckFailed(CourseError):
         self.parts = (expected, came, look_at)
         self.example, self._displayed = example, False
         self._title = [title] * bool(title)
-        lines: list[tuple[str, str]] = [(_("expected:"), expected), (_("came:"), came)]
+        lines: list[tuple[str, str]] = [(_("expected:"), expected), (_("got:"), came)]
         self._evidence = example.lines() if example else lines
         self._rest: list[tuple[str, str]] = [
             (_("look at:"), look_at), (_("read:"), _in_edition(explained(came)))]
