@@ -48,7 +48,7 @@ GATE = told() { echo "$$*"; exit 1; }; test -n "$(PYTHON)" \
 	$(PYTHON) -c "$(WHOLE)" 2>/dev/null || test -x $(PY) \
 	|| told "$(PYTHON) $(if $(ZH),只是 Python 的一部分。在 Debian 和 Ubuntu 上：,is only a part of Python. On Debian and Ubuntu: )sudo apt install python3-venv"
 
-.PHONY: help data lab run doctor bench
+.PHONY: help data lab run progress doctor bench
 
 help:  ## list the targets
 ##zh help: 列出可以输入的命令
@@ -74,6 +74,10 @@ run: data  ## execute all notebooks, with times, and write them as HTML to build
 ##zh run: 从头到尾执行 notebook 并计时，写成 HTML，放到 build/html/zh/（NB="02 03" 只执行这几个）
 	@$(if $(filter work,$(NOTEBOOKS)),$(PY) -m tools.student)
 	@$(PY) -m tools.execute run $(NOTEBOOKS) $(NB)
+
+progress: $(READY)  ## list your notebooks with what is solved of each, as you last saved them
+##zh progress: 列出你的各个 notebook，每个做对了几道练习（以上次保存的为准）
+	@$(PY) -m tools.progress
 
 doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
 ##zh doctor: 检查这台机器的环境，每项一行，有问题的给出解决办法

@@ -115,7 +115,7 @@ def test_a_handout_works_where_it_is_unpacked(tmp_path: Path, files) -> None:
     said = subprocess.run(["make", "help"], cwd=tmp_path, capture_output=True, text=True,
                           check=True).stdout
     assert [line.split()[1] for line in said.splitlines() if line.startswith("  make ")] \
-        == ["help", "data", "lab", "run", "doctor", "bench"]
+        == ["help", "data", "lab", "run", "progress", "doctor", "bench"]
     fill = [sys.executable, "-m", "tools.student"]
     subprocess.run(fill, cwd=tmp_path, check=True, capture_output=True)
     copy = tmp_path / "work" / f"{STEM}.ipynb"

@@ -21,7 +21,8 @@ from PIL.PngImagePlugin import PngInfo
 from course import words
 from course.plots import figure
 from data import versions
-from tools import doctor, execute, lab, lang, pages, sync
+from tools import doctor, execute, lab, lang, pages, progress, sync
+from tools.student import for_students
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -366,3 +367,16 @@ def test_imports_go_one_way() -> None:
     assert not {f"{name} -> {used}" for name, uses in inside.items() for used in uses
                 if used == "course.checks" or used.startswith("course.checks.")
                 and ROOMS.index(used.split(".")[2]) > ROOMS.index(name.split(".")[2])}
+
+
+def test_progress_is_what_checks_have_accepted(tmp_path: Path, capsys, monkeypatch) -> None:
+    notebook = nbformat.read(ROOT / "notebooks" / "02_emit_te_ingestion.ipynb", as_version=4)
+    nbformat.write(notebook, tmp_path / "02_emit_te_ingestion.ipynb")
+    for_students(notebook)
+    nbformat.write(notebook, tmp_path / "02_emit_te_ingestion.old1.ipynb")
+    nbformat.write(notebook, tmp_path / "03_begun.ipynb")
+    assert progress.table(tmp_path) == [
+        "02_emit_te_ingestion: 7 of 7",
+        "03_begun: 0 of 7; not yet: 2.1, 2.2, 2.3, 2.4, 2.5, 2.6, 2.7"]
+    monkeypatch.setattr(progress, "ROOT", tmp_path)
+    assert progress.main() == 1 and "make lab puts yours there" in capsys.readouterr().out

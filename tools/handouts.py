@@ -30,7 +30,7 @@ FILES = ("helpers.py", "course/**/*.py", "course/gpu/*.hpp", "course/ship/*", "d
          "requirements.txt", "tools/requirements-bench.txt", "LICENSE", "tools/__init__.py",
          "tools/install.py", "tools/lang.py",
          "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
-         "tools/pages.py", "tools/bench.py")
+         "tools/pages.py", "tools/progress.py", "tools/bench.py")
 CHINESE = ("docs/zh/*", "course/words/zh.po")  # besides, in the Chinese handout
 LONG = 45  # a secret line of so many characters may not stand inside another line either
 
