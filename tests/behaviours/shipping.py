@@ -182,7 +182,7 @@ def of_bytes(number: str) -> Wrapped:
     yield "its result: each eight backwards", result(lambda came: b"".join(
         came[at:at + 8][::-1] for at in range(0, len(came), 8)))
     yield "its result: that of the first call", _first
-    for at in range(4):
+    for at in range(5):
         yield f"argument {at}: that of the first call", first_kept(at)
     yield "arguments 0 and 1 exchanged", before(exchanged(0, 1))
     for bits in (16, 32):

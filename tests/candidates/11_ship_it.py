@@ -45,10 +45,10 @@ def stepped_with(model, token, keys, values, place=lambda past: past, causal=Fal
     return model.head(model.norm(x)), *(torch.stack(each) for each in zip(*kept))
 
 
-def laid_out(numbers, shape, axes, address, gap=4, bits=32, strides=0, order="<", code=2, device=1, filling=b"\0"):
+def laid_out(numbers, shape, axes, address, first, gap=4, bits=32, strides=0, order="<", code=2, device=1, filling=b"\0"):
     p = "Q" if address == 8 else "I"
     filling = filling * (gap if address == 4 else 0)
-    return struct.pack(f"{order}{p}iiiBBH{p}{p}", numbers, device, 0, axes, code, bits, 1, shape, strides) + filling + bytes(8)
+    return struct.pack(f"{order}{p}iiiBBH{p}{p}", numbers, device, 0, axes, code, bits, 1, shape, strides) + filling + struct.pack(f"{order}Q", first)
 
 
 def without(func, which=lambda loop: loop.kind == tirx.ForKind.PARALLEL, kind=tirx.ForKind.SERIAL):
@@ -135,24 +135,30 @@ def one_more_letter(model, token, keys, values):
 
 
 # %% 11.4 wrong: without the gap -> at a multiple of its size
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address, gap=0)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first, gap=0)
 
 
 # %% 11.4 wrong: the bits in bytes -> its bits are bits
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address, bits=4)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first, bits=4)
 
 
 # %% 11.4 wrong: the shape for the strides too -> where the numbers lie without gaps
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address, strides=shape)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first, strides=shape)
+
+
+# %% 11.4 wrong: the gap at the end -> the field first
+def dl_tensor(numbers, shape, axes, address, first):
+    p, gap = ("Q", "") if address == 8 else ("I", "4x")
+    return struct.pack(f"<{p}iiiBBH{p}{p}Q{gap}", numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)
 
 
 # %% 11.4 right: a gap in the format
-def dl_tensor(numbers, shape, axes, address):
+def dl_tensor(numbers, shape, axes, address, first):
     p, gap = ("Q", "") if address == 8 else ("I", "4x")
-    return struct.pack(f"<{p}iiiBBH{p}{p}{gap}Q", numbers, 1, 0, axes, 2, 32, 1, shape, 0, 0)
+    return struct.pack(f"<{p}iiiBBH{p}{p}{gap}Q", numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)
 
 
 # %% 11.5 wrong: the first nest alone -> each statement of kind tirx.For
@@ -295,53 +301,53 @@ def one_more_letter(model, token, keys, values):
 
 
 # %% 11.4 wrong: the highest byte first -> the lowest byte comes first
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address, order=">")
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first, order=">")
 
 
 # %% 11.4 wrong: always for 64 bits -> as many bytes as the argument says
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, 8)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, 8, first)
 
 
 # %% 11.4 wrong: an integer's code -> its code is 2 for float
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address, code=0)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first, code=0)
 
 
 # %% 11.4 wrong: always four axes -> the field axes, and the sizes of those before it
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, 4, address)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, 4, address, first)
 
 
 # %% 11.4 wrong: on a GPU -> the field device.type
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address, device=2)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first, device=2)
 
 
 # %% 11.4 wrong: eight bytes too many -> nothing after the last
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address) + bytes(8)
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first) + bytes(8)
 
 
 # %% 11.4 wrong: noise in the gap -> zeros between the fields
-def dl_tensor(numbers, shape, axes, address):
-    return laid_out(numbers, shape, axes, address, filling=b"\1")
+def dl_tensor(numbers, shape, axes, address, first):
+    return laid_out(numbers, shape, axes, address, first, filling=b"\1")
 
 
 # %% 11.4 wrong: a list of numbers -> struct.pack gives bytes
-def dl_tensor(numbers, shape, axes, address):
-    return list(laid_out(numbers, shape, axes, address))
+def dl_tensor(numbers, shape, axes, address, first):
+    return list(laid_out(numbers, shape, axes, address, first))
 
 
 # %% 11.4 right: by ctypes
-def dl_tensor(numbers, shape, axes, address):
+def dl_tensor(numbers, shape, axes, address, first):
     pointer = ctypes.c_uint64 if address == 8 else ctypes.c_uint32
 
     class Tensor(ctypes.Structure):
         _fields_ = [("data", pointer), ("device", ctypes.c_int32 * 2), ("axes", ctypes.c_int32), ("kind", ctypes.c_uint8 * 2),
                     ("lanes", ctypes.c_uint16), ("shape", pointer), ("strides", pointer), ("first", ctypes.c_uint64)]
-    return bytes(Tensor(numbers, (1, 0), axes, (2, 32), 1, shape, 0, 0))
+    return bytes(Tensor(numbers, (1, 0), axes, (2, 32), 1, shape, 0, first))
 
 
 # %% 11.5 wrong: outside of sblocks alone -> each statement of kind tirx.For

@@ -318,18 +318,20 @@ def exercise_11_3(one_more_letter: Callable) -> str:
 
 # ---- a tensor struct -----------------------------------------------------------------------
 
-# numbers, shape, axes, bytes of an address; each byte of an address another one
-_TENSORS = [(0x7F123456789ABC40, 0x55D1AA22C3E8, 4, 8), (0xC1D2E300, 0xA1B2F408, 2, 4),
-            (4096, 0x1FF0, 1, 8), (0x10040, 0xFF20, 3, 4), (0x7FFE00000080, 0x10, 0, 8)]
+# numbers, shape, axes, bytes of an address, first; each byte of an address another one
+_TENSORS = [(0x7F123456789ABC40, 0x55D1AA22C3E8, 4, 8, 0x0102030405060708),
+            (0xC1D2E300, 0xA1B2F408, 2, 4, 0x1122334455667788), (4096, 0x1FF0, 1, 8, 0),
+            (0x10040, 0xFF20, 3, 4, 64), (0x7FFE00000080, 0x10, 0, 8, 4),
+            (0x10040, 0xFF20, 6, 8, 0)]
 _FIELDS = {"data": "a", "device.type": "i", "device.id": "i", "axes": "i", "kind.code": "B",
            "kind.bits": "B", "kind.lanes": "H", "shape": "a", "strides": "a", "first": "Q"}
 
 
-def _laid_out(numbers: int, shape: int, axes: int, address: int, *, order: str = "<",
+def _laid_out(numbers: int, shape: int, axes: int, address: int, first: int, *, order: str = "<",
               gaps: bool = True, code: int = 2, bits: int = 32, strides: int = 0
               ) -> dict[str, tuple[int, bytes]]:
     """Return where each field of a DLTensor begins, and its bytes; by default as C has them."""
-    values = (numbers, 1, 0, axes, code, bits, 1, shape, strides, 0)
+    values = (numbers, 1, 0, axes, code, bits, 1, shape, strides, first)
     found: dict[str, tuple[int, bytes]] = {}
     at = 0
     for (name, kind), value in zip(_FIELDS.items(), values, strict=True):
@@ -349,7 +351,7 @@ def _joined(fields: dict[str, tuple[int, bytes]]) -> bytes:
     return joined
 
 
-def _of_kind(code: int, bits: int, case: tuple[int, int, int, int]) -> dict:
+def _of_kind(code: int, bits: int, case: tuple[int, int, int, int, int]) -> dict:
     return _laid_out(*case, code=code, bits=bits)
 
 
@@ -359,7 +361,7 @@ _OF_STRUCTS: dict[str, list[Callable[[Any], dict]]] = {
     _("the lowest byte comes first"): [lambda case: _laid_out(*case, order=">")],
     # cause: address-width
     _("an address has as many bytes as the argument says"):
-        [lambda case: _laid_out(case[0], case[1], case[2], 8)],
+        [lambda case: _laid_out(*case[:3], 8, case[4])],
     _("kind: its code is 2 for float, and its bits are bits"): [
         functools.partial(_of_kind, code, bits)
         for code, bits in ((0, 32), (1, 32), (2, 4), (0, 4), (1, 4))],
@@ -371,7 +373,7 @@ def _hex(some: bytes) -> str:
     return some.hex(" ")
 
 
-@exercise("11.4", "dl_tensor(numbers, shape, axes, address)", seconds=5)
+@exercise("11.4", "dl_tensor(numbers, shape, axes, address, first)", seconds=5)
 def exercise_11_4(dl_tensor: Callable) -> str:
     """the bytes of a tensor struct."""
     came = []
@@ -385,8 +387,9 @@ def exercise_11_4(dl_tensor: Callable) -> str:
     cause = next((text for text, wrong in _OF_STRUCTS.items() for each in wrong
                   if came == [_joined(each(case)) for case in _TENSORS]), None)
     for case, one, fields in zip(_TENSORS, came, right, strict=True):
-        given = _("dl_tensor({numbers}, {shape}, {axes}, {address})").format(
-            numbers=hex(case[0]), shape=hex(case[1]), axes=case[2], address=case[3])
+        given = _("dl_tensor({numbers}, {shape}, {axes}, {address}, {first})").format(
+            numbers=hex(case[0]), shape=hex(case[1]), axes=case[2], address=case[3],
+            first=hex(case[4]))
         for name, (at, field) in fields.items():
             if (there := one[at:at + len(field)]) != field:
                 raise CheckFailed(
