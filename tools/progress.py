@@ -8,7 +8,7 @@ from pathlib import Path
 
 import nbformat
 
-from course.words import ROOT, _
+from course.words import ROOT, _, language, told
 from tools import lang
 
 
@@ -23,12 +23,13 @@ def table(work: Path) -> list[str]:
     """Return a line for each notebook in a folder; empty where there is none."""
     found = {path: solved(nbformat.read(path, as_version=4))
              for path in sorted(work.glob("[0-9]*.ipynb")) if ".old" not in path.name}
-    lines = []
+    lines: list[str] = []
     for path, exercises in found.items():
         left = ", ".join(number for number, done in exercises.items() if not done)
-        lines.append(_("{name}: {done} of {all}").format(
-            name=path.stem, done=sum(exercises.values()), all=len(exercises))
-            + (_("; not yet: {left}").format(left=left) if left else ""))
+        line = (_("{name}: {done} of {all}; not yet: {left}") if left
+                else _("{name}: {done} of {all}"))
+        lines.append(told(line.format(name=path.stem, done=sum(exercises.values()),
+                                      all=len(exercises), left=left), language()))
     return lines
 
 

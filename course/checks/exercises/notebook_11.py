@@ -361,7 +361,7 @@ _OF_STRUCTS: dict[str, list[Callable[[Any], dict]]] = {
     _("the lowest byte comes first"): [lambda case: _laid_out(*case, order=">")],
     # cause: address-width
     _("an address has as many bytes as the argument says"):
-        [lambda case: _laid_out(*case[:3], 8, case[4])],
+        [lambda case: _laid_out(case[0], case[1], case[2], 8, case[4])],
     _("kind: its code is 2 for float, and its bits are bits"): [
         functools.partial(_of_kind, code, bits)
         for code, bits in ((0, 32), (1, 32), (2, 4), (0, 4), (1, 4))],
