@@ -28,6 +28,13 @@ def with_parameters(layer: Layer, weight: np.ndarray, bias: np.ndarray | None = 
     return layer.eval()
 
 
+def conv2d_and_x(given: dict[str, np.ndarray]) -> tuple[nn.Conv2d, Tensor]:
+    """Return of inputs x, w, and a bias if there is one, the layer that convolves x, and x."""
+    x, w, *bias = given.values()
+    return (with_parameters(nn.Conv2d(w.shape[1], w.shape[0], w.shape[2:]), w, *bias),
+            torch.from_numpy(x))
+
+
 def pair(value: Any) -> tuple[Any, Any]:
     """Return what a layer has for height and width: it may hold one number for both."""
     return (value[0], value[1]) if isinstance(value, tuple | list) else (value, value)

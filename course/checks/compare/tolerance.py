@@ -18,13 +18,6 @@ def to_numpy(value: Any) -> np.ndarray:
     return value.numpy()
 
 
-def differ(came: np.ndarray, right: np.ndarray, atol: float = ATOL) -> np.ndarray:
-    """Return a mask of the numbers that are not right: whole ones have to be right exactly."""
-    if came.dtype.kind in "iub" and right.dtype.kind in "iub":
-        return np.asarray(came != right)
-    return np.asarray(~np.isclose(came, right, RTOL, atol, equal_nan=True))
-
-
 def random(*shape: int, seed: int = 0) -> np.ndarray:
     """Return float32 numbers in [-1, 1), the same ones every time."""
     return default_rng([seed, *shape]).uniform(-1, 1, shape).astype("float32")

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import helpers
 from course.checks.compare.inputs import fractions, shapes
-from course.checks.compare.mistakes import layer_mistakes, with_parameters
+from course.checks.compare.mistakes import conv2d_and_x, layer_mistakes, with_parameters
 from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import random_like
 from course.checks.exercises.models import Made, cnn, create, make, random_cnn, reference
@@ -199,17 +199,12 @@ def _conv2d_cases() -> Cases:
             "x": fractions(*shape, fine=fine), "w": fractions(*kernel, seed=1, fine=not fine)}
 
 
-def _conv2d_and_x(given: Inputs) -> tuple[nn.Conv2d, torch.Tensor]:
-    x, w = given.values()
-    return with_parameters(nn.Conv2d(w.shape[1], w.shape[0], w.shape[2:]), w), torch.from_numpy(x)
-
-
 _CONVOLUTION = Spec(
     expression, lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
     _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
     layer_mistakes(nn.Conv2d(1, 1, 1, bias=False)) | _CONV2D,
     beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
-    least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=_conv2d_and_x, fault=Misuse)
+    least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x, fault=Misuse)
 
 
 @exercise("2.3", "conv2d(x, w)")

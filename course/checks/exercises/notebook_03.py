@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from tvm import relax
 
 import helpers
-from course.checks.compare.mistakes import layer_mistakes, with_parameters
+from course.checks.compare.mistakes import conv2d_and_x, layer_mistakes
 from course.checks.compare.tolerance import ATOL, RTOL, random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
@@ -268,12 +268,6 @@ def exercise_3_3(create_linear_module: Callable) -> str:
              "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
 
 
-def _conv2d_and_x(given: dict[str, np.ndarray]) -> tuple[nn.Conv2d, torch.Tensor]:
-    x, w, b = given.values()
-    return (with_parameters(nn.Conv2d(w.shape[1], w.shape[0], w.shape[2:]), w, b),
-            torch.from_numpy(x))
-
-
 _CONVOLVED = [((1, 1, 28, 28), (32, 1, 3, 3)), ((3, 2, 6, 6), (4, 2, 3, 3)),
               ((2, 3, 9, 7), (5, 3, 2, 4)), ((2, 2, 30, 31), (1, 2, 5, 1)),
               ((2, 40, 4, 3), (2, 40, 4, 3)), ((1, 2, 1, 5), (3, 2, 1, 1)),
@@ -300,7 +294,7 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
 
     spec = Spec(form, _conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
                 layer_mistakes(nn.Conv2d(1, 1, 1)),  # those of a layer with a bias
-                least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=_conv2d_and_x,
+                least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x,
                 atol=lambda given: 1e-4 * max(1, *(abs(array).max() for array in given.values())))
     with libraries.registry():
         check(spec, libraries.registered(register, "env.conv2d"))

@@ -235,10 +235,6 @@ _OF_STEPS: Mistakes = {
     _("the new letter sees itself, too"): functools.partial(_stepped, itself=False)}
 
 
-def _empty(texts: int, past: int = 0, blocks: int = gpt.LAYERS) -> torch.Tensor:
-    return torch.zeros(blocks, texts, gpt.HEADS, past, gpt.WIDTH // gpt.HEADS)
-
-
 def _right_cache(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the keys and values of all letters of texts (b, t), from the whole model."""
     model, kept = _gpt(), []
@@ -265,25 +261,25 @@ def _require_steps(answer: Callable) -> None:
     """Raise CheckFailed unless an answer writes as the whole model does, from empty caches."""
     drawn = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, 95, (_TEXTS, max(_PAST) + 1), generator=drawn)
+    # what a letter adds to the caches, and its logits, do not depend on the letters behind it
+    right, every = _gpt()(tokens), _right_cache(tokens)
     with judged(_OF_STEPS) as note:
         for past in _PAST:
-            keys, values = _right_cache(tokens[:, :past]) if past else 2 * [_empty(_TEXTS)]
+            keys, values = (cache[:, :, :, :past] for cache in every)
             words = _("past = {past}").format(past=past)
-            given = tokens[:, past:past + 1].clone(), keys.clone(), values.clone()
+            token = tokens[:, past:past + 1]
+            given = token.clone(), keys.clone(), values.clone()
             came = _require_three(answer(*given), words)
             for name, before, after in zip(("token", "keys", "values"),
-                                           (tokens[:, past:past + 1], keys, values), given,
-                                           strict=True):
+                                           (token, keys, values), given, strict=True):
                 if not torch.equal(before, after):
                     raise CheckFailed(_("{name} as it was; {words}").format(
                         name=name, words=words), _("another one"),
                         _("torch.cat makes a new tensor; += and [...] = change the input"))
-            right = _gpt()(tokens[:, :past + 1])[:, -1:]
-            note(came[0].numpy(), right.numpy(), tokens[:, past:past + 1], keys, values,
+            note(came[0].numpy(), right[:, past:past + 1].numpy(), token, keys, values,
                  words=words)
-            keys, values = _right_cache(tokens[:, :past + 1])
-            for name, one, wanted in (("keys", came[1], keys), ("values", came[2], values)):
-                note(one.numpy(), wanted.numpy(), tokens[:, past:past + 1], None, None,
+            for name, one, cache in zip(("keys", "values"), came[1:], every, strict=True):
+                note(one.numpy(), cache[:, :, :, :past + 1].numpy(), token, None, None,
                      words=_("{name}, {words}").format(name=name, words=words))
 
 
@@ -304,7 +300,8 @@ def exercise_11_3(one_more_letter: Callable) -> str:
     """a transformer with a cache."""
     _require_steps(functools.partial(one_more_letter, _gpt()))
     small, past = _gpt(1), torch.export.Dim("past", min=1, max=gpt.LONGEST - 1)
-    given = torch.zeros(1, 1, dtype=torch.int64), _empty(1, 5, 1), _empty(1, 5, 1)
+    cache = torch.zeros(1, 1, gpt.HEADS, 5, gpt.WIDTH // gpt.HEADS)  # of a block, of a text
+    given = torch.zeros(1, 1, dtype=torch.int64), cache, cache.clone()
     try:
         with helpers.quiet():
             torch.export.export(_Stepped(small, one_more_letter).eval(), given,
@@ -496,12 +493,12 @@ def exercise_11_5(for_the_browser: Callable) -> str:
                     loops=_listed(wanted - found) or _("no more than these"), title=title),
                 _listed(found - wanted) or _("nothing in their place"),
                 _("the kinds of the loops: vectorized and unrolled ones stay so"))
-        if came.params[0].name != func.params[0].name or (gone := _noted(func) - _noted(came)):
-            raise CheckFailed(_("all else as it was; {title}").format(title=title),
-                              _("a parameter {name}").format(name=came.params[0].name)
-                              if came.params[0].name != func.params[0].name else
-                              _("{names} is missing or another one").format(
-                                  names=", ".join(map(str, gone))))
+        other = _("all else as it was; {title}").format(title=title)
+        if (name := came.params[0].name) != func.params[0].name:
+            raise CheckFailed(other, _("a parameter {name}").format(name=name))
+        if gone := _noted(func) - _noted(came):
+            raise CheckFailed(other, _("{names} is missing or another one").format(
+                names=", ".join(map(str, gone))))
         kept = _attributes(came)
         if lost := [key for key, value in _attributes(func).items() if kept.get(key) != value]:
             raise CheckFailed(_("the attributes as they were; {title}").format(title=title),

@@ -43,12 +43,13 @@ class Example(NamedTuple):
     parts: list[Part]
 
     @classmethod
-    def of(cls, inputs: Mapping[str, Any], right: Any, came: Any, atol: float = 1e-6) -> "Example":
+    def of(cls, inputs: Mapping[str, Any], right: Any, came: Any, rtol: float = 1e-4,
+           atol: float = 1e-6) -> "Example":
         """Return an example of arrays and numbers; a text is shown as it is.
 
-        What differs by more than the tolerance is marked.
+        What differs by more than the tolerances is marked.
         """
-        wrong = _wrong(right, came, atol)
+        wrong = _wrong(right, came, rtol, atol)
         digits = _digits(right, came, wrong)
         kinds = "", ""
         if isinstance(right, np.ndarray) and isinstance(came, np.ndarray):
@@ -91,14 +92,19 @@ class Example(NamedTuple):
                          for label, text in self.lines())
 
 
-def _wrong(right: Any, came: Any, atol: float) -> np.ndarray | None:
+def differ(came: np.ndarray, right: np.ndarray, rtol: float, atol: float) -> np.ndarray:
+    """Return a mask of the numbers that are not right: whole ones have to be right exactly."""
+    if came.dtype.kind in "iub" and right.dtype.kind in "iub":
+        return np.asarray(came != right)
+    return np.asarray(~np.isclose(came, right, rtol, atol, equal_nan=True))
+
+
+def _wrong(right: Any, came: Any, rtol: float, atol: float) -> np.ndarray | None:
     """Return a mask of the numbers that differ; None where they cannot be compared one by one."""
     if not isinstance(came, np.ndarray) or np.shape(right) != came.shape \
             or came.dtype.kind not in "fiub":
         return None
-    if came.dtype.kind in "iub" and np.asarray(right).dtype.kind in "iub":
-        return np.asarray(came != right)
-    return np.asarray(~np.isclose(came, right, 1e-4, atol, equal_nan=True))
+    return differ(came, np.asarray(right), rtol, atol)
 
 
 def _digits(right: Any, came: Any, wrong: np.ndarray | None) -> int:

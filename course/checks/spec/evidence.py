@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.compare.tolerance import ATOL, differ
+from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.run.check import forks
 from course.checks.run.timeout import alarmed
 from course.checks.say.messages import CheckFailed, reason
-from course.checks.say.show import Example
+from course.checks.say.show import Example, differ
 from course.checks.spec.shrink import SECONDS, Inputs, Search
 from course.words import _
 
@@ -68,7 +68,7 @@ class Rerun:
         came, right = self.called(search.best), self.expected(search.best)
         if not kind(came, right, atol):
             return None
-        return Example.of(search.best, right, told_of(came), atol)
+        return Example.of(search.best, right, told_of(came), RTOL, atol)
 
     def size(self, given: Inputs) -> tuple[bool, int]:
         """Return what orders inputs to start a search from: whether an axis is short, numbers."""
@@ -109,7 +109,7 @@ def kind(came: Any, right: np.ndarray, atol: float = ATOL) -> str:
         return "" if (came == right).all() else "values"
     if (np.isnan(came) & ~np.isnan(right)).any():
         return "nan"
-    return "values" if differ(came, right, atol).any() else ""
+    return "values" if differ(came, right, RTOL, atol).any() else ""
 
 
 def told_of(came: Any) -> Any:

@@ -28,8 +28,7 @@ class Spec:
     are tried, all of them, so that a mistake has to give what came on each; `beyond`: more, that
     are tried where those are right. `named`: formulas of mistakes, of the inputs or of what
     `formula` makes of them; `fitted` names more by what came. For `axes`, `least` and `fits` see
-    Search; `fault`: see Rerun. `atol` may depend
-    on the inputs.
+    Search; `fault`: see Rerun. `atol` may depend on the inputs.
     """
 
     form: Callable[[Any], Callable[..., Any]]

@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from course.checks.compare.tolerance import ATOL, differ
+from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.run.answer import checked, line_of_answer
 from course.checks.say.messages import CheckFailed, place_in_script, reason, where
-from course.checks.say.show import Example
+from course.checks.say.show import Example, differ
 from course.checks.spec.evidence import Rerun, as_array, copies, kind, redrawn
 from course.checks.spec.shrink import SECONDS, Inputs
 from course.words import _
@@ -61,7 +61,7 @@ class Tried(NamedTuple):
         if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
                 or self.came.dtype != self.expected.dtype:
             return np.ones(1, bool)
-        wrong = differ(self.came, self.expected, atol)
+        wrong = differ(self.came, self.expected, RTOL, atol)
         return wrong if wrong.any() else None
 
     def kind(self, atol: float) -> str:
@@ -93,7 +93,7 @@ class Tried(NamedTuple):
             return None if gives.shape != self.expected.shape else False
         return (isinstance(self.came, np.ndarray) and gives.shape == self.came.shape
                 and (np.issubdtype(self.came.dtype, np.number) or self.came.dtype == np.bool_)
-                and not differ(self.came, gives, atol).any())
+                and not differ(self.came, gives, RTOL, atol).any())
 
 
 class Trials:
@@ -260,27 +260,3 @@ def judged(mistakes: Mistakes, atol: float = ATOL) -> Iterator[Callable[..., Non
         trials.require_right()
         raise
     trials.require_right()
-
-
-def require_passed_on(run: Callable[..., Any], right: Callable[..., np.ndarray],
-                      *inputs: np.ndarray,
-                      numbers: Sequence[float] = (np.inf, -np.inf, np.nan)) -> None:
-    """Raise CheckFailed where infinity, or NaN, in one of the inputs does not come out as is right.
-
-    For an answer that is right for finite numbers, and a function of which each right answer gives
-    the same for these `numbers`: of a product with a mask and a condition only one gives NaN.
-    """
-    for place, array in enumerate(inputs):
-        given = [*inputs[:place], array.copy(), *inputs[place + 1:]]
-        given[place].flat[[array.size * (1 + i) // (1 + len(numbers))
-                           for i in range(len(numbers))]] = numbers
-        with np.errstate(all="ignore"):
-            expected = right(*given)
-            tried = Tried(as_array(run(*given), expected), expected, ())
-            wrong = tried.wrong(1e-3)
-        if wrong is not None:
-            at, among = tuple(np.argwhere(wrong)[0]), ", ".join(f"{number:g}" for number in numbers)
-            raise CheckFailed(_("{right} at {place}: input {number} has {numbers} in it").format(
-                                  right=f"{expected[at]:.4g}", place=where(wrong), number=place,
-                                  numbers=among),
-                              _("{number} there").format(number=f"{tried.came[at]:.4g}"))
