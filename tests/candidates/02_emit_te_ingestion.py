@@ -368,7 +368,7 @@ def max_pool(x):
         te.max(x[n, c, 2 * i, 2 * j], x[n, c, 2 * i, 2 * j + 1]),
         te.max(x[n, c, 2 * i + 1, 2 * j], x[n, c, 2 * i + 1, 2 * j + 1])))
 
-# %% 2.5 wrong: no softmax -> the softmax is left out
+# %% 2.5 wrong: no softmax -> main ends after layer 6, Linear
 def create_model_via_emit_te(weights):
     return cnn_with(weights, softmax=None)
 
@@ -492,49 +492,49 @@ def create_model_via_own_te(weights):
 def create_model_via_own_te(weights):
     return own_cnn(weights, transposed=True)
 
-# %% 2.5 wrong: half of it, so far -> main ends after layer 1, ReLU; layers 2 to 7 are missing
+# %% 2.5 wrong: half of it, so far -> main ends after layer 1, ReLU | layer 2, MaxPool2d to layer 7, Softmax is missing
 def create_model_via_emit_te(weights):
     return cnn_with(weights, upto=3)
 
-# %% 2.5 wrong: all but the softmax, without the last bias -> the bias of the linear layer is left out; and main ends after layer 6, Linear; layer 7 is missing
+# %% 2.5 wrong: all but the softmax, without the last bias -> the bias of the linear layer is left out
 def create_model_via_emit_te(weights):
     return cnn_with(weights, upto=9)
 
-# %% 2.5 wrong: the bias of the convolution twice -> the bias of the convolution is added twice
+# %% 2.5 wrong: the bias of the convolution twice -> layer 1, ReLU takes lv2
 def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) if place == "bias" else lv)
 
-# %% 2.5 wrong: the bias of a linear layer twice -> the bias of the linear layer is added twice
+# %% 2.5 wrong: the bias of a linear layer twice -> layer 5, ReLU takes lv7
 def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.add, lv, const("linear0_bias", 1, 100)) if place == "bias0" else lv)
 
-# %% 2.5 wrong: the bias after the ReLU -> the bias of the convolution is added after layer 1, ReLU, not before it
+# %% 2.5 wrong: the bias after the ReLU -> the bias of the convolution is left out | layer 2, MaxPool2d takes lv2
 def create_model_via_emit_te(weights):
     return cnn_with(weights, conv_bias=False, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) if place == "relu0" else lv)
 
-# %% 2.5 wrong: a ReLU before the softmax -> a ReLU follows the linear layer
+# %% 2.5 wrong: a ReLU before the softmax -> layer 7, Softmax takes lv10
 def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.nn.relu, lv) if place == "bias1" else lv)
 
-# %% 2.5 wrong: softmax twice -> the softmax is applied twice
+# %% 2.5 wrong: softmax twice -> that main returns lv10 (4, 10) from softmax, which is layer 7, Softmax
 def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.nn.softmax, lv, axis=1) if place == "softmax" else lv)
 
-# %% 2.5 wrong: something is added that nobody knows -> but add1 changes it
+# %% 2.5 wrong: something is added that nobody knows -> layer 1, ReLU takes lv2
 def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.add, lv, relax.const(0.25, "float32")) if place == "bias" else lv)
 
-# %% 2.5 wrong: another weight of the convolution -> conv2d: its arguments and its output shape; add adds the right bias
+# %% 2.5 wrong: another weight of the convolution -> layer 0, Conv2d: lv1 (4, 32, 26, 26) from conv2d, add
 def create_model_via_emit_te(weights):
     return cnn_with(weights | {"conv2d_weight": weights["conv2d_weight"] * np.float32(1.1)})
 
-# %% 2.5 wrong: another bias -> add1, which is given the right
+# %% 2.5 wrong: another bias -> layer 4, Linear: lv6 (4, 100) from dense, add1
 def create_model_via_emit_te(weights):
     return cnn_with(weights | {"linear0_bias": weights["linear0_bias"] + np.float32(0.1)})
 
@@ -579,7 +579,7 @@ def create_model_via_emit_te(weights):
     return cnn_with(weights, relu=False, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.nn.relu, lv) if place == "pool" else lv)
 
-# %% 2.6 wrong: the sum leaves out the last k, where the trained model has zeros -> the sum leaves out the last k
+# %% 2.6 wrong: the sum leaves out the last k, where the trained model has zeros -> but 1 at [0, 5407] | layer 4, Linear
 def create_model_via_own_te(weights):
     return own_cnn(weights, one_short=True)
 
@@ -587,7 +587,7 @@ def create_model_via_own_te(weights):
 def create_model_via_own_te(weights):
     return own_cnn(weights, image=lambda n: 0)
 
-# %% 2.6 wrong: one row and column are missing -> the output's height and width are one short
+# %% 2.6 wrong: one row and column are missing -> layer 0, Conv2d gives (4, 32, 26, 26) in PyTorch
 def create_model_via_own_te(weights):
     return own_cnn(weights, side=25)
 

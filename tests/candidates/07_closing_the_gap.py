@@ -223,7 +223,7 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return plain(mod, name, channels=16)
 
-# %% 7.2 wrong: the sums of two channels share one kernel -> as in PyTorch
+# %% 7.2 wrong: the sums of two channels share one kernel -> layer 0, Conv2d to layer 2, MaxPool2d
 def fast_conv_pool(mod, name):
     mod = plain(mod, name)
     text = helpers.script(mod[name])

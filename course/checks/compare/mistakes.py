@@ -380,13 +380,3 @@ def layer_mistakes(layer: nn.Module) -> dict[str, Mistake]:
         case nn.Softmax():
             return _axes(_dim(layer)) | _SOFTMAX | _INPUT
     return {}
-
-
-def without_bias(layer: nn.Module, x: Tensor) -> Tensor | None:
-    """Return what a convolution or a linear layer gives without its bias, or None: it has none."""
-    match layer:
-        case nn.Conv2d(bias=Tensor()):
-            return _conv(layer, x, bias=None)
-        case nn.Linear(bias=Tensor()):
-            return F.linear(x, layer.weight)
-    return None

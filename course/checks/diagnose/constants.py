@@ -1,6 +1,7 @@
 """Constants that are nearly a model's weights: what no tolerance on its outputs shows."""
 
 import itertools
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -13,22 +14,23 @@ from course.checks.say.messages import CheckFailed, where
 from course.words import _
 
 _NEARLY, _MOST = 2e-3, 0.99  # of a weight's numbers that a constant has nearly: it is that weight
+_HALF = 0.5  # of those of a layer that is known to be wrong
 
 
-def _is_nearly(came: np.ndarray, weight: np.ndarray, off: int) -> bool:
-    """Whether all but a few numbers are nearly a weight's; `off`: so many in a small one too."""
-    nearly = np.isclose(came, weight, _NEARLY)
-    return bool(nearly.mean() >= _MOST or (~nearly).sum() <= min(off, weight.size // 8))
+def _is_nearly(came: np.ndarray, weight: np.ndarray, known: bool) -> bool:
+    """Whether so many of a constant's numbers are a weight's that it is meant to be that one."""
+    return bool(np.isclose(came, weight, RTOL, 0).mean() >= _HALF if known
+                else np.isclose(came, weight, _NEARLY).mean() >= _MOST)
 
 
-def inexact_constant(mod: tvm.IRModule, model: nn.Module, off: int = 0
-                     ) -> tuple[int, CheckFailed] | None:
-    """Return the layer whose weight a constant is nearly, and not quite, and what to say of it.
+def inexact_constant(mod: tvm.IRModule, model: nn.Module, layers: Collection[str] | None = None
+                     ) -> CheckFailed | None:
+    """Return what to say of a constant that is nearly a weight of the model, and not quite.
 
     A number among half a million changes no output by more than the tolerance. Nothing is said of
     constants in another order, of what is computed of several weights, or of another weight that is
-    as it was. So many numbers may be `off` in a small weight too, where the module is known to be
-    wrong. The layer is -1 where the model has no numbers for its layers.
+    as it was. `layers`: the paths of those that are known to be wrong; then half of a weight will
+    do.
     """
     found: list[np.ndarray] = []
 
@@ -39,19 +41,19 @@ def inexact_constant(mod: tvm.IRModule, model: nn.Module, off: int = 0
     relax.analysis.post_order_visit(mod["main"], see)
     weights = {name: value.detach().numpy() for name, value in model.named_parameters()}
     for array, (name, weight) in itertools.product(found, weights.items()):
-        if array.size != weight.size or weight.size < 2:
+        if array.size != weight.size or weight.size < 2 \
+                or layers is not None and name.rpartition(".")[0] not in layers:
             continue
         for came in (array, array.T):
             came = came if came.ndim == weight.ndim else came.reshape(weight.shape)  # a bias
             if came.shape != weight.shape:
                 continue
-            if not _is_nearly(came, weight, off) or off and any(
+            if not _is_nearly(came, weight, layers is not None) or layers is not None and any(
                     np.array_equal(array.ravel(), one.ravel()) for one in weights.values()):
                 continue
             if (differ := ~np.isclose(came, weight, RTOL, 0)).any():
                 at = tuple(np.argwhere(differ)[0])
-                number = name.partition(".")[0]
-                return int(number) if number.isdigit() else -1, CheckFailed(
+                return CheckFailed(
                     _("the model's own {name}, {shape}").format(name=name, shape=weight.shape),
                     # cause: constant
                     (_("a constant with {value} for {right} at {place}, and {count} more that "

@@ -13,7 +13,7 @@ from tvm import relax
 
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from course.checks.diagnose.constants import inexact_constant
-from course.checks.diagnose.diagnosis import diagnose
+from course.checks.diagnose.diagnosis import diagnose, wrong_alone
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.intermediates import compiled, is_layer
 from course.checks.observe.primfuncs import LIGHT, require_inside_buffers
@@ -119,10 +119,11 @@ def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Sequential) -> bool
 
 
 def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = LIGHT,
-                 machine: relax.VirtualMachine | None = None) -> str:
+                 machine: relax.VirtualMachine | None = None, alone: bool = False) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
 
-    They are compared on every batch, and on one of random images. The first batch and this one run
+    They are compared on every batch, and on one of random images; with `alone` each layer by
+    itself too. The first batch and this one run
     on guarded arrays. `machine` is the module, if it was built for the target already.
     """
     _require_model(model)
@@ -144,6 +145,8 @@ def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], tar
     if not count:
         raise CheckFailed(_("images to compare"), _("a loader without batches"), _("the loader"))
     require_same_at_random(mod, model, machine, batch.images, target)
+    if alone and (refused := wrong_alone(mod, model, [batch.images], target)):
+        raise refused
     verified = _("{images} images in {count} batches: max |difference| to PyTorch below "
                  "{bound}").format(images=f"{images:,}", count=f"{count:,}",
                                    bound=bound(largest, -5 if probabilities else -4))
@@ -172,7 +175,7 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
     # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
     if is_layer(came, batch.expected, model[-1]) or _equal(came, batch.expected, model):
         if inexact := inexact_constant(mod, model):
-            raise inexact[1]
+            raise inexact
         return
     once = _output(machine, batch, main)
     if _equal(once, batch.expected, model):
@@ -181,9 +184,11 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
                             "of other numbers"),
                           _("what reads an element before it has been written, and which loop is "
                             "parallel"))
-    expected, says, look_at = diagnose(mod, model, [images, random_like(like, 1)], target).parts
+    refused = diagnose(mod, model, [images, random_like(like, 1)], target)
+    expected, says, look_at = refused.parts
     raise CheckFailed(_("{given}: {expected}").format(
-        given=given or _("on random images"), expected=expected), says, look_at)
+        given=given or _("on random images"), expected=expected), says, look_at,
+        example=refused.example)
 
 
 # ---- two modules of one function ------------------------------------------------------------

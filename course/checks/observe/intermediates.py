@@ -1,7 +1,7 @@
 """The values of a module's main: what each binding computes, and whether it is a layer's output."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -182,7 +182,7 @@ def intermediate_values(mod: tvm.IRModule,
         return values_of(mod, machine, inputs)
 
 
-def differing(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> np.ndarray:
+def differing(a: np.ndarray, b: np.ndarray, layer: nn.Module | None) -> np.ndarray:
     """Return a mask of where a layer's values of one shape differ.
 
     Probabilities are compared by their logarithms: they are nearly one-hot, so that wrong ones are
@@ -191,21 +191,57 @@ def differing(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> np.ndarray:
     if isinstance(layer, nn.Softmax):
         with np.errstate(all="ignore"):
             a, b = (np.log(np.maximum(values, NEARLY_ZERO)) for values in (a, b))
-        return ~np.isclose(a, b, 0, 1e-3)
-    return ~np.isclose(a, b, RTOL, ATOL)
+        return ~np.isclose(a, b, 0, 1e-3, equal_nan=True)
+    return ~np.isclose(a, b, RTOL, ATOL, equal_nan=True)
 
 
-def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module) -> bool:
-    """Whether `a` holds the layer's values `b`, up to a permutation of the axes.
+def layouts(shape: Sequence[int], wanted: Sequence[int]) -> Iterator[tuple[int, ...]]:
+    """Yield the orders of an array's axes that give it a shape; its own first.
+
+    Height and width of images are never exchanged: that is wrong.
+    """
+    if sorted(shape) == sorted(wanted):
+        yield from (axes for axes in itertools.permutations(range(len(shape)))
+                    if tuple(shape[i] for i in axes) == tuple(wanted)
+                    and not (len(axes) == 4 and axes[2] > axes[3]))
+
+
+def layout(a: np.ndarray, b: np.ndarray, layer: nn.Module | None) -> tuple[int, ...] | None:
+    """Return in which order of its axes `a` holds a layer's values `b`, or None.
 
     What is flattened or a softmax has to have its exact order.
     """
-    if a.shape == b.shape and not differing(a, b, layer).any():
-        return True
-    if isinstance(layer, nn.Flatten | nn.Softmax) or sorted(a.shape) != sorted(b.shape):
-        return False
-    return any(np.allclose(a.transpose(axes), b, RTOL, ATOL)
-               for axes in itertools.permutations(range(a.ndim))
-               if tuple(a.shape[i] for i in axes) == b.shape
-               and axes != tuple(range(a.ndim))
-               and not (a.ndim == 4 and axes[2] > axes[3]))  # height and width exchanged: wrong
+    exact = isinstance(layer, nn.Flatten | nn.Softmax)
+    return next((axes for axes in layouts(a.shape, b.shape)
+                 if not (exact and axes != tuple(range(a.ndim)))
+                 and not differing(a.transpose(axes), b, layer).any()), None)
+
+
+def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module | None = None) -> bool:
+    """Whether `a` holds a layer's values `b`, up to the order of the axes; see layout."""
+    return layout(a, b, layer) is not None
+
+
+def piece(mod: tvm.IRModule, given: Sequence[int], end: int, name: str) -> relax.Function | None:
+    """Return the part of main that makes one of its tensors of others, as a function of these.
+
+    They are positions among main's tensors, those below 0 among its parameters. None where it
+    takes more than what is given.
+    """
+    main = relax.transform.ToNonDataflow()(mod)["main"]
+    tensors = [binding.var for binding in _tensors(main)]
+    inputs = list(main.params)
+    params = [(tensors if place >= 0 else inputs)[place] for place in given]
+    makes = {binding.var: binding for block in main.body.blocks for binding in block.bindings}
+    needed, waiting = [], [tensors[end]]
+    while waiting:
+        if (var := waiting.pop()) in params or var in needed:
+            continue  # TVM compares variables by what they are, not by their names
+        if var not in makes:
+            return None
+        needed.append(var)
+        waiting.extend(relax.analysis.free_vars(makes[var].value))
+    block = relax.BindingBlock([binding for var, binding in makes.items() if var in needed])
+    function = relax.Function(params, relax.SeqExpr([block], tensors[end]), tensors[end].ty,
+                              is_pure=main.is_pure).with_attr("global_symbol", name)
+    return relax.utils.copy_with_new_vars(function)

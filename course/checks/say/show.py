@@ -59,9 +59,8 @@ class Example(NamedTuple):
         return cls([
             *(_part(_("input {name}:").format(name=name), value)
               for name, value in inputs.items()),
-            _part(_("expected:"), right, None if wrong is None else wrong & False, digits,
-                  kinds[0], shapes),
-            _part(_("got:"), came, wrong, digits, kinds[1], shapes)])
+            _part(_("expected:"), right, None, digits, kinds[0], shapes, wrong),
+            _part(_("got:"), came, wrong, digits, kinds[1], shapes, wrong)])
 
     @classmethod
     def again(cls, data: Sequence[Any]) -> "Example":
@@ -124,7 +123,8 @@ def _number(number: Any, digits: int = DIGITS[0]) -> str:
 
 
 def _part(label: str, value: Any, wrong: np.ndarray | None = None, digits: int = DIGITS[0],
-          kind: str = "", shapes: bool = False) -> Part:
+          kind: str = "", shapes: bool = False, first: np.ndarray | None = None) -> Part:
+    """Return a value as it is shown; of a large array the places of the mask `first` come first."""
     if not isinstance(value, np.ndarray):
         return Part(label, value if isinstance(value, str) else _number(value, digits), [])
     if value.dtype.kind not in "fiub":
@@ -133,7 +133,7 @@ def _part(label: str, value: Any, wrong: np.ndarray | None = None, digits: int =
     if wrong is None:
         wrong = np.zeros(value.shape, bool)
     if value.size > MOST_IN_TEXT:
-        text: str = _sparse(value, wrong, digits, shape)
+        text: str = _sparse(value, wrong, digits, shape, wrong if first is None else first)
     else:
         text = kind + _nested(value, wrong & ~wrong.all(), digits)
         if shapes or value.ndim > 2:
@@ -159,8 +159,9 @@ def _inner(text: str, axes: int) -> str:
     return text
 
 
-def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str) -> str:
-    """Say of a large array what most of it is, and where it is something else."""
+def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first: np.ndarray
+            ) -> str:
+    """Say of a large array what most of it is, and where it is something else: `first` first."""
     values, counts = np.unique(value if wrong.all() else value[~wrong], return_counts=True)
     usual = values[counts.argmax()]
     if usual == 0:
@@ -168,7 +169,8 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str) -> st
     else:
         whole = _("{shape} numbers, {number} each").format(shape=shape,
                                                            number=_number(usual.item(), digits))
-    at = np.argwhere(wrong | ~np.isclose(value, usual, equal_nan=True))
+    other = wrong | ~np.isclose(value, usual, equal_nan=True)
+    at = np.concatenate([np.argwhere(other & first), np.argwhere(other & ~first)])
     if not len(at):
         return whole
     many = len(at) > value.size // 2

@@ -1,0 +1,274 @@
+"""Where a module parts from PyTorch: each step is run on the values that the module itself has.
+
+If the module has a step's result, that is its value of this step; else PyTorch's result stands for
+it, for a kernel may compute several steps. Where no later step is found either, the module computes
+otherwise, up to the first value from which PyTorch's next steps lead to values of the module again.
+So a layer whose values are right is never blamed, and several wrong ones are found.
+"""
+
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from course.checks.diagnose.steps import Step, run
+from course.checks.observe.intermediates import Binding, layout, layouts
+
+_STEPS, _BINDINGS = 12, 40  # how far behind a step that is wrong its end is looked for
+
+
+class Place(NamedTuple):
+    """A value of the module: its binding's position, an input's below 0, and its order of axes.
+
+    A binding's value, transposed by `axes`, has the order of PyTorch's.
+    """
+
+    position: int
+    axes: tuple[int, ...]
+
+
+class Parting(NamedTuple):
+    """Steps that a module computes otherwise, between values of its own.
+
+    The steps are those from `first` to `last` that lead from the values `takes` to the last one;
+    `end` is where the module has its value of that, None: nowhere. If `last` is before `first`,
+    that step is right, and takes the value at `end` in the place of `takes`.
+    """
+
+    first: int
+    last: int
+    takes: tuple[int, ...]
+    end: Place | None
+
+
+class Chain:
+    """A model's steps beside a module's bindings, on several inputs at once.
+
+    `inputs`: for each call the model's inputs; `params`: their names in the module. `own` has the
+    values of each input and step as the module has them, for each call, and `at` their places, or
+    None: PyTorch's stands there.
+    """
+
+    def __init__(self, steps: Sequence[Step], inputs: Sequence[Sequence[Tensor]],
+                 bindings: Sequence[Binding], params: Sequence[str]) -> None:
+        self.steps, self.inputs, self.bindings = steps, inputs, bindings
+        self.params = params
+        self.count = len(inputs[0])
+        self.fixed: dict[int, Place] = {}  # of steps, by the numbers of their values
+        self.instead: dict[tuple[int, int], Place] = {}  # what a step takes in a value's place
+        self.right = run(steps, inputs[0])  # PyTorch's own values for the first call
+        self.takers: dict[int, list[int]] = {}
+        for number, step in enumerate(steps, self.count):
+            for taken in step.takes:
+                self.takers.setdefault(taken, []).append(number)
+
+    # ---- values ----------------------------------------------------------------------------
+
+    def step(self, number: int) -> Step:
+        """Return the step that gives a value."""
+        return self.steps[number - self.count]
+
+    def value(self, place: Place) -> list[Tensor]:
+        """Return the module's value at a place, in PyTorch's order of axes, for each call."""
+        return [torch.from_numpy(np.ascontiguousarray(value.transpose(place.axes)))
+                for value in self.arrays(place.position)]
+
+    def arrays(self, position: int) -> list[np.ndarray]:
+        """Return the module's own value at a position, for each call."""
+        if position < 0:
+            return [inputs[position].numpy() for inputs in self.inputs]
+        return self.bindings[position].values
+
+    def right_of(self, parting: Parting) -> np.ndarray:
+        """Return what PyTorch makes of the values that a parting's steps take, for the first call.
+
+        What a step should take, where it takes another value.
+        """
+        if parting.last < parting.first:
+            return self.own[parting.takes[0]][0].numpy()
+        own = {taken: self.own[taken][0] for taken in parting.takes}
+        for number in self.inside(parting.first, parting.last):
+            own[number] = self.step(number).run(*(own[taken] for taken in self.step(number).takes))
+        return own[parting.last].numpy()
+
+    def name(self, position: int) -> str:
+        """Return the name of a variable of main."""
+        return self.bindings[position].name if position >= 0 else self.params[position]
+
+    def gives(self, number: int, own: Sequence[list[Tensor]]) -> list[Tensor] | None:
+        """Return what a step gives for the module's values, or None: they do not fit."""
+        step = self.step(number)
+        given = [self.value(self.instead[number, taken]) if (number, taken) in self.instead
+                 else own[taken] for taken in step.takes]
+        try:
+            return [step.run(*values) for values in zip(*given, strict=True)]
+        except (RuntimeError, ValueError, IndexError):
+            return None
+
+    def found(self, number: int, values: Sequence[Tensor] | None, start: int) -> Place | None:
+        """Return where the module has a step's values, from a binding on."""
+        layer = self.step(number).layer
+        for position in range(max(start, 0), len(self.bindings)) if values else ():
+            axes = [layout(came, right.numpy(), layer) for came, right in
+                    zip(self.bindings[position].values, values or (), strict=True)]
+            if axes[0] is not None and all(one == axes[0] for one in axes):
+                return Place(position, axes[0])
+        return None
+
+    @torch.no_grad()
+    def follow(self) -> None:
+        """Run each step on the module's own values."""
+        self.own: list[list[Tensor]] = [[inputs[place] for inputs in self.inputs]
+                                        for place in range(self.count)]
+        self.at: list[Place | None] = [Place(place - self.count, tuple(range(values[0].ndim)))
+                                       for place, values in enumerate(self.own)]
+        for number, step in enumerate(self.steps, self.count):
+            if number in self.fixed:
+                place: Place | None = self.fixed[number]
+                values = self.value(self.fixed[number])
+            else:
+                gives = self.gives(number, self.own)
+                if gives is None:
+                    return
+                place = self.found(number, gives, self._start(step.takes))
+                values = self.value(place) if place else gives
+            self.own.append(values)
+            self.at.append(place)
+
+    def _start(self, takes: Sequence[int]) -> int:
+        """Return the last position of values that a step takes."""
+        return max((place.position for taken in takes if (place := self.at[taken])), default=-1)
+
+    # ---- what is lost ----------------------------------------------------------------------
+
+    def leads(self) -> list[bool]:
+        """Return for each value whether it is the module's, or leads to one that is."""
+        known = [False] * (self.count + len(self.steps))
+        for number in reversed(range(len(self.own))):
+            known[number] = self.at[number] is not None or any(
+                known[taker] for taker in self.takers.get(number, ()))
+        return known
+
+    def lost(self) -> int | None:
+        """Return the first step whose result is not the module's and leads to none that is."""
+        needed, last = set(), self.count + len(self.steps) - 1
+        waiting = [last]
+        while waiting:
+            if (number := waiting.pop()) not in needed and number >= self.count:
+                needed.add(number)
+                waiting += self.step(number).takes
+        known = self.leads()
+        return min((number for number in needed if not known[number]), default=None)
+
+    def between(self, first: int, last: int) -> tuple[int, ...]:
+        """Return the values that the steps from `first` to `last` take from before, or beside."""
+        inside = self.inside(first, last)
+        return tuple(dict.fromkeys(taken for number in inside for taken in self.step(number).takes
+                                   if taken not in inside))
+
+    def inside(self, first: int, last: int) -> list[int]:
+        """Return the steps that lead to `last` from what the module has before `first`."""
+        needed, waiting = set(), [last]
+        while waiting:
+            number = waiting.pop()
+            if number in needed or number < first and (
+                    number < self.count or self.at[number] is not None):
+                continue
+            needed.add(number)
+            waiting += self.step(number).takes
+        return sorted(needed)
+
+    def _goes_on(self, number: int, place: Place, directly: bool) -> bool:
+        """Whether with the value at a place for a step's PyTorch leads to a later value."""
+        own, changed = list(self.own), {number}
+        own += [[]] * (self.count + len(self.steps) - len(own))
+        own[number] = self.value(place)
+        for taker in range(number + 1, min(number + _STEPS, len(own))):
+            step = self.step(taker)
+            if not changed.intersection(step.takes):
+                continue
+            if any(not own[taken] for taken in step.takes):
+                continue
+            gives = self.gives(taker, own)
+            if gives is None:
+                continue
+            if self.found(taker, gives, place.position + 1):
+                return True
+            if not directly:
+                own[taker] = gives
+                changed.add(taker)
+        return False
+
+    def _ends(self, first: int) -> Iterator[tuple[int, Place]]:
+        """Yield the steps from one that is wrong on, with places that may hold their values."""
+        start = self._start(self.step(first).takes)
+        last = min(first + _STEPS, self.count + len(self.steps))
+        right: dict[int, list[Tensor]] = {}
+        own = [*self.own[:first], *[[]] * (self.count + len(self.steps) - first)]
+        for number in range(first, last):
+            if all(own[taken] for taken in self.step(number).takes):
+                own[number] = right[number] = self.gives(number, own) or []
+        for position in range(max(start, 0), min(start + _BINDINGS, len(self.bindings) - 1)):
+            for number in reversed(right):
+                if right[number] and first in self.inside(first, number):
+                    for axes in layouts(self.bindings[position].value.shape,
+                                        tuple(right[number][0].shape)):
+                        yield number, Place(position, axes)
+
+    def _takes_another(self, number: int) -> Parting | None:
+        """Return what a step takes in the place of a value, where this leads to its result."""
+        step = self.step(number)
+        for taken in step.takes:
+            shape = tuple(self.own[taken][0].shape)
+            places = [Place(position, axes)
+                      for position in range(-self.count, len(self.bindings))
+                      for axes in layouts(self.arrays(position)[0].shape, shape)]
+            for place in places:
+                if place == self.at[taken]:
+                    continue
+                value = self.value(place)
+                self.instead[number, taken] = place
+                gives = self.gives(number, self.own)
+                found = self.found(number, gives, place.position + 1)
+                if found and gives and not all(torch.equal(a, b) if a.shape == b.shape else False
+                                               for a, b in zip(gives, value, strict=True)):
+                    return Parting(number, number - 1, (taken,), place)
+                del self.instead[number, taken]
+        return None
+
+    def _part(self, first: int) -> Parting:
+        """Return how far the module computes otherwise from a step on."""
+        if another := self._takes_another(first):
+            return another
+        for directly in (True, False):
+            for number, place in self._ends(first):
+                if not self._goes_on(number, place, directly):
+                    continue
+                # before a softmax, a sum may do as much as with a bias: the last one counts
+                ends = [later for same, later in self._ends(first) if same == number
+                        and (later == place or directly and self._goes_on(number, later, True))]
+                self.fixed[number] = ends[-1]
+                return Parting(first, number, self.between(first, number), ends[-1])
+        last = self.count + len(self.steps) - 1
+        end = None
+        if len(self.own) > last:
+            final, shape = len(self.bindings) - 1, tuple(self.own[last][0].shape)
+            if self.bindings[final].value.shape == shape:
+                self.fixed[last] = end = Place(final, tuple(range(len(shape))))
+        return Parting(first, last, self.between(first, last), end)
+
+    @torch.no_grad()
+    def partings(self) -> list[Parting]:
+        """Return where the module computes otherwise than PyTorch, in the order of the steps."""
+        found: list[Parting] = []
+        for _round in itertools.repeat(None, len(self.steps)):
+            self.follow()
+            if (first := self.lost()) is None:
+                break
+            found.append(self._part(first))
+            if found[-1].end is None:
+                break
+        return found

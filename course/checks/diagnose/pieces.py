@@ -1,0 +1,165 @@
+"""Pieces of a module by themselves, from values that it has to a later one, beside PyTorch's steps.
+
+So a layer is tried on other inputs than those that reach it: the smallest on which it is wrong, or
+larger ones than a model's images and weights make.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+import tvm
+from tvm import relax
+
+from course.checks.compare.mistakes import Mistake, layer_mistakes
+from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, to_numpy
+from course.checks.diagnose.chain import Chain, Parting
+from course.checks.observe.guard_pages import guarded
+from course.checks.observe.intermediates import compiled, piece
+from course.checks.spec.evidence import Rerun, kind
+from course.checks.spec.shrink import Inputs
+from course.checks.spec.trials import Trials
+from course.words import _
+
+_WIDE = 2, 50  # standard deviations of what a layer alone is tried on
+_NEAR = 1e-5  # of the largest right number: float32 sums of such numbers are off by less
+
+
+class Piece:
+    """The part of a module between the values that some steps take and where they should lead.
+
+    Its inputs and results are the module's own, by the names of its variables, in its order of the
+    axes. `parting` needs an `end`.
+    """
+
+    def __init__(self, chain: Chain, parting: Parting) -> None:
+        assert parting.end
+        self.chain, self.parting, self.end = chain, parting, parting.end
+        places = [place for taken in parting.takes if (place := chain.at[taken])]
+        self.given = list(dict.fromkeys(place.position for place in places))
+        self.names = {position: chain.name(position) for position in self.given}
+        self.machine: relax.VirtualMachine | None = None
+        self.mod: tvm.IRModule | None = None
+
+    @property
+    def inputs(self) -> list[Inputs]:
+        """The module's own values, for each call."""
+        return [{name: self.chain.arrays(position)[call] for position, name in self.names.items()}
+                for call in range(len(self.chain.inputs))]
+
+    @property
+    def atol(self) -> float:
+        """How far a right number may be off."""
+        layer = self.chain.step(max(self.parting.first, self.parting.last)).layer
+        return ATOL_PROBABILITIES if isinstance(layer, torch.nn.Softmax) \
+            and self.parting.last >= self.parting.first else ATOL
+
+    def run(self, **given: np.ndarray) -> np.ndarray:
+        """Return what the module makes of the inputs; what is not written is NaN."""
+        assert self.machine and self.mod
+        with guarded(self.machine, self.mod):
+            return to_numpy(self.machine[self.title](*map(tvm.runtime.tensor, given.values())))
+
+    @property
+    def title(self) -> str:
+        """The name of its function."""
+        return f"piece_{self.parting.first}_{self.parting.last}"
+
+    def right(self, changed: Mapping[int, Mistake] | None = None, **given: np.ndarray
+              ) -> np.ndarray:
+        """Return what PyTorch makes of the inputs; `changed` steps make something else."""
+        chain, parting, values = self.chain, self.parting, {}
+        for taken in parting.takes:
+            if place := chain.at[taken]:
+                array = given[self.names[place.position]].transpose(place.axes)
+                values[taken] = torch.from_numpy(np.ascontiguousarray(array))
+        for number in chain.inside(parting.first, parting.last) \
+                if parting.last >= parting.first else ():
+            step = chain.step(number)
+            some = [values[taken] for taken in step.takes]
+            values[number] = changed[number](step.layer, *some) if changed and number in changed \
+                else step.run(*some)
+        result = values[parting.last if parting.last >= parting.first else parting.takes[0]]
+        axes = self.end.axes if len(self.end.axes) == result.ndim else range(result.ndim)
+        return np.ascontiguousarray(result.numpy().transpose(np.argsort(axes)))
+
+    def rerun(self) -> Rerun:
+        """Return how the piece is run on other inputs than its own."""
+        return Rerun(self.run, self.right)
+
+    def cause(self) -> str:
+        """Return the one usual mistake of a layer in it that gives what it gives, or ""."""
+        mistakes: dict[str, Any] = {}
+        names = list(self.names.values())
+        numbers = self.chain.inside(self.parting.first, self.parting.last)
+        for number in numbers if self.parting.last >= self.parting.first else ():
+            step = self.chain.step(number)
+            for text, mistake in layer_mistakes(step.layer).items() if step.layer else ():
+                says = text if len(numbers) == 1 else _("{layer}: {mistake}").format(
+                    layer=step.says, mistake=text)
+                mistakes[says] = _of(self, names, {number: mistake})
+        trials = Trials(mistakes, self.atol, self.rerun())
+        try:
+            for given in self.inputs:
+                trials.on(given)
+        except Exception:  # what it raises stands in the example
+            return ""
+        return trials.cause() if trials.failed else ""
+
+    def wrong_of_wide(self) -> tuple[Inputs, float] | None:
+        """Return inputs that its own values do not show it wrong on, and the tolerance, or None.
+
+        Where a value is never below 0 in the module, as behind a ReLU, it is not here.
+        """
+        for seed, scale in enumerate(_WIDE):
+            given = {name: _wide([inputs[name] for inputs in self.inputs], scale, seed + place)
+                     for place, name in enumerate(self.names.values())}
+            with torch.no_grad():
+                right = self.right(**given)
+            atol = max(ATOL, _NEAR * float(np.abs(right).max(initial=0)))
+            if np.isfinite(right).all() and kind(self.run(**given), right, atol):
+                return given, atol
+        return None
+
+
+def _of(one: Piece, names: Sequence[str], changed: Mapping[int, Mistake]) -> Any:
+    """Return a mistake of a piece's layer as a function of the piece's inputs."""
+    def gives(*given: np.ndarray) -> np.ndarray | None:
+        try:
+            return one.right(changed, **dict(zip(names, given, strict=True)))
+        except (AttributeError, TypeError):  # the mistake says nothing of this input
+            return None
+    return gives
+
+
+def _wide(values: Sequence[np.ndarray], scale: float, seed: int) -> np.ndarray:
+    """Return an array like values of one shape, with numbers of another size."""
+    if values[0].dtype.kind != "f":
+        return values[0]
+    drawn = np.random.default_rng([seed, *values[0].shape]).normal(0, scale, values[0].shape)
+    if min(value.min(initial=0) for value in values) >= 0:
+        drawn = np.abs(drawn)
+    return drawn.astype(values[0].dtype)
+
+
+def built(mod: tvm.IRModule, chain: Chain, partings: Sequence[Parting], target: Any
+          ) -> list[Piece]:
+    """Return those of the pieces that can be run by themselves: they take only what is given."""
+    found, functions = [], {}
+    for parting in partings:
+        if parting.end is None:
+            continue
+        one = Piece(chain, parting)
+        if function := piece(mod, one.given, one.end.position, one.title):
+            found.append(one)
+            functions[tvm.ir.GlobalVar(one.title)] = function
+    if not found:
+        return []
+    whole = tvm.IRModule({**dict(mod.functions_items()), **functions})
+    names = [one.title for one in found]
+    whole = relax.transform.DeadCodeElimination(names)(relax.transform.ToNonDataflow()(whole))
+    machine = compiled(whole, target)
+    for one in found:
+        one.machine, one.mod = machine, whole
+    return found
