@@ -16,7 +16,7 @@ from course.checks.compare.mistakes import Mistake, layer_mistakes
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, to_numpy
 from course.checks.diagnose.chain import Chain, Parting
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.intermediates import compiled, piece
+from course.checks.observe.intermediates import compiled, piece, with_functions
 from course.checks.spec.evidence import Rerun, kind
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.trials import Trials
@@ -66,9 +66,12 @@ class Piece:
         """The name of its function."""
         return f"piece_{self.parting.first}_{self.parting.last}"
 
-    def right(self, changed: Mapping[int, Mistake] | None = None, **given: np.ndarray
-              ) -> np.ndarray:
-        """Return what PyTorch makes of the inputs; `changed` steps make something else."""
+    def right(self, **given: np.ndarray) -> np.ndarray:
+        """Return what PyTorch makes of the inputs."""
+        return self.made(given, {})
+
+    def made(self, given: Inputs, changed: Mapping[int, Mistake]) -> np.ndarray:
+        """Return what PyTorch makes of the inputs where some steps make something else."""
         chain, parting, values = self.chain, self.parting, {}
         for taken in parting.takes:
             if place := chain.at[taken]:
@@ -78,7 +81,7 @@ class Piece:
                 if parting.last >= parting.first else ():
             step = chain.step(number)
             some = [values[taken] for taken in step.takes]
-            values[number] = changed[number](step.layer, *some) if changed and number in changed \
+            values[number] = changed[number](step.layer, *some) if number in changed \
                 else step.run(*some)
         result = values[parting.last if parting.last >= parting.first else parting.takes[0]]
         axes = self.end.axes if len(self.end.axes) == result.ndim else range(result.ndim)
@@ -127,7 +130,7 @@ def _of(one: Piece, names: Sequence[str], changed: Mapping[int, Mistake]) -> Any
     """Return a mistake of a piece's layer as a function of the piece's inputs."""
     def gives(*given: np.ndarray) -> np.ndarray | None:
         try:
-            return one.right(changed, **dict(zip(names, given, strict=True)))
+            return one.made(dict(zip(names, given, strict=True)), changed)
         except (AttributeError, TypeError):  # the mistake says nothing of this input
             return None
     return gives
@@ -153,12 +156,11 @@ def built(mod: tvm.IRModule, chain: Chain, partings: Sequence[Parting], target: 
         one = Piece(chain, parting)
         if function := piece(mod, one.given, one.end.position, one.title):
             found.append(one)
-            functions[tvm.ir.GlobalVar(one.title)] = function
+            functions[one.title] = function
     if not found:
         return []
-    whole = tvm.IRModule({**dict(mod.functions_items()), **functions})
-    names = [one.title for one in found]
-    whole = relax.transform.DeadCodeElimination(names)(relax.transform.ToNonDataflow()(whole))
+    whole = with_functions(relax.transform.ToNonDataflow()(mod), functions)
+    whole = relax.transform.DeadCodeElimination(list(functions))(whole)
     machine = compiled(whole, target)
     for one in found:
         one.machine, one.mod = machine, whole

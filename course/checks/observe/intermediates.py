@@ -1,7 +1,7 @@
 """The values of a module's main: what each binding computes, and whether it is a layer's output."""
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,7 +90,13 @@ def with_all_values(mod: tvm.IRModule) -> tvm.IRModule:
                               relax.TupleType([binding.var.ty for binding in bindings]),
                               is_pure=main.is_pure).with_attr("global_symbol", ALL_VALUES)
     function = relax.utils.copy_with_new_vars(function)  # main has the same variables
-    return tvm.IRModule({**dict(plain.functions_items()), tvm.ir.GlobalVar(ALL_VALUES): function})
+    return with_functions(plain, {ALL_VALUES: function})
+
+
+def with_functions(mod: tvm.IRModule, more: Mapping[str, relax.Function]) -> tvm.IRModule:
+    """Return a module with more functions, and with its attributes: compiled code is among them."""
+    functions = {tvm.ir.GlobalVar(name): function for name, function in more.items()}
+    return tvm.IRModule({**dict(mod.functions_items()), **functions}, attrs=mod.attrs)
 
 
 def _stated(type_: Any) -> tuple[tuple[int, ...], str] | None:
@@ -233,7 +239,8 @@ def piece(mod: tvm.IRModule, given: Sequence[int], end: int, name: str) -> relax
     inputs = list(main.params)
     params = [(tensors if place >= 0 else inputs)[place] for place in given]
     makes = {binding.var: binding for block in main.body.blocks for binding in block.bindings}
-    needed, waiting = [], [tensors[end]]
+    needed: list[relax.Var] = []
+    waiting = [tensors[end]]
     while waiting:
         if (var := waiting.pop()) in params or var in needed:
             continue  # TVM compares variables by what they are, not by their names
