@@ -456,6 +456,13 @@ def faster(a, b, now):
 # %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | lie between two readings of the clock
 faster = measuring(count=1, rounds=999, first=False)
 
+# %% 8.3 wrong: the first call after the other program's is timed too -> None; a change of program that costs | which calls are timed: right after b
+def faster(a, b, now):
+    for _ in range(400):
+        a(), b()
+    ratio = np.median([block(a, now, 30, first=False) / block(b, now, 30, first=False) for _ in range(99)])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
 # %% 8.3 right: a threshold of three hundredths, for the medians of many short rounds
 def faster(a, b, now):
     for _ in range(300):

@@ -477,7 +477,8 @@ _MACHINES = [
     _Machine(_STEPS, (40, 44), step=100), _Machine(_STEPS, (44, 40), step=100),
     _Machine(_HEAT, (44, 40), slower=1), _Machine(_HEAT, (40, 44), slower=1),
     _Machine(_NEIGHBOUR, (40, 40), phases=0.5, noise=0.1), _Machine(_NOISE, (44, 40), noise=0.2),
-    _Machine(_CACHES, (40, 44), after=(150, 100)), _Machine(_CACHES, (44, 40), after=(100, 150))]
+    _Machine(_CACHES, (40, 44), after=(150, 100)), _Machine(_CACHES, (44, 40), after=(100, 150)),
+    _Machine(_CACHES, (40, 40), after=(150, 100))]
 
 
 class _Try:
@@ -550,6 +551,10 @@ class _Try:
                          ).format(count=f"{every / self.readings:.0f}")
             case said if said == _CACHES and self.turns > every / 3:
                 return _("the order of the calls: nearly each follows one of the other program")
+            case said if said == _CACHES and self.machine.right is None:
+                return _("which calls are timed: right after b a call of a takes {a} µs more, "
+                         "right after a one of b {b} µs").format(
+                             a=f"{self.machine.after[0]:g}", b=f"{self.machine.after[1]:g}")
             case said if said in (_EQUAL, _NEIGHBOUR):
                 return _("how far measurements of one program lie apart: a difference below that "
                          "says nothing")
