@@ -166,8 +166,8 @@ def _require_every_tile(random_conv2d: Callable) -> None:
             _("{tile} never comes, with {seeds} seeds; {count} of the {all} that fit do").format(
                 tile=" x ".join(map(str, missing[0])), seeds=len(_MANY_SEEDS),
                 count=len(fit) - len(missing), all=len(fit)),
-            *(_("max_innermost_factor of sample_perfect_tile: it was never above {limit}, and is "
-                "16 unless you say otherwise").format(limit=limit) for limit in above[:1]))
+            _("max_innermost_factor of sample_perfect_tile: it was never above {limit}, and is 16 "
+              "unless you say otherwise").format(limit=above[0]) if above else "")
 
 
 def _require_free(drawn: Sequence[tvm.s_tir.Schedule]) -> None:
