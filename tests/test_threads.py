@@ -98,11 +98,21 @@ def test_the_result_is_numpys_and_there_is_no_race(name: str) -> None:
 @needs_compiler
 @pytest.mark.parametrize("name", DENSE)
 def test_the_cuda_source_gives_the_same(name: str) -> None:
-    if name == "across threads":
-        pytest.skip("its source has warp shuffles")
     X, W, Y = dense_arrays()
     assert gpu.run_source(DENSE[name](), X, W, Y)
     np.testing.assert_allclose(Y, X @ W.T, rtol=1e-5, atol=1e-5)
+
+
+@needs_compiler
+def test_what_three_warps_find_together() -> None:
+    X, over = te.placeholder((2, 192), name="X"), te.reduce_axis((0, 192), name="over")
+    sch = tvm.s_tir.Schedule(te.create_prim_func([X, te.compute(
+        (2,), lambda i: te.max(X[i, over], over), name="Y")]))
+    row, column = sch.get_loops(sch.get_sblock("Y"))
+    sch.bind(row, "blockIdx.x")
+    sch.bind(sch.split(column, [None, 96])[1], "threadIdx.x")
+    given, Y = random(2, 192), np.zeros(2, "float32")
+    assert gpu.run_source(sch.mod["main"], given, Y) and (given.max(axis=1) == Y).all()
 
 
 def test_extents_that_do_not_divide() -> None:
@@ -117,7 +127,7 @@ def test_extents_that_do_not_divide() -> None:
 def test_without_a_guard_the_thread_is_named_that_leaves_its_buffer() -> None:
     with pytest.raises(threads.Refused) as refused:
         threads.run(threads.lowered(relu(100, guarded=False)), random(100), random(100))
-    assert refused.value.args == ("outside", "X", 100, ((3, 0, 0), (4, 0, 0)))
+    assert refused.value.args == ("outside", "X", "100", ((3, 0, 0), (4, 0, 0)))
 
 
 def test_a_race_is_named_where_a_barrier_is_missing() -> None:
@@ -184,6 +194,16 @@ def test_transactions_of_a_warp(stride: int, transactions: int) -> None:
     assert launch.transactions == {"X": transactions, "Y": 1}
 
 
+def test_transactions_of_short_rows() -> None:
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((640,), "float32"), Y: T.Buffer((256,), "float32")):
+        for v in T.thread_binding(16, thread="threadIdx.y"):
+            for u in T.thread_binding(16, thread="threadIdx.x"):
+                Y[v * 16 + u] = X[v * 40 + u]
+    launch, = threads.run(threads.lowered(main), random(640), np.zeros(256, "float32"))
+    assert launch.transactions == {"X": 20, "Y": 8}  # counted by hand
+
+
 def test_the_lanes_of_a_vector_are_reached_at_once() -> None:
     X = te.placeholder((128,), name="X")
     copied = te.create_prim_func([X, te.compute((128,), lambda i: X[i], name="Y")])
@@ -208,6 +228,7 @@ def test_a_program_for_the_cpu_is_none_for_a_gpu() -> None:
 
 WAIT, FILL = "T.tvm_storage_sync('shared')", "held[t] = X[b * 32 + t]"
 HELD, MIRRORED = "held = T.alloc_buffer((32,), scope='shared')", "Y[b * 32 + t] = held[31 - t]"
+ADD = "T.evaluate(T.call_extern('float32', 'atomicAdd', T.address_of({}), X[b * 32 + t]))"
 ONE = "one = T.alloc_buffer((1,), scope='local')"
 
 
@@ -243,7 +264,22 @@ TRUE = [
      [HELD.replace("shared", "shared.dyn"), FILL, WAIT.replace("shared", "shared.dyn"), MIRRORED]),
     ("barriers by the block's number, two in each turn", "",
      [HELD, ONE, FILL, "for i in range(b + 1):", "    " + WAIT, "    one[0] = held[31 - t]",
-      "    " + WAIT, "    held[t] = one[0]", "Y[b * 32 + t] = held[t]"])]
+      "    " + WAIT, "    held[t] = one[0]", "Y[b * 32 + t] = held[t]"]),
+    ("all threads add to one element", "", [ADD.format("Y[0]")]),
+    ("the same by TVM's operator", "",
+     ["T.evaluate(T.cuda.atomic_add(T.address_of(Y[b]), X[b * 32 + t]))"]),
+    ("a sum in shared memory, and barriers", "",
+     [HELD, "held[t] = T.float32(0)", WAIT, ADD.format("held[t // 16]"), WAIT,
+      "Y[b * 32 + t] = held[t]"]),
+    ("the sum is read with no barrier", "thread 15 of block 0 writes it, thread 0 of block 0 reads",
+     [HELD, "held[t] = T.float32(0)", WAIT, ADD.format("held[t // 16]"),
+      "Y[b * 32 + t] = held[t // 16]"]),
+    ("the sum's zero comes with no barrier", "thread 0 of block 0 writes it, thread 1",
+     ["if t == 0:", "    Y[b * 32] = T.float32(0)", ADD.format("Y[b * 32]")]),
+    ("a sum over blocks, of a zero by one of them", "no barrier makes one block wait",
+     ["if b * 32 + t == 0:", "    Y[0] = T.float32(0)", WAIT, ADD.format("Y[0]")]),
+    ("a sum that begins with nothing", "reads held[0], which nobody has written",
+     [HELD, ADD.format("held[0]")])]
 
 
 @pytest.mark.parametrize(("said", "body"), [pytest.param(*case[1:], id=case[0]) for case in TRUE])
@@ -255,6 +291,55 @@ def test_what_is_said_of_a_program_is_true(said: str, body: list[str]) -> None:
     except CourseError as refused:
         came = str(refused)
     assert said in came if said else not came, came
+
+
+@needs_compiler
+@pytest.mark.parametrize(("said", "body"), [
+    pytest.param(*case[1:], id=case[0]) for case in TRUE if not case[1]
+    or "come to a barrier" in case[1]])
+def test_real_threads_do_the_same(said: str, body: list[str]) -> None:
+    X = np.arange(64, dtype="float32")  # sums of them are exact, in any order
+    came = []
+    for run in gpu.run, gpu.run_source:
+        Y = np.zeros(64, "float32")
+        try:
+            assert run(program(*body), X, Y, barriers=False)
+            came.append(Y.tolist())
+        except CourseError as refused:
+            came.append(str(refused))
+    assert came[0] == came[1] and (said in came[0] if said else any(came[0]))
+
+
+def test_an_index_beyond_its_row_is_seen() -> None:
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((2, 32), "float32"), Y: T.Buffer((2, 32), "float32")):
+        for b in T.thread_binding(2, thread="blockIdx.x"):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                Y[b, t] = X[b, t + 1]
+    with pytest.raises(CourseError, match="thread 31 of block 0 is outside X: element 0, 32"):
+        gpu.run(main, random(2, 32), random(2, 32))
+
+
+@pytest.mark.parametrize(("index", "rounds"), [
+    ("t", 1), ("0", 1), ("t * 2 % 64", 2), ("t * 32", 32), ("t * 33", 1), ("t // 4", 1)])
+def test_rounds_of_a_warp_in_shared_memory(index: str, rounds: int) -> None:
+    launch, = threads.run(threads.lowered(program(
+        "held = T.alloc_buffer((1056,), scope='shared')",
+        "for i in range(33):", "    held[i * 32 + t] = X[b * 32 + t]", WAIT,
+        f"Y[b * 32 + t] = held[{index}]")), random(64), np.zeros(64, "float32"))
+    assert launch.rounds == {"held": 2 * (33 + rounds)}
+    assert launch.conflicts == {"held": 2 * (rounds - 1)}
+
+
+def test_bank_conflicts_of_a_tile_and_none_of_one_whose_rows_are_longer() -> None:
+    found = []
+    for aligned in (False, True):
+        sch = tvm.s_tir.Schedule(tiled(32, 32, 32, 32))
+        if aligned:
+            sch.storage_align(sch.get_sblock("W_shared"), 0, 0, 32, 1)
+        launch, = threads.run(threads.lowered(sch.mod["main"]), *dense_arrays(32, 32, 32))
+        found.append((launch.conflicts["W_shared"], launch.shared_bytes))
+    assert found == [(32 * 32 * 31, 2 * 4 * 32 * 32), (0, 4 * 32 * (32 + 33))]
 
 
 def test_the_barriers_that_tvm_puts_in_are_those_of_shared_dyn_too() -> None:

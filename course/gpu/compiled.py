@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import tirx
 
 from course import present
-from course.gpu.simulated import lowered
+from course.gpu.simulated import lowered, refusal
 from course.gpu.source import last_line, own_alone, source, with_marks
 from course.tir import threads
 from course.words import _
@@ -24,6 +24,7 @@ from data.store import CourseError
 SECONDS = 60
 _HEADER = Path(__file__).with_name("threads.hpp")
 COMPILING = 300
+_MOST_SHARED, _DIVERGENT = 227 * 1024, 3
 
 
 def compiler() -> tuple[str, ...]:
@@ -58,6 +59,8 @@ def run_source(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) 
     if not compiler():
         return False
     text = source(func, barriers).replace("__shared__ alignas(64)", "alignas(64) __shared__")
+    text = re.sub(r"extern __shared__ __align__\((\d+)\) (\w+ \w+)\[\]",  # of bytes, the most
+                  rf"alignas(\1) __shared__ \2[{_MOST_SHARED}]", text)
     names = [param.name for param in func.params]
     lines = [text, "int main() {"]
     for name, array in zip(names, arrays, strict=True):
@@ -114,6 +117,9 @@ def _executed(program: str, given: bytes) -> bytes:
         except present.SlowError:
             raise CourseError(_("still at it after {seconds} seconds: smaller arrays").format(
                 seconds=SECONDS)) from None
+    if done.returncode == _DIVERGENT:
+        *block, count = map(int, done.stderr.split()[1:])
+        raise CourseError(refusal("divergent", "", count, (tuple(block), (0, 0, 0))))
     if done.returncode:
         raise CourseError(_("the program crashed (exit {code}): an index outside its array").format(
             code=done.returncode))

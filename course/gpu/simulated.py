@@ -41,10 +41,10 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
         raise CourseError(_("there is something outside of blocks and threads, or that gpu.run "
                             "does not know: {what}").format(what=last_line(unknown))) from None
     except threads.Refused as refused:
-        raise CourseError(_refusal(*refused.args)) from None
+        raise CourseError(refusal(*refused.args)) from None
 
 
-def _refusal(what: str, name: str, which: Any, thread: Any) -> Sentence:
+def refusal(what: str, name: str, which: Any, thread: Any) -> Sentence:
     """Return why a program was refused, in words."""
     match what:
         case "extents":
@@ -79,7 +79,7 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
         threads.require_one_extent(func)
         low = threads.lowered(func, barriers)
     except threads.Refused as refused:
-        raise CourseError(_refusal(*refused.args)) from None
+        raise CourseError(refusal(*refused.args)) from None
     except (ValueError, RuntimeError, TypeError) as error:
         raise CourseError(_("TVM makes no GPU program of it: {why}").format(
             why=last_line(error))) from None

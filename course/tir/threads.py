@@ -20,6 +20,7 @@ from course.words import Sentence, _, language, told
 
 WARP = 32  # threads that load together
 SEGMENT = 128  # bytes that one transaction brings
+BANKS, WORD = 32, 4  # of shared memory, and the bytes that each gives in a round
 AXES = "xyz"
 _SCHEDULED, _LOWERED = s_tir.transform, tirx.transform
 _PASSES = [
@@ -27,8 +28,8 @@ _PASSES = [
     _SCHEDULED.LowerInitBlock(), _SCHEDULED.PlanAndUpdateBufferAllocationLocation(),
     _SCHEDULED.ConvertBlocksToOpaque(), _SCHEDULED.LiftThreadBinding(),
     _SCHEDULED.CompactBufferAllocation(), _SCHEDULED.UnifyThreadBinding(),
-    _SCHEDULED.LowerMatchBuffer(), _SCHEDULED.StmtSimplify(), _SCHEDULED.LowerOpaqueBlock(),
-    _LOWERED.FlattenBuffer(), _SCHEDULED.InjectVirtualThread(), _SCHEDULED.StmtSimplify()]
+    _SCHEDULED.LowerMatchBuffer(), _SCHEDULED.StmtSimplify(), _SCHEDULED.LowerOpaqueBlock()]
+_FLAT = [_LOWERED.FlattenBuffer(), _SCHEDULED.InjectVirtualThread()]
 _CUDA = {"kind": "cuda", "arch": "sm_80"}
 _CALLS: dict[str, Callable[..., Any]] = {
     "exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "log": np.log, "fabs": np.abs,
@@ -43,19 +44,51 @@ _SHUFFLES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "tvm_warp_shuffle_down": lambda lane, by, width: lane + by}
 
 
+# What several threads may do to an element at once, by the name of T.call_extern or of an operator.
+_ATOMIC = {"atomicAdd": np.add, "atomicMax": np.maximum, "atomicMin": np.minimum,
+           "tirx.cuda.atomic_add": np.add}
+
+
 class Refused(Exception):
     """The program does what no order of its threads makes right. `args`: what, and where."""
 
 
 def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
-    """Return a scheduled PrimFunc as its threads run it: flat buffers, and where barriers stand.
+    """Return a scheduled PrimFunc as its threads run it, with the barriers where they stand.
 
-    Without `barriers` those are left out that TVM puts in.
+    Without `barriers` those are left out that TVM puts in. Buffers keep their axes, so that an
+    index beyond its row is seen. Not where TVM needs them flat: for virtual threads, and where it
+    puts in other barriers then.
     """
     target = tvm.target.Target(_CUDA, host="llvm")
     sync = [_SCHEDULED.ThreadSync(scope) for scope in ("shared", "shared.dyn") if barriers]
-    mod = tvm.IRModule({"main": func.with_attr("target", target)})
-    return tvm.transform.Sequential([*_PASSES, *sync])(mod)["main"].without_attr("target")
+    mod = tvm.transform.Sequential(_PASSES)(
+        tvm.IRModule({"main": func.with_attr("target", target)}))
+    rest = [_SCHEDULED.StmtSimplify(), *sync]
+    flat = tvm.transform.Sequential([*_FLAT, *rest])(mod)["main"].without_attr("target")
+    if any(isinstance(node, tirx.AttrStmt) and node.attr_key == "virtual_thread"
+           for node, _place in walk(mod["main"].body)):
+        return flat
+    kept = tvm.transform.Sequential(rest)(mod)["main"].without_attr("target")
+    stand = [sum(_is_barrier(node) for node, _place in walk(one.body)) for one in (flat, kept)]
+    return kept if stand[0] == stand[1] else flat
+
+
+def _is_barrier(node: Any) -> bool:
+    match node:
+        case tirx.Evaluate(value=ir.Call(op=ir.Op(name=name))):
+            return name.endswith("tvm_storage_sync")
+    return False
+
+
+def _atomic(node: Any) -> tuple[np.ufunc, ir.TensorLoad, Any] | None:
+    """Return how an atomic statement changes an element, the element, and by what."""
+    match node:
+        case tirx.Evaluate(value=ir.Call(op=ir.Op(name=name), args=[
+                *called, ir.Call(args=[ir.TensorLoad() as target]), by])):
+            name = getattr(called[0], "value", None) if called else name
+            return (_ATOMIC[name], target, by) if name in _ATOMIC else None
+    return None
 
 
 def require_one_extent(func: tirx.PrimFunc) -> None:
@@ -129,7 +162,9 @@ class Launch:
     """What one kernel did: its grid of blocks and its block of threads, x first, and counts.
 
     `loads`, `stores`: of single elements, for each buffer by name. `transactions`: of SEGMENT
-    bytes, for each buffer in global memory, loads and stores together. `operations`: on floats.
+    bytes, for each buffer in global memory, loads and stores together. `rounds`: in which the
+    threads of each warp reach shared memory, for each buffer there, and `conflicts`: those of them
+    that come because words of one bank are wanted. `operations`: on floats.
     `shared_bytes`: of one block. `barriers`: that each thread comes to. `writer`: for each buffer
     in global memory that is written, the number of the thread that wrote an element last, -1 for
     none; number = block number * threads of a block + thread number. `together`: for each buffer
@@ -141,6 +176,8 @@ class Launch:
     loads: Counter = field(default_factory=Counter)
     stores: Counter = field(default_factory=Counter)
     transactions: Counter = field(default_factory=Counter)
+    rounds: Counter = field(default_factory=Counter)
+    conflicts: Counter = field(default_factory=Counter)
     operations: int = 0
     shared_bytes: int = 0
     barriers: int = 0
@@ -160,13 +197,25 @@ class Launch:
                 tuple(int(i) for i in np.unravel_index(thread, self.block[::-1])[::-1]))
 
 
+class _Seen:
+    """Which threads came to each element of a buffer, (copies, size), for one purpose.
+
+    The last one and in which phase, another one before it, and whether there were several in that
+    phase, or in several blocks. A phase of a block ends with a barrier.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.last, self.before, self.when, self.several = (
+            np.full(shape, -1, np.int64) for _each in range(4))
+        self.blocks = np.zeros(shape, bool)
+
+
 @dataclass
 class _Memory:
     """A buffer: its numbers, (copies, size), which copy each thread has, and who touched what.
 
-    Of each element: the thread that wrote it last, and in which phase; the same of readers, another
-    one before it, and whether there were several in that phase, or in several blocks. A phase of a
-    block ends with a barrier. `filled`: which elements of a thread's own memory have a number.
+    `strides`: from one element to the next along each axis. `filled`: which elements of a thread's
+    own memory have a number.
     """
 
     name: str
@@ -174,15 +223,18 @@ class _Memory:
     data: np.ndarray
     copy: np.ndarray | int
     shape: tuple[int, ...]
+    strides: tuple[int, ...]
     watched: bool
-    shadow: dict[str, np.ndarray] = field(default_factory=dict)
+    seen: dict[str, _Seen] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         if self.watched:
-            for name in ("writer", "written", "reader", "before", "read", "several"):
-                self.shadow[name] = np.full(self.data.shape, -1, np.int64)
-            self.shadow["blocks"] = np.zeros(self.data.shape, bool)
+            self.seen = {what: _Seen(self.data.shape) for what in ("read", "write")}
         self.filled = np.full(self.data.shape, self.scope != "local")
+
+
+# Whom a thread must not meet at an element without a barrier, by what each does there.
+_BESIDE = {"read": ("write", "add"), "write": ("read", "add", "write"), "add": ("read", "write")}
 
 
 class _Run:
@@ -199,7 +251,8 @@ class _Run:
         self.barriers = np.zeros(blocks, np.int64)
         self.reducer: Any = None
         self.loaded: dict[tuple, np.ndarray] | None = None  # of one expression
-        self.vector: dict[tuple[str, str], list[np.ndarray]] | None = None  # inside such a loop
+        # inside a loop over a vector's lanes
+        self.vector: dict[tuple[str, str], tuple[_Memory, list[np.ndarray]]] | None = None
 
     def index_of(self, tag: str) -> np.ndarray:
         """Return the value of blockIdx.x and so on in every thread."""
@@ -287,18 +340,18 @@ class _Run:
         if buffer not in self.memory:
             raise Unknown(f"the buffer {buffer.name}")
         memory = self.memory[buffer]
-        flat = np.zeros(active.shape, np.int64)
-        inside = np.ones(active.shape, bool)
-        for index, extent in zip(indices, memory.shape, strict=True):
-            values = np.broadcast_to(self.value(index, active), active.shape)
-            inside &= (values >= 0) & (values < extent)
-            flat = flat * extent + values
-        if (active & ~inside).any():
-            lane = int(np.argmax(active & ~inside))
-            raise Refused("outside", memory.name, int(flat[lane]), self.launch.names(lane))
         lanes = np.flatnonzero(active)
+        at = np.stack([np.zeros(len(lanes), np.int64), *(
+            np.broadcast_to(self.value(index, active), active.shape)[lanes] for index in indices)])
+        extents = np.reshape(memory.shape, (-1, 1))
+        outside = ((at[1:] < 0) | (at[1:] >= extents)).any(axis=0)
+        if outside.any():
+            first = int(np.argmax(outside))
+            raise Refused("outside", memory.name, ", ".join(map(str, at[1:, first])),
+                          self.launch.names(lanes[first]))
+        flat = memory.strides @ at[1:] if memory.strides else at[0]
         copies = np.broadcast_to(memory.copy, active.shape)[lanes]
-        return memory, lanes, copies, flat[lanes]
+        return memory, lanes, copies, flat
 
     def load(self, buffer: Any, indices: Sequence[Any], active: np.ndarray) -> np.ndarray:
         key = buffer, str(indices), active.tobytes()
@@ -308,7 +361,7 @@ class _Run:
         self.launch.loads[memory.name] += len(lanes)
         self.transfer(memory, lanes, flat, str(indices))
         if memory.watched:
-            self.reads(memory, lanes, copies, flat)
+            self.comes("read", memory, lanes, copies, flat)
         self.require_number(memory, memory.filled[copies, flat], lanes, flat)
         found = np.zeros(active.shape, memory.data.dtype)
         found[lanes] = memory.data[copies, flat]
@@ -330,64 +383,94 @@ class _Run:
         self.launch.stores[memory.name] += len(lanes)
         self.transfer(memory, lanes, flat, str(node.indices))
         if memory.watched:
-            self.writes(memory, lanes, copies, flat)
+            self.comes("write", memory, lanes, copies, flat)
         memory.data[copies, flat], memory.filled[copies, flat] = value[lanes], True
 
+    def add(self, how: np.ufunc, target: ir.TensorLoad, by: Any, active: np.ndarray) -> None:
+        """Do as atomicAdd and its like: each thread's value comes to the element, in any order."""
+        values = np.broadcast_to(self.value(by, active), active.shape)
+        memory, lanes, copies, flat = self.place(target.source, target.indices, active)
+        self.launch.stores[memory.name] += len(lanes)
+        self.transfer(memory, lanes, flat, str(target.indices))
+        if memory.watched:
+            self.comes("add", memory, lanes, copies, flat)
+        how.at(memory.data, (copies, flat), values[lanes].astype(memory.data.dtype))
+
     def transfer(self, memory: _Memory, lanes: np.ndarray, flat: np.ndarray, where: str) -> None:
-        """Count the transactions in which the threads of each warp reach these elements.
+        """Count how often the threads of each warp go to global or shared memory for these.
 
         The lanes of a vector are reached at once: they are counted when its loop ends.
         """
-        if memory.scope == "global" and len(lanes):
-            each = -(-self.launch.threads // WARP)  # warps of a block
-            warps = self.blocks[lanes] * each + self.thread[lanes] // WARP
-            segments = flat * memory.data.itemsize // SEGMENT
-            pairs = np.unique(warps * (memory.data.size + 1) + segments)
-            if self.vector is None:
-                self.launch.transactions[memory.name] += len(pairs)
-            else:
-                self.vector.setdefault((memory.name, where), []).append(pairs)
-            first = flat[warps == 0]
-            if len(first):
-                self.launch.together.setdefault(memory.name, first)
+        if memory.scope == "local" or not len(lanes):
+            return
+        each = -(-self.launch.threads // WARP)  # warps of a block
+        warps = self.blocks[lanes] * each + self.thread[lanes] // WARP
+        if memory.scope == "global" and len(first := flat[warps == 0]):
+            self.launch.together.setdefault(memory.name, first)
+        reached = np.stack([warps, self.thread[lanes] % WARP, flat * memory.data.itemsize])
+        if self.vector is None:
+            self.count(memory, [reached])
+        else:
+            self.vector.setdefault((memory.name, where), (memory, []))[1].append(reached)
 
-    def together(self, who: np.ndarray, when: np.ndarray, lanes: np.ndarray) -> np.ndarray:
-        """Whether somebody else was there with no barrier since then."""
-        other = (who >= 0) & (who != lanes)
-        return other & ((self.blocks[who] != self.blocks[lanes]) | (when == self.phase(lanes)))
+    def count(self, memory: _Memory, reached: list[np.ndarray]) -> None:
+        """Count transactions or rounds: of a vector's lanes each has warp, thread, first byte.
 
-    def reads(self, memory: _Memory, lanes: np.ndarray, copies: np.ndarray, flat: np.ndarray
-              ) -> None:
-        here, was = (copies, flat), memory.shadow
-        writer = was["writer"][here]
-        self.race(memory, "write and read", self.together(writer, was["written"][here], lanes),
-                  writer, lanes, flat)
-        if memory.scope != "global":
-            self.require_number(memory, writer >= 0, lanes, flat)
+        In a round each bank gives one word, to all who want it. Of 8 or 16 bytes a thread, half a
+        warp or a quarter of it takes part in a round:
+        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#shared-memory
+        """
+        warps, thread, byte = np.concatenate(reached, axis=1)
+        if memory.scope == "global":
+            self.launch.transactions[memory.name] += len(np.unique(
+                warps * (memory.data.size + 1) + byte // SEGMENT))
+            return
+        parts = max(1, len(reached) * memory.data.itemsize // WORD)
+        words = memory.data.nbytes // WORD + 1
+        both = np.sort((warps * parts + thread * parts // WARP) * words + byte // WORD)
+        part, word = np.divmod(both[np.diff(both, prepend=-1) > 0], words)
+        each = np.bincount(part * BANKS + word % BANKS, minlength=(part[-1] + 1) * BANKS)
+        rounds = each.reshape(-1, BANKS).max(axis=1)
+        self.launch.rounds[memory.name] += int(rounds.sum())
+        self.launch.conflicts[memory.name] += int((rounds - 1)[rounds > 0].sum())
+
+    def others(self, seen: _Seen, here: tuple, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Return whether somebody else was there with no barrier since then, and who."""
+        last, phase = seen.last[here], self.phase(lanes)
+        other = (last >= 0) & (last != lanes) & (
+            (self.blocks[last] != self.blocks[lanes]) | (seen.when[here] == phase))
+        return (other | (seen.several[here] == phase) | seen.blocks[here],
+                np.where(last == lanes, seen.before[here], last))
+
+    def comes(self, what: str, memory: _Memory, lanes: np.ndarray, copies: np.ndarray,
+              flat: np.ndarray) -> None:
+        """Note that threads come to elements, and name a race with those who were there."""
+        here = copies, flat
+        if what not in memory.seen:  # the first that adds
+            memory.seen[what] = _Seen(memory.data.shape)
+        for before in (one for one in _BESIDE[what] if one in memory.seen):
+            if before == what:
+                self.notes(memory.seen[what], here, lanes)
+            verbs = ("read" if verb == "read" else "write" for verb in (before, what))
+            self.race(memory, " and ".join(verbs), *self.others(memory.seen[before], here, lanes),
+                      lanes, flat)
+        if what not in _BESIDE[what]:
+            if memory.scope != "global":
+                self.require_number(memory, memory.seen["write"].last[here] >= 0, lanes, flat)
+            self.notes(memory.seen[what], here, lanes)
+
+    def notes(self, seen: _Seen, here: tuple, lanes: np.ndarray) -> None:
         phase = self.phase(lanes)
         for twice in range(2):  # who was there before, then who comes in the same statement
-            reader = was["reader"][here]
-            other = (reader >= 0) & (reader != lanes)
-            apart = other & (self.blocks[reader] != self.blocks[lanes])
-            was["blocks"][copies[apart], flat[apart]] = True
-            same = other & ~apart & (was["read"][here] == phase)
-            was["several"][copies[same], flat[same]] = phase[same]
-            was["before"][copies[other], flat[other]] = (reader, lanes)[twice][other]
-            was["reader"][here], was["read"][here] = lanes, phase
-
-    def writes(self, memory: _Memory, lanes: np.ndarray, copies: np.ndarray, flat: np.ndarray
-               ) -> None:
-        here, was = (copies, flat), memory.shadow
-        reader, phase = was["reader"][here], self.phase(lanes)
-        read = self.together(reader, was["read"][here], lanes) \
-            | (was["several"][here] == phase) | was["blocks"][here]
-        self.race(memory, "read and write", read,
-                  np.where(reader == lanes, was["before"][here], reader), lanes, flat)
-        for _twice in range(2):
-            writer = was["writer"][here]
-            self.race(memory, "write and write",
-                      self.together(writer, was["written"][here], lanes), writer, lanes, flat)
-            was["writer"][here], was["written"][here] = lanes, phase
+            last = seen.last[here]
+            other = (last >= 0) & (last != lanes)
+            apart = other & (self.blocks[last] != self.blocks[lanes])
+            same = other & ~apart & (seen.when[here] == phase)
+            copies, flat = here
+            seen.blocks[copies[apart], flat[apart]] = True
+            seen.several[copies[same], flat[same]] = phase[same]
+            seen.before[copies[other], flat[other]] = (last, lanes)[twice][other]
+            seen.last[here], seen.when[here] = lanes, phase
 
     def race(self, memory: _Memory, what: str, found: np.ndarray, first: np.ndarray,
              second: np.ndarray, flat: np.ndarray) -> None:
@@ -434,6 +517,8 @@ class _Run:
                     self.barrier(active)
                 elif short == "tvm_thread_allreduce":
                     self.reduce(args, active)
+                elif (atomic := _atomic(node)) is not None:
+                    self.add(*atomic, active)
                 else:
                     raise Unknown(str(node.value))
             case tirx.Evaluate(value=tirx.IntImm()):
@@ -451,8 +536,8 @@ class _Run:
             self.at[node.loop_var] = first + step
             self.execute(node.body, active & (step < extent))
         if lanes:
-            for (name, _where), pairs in (self.vector or {}).items():
-                self.launch.transactions[name] += len(np.unique(np.concatenate(pairs)))
+            for memory, reached in (self.vector or {}).values():
+                self.count(memory, reached)
             self.vector = None
 
     def allocate(self, buffer: Any) -> None:
@@ -462,11 +547,13 @@ class _Run:
         if not shared and scope != "local":
             raise Refused("scope", buffer.name, scope, self.launch.names(0))
         copy = self.blocks if shared else self.lanes
-        if buffer not in self.memory and shared:
-            self.launch.shared_bytes += int(np.prod(shape)) * np.dtype(buffer.dtype).itemsize
         if buffer not in self.memory:
-            data = np.full((int(copy[-1]) + 1, int(np.prod(shape))), np.nan).astype(buffer.dtype)
-            self.memory[buffer] = _Memory(buffer.name, scope, data, copy, shape, shared)
+            strides = tuple(map(int, buffer.strides)) or _strides(shape)
+            size = strides[0] * shape[0] if shape else 1
+            data = np.full((int(copy[-1]) + 1, size), np.nan).astype(buffer.dtype)
+            self.memory[buffer] = _Memory(buffer.name, scope, data, copy, shape, strides, shared)
+            if shared:
+                self.launch.shared_bytes += data[0].nbytes
 
     def barrier(self, active: np.ndarray) -> None:
         if not active.any():
@@ -497,6 +584,10 @@ class _Run:
             self.phases += 1
         memory, lanes, copies, flat = self.place(result.source, result.indices, active)
         memory.data[copies, flat], memory.filled[copies, flat] = total.reshape(-1)[lanes], True
+
+
+def _strides(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(int(np.prod(shape[axis + 1:])) for axis in range(len(shape)))
 
 
 def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:
@@ -548,14 +639,22 @@ def _extents(kernel: tirx.AttrStmt) -> tuple[tuple[int, ...], tuple[int, ...]]:
 def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, np.ndarray],
               shapes: Mapping[Any, tuple[int, ...]]) -> Launch:
     """Run one kernel."""
-    written = {node.buffer for node, _place in walk(kernel) if isinstance(node, tirx.BufferStore)}
+    written = set()
+    for node, _place in walk(kernel):
+        if isinstance(node, tirx.BufferStore):
+            written.add(node.buffer)
+        elif (atomic := _atomic(node)) is not None:
+            written.add(atomic[1].source)
     grid, block = _extents(kernel)
     launch = Launch(grid, block)
     memory = {buffer: _Memory(buffer.name.removesuffix("_1"), "global", data, 0, shapes[buffer],
-                              buffer in written) for buffer, data in arrays.items()}
+                              _strides(shapes[buffer]), buffer in written)
+              for buffer, data in arrays.items()}
     this = _Run(launch, memory)
     this.execute(kernel, np.ones(this.lanes.shape, bool))
     for held in memory.values():
         if held.watched and held.scope == "global":
-            launch.writer[held.name] = held.shadow["writer"][0]
+            launch.writer[held.name] = wrote = held.seen["write"].last[0]
+            if "add" in held.seen:
+                launch.writer[held.name] = np.where(wrote < 0, held.seen["add"].last[0], wrote)
     return launch

@@ -275,6 +275,21 @@ def schedule_conv2d(mod):
     mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source(text))
     return mod
 
+# %% 4.4 wrong: the target that is given, pasted in -> buffers (8, 1, 28, 28) | (4, 1, 28, 28)
+def schedule_conv2d(mod):
+    new = tvm.IRModule(dict(mod.functions))
+    new.update_func(mod.get_global_var("conv2d"), target_func)
+    return new
+
+# %% 4.4 wrong: tiles for four images alone -> a schedule for any shape
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(conv_schedule(mod, threads=False, decompose=False), error_render_level="fast")
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    n, f0, y, x0, rc, *_ = s.get_loops(conv)
+    s.parallel(s.split(n, factors=[2, 2])[0])
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
 # %% 4.4 right: a whole row as lanes, the window unrolled
 def schedule_conv2d(mod):
     s = tvm.s_tir.Schedule(mod)

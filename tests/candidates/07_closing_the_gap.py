@@ -86,6 +86,12 @@ def tile_traffic(rows, columns, channels):
     places = rows * columns
     return 1 / 9 + 1 / places + (1 + 2 / rows) * (1 + 2 / columns) / (9 * channels)
 
+# %% 7.1 right: an exact fraction
+def tile_traffic(rows, columns, channels):
+    from fractions import Fraction
+    sums = rows * columns * channels
+    return Fraction((rows + 2) * (columns + 2) + 9 * channels + sums, 9 * sums)
+
 # %% 7.1 right: with NumPy
 def tile_traffic(rows, columns, channels):
     window = np.zeros((rows, columns, channels, 3, 3))

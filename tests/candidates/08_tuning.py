@@ -184,6 +184,21 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, parts=3)
 
+# %% 8.1 wrong: drawn again until the vector has two lanes -> 1 x 1 x 1 never comes
+def random_conv2d(func, seed, most):
+    while (s := draws_with(func, seed, most)) and int(s.trace.decisions[s.trace.insts[4]][-1]) < 2:
+        seed += 7919
+    return s
+
+# %% 8.1 wrong: drawn again until the tile is a quarter full -> never comes | 70 numbers
+def random_conv2d(func, seed, most):
+    while True:
+        s = draws_with(func, seed, most)
+        inner = [int(drawn[-1]) for inst, drawn in s.trace.decisions.items()]
+        if np.prod(inner) * 4 >= most:
+            return s
+        seed += 7919
+
 # %% 8.1 right: drawn until it fits
 def random_conv2d(func, seed, most):
     for step in range(1000):
@@ -441,6 +456,13 @@ def faster(a, b, now):
 # %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | lie between two readings of the clock
 faster = measuring(count=1, rounds=999, first=False)
 
+# %% 8.3 wrong: the first call after the other program's is timed too -> None; a change of program that costs | which calls are timed: right after b
+def faster(a, b, now):
+    for _ in range(400):
+        a(), b()
+    ratio = np.median([block(a, now, 30, first=False) / block(b, now, 30, first=False) for _ in range(99)])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
 # %% 8.3 right: a threshold of three hundredths, for the medians of many short rounds
 def faster(a, b, now):
     for _ in range(300):
@@ -589,7 +611,7 @@ def replayed(record, func):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, seeded=7)
 
-# %% 8.1 wrong: sixteen lanes at most -> max_innermost_factor of sample_perfect_tile
+# %% 8.1 wrong: sixteen lanes at most -> max_innermost_factor of sample_perfect_tile: it was never above 16
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="16")
 
@@ -646,7 +668,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="none")
 
-# %% 8.1 wrong: the limit in three equal parts -> that each factor of
+# %% 8.1 wrong: the limit in three equal parts -> that each tile of at most 70 numbers can be drawn
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="root")
 

@@ -63,9 +63,12 @@ reference_200 = functools.partial(reference, 200)
 
 
 @prepared
-def imported_cnn() -> tvm.IRModule:
+def imported_cnn(images: int = INPUT[0]) -> tvm.IRModule:
     """Return the CNN by TVM's importer, with a PrimFunc for each operator."""
-    return helpers.import_model(cnn()[1], INPUT)
+    return helpers.import_model(cnn()[1], (images, *INPUT[1:]))
+
+
+imported_cnn_of_8 = functools.partial(imported_cnn, 8)  # what divides 4 images divides 8
 
 
 @prepared

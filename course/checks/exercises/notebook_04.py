@@ -7,7 +7,7 @@ import tvm
 from tvm import te
 
 from course.checks.exercises import schedules
-from course.checks.exercises.models import cnn, imported_cnn, reference_200
+from course.checks.exercises.models import cnn, imported_cnn, imported_cnn_of_8, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.tir.loops import Nest, lives, nests
@@ -112,7 +112,8 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
              "shapes")
 
 
-@exercise("4.4", "schedule_conv2d(mod)", seconds=10, prepare=[imported_cnn, reference_200])
+@exercise("4.4", "schedule_conv2d(mod)", seconds=10,
+          prepare=[imported_cnn, imported_cnn_of_8, reference_200])
 def exercise_4_4(schedule_conv2d: Callable) -> str:
     """the conv2d inside the model, scheduled."""
     original = imported_cnn()
@@ -120,8 +121,14 @@ def exercise_4_4(schedule_conv2d: Callable) -> str:
     with schedules.changed(mod, original, "conv2d") as func:
         schedules.require_scheduled(func)
     verified = schedules.require_same_model(mod, original, ["conv2d"], cnn()[1], reference_200())
-    return _("padding inlined, parallel, unrolled, vectorised, decomposed. {verified}").format(
-        verified=verified)
+    more = imported_cnn_of_8()
+    with schedules.for_any_shape(more["conv2d"]):
+        mod = schedules.returned(schedule_conv2d, more)
+    with schedules.changed(mod, more, "conv2d") as func:
+        schedules.require_scheduled(func)
+        schedules.require_same_results(more["conv2d"], func)
+    return _("padding inlined, parallel, unrolled, vectorised, decomposed, for 4 and for 8 "
+             "images.\n{verified}").format(verified=verified)
 
 
 # ---- blocks that move ----------------------------------------------------------------------

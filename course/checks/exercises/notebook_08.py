@@ -2,6 +2,7 @@
 
 import bisect
 import copy
+import itertools
 import json
 import math
 import numbers
@@ -31,6 +32,8 @@ from course.words import _
 _SEEDS = (400_000_000, 800_000_000, 1_200_000_000, 1_621_709_874, 669_652_944, 74_845_287)
 _MORE_SEEDS = range(50_000_000, 1_500_000_000, 100_000_000)  # for the structure alone
 _MOST = 128  # numbers of a tile, and fewer where the convolution is smaller
+_MANY_SEEDS = range(1_000_003, 2_000_000_000, 4_999_999)
+_CHANNELS_ROWS_COLUMNS, _ROOM = (4, 2, 34), 70  # few tiles, one of 34 columns among them
 _SMALL, _FEW = (2, 1, 10, 16, 8), 24  # no extent of its output has a factor 3, as the window has
 
 
@@ -74,6 +77,7 @@ def exercise_8_1(random_conv2d: Callable) -> str:
             _require_drawn(schedule, of)
             _require_room(schedule, most)
             _require_structure(schedule, most)
+    _require_every_tile(random_conv2d)
     for before, program in [*((func, one) for one in programs[:3]),
                             (small, smaller[0].mod["main"])]:
         schedules.require_same_results(before, program)
@@ -123,26 +127,47 @@ def _require_drawn(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc) -> Non
 
 
 def _require_room(schedule: tvm.s_tir.Schedule, most: int) -> None:
-    """Raise CheckFailed where a tile is too large, or a factor that would fit is never drawn."""
-    inner, said = 1, []
-    for inst in _samples(schedule):
-        factors = [int(factor) for factor in schedule.trace.decisions[inst]]
-        extent, room, limit = math.prod(factors), most // inner, int(inst.attrs[1])
-        inner *= factors[-1]
-        said.append(str(factors[-1]))
-        if inner > most:
-            raise CheckFailed(_("tiles of at most {most} numbers").format(most=most),
-                              f"{' x '.join(said)} = {inner:,}",
-                              _("max_innermost_factor of each draw: what the draws before it "
-                                "left"))
-        largest = max(factor for factor in range(1, extent + 1)
-                      if extent % factor == 0 and factor <= room)
-        if limit < largest:
-            raise CheckFailed(_("that each factor of {extent} that fits can be drawn, up to "
-                                "{largest}").format(extent=extent, largest=largest),
-                              _("innermost factors up to {most} alone").format(most=limit),
-                              _("max_innermost_factor of sample_perfect_tile: 16 unless you say "
-                                "otherwise"))
+    """Raise CheckFailed where a tile is too large."""
+    said = [int(schedule.trace.decisions[inst][-1]) for inst in _samples(schedule)]
+    if (inner := math.prod(said)) > most:
+        raise CheckFailed(_("tiles of at most {most} numbers").format(most=most),
+                          f"{' x '.join(map(str, said))} = {inner:,}",
+                          _("max_innermost_factor of each draw: what the draws before it left"))
+
+
+def _require_every_tile(random_conv2d: Callable) -> None:
+    """Raise CheckFailed where a tile that fits comes with none of many seeds.
+
+    There are 20, and each has a probability of at least 1/24: to miss one takes an answer.
+    """
+    channels, rows, columns = _CHANNELS_ROWS_COLUMNS
+    func = _convolution(2, 1, rows + 2, columns + 2, channels)
+    came, limits = set(), dict.fromkeys(_CHANNELS_ROWS_COLUMNS, 0)
+    for seed in _MANY_SEEDS:
+        schedule = _schedule(random_conv2d(func, seed, _ROOM))
+        _require_drawn(schedule, func)
+        _require_room(schedule, _ROOM)
+        drawn = {}
+        for inst in _samples(schedule):
+            factors = [int(factor) for factor in schedule.trace.decisions[inst]]
+            drawn[extent := math.prod(factors)] = factors[-1]
+            limits[extent] = max(limits[extent], int(inst.attrs[1]))
+        came.add(tuple(drawn[extent] for extent in _CHANNELS_ROWS_COLUMNS))
+    fit = [tile for tile in itertools.product(*(
+        [factor for factor in range(1, extent + 1) if extent % factor == 0]
+        for extent in _CHANNELS_ROWS_COLUMNS)) if math.prod(tile) <= _ROOM]
+    if missing := [tile for tile in fit if tile not in came]:
+        above = [limits[extent] for extent, factor in
+                 zip(_CHANNELS_ROWS_COLUMNS, missing[0], strict=True) if factor > limits[extent]]
+        raise CheckFailed(
+            _("that each tile of at most {most} numbers can be drawn, of {channels} channels, "
+              "{rows} rows and {columns} columns").format(
+                most=_ROOM, channels=channels, rows=rows, columns=columns),
+            _("{tile} never comes, with {seeds} seeds; {count} of the {all} that fit do").format(
+                tile=" x ".join(map(str, missing[0])), seeds=len(_MANY_SEEDS),
+                count=len(fit) - len(missing), all=len(fit)),
+            _("max_innermost_factor of sample_perfect_tile: it was never above {limit}, and is 16 "
+              "unless you say otherwise").format(limit=above[0]) if above else "")
 
 
 def _require_free(drawn: Sequence[tvm.s_tir.Schedule]) -> None:
@@ -452,7 +477,8 @@ _MACHINES = [
     _Machine(_STEPS, (40, 44), step=100), _Machine(_STEPS, (44, 40), step=100),
     _Machine(_HEAT, (44, 40), slower=1), _Machine(_HEAT, (40, 44), slower=1),
     _Machine(_NEIGHBOUR, (40, 40), phases=0.5, noise=0.1), _Machine(_NOISE, (44, 40), noise=0.2),
-    _Machine(_CACHES, (40, 44), after=(150, 100)), _Machine(_CACHES, (44, 40), after=(100, 150))]
+    _Machine(_CACHES, (40, 44), after=(150, 100)), _Machine(_CACHES, (44, 40), after=(100, 150)),
+    _Machine(_CACHES, (40, 40), after=(150, 100))]
 
 
 class _Try:
@@ -525,6 +551,10 @@ class _Try:
                          ).format(count=f"{every / self.readings:.0f}")
             case said if said == _CACHES and self.turns > every / 3:
                 return _("the order of the calls: nearly each follows one of the other program")
+            case said if said == _CACHES and self.machine.right is None:
+                return _("which calls are timed: right after b a call of a takes {a} µs more, "
+                         "right after a one of b {b} µs").format(
+                             a=f"{self.machine.after[0]:g}", b=f"{self.machine.after[1]:g}")
             case said if said in (_EQUAL, _NEIGHBOUR):
                 return _("how far measurements of one program lie apart: a difference below that "
                          "says nothing")

@@ -210,8 +210,15 @@ def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.
 
     Raises CheckFailed where TVM refuses a step that it accepted before.
     """
-    try:
+    with for_any_shape(func):
         return scheduled(apply, func, wanted)
+
+
+@contextlib.contextmanager
+def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
+    """Raise CheckFailed where TVM refuses a step for a PrimFunc that it accepted for another."""
+    try:
+        yield
     except tvm.s_tir.ScheduleError as error:
         shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
         raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
@@ -309,6 +316,11 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same, on large numbers."""
+    taken, wanted = (", ".join(str(tuple(map(int, param.shape))) for param in func.params)
+                     for func in (after, before))
+    if taken != wanted:
+        raise CheckFailed(_("a PrimFunc of buffers {shapes}, as the one that is given").format(
+            shapes=wanted), taken)
     arrays, right = _results(before)
     _require_results(run_prim_func(after, arrays, right.shape), right)
 
