@@ -94,7 +94,8 @@ def test_each_language_links_to_the_other() -> None:
 
 def test_the_readme_has_the_same_notebooks_and_troubles() -> None:
     english, chinese = read("README.md"), read("README.zh.md")
-    table = re.compile(r"^\| \[(\d\d) .+\]\(.*/(\w+)\.\w+\) \| .+ \| (\d+) \| .+ \|$", re.MULTILINE)
+    table = re.compile(r"^\| \[(\d\d) .+\]\(.*/(\w+)\.\w+\) \| .+ \| (\d+) \| (\d+) \| .* \|$",
+                       re.MULTILINE)
     assert len(table.findall(english)) >= 8 and table.findall(english) == table.findall(chinese)
     for readme, said in ((english, " exercises in "), (chinese, " 个 notebook，")):
         assert said in readme.partition(EXERCISES)[2].partition("<!--")[0], "what `make sync` wrote"

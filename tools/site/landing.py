@@ -1,6 +1,6 @@
 """The page to arrive at: what one learns, the ways in, and the notebooks as a map.
 
-The map is README's table of notebooks: who needs what, and the minutes.
+The map is README's table of notebooks, of which `make sync` writes the minutes and the needs.
 """
 
 import html
@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tools.site.words import Words
 
-# a row: the notebook, what it is about, minutes, perhaps the number of exercises, what one needs
-ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \|(?: \d+ \|)?"
-                 r"([^|]*)\|$", re.MULTILINE)
+# a row: the notebook, what it is about, minutes, the number of exercises, what one needs
+ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \| \d+ \|([^|]*)\|$",
+                 re.MULTILINE)
 
 
 @dataclass(frozen=True)
