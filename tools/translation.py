@@ -29,6 +29,7 @@ import nbformat
 from jupytext.config import load_jupytext_config
 
 from tools import translation_lint
+from tools.site.project import addressed, cited
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- en: ([0-9a-f]{8})(?: was: ([0-9a-f]{8})| (untranslated))? -->[ \t]*$",
@@ -82,6 +83,7 @@ def digest(english: str) -> str:
     """Return the hash of a paragraph, wherever its lines end and whatever `make sync` counts."""
     text = re.sub(r"(<!-- counted.*?-->).*?<!--", r"\1<!--", english, flags=re.DOTALL)
     text = re.sub(ROW.format(r"\d\d"), r"\1", text)
+    text = re.sub(r"(?m)^git clone .* mlc-course.*$", "", text)
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:8]
 
 
@@ -358,6 +360,7 @@ def readmes(change: bool = True) -> list[str]:
                 before = comma.join(sorted({*re.findall(r"\b\d\d\b", needs[1])}))
                 wanted = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {graded[number]} "
                                 f"| {before} |", wanted)
+        wanted = addressed(wanted, language, cited())
         if wanted != text:
             other.append(name)
             if change:
