@@ -11,6 +11,7 @@ Nothing but the standard library is imported: `make doctor` looks before anythin
 from __future__ import annotations  # the doctor runs on old Pythons too, and says so
 
 import contextlib
+import ctypes
 import functools
 import importlib.util
 import os
@@ -178,6 +179,14 @@ def _toolkits() -> list[Command]:
             if Path(place, "cu13").is_dir()]
 
 
+def _drivers() -> list[Command]:
+    """Return the trial of a GPU where NVIDIA's driver is: TVM alone takes seconds to find none."""
+    with contextlib.suppress(OSError):
+        ctypes.CDLL("libcuda.so.1")
+        return _python(GPU, "tvm")()
+    return []
+
+
 def _says(*words: str, given: bytes = b"") -> Callable[[Command], str]:
     """Run a command with some words, and take what it says."""
     return lambda command: run([*command, *words], given).stdout.decode(errors="replace")
@@ -280,7 +289,7 @@ KNOWN = {
                   (".venv/bin/pip install cuda-bindings nvidia-cuda-nvrtc nvidia-cuda-runtime "
                    "nvidia-cuda-cccl nvidia-cuda-crt",),
                   _toolkits, _says(given=KERNEL), ".visible .entry"),
-    "gpu": Kind("GPU", _("Notebook 10: CUDA source on it"), (), _python(GPU, "tvm"), _says()),
+    "gpu": Kind("GPU", _("Notebook 10: CUDA source on it"), (), _drivers, _says()),
     "onnxruntime": Kind("ONNX Runtime", _("Notebooks 07 and 08, `make bench`: to compare with"),
                         ("make bench",), _python(ONNX, "onnxruntime", "onnx", "onnxscript"),
                         _says()),

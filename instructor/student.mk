@@ -10,8 +10,9 @@ BENCH := $(VENV)/.ready-bench
 # data/versions.py has these too; some systems package Python in parts, and what comes first is half of it
 FITS := import sys; assert (3, 11) <= sys.version_info[:2] <= (3, 14)
 WHOLE := import shutil, venv, ensurepip
-PYTHON ?= $(shell for parts in '; $(WHOLE)' ''; do for p in python3 python3.14 python3.13 python3.12 python3.11; do \
+FOUND = $(shell for parts in '; $(WHOLE)' ''; do for p in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$p -c "$(FITS)$$parts" 2>/dev/null && echo $$p && exit; done; done)
+PYTHON ?= $(eval PYTHON := $(FOUND))$(PYTHON)
 NOTEBOOKS ?= work
 NB ?=
 FRESH ?=

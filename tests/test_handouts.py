@@ -74,7 +74,7 @@ def test_what_is_in_a_handout(files) -> None:
               "course/plots/__init__.py", "course/plots/loops.py", "course/kernels.py",
               "course/tir/loops.py", "data/versions.py", "tools/doctor.py", "tools/install.py",
               "tools/lab.py", "data/__init__.py", "data/store.py", "data/fetch.py",
-              "docs/tvm_errors.md",
+              "docs/tvm_errors.md", "docs/troubleshooting.md",
               "requirements.txt", f"notebooks/{STEM}.ipynb", f"html/{STEM}.html",
               "data/stand_in/models/cnn.npz"}
     assert needed <= set(files)
@@ -82,7 +82,8 @@ def test_what_is_in_a_handout(files) -> None:
         assert not name.startswith(("tests/", "paired_md/", "instructor/", "work/", "build/"))
         assert name != "conftest.py" and not name.endswith(".mk")
         assert "solved" not in name and "__pycache__" not in name
-    assert b"Troubleshooting" in files["README.md"] and b"paired_md" not in files["README.md"]
+    assert b"(docs/troubleshooting.md)" in files["README.md"]
+    assert b"paired_md" not in files["README.md"]
 
 
 def test_twice_gives_the_same_bytes_and_one_week_is_a_part(tmp_path, monkeypatch) -> None:

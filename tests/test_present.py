@@ -99,6 +99,7 @@ def test_half_installed(kind: str, way: str, tmp_path: Path, monkeypatch: pytest
     (tmp_path / "nvidia" / "cu13").mkdir(parents=True, exist_ok=True)
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    monkeypatch.setattr(present.ctypes, "CDLL", lambda _driver: None)  # of a GPU
     if way == "hangs":
         monkeypatch.setattr(present, "PATIENCE", 1.0)
         monkeypatch.setitem(present.SLOW, sys.executable, 1.0)
@@ -232,6 +233,7 @@ def test_a_gpu_that_does_not_work_leaves_the_source_to_the_cpu(monkeypatch: pyte
 
     real = tvm.cuda(0).exist
     monkeypatch.setattr(compiled.tvm, "cuda", lambda _number: Seen)
+    monkeypatch.setattr(present.ctypes, "CDLL", lambda _driver: None)
     if real and present.tool("gpu"):
         pytest.skip("a GPU that works")
     first, _, second = gpu.how().partition("\n")

@@ -17,7 +17,7 @@ import yaml
 
 from course import listing
 from course.plots.dark import photograph
-from tools import colab, execute
+from tools import colab, execute, translation
 from tools.site import aliases, anchors, landing, links, narrow, pages, project, terms
 from tools.site.dark import IMAGE, for_the_dark, transparent
 from tools.site.words import WORDS
@@ -86,10 +86,9 @@ def test_every_page_of_a_notebook_keeps_all_it_has(tmp_path: Path) -> None:
     ("https://github.com/a/B", "https://a.github.io/B/"),
     ("https://github.com/a/a.github.io", "https://a.github.io/"),
     ("https://gitlab.com/a/b", ""), (None, "")])
-def test_ways_to_open_a_notebook(monkeypatch: pytest.MonkeyPatch, address: str, site: str) -> None:
-    monkeypatch.setattr(project, "repository", lambda: address)
-    assert project.site_address() == site
-    found = pages.ways("04_x", "zh")
+def test_ways_to_open_a_notebook(address: str | None, site: str) -> None:
+    assert project.site_address(address) == site
+    found = project.ways("04_x", "zh", address)
     assert found["download"] == "notebooks/04_x.ipynb" and (len(found) == 3) == bool(site)
     if site:
         assert found["colab"].startswith("https://colab.research.google.com/github/a/")
@@ -97,6 +96,20 @@ def test_ways_to_open_a_notebook(monkeypatch: pytest.MonkeyPatch, address: str, 
         assert found["binder"].endswith("urlpath=lab/tree/work/zh/04_x.ipynb")
     for words in WORDS.values():
         assert found.keys() <= words.open_in.keys()
+
+
+def test_a_readme_leads_to_what_is_made_of_the_repository() -> None:
+    for language, name in (("en", "README.md"), ("zh", "README.zh.md")):
+        readme = (ROOT / name).read_text(encoding="utf-8")
+        assert project.addressed(readme, language, None) == readme
+        for address in ("https://github.com/a/b", "https://gitlab.com/a/b"):
+            said = project.addressed(readme, language, address)
+            assert f"\ngit clone {address} mlc-course\n" in said
+            assert project.addressed(said, language, address) == said
+            assert ("](https://a.github.io/b/" in said) == ("github" in address)
+            assert ("colab.research.google.com/github/a/b" in said) == ("github" in address)
+            assert len(said.split()) <= 1300 or language == "zh"
+        assert translation.digest(readme) == translation.digest(said), "no change for Chinese"
 
 
 def test_the_map_has_each_notebook_below_what_it_needs() -> None:
@@ -114,9 +127,18 @@ def test_the_map_has_each_notebook_below_what_it_needs() -> None:
             places = [stop.column for stop in course if stop.row == row]
             assert places == sorted(set(places)) and places[0] > 0 and places[-1] < 1
         drawn = landing.plan(course, dict.fromkeys(rows, ["1.1"] * 3), WORDS[language])
+        assert re.findall(r"<strong>(\d\d) ", drawn) == sorted(rows), "in reading order"
         assert drawn.count("<path ") == len(found) and drawn.count("<a ") == len(course)
     assert [(s.number, s.needs, s.minutes) for s in maps["en"]] == \
         [(s.number, s.needs, s.minutes) for s in maps["zh"]]
+
+
+def test_the_first_page_says_what_readme_says() -> None:
+    for language in WORDS:
+        text = pages.readme(language)
+        assert all(part in pages.arrival(language, "") for part in landing.beginning(text))
+        assert landing.about(text)[-1] in ".。" and "\n" not in landing.about(text)
+        assert "Exercise 2.3 ✗" in landing.beginning(text)[3]
 
 
 def test_the_map_knows_exercises_by_the_numbers_of_their_sections() -> None:
@@ -126,9 +148,9 @@ def test_the_map_knows_exercises_by_the_numbers_of_their_sections() -> None:
 
 
 def test_an_arrow_that_another_way_stands_for_is_left_out() -> None:
-    row = "| [{0} x]({0}_x.ipynb) | do it | 9 | {1} |\n"
-    course = landing.stops(row.format("01", "Python") + row.format("02", "01")
-                           + row.format("03", "02, a little of 01"))
+    row = "| [{0} x]({0}_x.ipynb) | do it | 9 | 2 | {1} |\n"
+    course = landing.stops(row.format("01", "") + row.format("02", "01")
+                           + row.format("03", "01, 02"))
     assert [(a.number, b.number) for a, b in landing.arrows(course)] == [("01", "02"), ("02", "03")]
 
 

@@ -2,9 +2,11 @@
 
 import ast
 import base64
+import dataclasses
 import graphlib
 import io
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,10 +20,10 @@ from bs4 import BeautifulSoup
 from PIL import Image
 from PIL.PngImagePlugin import PngInfo
 
-from course import words
+from course import present, words
 from course.plots import figure
 from data import versions
-from tools import doctor, execute, lab, lang, pages, progress, sync
+from tools import doctor, execute, lab, lang, messages, pages, progress, sync, translation
 from tools.student import for_students
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -292,13 +294,34 @@ def test_the_doctor_speaks_chinese_and_looks_for_a_font(monkeypatch, capsys) -> 
         "请运行 `make lab`（它会安装 requirements.txt 里固定的版本）"]
     for font, line in (("", "sudo apt install fonts-noto-cjk"), ("SimHei", "图中所用：SimHei")):
         monkeypatch.setattr(figure, "chinese_font", lambda font=font: font)
-        doctor.writes_chinese()
-        assert line in capsys.readouterr().out
-    asked: list[str] = []
-    monkeypatch.setattr(doctor, "own", lambda thing, *_: asked.append(thing) or (True, thing))
+        assert line in doctor.writes_chinese()
+    monkeypatch.setattr(doctor, "attempts", lambda checks: [(True, one[0]) for one in checks])
     doctor.main()
-    assert asked == ["TVM", "torch", "HTML", "数据", "字体"]
-    assert "项全部正常" in (out := capsys.readouterr().out) or "请从第一个 FAIL 开始" in out
+    assert "TVM\ntorch\nHTML\n数据\n字体\n" in (out := capsys.readouterr().out)
+    assert "项全部正常" in out or "请从第一个 FAIL 开始" in out
+
+
+@chinese.quoted
+@pytest.mark.parametrize("name", ["docs/troubleshooting.md", "docs/zh/troubleshooting.md"])
+def test_troubles_are_quoted_as_they_are_said(name: str, monkeypatch) -> None:
+    language = "zh" if "/zh/" in name else "en"
+    catalogue = messages.read(words.CATALOGUE.read_bytes())
+    said = [one.string if language == "zh" else one.id for one in catalogue if one.id]
+    said += [(ROOT / "instructor" / "student.mk").read_text(encoding="utf-8")]
+    said += [versions.package("apache-tvm", "99")[1]]
+    said += re.findall("^### (.*)$", (ROOT / "docs" / "tvm_errors.md").read_text(), re.MULTILINE)
+    for found in [], [("false",)]:
+        kind = dataclasses.replace(present.KNOWN["c"], candidates=lambda found=found: found)
+        monkeypatch.setitem(present.KNOWN, "c", kind)
+        said.append(words.told(present.tool.__wrapped__("c").said, language))
+    rows = re.findall(r"^\| (.*?) \| ", translation.plain((ROOT / name).read_text()), re.MULTILINE)
+    quoted = [part.strip(" ,") for row in rows
+              for quote in re.findall("`([^`]+)`" if language == "en" else "“([^”]+)”", row)
+              for part in quote.split("...") if part.strip(" ,")]
+    assert len(quoted) > 6
+    others = {"nvidia-", "Run all cells"}  # pip's, and JupyterLab's
+    assert not [quote for quote in quoted
+                if quote not in others and not any(quote in str(text) for text in said)]
 
 
 @chinese.quoted

@@ -239,11 +239,15 @@ def test_what_is_counted_stands_in_the_readmes(course) -> None:
     notebook = nbformat.read(course.master, as_version=4)
     for grade in (False, True, True):
         notebook.cells.append(nbformat.v4.new_code_cell(metadata={"nbgrader": {"grade": grade}}))
+    notebook.cells.append(nbformat.v4.new_markdown_cell(
+        "> **You need** the loops of 07, and notebook 04. Exercise 0.1; 03 is no need.\n>\n"
+        "> **Time** about 9 minutes."))
     nbformat.write(notebook, course.master)
-    place = f"{translation.COUNTED}0<!-- -->, {translation.EXERCISES}0<!-- -->."
+    row = "| [00 A](a.md) | be able | 1 | 2 | 03 |"
+    place = f"{translation.COUNTED}0<!-- -->, {translation.EXERCISES}0<!-- -->.\n{row}"
     known = translation.digest(place)
     for name, counted, exercises in (
-            ("README.md", "2 of 6 paragraphs wait for Chinese, or for newer Chinese (00: 2)",
+            ("README.md", "3 of 7 paragraphs wait for Chinese, or for newer Chinese (00: 3)",
              "2 exercises in 1 notebooks"),
             ("README.zh.md", "6 个段落中有 2 个待译或待更新（00: 2）", "1 个 notebook，2 道练习")):
         readme = course.folder / name
@@ -251,7 +255,9 @@ def test_what_is_counted_stands_in_the_readmes(course) -> None:
         if name == "README.md":
             assert translation.readmes(change=False) == translation.readmes() == [name]
             said = readme.read_text(encoding="utf-8")
-            assert said == place.replace("0<", f"{counted}<", 1).replace("0<", f"{exercises}<", 1)
+            assert said == f"{translation.COUNTED}{counted}<!-- -->, " \
+                f"{translation.EXERCISES}{exercises}<!-- -->.\n" \
+                "| [00 A](a.md) | be able | 9 | 2 | 04, 07 |"
             assert translation.digest(said) == known, "a count is no change"
             readme.unlink()
         else:

@@ -1,23 +1,30 @@
 """Say what is wrong with this machine's set-up, one line a thing, with the fix: `make doctor`.
 
-Works where nothing else does: it imports only the standard library, and tries everything else in
-a process of its own, so that a crash is a line too. Exit status 1 if any line says FAIL.
+Works where nothing else does: it imports only the standard library. All else is tried in one more
+process, for TVM and torch take seconds to import; where that crashes it is a line too, and the rest
+is tried in another. Exit status 1 if any line says FAIL.
 """
 
+import gc
+import json
 import os
 import platform
 import re
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+import threading
+import traceback
+from collections.abc import Callable, Iterable, Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
 from course import present
-from course.words import _, language
+from course.words import CourseError, _, language
 from data.versions import FIX, PYTHONS, line, package, pins
 
 ROOT = Path(__file__).resolve().parent.parent
+PATIENCE = 120.0  # seconds for a check
 
 
 def python_version() -> tuple[bool, str]:
@@ -57,10 +64,10 @@ def environment() -> tuple[bool, str]:
         _("on Debian and Ubuntu `sudo apt install python3-venv`, then `make lab`, which makes it"))
 
 
-# each in a process of its own: what it prints is the line
+# each of these is tried in the other process, and returns what its line says
 
 
-def compiles() -> None:
+def compiles() -> str:
     """Compile a PrimFunc and run it."""
     import numpy as np
     import tvm
@@ -70,11 +77,11 @@ def compiles() -> None:
     out = tvm.runtime.tensor(np.full(8, np.nan, "float32"))
     tvm.compile(func, target="llvm")(tvm.runtime.tensor(np.zeros(8, "float32")), out)
     assert (out.numpy() == 1).all(), "wrong numbers"
-    print(_("compiles and runs a PrimFunc for {target} with {count} threads").format(
-        target=tvm.target.Target("llvm").kind.name, count=tvm.runtime.num_threads()))
+    return _("compiles and runs a PrimFunc for {target} with {count} threads").format(
+        target=tvm.target.Target("llvm").kind.name, count=tvm.runtime.num_threads())
 
 
-def torch_imports() -> None:
+def torch_imports() -> str:
     """Import torch and torchvision."""
     import torch
 
@@ -86,21 +93,21 @@ def torch_imports() -> None:
     build = _("the build for CUDA {cuda} (to save several GB: delete .venv, `make lab`)").format(
         cuda=cuda) if cuda else _("the CPU build (`make lab GPU=1`: the CUDA build)") \
         if sys.platform == "linux" else _("the CPU build")
-    print(_("{torch} and torchvision {vision} import; {build}").format(
-        torch=torch.__version__, vision=torchvision.__version__, build=build))
+    return _("{torch} and torchvision {vision} import; {build}").format(
+        torch=torch.__version__, vision=torchvision.__version__, build=build)
 
 
-def exports() -> None:
+def exports() -> str:
     """Write a small notebook as HTML."""
     import nbformat.v4 as v4
     from nbconvert import HTMLExporter
     cells = [v4.new_markdown_cell("# A heading"), v4.new_code_cell("1 + 1")]
     page = HTMLExporter().from_notebook_node(v4.new_notebook(cells=cells))[0]
     assert "A heading</h1>" in page.replace('<a class="anchor-link" href="#A-heading">¶</a>', "")
-    print(_("export works: `make run` can write pages"))
+    return _("export works: `make run` can write pages")
 
 
-def reads_data() -> None:
+def reads_data() -> str:
     """Read the images and weights."""
     from data import store
     if not os.environ.get("MLC_DATA") and store.missing(store.DATA):
@@ -113,45 +120,71 @@ def reads_data() -> None:
                  if count == 10_000 else
                  _("are the published weights and {count} images of Fashion-MNIST, in {folder} "
                    "(a part of the 10,000 is fine)"))
-        print(found.format(count=f"{count:,}", folder=where))
-    elif store.is_stand_in():
-        print(_("are the stand-in, drawn garments: `make data` gets the real ones"))
-    else:
-        print(_("in {folder}: {line}").format(
-            folder=where, line=re.split("[:：] ?", store.data_line(), maxsplit=1)[1]))
+        return found.format(count=f"{count:,}", folder=where)
+    if store.is_stand_in():
+        return _("are the stand-in, drawn garments: `make data` gets the real ones")
+    return _("in {folder}: {line}").format(
+        folder=where, line=re.split("[:：] ?", store.data_line(), maxsplit=1)[1])
 
 
-def writes_chinese() -> None:
+def writes_chinese() -> str:
     """Find a font for the Chinese words in pictures."""
     from course.plots.figure import chinese_font
-    print(_("for pictures: {font}").format(font=chinese_font()) if chinese_font() else _(
+    return _("for pictures: {font}").format(font=chinese_font()) if chinese_font() else _(
         "has no Chinese letters, so pictures are in English: install one, on Debian and Ubuntu "
-        "`sudo apt install fonts-noto-cjk`, then restart the kernel"))
+        "`sudo apt install fonts-noto-cjk`, then restart the kernel")
 
 
-def attempt(thing: str, code: str, fix: str) -> tuple[bool, str]:
-    """Run some code in a process of its own; its printed line, or the last line of its error."""
-    threads = {"TVM_NUM_THREADS": str(os.cpu_count())}
-    try:
-        result = subprocess.run([sys.executable, "-c", code], timeout=120,
-                                capture_output=True, text=True, check=False, cwd=ROOT,
-                                env={**threads, **os.environ})
-    except subprocess.TimeoutExpired:
-        return line(False, thing, _("does not answer within two minutes"), fix)
-    if result.returncode < 0:
-        return line(False, thing, _("crashes (signal {number})").format(
-            number=-result.returncode), fix)
-    if result.returncode == 0:
-        return line(True, thing, result.stdout.strip().splitlines()[-1])
-    text = result.stderr.strip()
-    if "CourseError: " in text:  # written for the reader, with what to try
-        return line(False, thing, " ".join(text.rpartition("CourseError: ")[2].split()))
-    return line(False, thing, text.splitlines()[-1] if text else _("says nothing"), fix)
+Check = tuple[str, Callable[[], str], str]  # the thing, what tries it, how it is mended
 
 
-def own(thing: str, check: Callable[[], None], fix: str = FIX) -> tuple[bool, str]:
-    """Attempt one of the checks above."""
-    return attempt(thing, f"from tools import doctor; doctor.{check.__name__}()", fix)
+def answer(*names: str) -> None:
+    """Try checks of this module, in the other process; print of each how it went and a text."""
+    gc.disable()  # nothing of an import is garbage
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for name in names:
+        try:
+            said = ["good", globals()[name]()]
+        except CourseError as error:  # written for the reader, with what to try
+            said = ["told", " ".join(str(error).split())]
+        except Exception as error:
+            last = traceback.format_exception_only(error)[-1].strip().splitlines()[-1]
+            said = ["bad", last]
+        print(json.dumps(said), file=answers, flush=True)
+    os._exit(0)  # Python would look through all of torch before it ends
+
+
+def attempts(checks: Iterable[Check]) -> Iterator[tuple[bool, str]]:
+    """Try checks in a process of its own, and in another what a crash or a hang left over."""
+    left = list(checks)
+    while left:
+        names = ", ".join(repr(check.__name__) for _thing, check, _fix in left)
+        with tempfile.TemporaryFile("w+") as errors, subprocess.Popen(
+                [sys.executable, "-c", f"from tools import doctor; doctor.answer({names})"],
+                stdout=subprocess.PIPE, stderr=errors, text=True, cwd=ROOT,
+                env={"TVM_NUM_THREADS": str(os.cpu_count()), **os.environ}) as process:
+            assert process.stdout
+            for thing, _check, fix in [*left]:
+                del left[0]
+                timer = threading.Timer(PATIENCE, process.kill)
+                timer.start()
+                text = next((text for text in process.stdout if text.startswith('["')), "")
+                late = timer.finished.is_set()
+                timer.cancel()
+                if not text:
+                    errors.seek(0)
+                    yield line(False, thing, _("does not answer within two minutes") if late
+                               else _ended(process.wait(), errors.read()), fix)
+                    break
+                how, said = json.loads(text)
+                yield line(how == "good", thing, said, fix if how == "bad" else "")
+
+
+def _ended(status: int, errors: str) -> str:
+    """Say how a process ended that gave no answer."""
+    if status < 0:
+        return _("crashes (signal {number})").format(number=-status)
+    return (errors.strip().splitlines() or [_("says nothing")])[-1]
 
 
 def used(kind: str) -> str:
@@ -169,13 +202,15 @@ def main() -> int:
     report = [python_version(), machine(), environment(),
               *(package(name, wanted) for name, wanted in pins().items())]
     print("\n".join(text for _, text in report))
-    last: list[tuple] = [("TVM", compiles), ("torch", torch_imports), ("HTML", exports),
-                         (_("data"), reads_data, _("see data/README.md"))]
+    print(_("Now these are tried, which takes some seconds, the first time up to a minute:"),
+          flush=True)
+    checks: list[Check] = [("TVM", compiles, FIX), ("torch", torch_imports, FIX),
+                           ("HTML", exports, FIX), (_("data"), reads_data, _("see data/README.md"))]
     if language() == "zh":
-        last.append((_("font"), writes_chinese))
-    for check in last:
-        report.append(own(*check))
-        print(report[-1][1], flush=True)
+        checks.append((_("font"), writes_chinese, FIX))
+    for came in attempts(checks):
+        report.append(came)
+        print(came[1], flush=True)
     print(_("What the course uses where it is here and works:"))
     for kind in present.KNOWN:
         print(used(kind), flush=True)

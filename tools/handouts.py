@@ -36,12 +36,9 @@ LONG = 45  # a secret line of so many characters may not stand inside another li
 
 
 def readme(edition: str = "en") -> str:
-    """Return the students' README, with the troubleshooting of the repository's."""
+    """Return the students' README."""
     end = {"en": ".md", "zh": ".zh.md"}[edition]
-    whole, own = (translation.plain((ROOT / name).read_text(encoding="utf-8"))
-                  for name in (f"README{end}", f"instructor/student_README{end}"))
-    *_, trouble, licence = whole.split("\n## ")
-    return f"{own.strip()}\n\n## {trouble.strip()}"
+    return translation.plain((ROOT / f"instructor/student_README{end}").read_text(encoding="utf-8"))
 
 
 def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:

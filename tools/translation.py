@@ -29,6 +29,7 @@ import nbformat
 from jupytext.config import load_jupytext_config
 
 from tools import translation_lint
+from tools.site.project import addressed, cited
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- en: ([0-9a-f]{8})(?: was: ([0-9a-f]{8})| (untranslated))? -->[ \t]*$",
@@ -38,6 +39,8 @@ NONE = "<!-- en: none -->"
 ALMOST = re.compile(rf"^(?!{NONE}).*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # mistyped
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
 MINUTES = re.compile(r"\*\*Time\*\* about (\d+) minutes")  # in a notebook's opening box
+ROW = r"(?m)^(\| \[{} [^|]*\|[^|]*)\|.*$"  # of a notebook in README's table, up to what is counted
+NEEDS = re.compile(r"\*\*You need\*\* (.*?)\.\s", re.DOTALL)  # the same
 EXERCISES = "<!-- counted by make sync: exercises -->"  # the same
 APPROACH = "**思路"
 # of other commands and folders than the English: of these the gate sees only the Chinese
@@ -79,6 +82,8 @@ class Unit:
 def digest(english: str) -> str:
     """Return the hash of a paragraph, wherever its lines end and whatever `make sync` counts."""
     text = re.sub(r"(<!-- counted.*?-->).*?<!--", r"\1<!--", english, flags=re.DOTALL)
+    text = re.sub(ROW.format(r"\d\d"), r"\1", text)
+    text = re.sub(r"(?m)^git clone .* mlc-course.*$", "", text)
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:8]
 
 
@@ -333,23 +338,29 @@ def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
 
 
 def readmes(change: bool = True) -> list[str]:
-    """Write counts and minutes where a README has places for them; return names that had others."""
+    """Write what the notebooks say of themselves into the READMEs; return names that had others.
+
+    Counts stand in their places, and in the table's rows minutes, exercises and needs.
+    """
     counts, other = counted(), []
     cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
-    books, graded = len(cells), sum(bool(cell.metadata.get("nbgrader", {}).get("grade"))
-                                    for some in cells.values() for cell in some)
-    minutes = {number: match[1] for number, some in cells.items() for cell in some
-               if (match := MINUTES.search(cell.source))}
-    for name, language, exercises in (
-            ("README.md", "en", f"{graded} exercises in {books} notebooks"),
-            ("README.zh.md", "zh", f"{books} 个 notebook，{graded} 道练习")):
+    graded = {number: sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for cell in some)
+              for number, some in cells.items()}
+    books, total = len(cells), sum(graded.values())
+    for name, language, comma, exercises in (
+            ("README.md", "en", ", ", f"{total} exercises in {books} notebooks"),
+            ("README.zh.md", "zh", "、", f"{books} 个 notebook，{total} 道练习")):
         path = ROOT / name
         wanted = text = path.read_text(encoding="utf-8") if path.is_file() else ""
         for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
             wanted = re.sub(f"(?<={place}).*?(?=<!--)", said, wanted, flags=re.DOTALL)
-        for number, said in minutes.items():
-            row = rf"(?m)^(\| \[{number} [^|]*\|[^|]*\| )\d+( \|)"
-            wanted = re.sub(row, rf"\g<1>{said}\2", wanted)
+        for number, some in cells.items():
+            box = "\n".join(cell.source for cell in some)
+            if (minutes := MINUTES.search(box)) and (needs := NEEDS.search(box)):
+                before = comma.join(sorted({*re.findall(r"\b\d\d\b", needs[1])}))
+                wanted = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {graded[number]} "
+                                f"| {before} |", wanted)
+        wanted = addressed(wanted, language, cited())
         if wanted != text:
             other.append(name)
             if change:

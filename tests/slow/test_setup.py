@@ -58,7 +58,7 @@ def test_doctor_here(clone: Path) -> None:
     lines = whole.splitlines()
     assert len([line for line in used.splitlines() if line[:5] in ("yes  ", "no   ")]) \
         == len(present.KNOWN)
-    wrong = [line for line in lines if not line.startswith("OK  ")]
+    wrong = [line for line in lines if line.startswith("FAIL")]
     # the environment of the tests is not the .venv of the clone; all else is as it should be
     assert len(wrong) == 1 and wrong[0].startswith("FAIL environment is not the course's own")
     assert any("compiles and runs a PrimFunc for llvm" in line for line in lines)
@@ -103,16 +103,24 @@ def test_doctor_on_versions(monkeypatch) -> None:
 
 
 def test_doctor_survives_a_crash_and_a_hang(monkeypatch) -> None:
-    good, text = doctor.attempt("TVM", "import os; os.abort()", "do this")
-    assert not good and text == "FAIL TVM crashes (signal 6): do this"
-    real = subprocess.run
+    checks = {"crashes": "os.abort()", "hangs": "__import__('time').sleep(60)",
+              "leaves": "os._exit(3)", "raises": "1 / 0", "works": "'as it should'"}
+    monkeypatch.setattr(doctor, "PATIENCE", 3.0)
+    real = subprocess.Popen
 
-    def impatient(*args, timeout, **options):
-        return real(*args, timeout=1, **options)
+    def start(command: list[str], **options) -> subprocess.Popen:
+        made = ", ".join(f"{name}=lambda: {code}" for name, code in checks.items())
+        code = command[2].replace("doctor; ", f"doctor; import os; vars(doctor).update({made}); ")
+        return real([*command[:2], code], **options)
 
-    monkeypatch.setattr(doctor.subprocess, "run", impatient)
-    good, text = doctor.attempt("TVM", "import time; time.sleep(60)", "do this")
-    assert not good and "does not answer" in text
+    monkeypatch.setattr(doctor.subprocess, "Popen", start)
+    tried = [(name, type(name, (), {}), "do this") for name in checks]
+    assert [*doctor.attempts(tried)] == [
+        (False, "FAIL crashes crashes (signal 6): do this"),
+        (False, "FAIL hangs does not answer within two minutes: do this"),
+        (False, "FAIL leaves says nothing: do this"),
+        (False, "FAIL raises ZeroDivisionError: division by zero: do this"),
+        (True, "OK   works as it should")]
 
 
 def test_the_setup_cell_stops_with_the_doctors_line(clone: Path) -> None:

@@ -18,18 +18,18 @@ from pathlib import Path
 
 from course.plots import moving
 from tools import colab
-from tools.site import aliases, garment, links
+from tools.site import aliases, garment, landing, links
 from tools.site.pages import (
     DOCUMENTS,
-    DOWNLOADS,
     file_in,
     least_of_png,
     masters,
     opened,
+    readme,
     section_anchors,
     sources,
 )
-from tools.site.project import ROOT, built_from, repository, site_address
+from tools.site.project import DOWNLOADS, ROOT, built_from, repository, site_address
 from tools.site.words import WORDS
 
 BUILD = ROOT / "build"
@@ -60,8 +60,8 @@ def settings(language: str) -> dict:
               for name, page in DOCUMENTS.items()}
     return {"title": words.title, "language": language, "built_from": built_from(),
             "search": words.search, "found": words.found, "report": words.report,
-            "repository": repository(), "address": site_address(),
-            "about": words.arrive.split("\n")[0],
+            "repository": repository(), "address": site_address(repository()),
+            "about": landing.about(readme(language)),
             "anchors": (anchors := section_anchors()), "aliases": aliases.by_section(anchors),
             "files": files}
 

@@ -1,6 +1,6 @@
-"""The page to arrive at: what one learns, the ways in, and the notebooks as a map.
+"""The page to arrive at: what README begins with, the ways in, and the notebooks as a map.
 
-The map is README's table of notebooks: who needs what, and the minutes.
+The map is README's table of notebooks, of which `make sync` writes the minutes and the needs.
 """
 
 import html
@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tools.site.words import Words
+from tools.translation import paragraphs
 
-# a row: the notebook, what it is about, minutes, perhaps the number of exercises, what one needs
-ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \|(?: \d+ \|)?"
-                 r"([^|]*)\|$", re.MULTILINE)
+# a row: the notebook, what it is about, minutes, the number of exercises, what one needs
+ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \| \d+ \|([^|]*)\|$",
+                 re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -94,6 +95,23 @@ def plan(course: list[Stop], exercises: dict[str, list[str]], words: Words) -> s
             f'<ol>{"".join(items)}</ol></nav>')
 
 
+def beginning(readme: str) -> list[str]:
+    """Return what README begins with, below its title and links, in Markdown.
+
+    What one does here, what one can do at the end, the picture's caption, the exercises with what
+    a check says, and what one needs.
+    """
+    _title, _links, does, can, _picture, caption, exercises, needs = paragraphs(
+        readme.partition("\n## ")[0])
+    return [does, can, caption, exercises, needs]
+
+
+def about(readme: str) -> str:
+    """Return the whole sentences of README's first paragraph, in one line."""
+    whole = re.match(r".*[.。]", " ".join(beginning(readme)[0].split()))
+    return whole[0] if whole else ""
+
+
 def page(readme: str, exercises: dict[str, list[str]], words: Words, ways: dict[str, str],
          picture: str) -> str:
     """Return the source of the page.
@@ -106,15 +124,15 @@ def page(readme: str, exercises: dict[str, list[str]], words: Words, ways: dict[
         f'<a class="way" href="{html.escape(ways[name])}"'
         f'{" lang=" + words.other + " hreflang=" + words.other if name == "other" else ""}>'
         f'{said}</a>' for name, said in words.ways.items() if name in ways)
-    told = words.arrive.format(notebooks=len(course), exercises=sum(map(len, exercises.values())))
+    does, can, caption, checked, needs = beginning(readme)
     get = ""
     if clone := ways.get("clone"):
         folder = clone.rpartition("/")[2]
         get = (f"{words.get}\n\n```bash\ngit clone {clone}\ncd {folder}\n{words.lab}\n```\n\n"
                f"{words.got.format(ways['here'])}\n\n")
     return (f"# {words.title}\n\n"
-            f'{told}\n\n<p class="ways">{buttons}</p>\n\n{get}'
-            f"{picture}\n\n{words.picture}\n\n"
+            f'{does}\n\n{can}\n\n<p class="ways">{buttons}</p>\n\n{get}'
+            f"{picture}\n\n{caption}\n\n{checked}\n\n{needs}\n\n"
             f'<p><span class="arrows">{words.map_arrows}</span>{words.map_about}</p>\n\n'
             f'{plan(course, exercises, words)}\n\n'
             f'<p class="solved" hidden>{words.solved_about} <button type="button">'

@@ -14,26 +14,26 @@ from tools.pages import PICTURES, Described
 from tools.site import anchors, landing, terms
 from tools.site.dark import for_the_dark, transparent
 from tools.site.narrow import LEAST, narrow, smallest
-from tools.site.project import ROOT, on_github, repository
+from tools.site.project import ROOT, addressed, repository, ways
 from tools.site.words import WORDS, Words
 from tools.student import SOLUTION, STUB
 from tools.translation import masters
 
 DARK, NARROW = ".dark.svg", ".narrow"  # ends of names
 OPENING = ("before", "target")  # the titles in the first page's picture
-# of students' notebooks: a folder of the site, a branch of the repository
-DOWNLOADS, BRANCH = "notebooks", "students"
 SMALLEST = 7.5  # points: the letters of a figure that is kept as a PNG alone
 LONG = 35  # lines: a listing of more is folded
 COLUMNS = re.compile(r"^(?=.*\S {2,}\S).*\n(?=.*\S {2,}\S)", re.MULTILINE)  # two lines with gaps
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 # documents, and the page that each becomes
 DOCUMENTS = {"README.md": "readme",
+             "docs/troubleshooting.md": "troubleshooting",
              "docs/tvm_errors.md": "tvm_errors", "docs/rosetta.md": "rosetta",
              "docs/old_course.md": "old_course", "docs/benchmark.md": "benchmark",
              "data/README.md": "data", "instructor/README.md": "instructor",
              "CHANGELOG.md": "changelog", "CONTRIBUTING.md": "contributing"}
-LOOK_UP = ("readme", "live", "draw", "terms", "tvm_errors", "rosetta", "old_course", "benchmark")
+LOOK_UP = ("readme", "live", "draw", "terms", "troubleshooting", "tvm_errors", "rosetta",
+           "old_course", "benchmark")
 
 
 def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, list[str]]]:
@@ -224,23 +224,6 @@ def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookN
     return [cell]
 
 
-def ways(stem: str, language: str) -> dict[str, str]:
-    """Return the addresses at which a student's notebook is opened, by names in words.open_in.
-
-    Colab's is on the branch that the workflow publishes, for it opens what is on GitHub; Binder
-    makes work/ itself (.binder/postBuild).
-    """
-    found = {"download": f"{DOWNLOADS}/{stem}.ipynb"}
-    if known := on_github():
-        below = "" if language == "en" else f"{language}/"
-        at = f"{known[0]}/{known[1]}"
-        found |= {"colab": f"https://colab.research.google.com/github/{at}/blob/{BRANCH}/"
-                           f"{below}{stem}.ipynb",
-                  "binder": f"https://mybinder.org/v2/gh/{at}/HEAD?urlpath=lab/tree/work/"
-                            f"{below}{stem}.ipynb"}
-    return found
-
-
 def notebook_page(master: Path, language: str, build: Path) -> str:
     """Return the source of a notebook's page, an .ipynb; its pictures go to build/pictures/."""
     words = WORDS[language]
@@ -266,7 +249,7 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
         else:
             cells += folded(cell, words)
     notebook.cells = cells
-    known = ways(master.stem, language)
+    known = ways(master.stem, language, repository())
     links = " · ".join(f'<a href="{known[name]}"{" download" if name == "download" else ""}>'
                        f'{said}</a>' for name, said in words.open_in.items() if name in known)
     head, _, rest = cells[0].source.partition("\n")
@@ -286,7 +269,8 @@ def _labelled(text: str, label: str) -> str:
 def document_page(name: str, language: str) -> str:
     """Return the source of a document's page."""
     path, in_it = file_in(language, name)
-    text = linked(translation.plain(path.read_text(encoding="utf-8")), path, language)
+    text = addressed(path.read_text(encoding="utf-8"), language, repository())
+    text = linked(translation.plain(text), path, language)
     return text if in_it else _labelled(text, WORDS[language].english)
 
 
@@ -355,9 +339,13 @@ def opening(pages: Iterable[str]) -> str:
     raise LookupError(f"no picture has the titles {OPENING}")
 
 
+def readme(language: str) -> str:
+    """Return the README in a language."""
+    return translation.plain(file_in(language, "README.md")[0].read_text(encoding="utf-8"))
+
+
 def arrival(language: str, picture: str) -> str:
     """Return the source of the page to arrive at; `picture`: as HTML."""
-    readme = translation.plain(file_in(language, "README.md")[0].read_text(encoding="utf-8"))
     exercises = {master.name[:2]: [name_of(cell)
                                    for cell in nbformat.read(master, as_version=4).cells
                                    if cell.metadata.get("nbgrader", {}).get("grade")]
@@ -369,5 +357,6 @@ def arrival(language: str, picture: str) -> str:
              "loops": "loops.html" if language == "en" else "../loops.html?zh",
              **({"clone": address} if address else {}),
              "other": "zh/index.html" if language == "en" else "../index.html",
-             **{name: way for name, way in ways(first, language).items() if name == "colab"}}
-    return landing.page(readme, exercises, WORDS[language], known, picture)
+             **{name: way for name, way in ways(first, language, address).items()
+                if name == "colab"}}
+    return landing.page(readme(language), exercises, WORDS[language], known, picture)

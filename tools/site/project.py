@@ -6,6 +6,11 @@ import re
 from course import present
 from course.words import ROOT
 from data.versions import pins
+from tools.site.words import WORDS
+
+LINKS = "<!-- counted by make sync: links -->"  # in a README, up to the next comment
+# of students' notebooks: a folder of the site, a branch of the repository
+DOWNLOADS, BRANCH = "notebooks", "students"
 
 _command = functools.cache(lambda: present.need("git").command)  # its line is said once
 
@@ -28,31 +33,66 @@ def web_address(remote: str) -> str | None:
 def repository() -> str | None:
     """Return the repository's web address, or None where nobody has said it.
 
-    From the git remote `origin`, else from the line `repository-code:` of CITATION.cff.
+    From the git remote `origin`, else from CITATION.cff.
     """
-    if found := web_address(_git("remote", "get-url", "origin")):
-        return found
+    return web_address(_git("remote", "get-url", "origin")) or cited()
+
+
+def cited() -> str | None:
+    """Return the address in the line `repository-code:` of CITATION.cff: a fork has the same."""
     said = re.search(r"^repository-code: *[\"']?([^\"'\s]+)",
                      (ROOT / "CITATION.cff").read_text(encoding="utf-8"), re.MULTILINE)
     return web_address(said[1]) if said else None
 
 
-def on_github() -> tuple[str, str] | None:
+def on_github(address: str | None) -> tuple[str, str] | None:
     """Return the repository's owner and name where it is on GitHub."""
-    found = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+)", repository() or "")
+    found = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+)", address or "")
     return (found[1], found[2]) if found else None
 
 
-def site_address() -> str:
+def site_address(address: str | None) -> str:
     """Return where the workflow publishes the site, with "/" at its end; "" where that is unknown.
 
     https://docs.github.com/pages: OWNER.github.io/NAME, without NAME where that is the former.
     """
-    if not (known := on_github()):
+    if not (known := on_github(address)):
         return ""
     owner, name = known
     host = f"{owner.lower()}.github.io"
     return f"https://{host}/" if name.lower() == host else f"https://{host}/{name}/"
+
+
+def ways(stem: str, language: str, address: str | None) -> dict[str, str]:
+    """Return the addresses at which a student's notebook is opened, by names in words.open_in.
+
+    Colab's is on the branch that the workflow publishes, for it opens what is on GitHub; Binder
+    makes work/ itself (.binder/postBuild).
+    """
+    found = {"download": f"{DOWNLOADS}/{stem}.ipynb"}
+    if known := on_github(address):
+        below = "" if language == "en" else f"{language}/"
+        at = f"{known[0]}/{known[1]}"
+        found |= {"colab": f"https://colab.research.google.com/github/{at}/blob/{BRANCH}/"
+                           f"{below}{stem}.ipynb",
+                  "binder": f"https://mybinder.org/v2/gh/{at}/HEAD?urlpath=lab/tree/work/"
+                            f"{below}{stem}.ipynb"}
+    return found
+
+
+def addressed(readme: str, language: str, address: str | None) -> str:
+    """Return a README that says where the repository is, and links to what is made of it."""
+    if not address:
+        return readme
+    readme = re.sub(r"(?m)^git clone .* mlc-course.*$", f"git clone {address} mlc-course", readme)
+    links = {}
+    if site := site_address(address):
+        site += "" if language == "en" else f"{language}/"
+        first = next((ROOT / "paired_md").glob("00_*.md")).stem
+        links = {"read": site, "colab": ways(first, language, address)["colab"],
+                 "live": f"{site}live.html", "draw": f"{site}draw.html"}
+    said = "".join(f" · [{WORDS[language].ways[name]}]({to})" for name, to in links.items())
+    return re.sub(f"(?<={LINKS}).*?(?=<!--)", said, readme)
 
 
 def built_from() -> str:
