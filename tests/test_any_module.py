@@ -6,6 +6,8 @@ import re
 import pytest
 import torch
 from torch import nn
+from torch.nn import functional as F
+from tvm import relax, transform
 from tvm.relax.frontend.torch import from_exported_program
 
 import helpers
@@ -32,6 +34,8 @@ class Turned(Joined):
         return self.head(torch.cat([x * self.wide(x), self.narrow(y)], 1))
 
 
+fuse_all = transform.Sequential([relax.transform.AnnotateTIROpPattern(),
+                                 relax.transform.FuseOps(), relax.transform.FuseTIR()])
 torch.manual_seed(0)
 MODEL = Joined().eval()
 INPUTS = [(torch.randn(5, 8), torch.randn(5, 3), torch.zeros(5)) for _ in range(2)]  # and labels
@@ -55,43 +59,88 @@ def test_equal_modules_pass(capsys) -> None:
     assert "2 calls: max |difference| to PyTorch below" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(("path", "says"), [
-    ("wide", "differs: wide, (5, 8); what it takes is there"),
-    ("narrow", "differs: narrow, (5, 8); what it takes is there"),
-    ("head", "differs: head, (5, 4); what it takes is there")])
-def test_the_layer_with_another_weight_is_named(path: str, says: str) -> None:
-    with pytest.raises(checks.CheckFailed, match="first layer that differs") as failed:
-        checks.check_equivalence(_imported(_changed(path)), MODEL, INPUTS)
-    assert says in str(failed.value)
-    assert re.search(rf"own {path}.weight, .*with .* at \[1, 2\]",
-                     str(failed.value))
+def _said(mod: object, model: nn.Module, inputs: list = INPUTS) -> str:
+    with pytest.raises(checks.CheckFailed, match="Not equivalent") as failed:
+        checks.check_equivalence(mod, model, inputs)
+    return str(failed.value)
+
+
+@pytest.mark.parametrize("path", ["wide", "narrow", "head"])
+def test_the_layer_with_another_weight_is_named(path: str) -> None:
+    said = _said(_imported(_changed(path)), MODEL)
+    assert re.search(rf"look at: +{path}, Linear: ", said), said
+    assert re.search(rf"own {path}.weight, .*with .* at \[1, 2\]", said)
+    # a linear layer sees that weight of one feature
+    assert re.search(r"zeros but 1 at \[0, 2\]|\[0, 0, 1", said), said
 
 
 def test_what_is_wrong_between_two_layers_is_said_to_be_between_them() -> None:
     turned = Turned().eval()
     turned.load_state_dict(MODEL.state_dict())
-    with pytest.raises(checks.CheckFailed, match=r"differs: wide \(2\)") as failed:
-        checks.check_equivalence(_imported(turned), MODEL, INPUTS)
-    assert "what it takes is not there either" in str(failed.value)
-    assert "what is computed between wide and wide (2)" in str(failed.value)
+    said = _said(_imported(turned), MODEL)
+    assert re.search(r"look at: +add: lv\d+ \(5, 8\) from .*subtract", said), said
 
 
-def test_fusion_is_not_blamed_where_nothing_is_fused() -> None:
-    class Chain(nn.Module):
+def test_several_wrong_layers_are_all_named() -> None:
+    wrong = copy.deepcopy(MODEL)
+    with torch.no_grad():
+        wrong.narrow.weight.neg_()
+        wrong.head.bias.neg_()
+    said = _said(_imported(wrong), MODEL)
+    assert re.search(r"look at: +narrow, Linear: ", said)
+    assert re.search(r"\n +and head, Linear: ", said)
+
+
+def _mixed(function: object) -> nn.Module:
+    """A residual MLP behind a normalisation, with some function where GELU or a ReLU stands."""
+    class Mixed(nn.Module):
         def __init__(self) -> None:
             super().__init__()
-            self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 4)
+            self.norm, self.one, self.other = nn.LayerNorm(8), nn.Linear(8, 8), nn.Linear(8, 3)
 
-        def forward(self, x: torch.Tensor, _y: torch.Tensor) -> torch.Tensor:
-            return self.last(torch.relu(self.first(x)))
+        def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+            return self.other(x + function(self.one(self.norm(x)))) + y
+    torch.manual_seed(1)
+    return Mixed().eval()
 
-    model = Chain().eval()
+
+FUNCTIONS = {
+    "relu": torch.relu, "gelu": F.gelu, "relu6": F.relu6,
+    "cut at 40": lambda x: torch.clamp(x, 0, 40), "silu": F.silu,
+    "tanh gelu": lambda x: F.gelu(x, approximate="tanh")}
+
+
+@pytest.mark.parametrize(("right", "wrong"), [
+    ("relu", "relu6"), ("relu", "cut at 40"), ("relu6", "relu"), ("gelu", "tanh gelu"),
+    ("silu", "gelu")])
+def test_what_no_input_reaches_is_seen_in_the_layer_alone(right: str, wrong: str) -> None:
+    model = _mixed(FUNCTIONS[right])
+    said = _said(_imported(_mixed(FUNCTIONS[wrong])), model)
+    # a function, and what follows where that is within the tolerance at the end: no layer alone
+    assert re.search(r"look at: +\w+( to other, Linear)?: lv", said), said
+    assert "input lv" in said
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+@pytest.mark.parametrize("fused", [False, True])
+def test_equal_models_of_many_kinds_pass(name: str, fused: bool, capsys) -> None:
+    model = _mixed(FUNCTIONS[name])
+    mod = relax.transform.LegalizeOps()(_imported(model))
+    checks.check_equivalence(fuse_all(mod) if fused else mod, model, INPUTS)
+    assert "Equivalent ✓" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_layer_that_is_wrong_is_named_in_a_fused_module_too(fused: bool) -> None:
+    model = _mixed(torch.relu)
     wrong = copy.deepcopy(model)
     with torch.no_grad():
-        wrong.first.weight.copy_(model.first.weight.flip(0))
-    with pytest.raises(checks.CheckFailed, match="differs: first, ") as failed:
-        checks.check_equivalence(_imported(wrong), model, INPUTS)
-    assert "fused" not in str(failed.value)
+        wrong.other.weight[1, 2] += 0.1
+    mod = relax.transform.LegalizeOps()(_imported(wrong))
+    said = _said(fuse_all(mod) if fused else mod, model)
+    assert re.search(r"look at: +other, Linear", said), said
+    assert "norm" not in said and "one, Linear" not in said
+    assert "own other.weight, (3, 8): a constant with" in said
 
 
 def test_shapes_training_and_no_inputs_are_told() -> None:
