@@ -108,11 +108,11 @@ WRONG = {
     "reshaped where it should be transposed": {"dense0": lambda bb, v: bb.emit_te(
         topi.matmul, v, relax.const(WEIGHTS["linear0_weight"].reshape(5408, 100), "float32"))},
     "the bias of the linear layer is left out": {"bias1": None},
-    "the softmax is left out": {"softmax": None},
+    "main ends after layer 6, Linear": {"softmax": None},
     "softmax runs over axis 0": {"softmax": lambda bb, v: bb.emit_te(topi.nn.softmax, v, axis=0)},
-    "in images 1, 2, 3 of the batch": {"relu1": lambda bb, v: _first_only(
+    "*0.5* at [1, 0]": {"relu1": lambda bb, v: _first_only(
         bb, bb.emit_te(topi.nn.relu, v))},
-    "NaN in": {"relu1": _hole},
+    "*nan* at [2, :]": {"relu1": _hole},
     "layer 0, Conv2d": {"conv": lambda bb, v: bb.emit_te(topi.nn.conv2d, v, relax.const(
         WEIGHTS["conv2d_weight"] * 1.01, "float32"), 1, 0, 1)},
 }
@@ -122,7 +122,7 @@ WRONG = {
 def test_the_cause_is_named(words: str) -> None:
     with pytest.raises(checks.CheckFailed, match="Not equivalent") as failed:
         checks.check_equivalence(_cnn(**WRONG[words]), MODEL, helpers.test_loader(count=8))
-    assert words in str(failed.value) and len(str(failed.value).splitlines()) == 4
+    assert words in str(failed.value) and len(str(failed.value).splitlines()) <= 6
 
 
 def _nan_is_seen(bb, value):
@@ -144,7 +144,7 @@ def test_a_fault_of_the_target_alone_gets_its_own_cause() -> None:
 
 def test_another_order_of_what_is_returned() -> None:
     mod = _cnn(softmax=lambda bb, v: (bb.emit_te(topi.nn.softmax, v, axis=1), v)[1])
-    with pytest.raises(checks.CheckFailed, match="main returns another value"):
+    with pytest.raises(checks.CheckFailed, match="that main returns .*, which is layer"):
         checks.check_equivalence(mod, MODEL, helpers.test_loader(count=8))
 
 
@@ -161,7 +161,7 @@ def test_what_main_returns_counts_also_if_it_was_not_bound_last() -> None:
         bb.emit_te(topi.add, product, const["linear0_bias"])
         bb.emit_func_output(product)
     batch = torch.from_numpy(checks.random(2, 32, 13, 13))
-    with pytest.raises(checks.CheckFailed, match="main returns another value"):
+    with pytest.raises(checks.CheckFailed, match="that main returns .*, which is layer"):
         checks.check_equivalence(bb.get(), linear, [(batch, torch.zeros(2))])
 
 

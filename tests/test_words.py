@@ -85,10 +85,10 @@ def test_a_sentence_is_said_in_either_language() -> None:
 
 @chinese.quoted
 def test_one_thing_and_several() -> None:
-    for number, english in ((1, ", only in channel 3"), (2, ", only in channels 3")):
-        said = words.ngettext(", only in channel {places}", ", only in channels {places}",
-                              number).format(places=3)
-        assert told(said, "en") == english and told(said, "zh") == "，只在通道 3"
+    for number, english in ((1, "1 transaction"), (2, "2 transactions")):
+        said = words.ngettext("{count} transaction", "{count} transactions",
+                              number).format(count=number)
+        assert told(said, "en") == english and told(said, "zh") == f"{number} 次内存事务"
 
 
 @chinese.quoted

@@ -112,7 +112,8 @@ class Chain:
         """Return where the module has a step's values, from a binding on."""
         layer = self.step(number).layer
         for position in range(max(start, 0), len(self.bindings)) if values else ():
-            axes = [layout(came, right.numpy(), layer) for came, right in
+            axes = [layout(came, right.numpy(), layer) if came.dtype == right.numpy().dtype
+                    else None for came, right in
                     zip(self.bindings[position].values, values or (), strict=True)]
             if axes[0] is not None and all(one == axes[0] for one in axes):
                 return Place(position, axes[0])
