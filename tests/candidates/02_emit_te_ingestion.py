@@ -997,7 +997,7 @@ def conv2d(x, w):
     return te.compute(y.shape, lambda *at: y(*at).astype("float32"))
 
 
-# %% 2.7 wrong: ReLU6 after the convolution alone -> cut off at 6
+# %% 2.7 wrong: ReLU6 after the convolution alone -> layer 1, ReLU: lv1 | but *6*
 def create_model_without_topi(weights):
     def relu(x):
         return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="relu")

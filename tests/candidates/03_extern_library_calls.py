@@ -576,7 +576,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(4, 32, 27, 27))
 
-# %% 3.6 wrong: softmax missing -> the softmax is left out
+# %% 3.6 wrong: softmax missing -> main ends after layer 6, Linear
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, softmax=False)
 
@@ -1021,7 +1021,7 @@ def register_conv2d():
         O.copy_(nn.functional.conv2d(X, W, B.flatten()))
 
 
-# %% 3.6 wrong: relu6 after the convolution -> cut off at 6
+# %% 3.6 wrong: relu6 after the convolution -> layer 1, ReLU: lv1 | but *6*
 def create_model_with_library_conv2d(weights):
     c = constants(weights)
     bb = relax.BlockBuilder()
