@@ -7,8 +7,9 @@ So a layer whose values are right is never blamed, and several wrong ones are fo
 """
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -82,17 +83,24 @@ class Chain:
             return [inputs[position].numpy() for inputs in self.inputs]
         return self.bindings[position].values
 
-    def right_of(self, parting: Parting) -> np.ndarray:
-        """Return what PyTorch makes of the values that a parting's steps take, for the first call.
+    def through(self, parting: Parting) -> list[int]:
+        """Return the steps that a module computes otherwise; none where one takes another value."""
+        return [] if parting.last < parting.first else self.inside(parting.first, parting.last)
 
-        What a step should take, where it takes another value.
+    def made(self, parting: Parting, values: Mapping[int, Tensor],
+             changed: Mapping[int, Callable[..., Any]] = MappingProxyType({})) -> Tensor:
+        """Return what PyTorch makes of the values that a parting's steps take, by their numbers.
+
+        What a step should take, where it takes another value. Instead of `changed` steps functions
+        of the layer and its input are called.
         """
-        if parting.last < parting.first:
-            return self.own[parting.takes[0]][0].numpy()
-        own = {taken: self.own[taken][0] for taken in parting.takes}
-        for number in self.inside(parting.first, parting.last):
-            own[number] = self.step(number).run(*(own[taken] for taken in self.step(number).takes))
-        return own[parting.last].numpy()
+        own = dict(values)
+        for number in self.through(parting):
+            step = self.step(number)
+            some = [own[taken] for taken in step.takes]
+            own[number] = changed[number](step.layer, *some) if number in changed \
+                else step.run(*some)
+        return own[parting.last if parting.last >= parting.first else parting.takes[0]]
 
     def name(self, position: int) -> str:
         """Return the name of a variable of main."""

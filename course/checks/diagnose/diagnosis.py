@@ -177,7 +177,8 @@ def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[st
             layer=steps_, shape=tuple(chain.right[number].shape)),
             _("no value like it: {values}").format(values=_lines(came or [_("nothing follows")])),
             look_at)
-    came_, right = chain.value(parting.end)[0].numpy(), chain.right_of(parting)
+    came_, right = chain.value(parting.end)[0].numpy(), chain.made(
+        parting, {taken: chain.own[taken][0] for taken in parting.takes}).numpy()
     if came_.shape != right.shape:
         differs = _("shape {shape}").format(shape=came_.shape)
     elif np.isnan(came_).any() and not np.isnan(right).any():

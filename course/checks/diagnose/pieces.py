@@ -78,13 +78,7 @@ class Piece:
             if place := chain.at[taken]:
                 array = given[self.names[place.position]].transpose(place.axes)
                 values[taken] = torch.from_numpy(np.ascontiguousarray(array))
-        for number in chain.inside(parting.first, parting.last) \
-                if parting.last >= parting.first else ():
-            step = chain.step(number)
-            some = [values[taken] for taken in step.takes]
-            values[number] = changed[number](step.layer, *some) if number in changed \
-                else step.run(*some)
-        result = values[parting.last if parting.last >= parting.first else parting.takes[0]]
+        result = chain.made(parting, values, changed)
         axes = self.end.axes if len(self.end.axes) == result.ndim else range(result.ndim)
         return np.ascontiguousarray(result.numpy().transpose(np.argsort(axes)))
 
@@ -96,8 +90,8 @@ class Piece:
         """Return the one usual mistake of a layer in it that gives what it gives, or ""."""
         mistakes: dict[str, Any] = {}
         names = list(self.names.values())
-        numbers = self.chain.inside(self.parting.first, self.parting.last)
-        for number in numbers if self.parting.last >= self.parting.first else ():
+        numbers = self.chain.through(self.parting)
+        for number in numbers:
             step = self.chain.step(number)
             for text, mistake in layer_mistakes(step.layer).items() if step.layer else ():
                 says = text if len(numbers) == 1 else _("{layer}: {mistake}").format(
