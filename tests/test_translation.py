@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from tools import handouts, lang, student, translation, translation_lint
+from tools import handouts, lang, readmes, student, translation, translation_lint
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
@@ -253,7 +253,7 @@ def test_what_is_counted_stands_in_the_readmes(course) -> None:
         readme = course.folder / name
         readme.write_text(place, encoding="utf-8")
         if name == "README.md":
-            assert translation.readmes(change=False) == translation.readmes() == [name]
+            assert readmes.write(change=False) == readmes.write() == [name]
             said = readme.read_text(encoding="utf-8")
             assert said == f"{translation.COUNTED}{counted}<!-- -->, " \
                 f"{translation.EXERCISES}{exercises}<!-- -->.\n" \

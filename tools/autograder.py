@@ -11,6 +11,7 @@
 import json
 import sys
 from contextlib import closing
+from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +28,6 @@ from tools.grading.server import Grader
 from tools.grading.submission import Found, find, printable, read
 from tools.student import student_version
 
-MORE = ("tools/grading/*.py", "tools/autograder.py", "tools/handouts.py", "tools/lang.py",
-        "tools/messages.py", "tools/translation*.py", "instructor/requirements.txt")
 SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
 
 
@@ -70,8 +69,11 @@ def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
 
 def more() -> dict[str, bytes]:
     """Return the files of the course that grade, and that a handout is without."""
+    finder = ModuleFinder([str(ROOT)])
+    finder.run_script(__file__)
+    imported = [Path(module.__file__) for module in finder.modules.values() if module.__file__]
     return {found.relative_to(ROOT).as_posix(): found.read_bytes()
-            for pattern in MORE for found in ROOT.glob(pattern)}
+            for found in [*imported, ROOT / "instructor" / "requirements.txt"]}
 
 
 def contents(number: str) -> dict[str, tuple[bytes, int]]:

@@ -20,7 +20,7 @@ import nbformat
 from jupytext.combine import combine_inputs_with_outputs
 
 from course.words import ROOT
-from tools import messages, translation
+from tools import messages, readmes, translation
 from tools.translation import as_markdown
 
 
@@ -82,7 +82,7 @@ def sync_chinese(change: bool = True, accept: Collection[str] = ()
     """
     behind, wrong = translation.write(change, accept)
     behind += ["course/words/zh.po"] * messages.write(change)
-    behind += [] if wrong else translation.readmes(change)
+    behind += [] if wrong else readmes.write(change)
     return behind, [*wrong, *messages.wrong()]
 
 

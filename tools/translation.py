@@ -29,7 +29,6 @@ import nbformat
 from jupytext.config import load_jupytext_config
 
 from tools import translation_lint
-from tools.site.project import addressed, cited
 
 ROOT = Path(__file__).resolve().parent.parent
 MARK = re.compile(r"^<!-- en: ([0-9a-f]{8})(?: was: ([0-9a-f]{8})| (untranslated))? -->[ \t]*$",
@@ -38,10 +37,8 @@ OLD = re.compile(r"^<!-- old zh: (\w+)\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DO
 NONE = "<!-- en: none -->"
 ALMOST = re.compile(rf"^(?!{NONE}).*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # mistyped
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
-MINUTES = re.compile(r"\*\*Time\*\* about (\d+) minutes")  # in a notebook's opening box
 ROW = r"(?m)^(\| \[{} [^|]*\|[^|]*)\|.*$"  # of a notebook in README's table, up to what is counted
-NEEDS = re.compile(r"\*\*You need\*\* (.*?)\.\s", re.DOTALL)  # the same
-EXERCISES = "<!-- counted by make sync: exercises -->"  # the same
+EXERCISES = "<!-- counted by make sync: exercises -->"  # up to the next comment
 APPROACH = "**思路"
 # of other commands and folders than the English: of these the gate sees only the Chinese
 ADAPTED = ("README.md", "instructor/student_README.md")
@@ -335,37 +332,6 @@ def summary(counts: dict[str, tuple[int, int]], language: str = "en") -> str:
                 f"{left} of {total} paragraphs wait for Chinese, or for newer Chinese ({where})")
     return (f"{total} 个段落全部译好，没有一个比英文旧" if language == "zh" else
             f"all {total} paragraphs are in Chinese, and none is older than its English")
-
-
-def readmes(change: bool = True) -> list[str]:
-    """Write what the notebooks say of themselves into the READMEs; return names that had others.
-
-    Counts stand in their places, and in the table's rows minutes, exercises and needs.
-    """
-    counts, other = counted(), []
-    cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
-    graded = {number: sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for cell in some)
-              for number, some in cells.items()}
-    books, total = len(cells), sum(graded.values())
-    for name, language, comma, exercises in (
-            ("README.md", "en", ", ", f"{total} exercises in {books} notebooks"),
-            ("README.zh.md", "zh", "、", f"{books} 个 notebook，{total} 道练习")):
-        path = ROOT / name
-        wanted = text = path.read_text(encoding="utf-8") if path.is_file() else ""
-        for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
-            wanted = re.sub(f"(?<={place}).*?(?=<!--)", said, wanted, flags=re.DOTALL)
-        for number, some in cells.items():
-            box = "\n".join(cell.source for cell in some)
-            if (minutes := MINUTES.search(box)) and (needs := NEEDS.search(box)):
-                before = comma.join(sorted({*re.findall(r"\b\d\d\b", needs[1])}))
-                wanted = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {graded[number]} "
-                                f"| {before} |", wanted)
-        wanted = addressed(wanted, language, cited())
-        if wanted != text:
-            other.append(name)
-            if change:
-                path.write_text(wanted, encoding="utf-8")
-    return other
 
 
 def main(task: str = "", *names: str) -> None:

@@ -29,6 +29,9 @@ SHAPE = (4, 1, 28, 28)
 LAYER = {"conv": 0, "conv_bias": 0, "relu0": 1, "pool": 2, "flatten": 3, "dense0": 4, "bias0": 4,
          "relu1": 5, "dense1": 6, "bias1": 6, "softmax": 7}
 
+# what PyTorch's layers give
+SHAPES = [str(tuple(MODEL[:end](torch.zeros(SHAPE)).shape)) for end in range(1, len(MODEL) + 1)]
+
 
 def _layer(name: str) -> int:
     return LAYER[name] if name in LAYER else int(name.split()[0])
@@ -490,7 +493,15 @@ def false_statements(row: Row, kernels: Mapping[str, list[str]], shown: Mapping[
             and not any(step in steps_ for step in row.guilty):
         wrong.append(f"{made} are named, and {row.guilty} are guilty")
     # the cause
-    causes = [line for line in more if not line.startswith("and ")]
+    causes = []
+    for line in more:
+        if shapes := re.fullmatch(r"layer (\d+), \w+ gives (\(.*\)) in PyTorch; "
+                                  r"here \w+ (\(.*\)) from (\w+) comes first", line):
+            right = SHAPES[int(shapes[1])]
+            if shapes[2] != right or shapes[3] == right or shapes[4] != made[0]:
+                wrong.append(line)
+        elif not line.startswith("and "):
+            causes.append(line)
     wrong += [cause for cause in causes if not any(re.search(c, cause) for c in row.causes)
               and not cause.startswith("the model's own")]
     # which images, and which channels or columns, are marked

@@ -81,16 +81,16 @@ def _place(chain: Chain, parting: Parting) -> str:
 
 
 def _another_shape(chain: Chain, parting: Parting) -> str:
-    """Say of which shape the first value is, where no value up to the end has a first step's."""
+    """Say of which shape the first value is, where none of the values has a first step's."""
     start, end = chain.at[parting.takes[0]], parting.end
-    between = range(start.position + 1 if start else 0,
-                    end.position if end else len(chain.bindings))
+    values = range(start.position + 1 if start else 0,
+                   end.position + 1 if end else len(chain.bindings))
     shape = tuple(chain.right[parting.first].shape)
-    if parting.last <= parting.first or not between or any(
-            sorted(chain.bindings[position].value.shape) == sorted(shape) for position in between):
+    if parting.last <= parting.first or not values or end and values[0] == end.position or any(
+            sorted(chain.bindings[position].value.shape) == sorted(shape) for position in values):
         return ""
     return _("{layer} gives {shape} in PyTorch; here {value} comes first").format(
-        layer=chain.step(parting.first).says, shape=shape, value=_value(chain, between[0]))
+        layer=chain.step(parting.first).says, shape=shape, value=_value(chain, values[0]))
 
 
 def _known(chain: Chain, parting: Parting) -> tuple[Parting, str]:
