@@ -1,8 +1,10 @@
 """Programs that leave their buffers, or whose threads meet: refused, whatever they declare."""
 
 import ctypes
+import mmap
 import os
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -216,6 +218,28 @@ def test_a_look_at_for_what_comes_to_no_end() -> None:
 
     assert checks.isolated(endless, 1)[1][2] == "what is unrolled"
     assert "your loops" in checks.isolated(lambda: [None for _ in iter(int, 1)], 1)[1][2]
+
+
+@FORKS
+def test_kernels_forked_from_one_process_name_what_they_call_apart() -> None:
+    """As those of the tests and of grading are: two at a time."""
+    turn = mmap.mmap(-1, 1)
+
+    def in_turn(number: int, kernel: str) -> str:
+        while turn[0] < number:
+            time.sleep(0.01)
+        running.while_calling(kernel)
+        turn[0] += 1
+        while turn[0] < 2:
+            time.sleep(0.01)
+        os.abort()
+
+    if not (other := os.fork()):
+        checks.isolated(lambda: in_turn(1, "theirs"), 10)
+        os._exit(0)
+    came = checks.isolated(lambda: in_turn(0, "mine"), 10)[1][1]
+    os.waitpid(other, 0)
+    assert "SIGABRT" in came and came.endswith("in mine"), came
 
 
 @T.prim_func(s_tir=True)

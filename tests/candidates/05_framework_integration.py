@@ -912,7 +912,7 @@ def cnn_rules():
     return rules_but(conv=conv)
 
 
-# %% 5.5 wrong: symbolic ReLU, right, 50 rows too many -> SIGSEGV
+# %% 5.5 wrong: symbolic ReLU, right, 50 rows too many -> SIGSEGV | in PrimFunc relu_more
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     text = """

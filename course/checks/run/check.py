@@ -223,8 +223,12 @@ def prepared(make: Callable) -> Callable:
 
 # ---- in the child --------------------------------------------------------------------------
 
-_note = mmap.mmap(-1, 4000)  # shared with the child: what to look at if it comes to no end
-_called = mmap.mmap(-1, 1000)  # and which kernel it is in
+def _shared() -> tuple[mmap.mmap, mmap.mmap]:
+    """Return memory for `while_running` and `while_calling`, that children forked later share."""
+    boards = mmap.mmap(-1, 4000), mmap.mmap(-1, 1000)
+    for board in boards:
+        _write(board, "")
+    return boards
 
 
 def _write(memory: mmap.mmap, text: str) -> None:
@@ -233,6 +237,9 @@ def _write(memory: mmap.mmap, text: str) -> None:
 
 def _read(memory: mmap.mmap) -> str:
     return unpacked(json.loads(memory[:]))
+
+
+_note, _called = _shared()
 
 
 def while_running(look_at: str) -> None:
@@ -381,8 +388,8 @@ def isolated(run: Callable[[], str], seconds: float,
         except TimeoutError:
             came = _("still running after {seconds} seconds").format(seconds=f"{seconds:g}")
             return False, (_("an answer in time"), came, _LOOPS)
-    while_running("")
-    while_calling("")
+    global _note, _called
+    _note, _called = _shared()  # kernels that are forked from one process would write into one
     limits = Limits(asleep=seconds, wall=PATIENCE * seconds, computing=math.ceil(seconds) + 0.5,
                     printed=4 * (MOST_PRINTED + 1))
     child = Child(_in_child, run, seconds, reaches, limits=limits)
