@@ -9,6 +9,14 @@ from course.plots.layers import bias_along, calls, convolution, pooling
 from course.plots.listings import SideBySide as side_by_side
 from course.plots.listings import builder_and_module
 from course.plots.loops import lanes, lifetimes, loop_nests, reduction, register_tile, visit_order
-from course.plots.measured import bandwidths, compared, growth, roofline, throughput, times
+from course.plots.measured import (
+    bandwidths,
+    compared,
+    growth,
+    roofline,
+    staircase,
+    throughput,
+    times,
+)
 from course.plots.moving import live
 from course.plots.storages import handed_over, storages

@@ -215,3 +215,22 @@ def growth(counts: Mapping[str, Sequence[int]], along: str, what: str) -> None:
         for name, every in counts.items())
     show(figure, _("{what}, against {along}. {said}.").format(
         what=_(what), along=_(along), said=said))
+
+
+def staircase(shares: Mapping[str, Mapping[int, float]]) -> None:
+    """Draw the share of the peak that programs reach at sizes: a line each, named at its end."""
+    figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
+    sizes = sorted({size for reached in shares.values() for size in reached})
+    for (name, reached), colour, marker in zip(shares.items(), _TRAILS, "osD^vPX", strict=False):
+        axes.plot(list(reached), [100 * share for share in reached.values()], color=colour,
+                  marker=marker, label=name)
+    axes.set(xscale="log", xticks=sizes, xticklabels=sizes, xlabel=_("rows and columns"),
+             ylabel=_("percent of one thread's peak"), ylim=(0, 100))
+    axes.xaxis.set_minor_formatter(NullFormatter())
+    axes.grid(axis="y", color="#eaeef2")
+    figure.legend(loc="outside right center", reverse=True, fontsize=9, frameon=False)
+    said = _("; ").join(_("{name}: {shares}").format(name=name, shares=_(", ").join(
+        f"{size} {share:.0%}" for size, share in reached.items()))
+        for name, reached in shares.items())
+    show(figure, _("Percent of one thread's peak against rows and columns. {said}.").format(
+        said=said), measured=True)

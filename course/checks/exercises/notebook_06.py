@@ -1,10 +1,12 @@
-"""The checks of notebook 06: the roofline, a fast dense layer. None of them measures a time."""
+"""The checks of notebook 06: the roofline, a fast dense layer, tiles. None measures a time."""
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import tvm
+from tvm import te
 
 from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, fused_cnn, reference_200
@@ -13,7 +15,9 @@ from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import number
 from course.checks.spec.spec import Spec, check
 from course.checks.spec.trials import Mistakes
-from course.tir.loops import Nest
+from course.tir.evaluate import Unknown
+from course.tir.loops import Nest, nests
+from course.tir.traffic import LINE, bytes_into_cache
 from course.words import _
 
 # ---- the roofline --------------------------------------------------------------------------
@@ -231,3 +235,90 @@ def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
     if lanes.extent not in (8, 16):
         raise CheckFailed(_("8 or 16 lanes"), f"{lanes}", _("the factor by which k is split"))
     return int(lanes.extent)
+
+
+# ---- tiles of a product --------------------------------------------------------------------
+
+
+def _tile_bytes(n: int, m: int, depth: int, rows: int, columns: int, size: float = 4,
+                left: float = 1, right: float = 1, results: float = 1) -> float:
+    """Return the bytes of a product tile by tile; arguments other than defaults are mistakes."""
+    tiles = (n // rows) * (m // columns)
+    numbers = tiles * depth * (left * rows + right * columns) + results * n * m
+    return size * numbers
+
+
+_BYTES: Mistakes = {
+    _("these are numbers, and a float32 has 4 bytes"):
+        functools.partial(_tile_bytes, size=1),
+    _("the results are left out"): functools.partial(_tile_bytes, results=0),
+    _("the results come in once, not once for each number of depth"):
+        lambda n, m, depth, rows, columns: _tile_bytes(n, m, depth, rows, columns, results=depth),
+    _("the rows of A are left out"): functools.partial(_tile_bytes, left=0),
+    _("the columns of B are left out"): functools.partial(_tile_bytes, right=0),
+    _("A and B come in once for each tile, not once in all"):
+        lambda n, m, depth, rows, columns: 4 * (n * depth + depth * m + n * m),
+    _("this is one tile: how many are there?"):
+        lambda n, m, depth, rows, columns: 4 * (depth * (rows + columns) + rows * columns)}
+
+_TILE_BYTES = Spec(
+    number, lambda **sizes: float(_tile_bytes(**sizes)),
+    lambda: (("", dict(zip(("n", "m", "depth", "rows", "columns"), sizes, strict=True)))
+             for sizes in [(2, 2, 2, 1, 2), (64, 64, 64, 16, 16), (6, 4, 5, 3, 2), (8, 3, 1, 2, 1),
+                           (4, 10, 7, 4, 5), (512, 1024, 256, 32, 64), (1, 1, 9, 1, 1)]),
+    named=_BYTES, atol=0, fits=lambda sizes: min(sizes.values()) > 0
+    and sizes["n"] % sizes["rows"] == sizes["m"] % sizes["columns"] == 0)
+
+
+@exercise("6.3", "tile_bytes(n, m, depth, rows, columns)", seconds=10)
+def exercise_6_3(tile_bytes: Callable) -> str:
+    """what a tile of a product moves.
+
+    Lam, Rothberg and Wolf, The cache performance and optimizations of blocked algorithms,
+    ASPLOS 1991.
+    """
+    count = check(_TILE_BYTES, tile_bytes)
+    return _("right for {count} products").format(count=count)
+
+
+def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
+    a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    return te.create_prim_func([a, b, te.compute(
+        (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
+
+
+@exercise("6.4", "in_tiles(schedule, rows, columns, depth)")
+def exercise_6_4(in_tiles: Callable) -> str:
+    """a product whose tiles fit a cache. Counted, as course.tir.traffic says, and not measured."""
+    for apply, sizes, tile in [
+            (schedules.scheduled, (64, 64, 64), (16, 16, 8)),
+            (schedules.scheduled_too, (32, 64, 48), (8, 16, 8)),
+            (schedules.scheduled_too, (48, 32, 64), (16, 32, 4))]:
+        before, (rows, columns, depth) = _product(*sizes), tile
+        after = apply(lambda schedule, tile=tile: in_tiles(schedule, *tile), before,
+                      _("loops over tiles"))
+        wide, deep = (-(-4 * side // LINE) for side in (columns, depth))  # a row of each in lines
+        lines = rows * wide + 2 * (rows * deep + depth * wide)  # of which the next portion is one
+        most = int(_tile_bytes(*sizes, rows, columns))
+        try:
+            came = bytes_into_cache(after, lines * LINE)
+        except Unknown:
+            raise CheckFailed(_("indices of loops alone"), _("an index that depends on data"),
+                              _("what is scheduled: block C")) from None
+        if (total := sum(came.values())) > most:
+            loops = "; ".join(_("{block} in {loops}").format(
+                block=nest.block, loops=" > ".join(map(str, nest.loops))) for nest in nests(after))
+            raise CheckFailed(
+                _("at most {most} bytes for matrices {sizes}, with tiles of {rows} x {columns}, "
+                  "portions of {depth}, and a cache of {lines} lines").format(
+                      most=f"{most:,}", sizes=_sizes(before), rows=rows, columns=columns,
+                      depth=depth, lines=lines),
+                _("{total}, of which {each}").format(total=f"{total:,}", each=", ".join(
+                    f"{name} {moved:,}" for name, moved in came.items())), loops)
+        schedules.require_same_results(before, after)
+    return _("no more bytes than exercise 6.3 says for three products, and the same results")
+
+
+def _sizes(func: tvm.tirx.PrimFunc) -> str:
+    return " x ".join(str(tuple(map(int, param.shape))) for param in func.params[:2])
