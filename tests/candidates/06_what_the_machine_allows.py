@@ -255,6 +255,116 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
 
+# %% 6.3 wrong: numbers, not bytes -> these are numbers, and a float32 has 4 bytes
+def tile_bytes(n, m, depth, rows, columns):
+    return n // rows * (m // columns) * depth * (rows + columns) + n * m
+
+# %% 6.3 wrong: the results are forgotten -> the results are left out
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (n // rows) * (m // columns) * depth * (rows + columns)
+
+# %% 6.3 wrong: each matrix once -> A and B come in once for each tile, not once in all
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (n * depth + depth * m + n * m)
+
+# %% 6.3 wrong: one tile -> this is one tile: how many are there?
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (depth * (rows + columns) + rows * columns)
+
+# %% 6.3 wrong: only A -> the columns of B are left out
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (n * m // columns * depth + n * m)
+
+# %% 6.3 wrong: rows and columns multiplied -> expected:
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * ((n // rows) * (m // columns) * depth * rows * columns + n * m)
+
+# %% 6.3 wrong: a text -> a number | a str
+def tile_bytes(n, m, depth, rows, columns):
+    return f"{4 * n * m} bytes"
+
+# %% 6.3 right: matrix by matrix
+def tile_bytes(n, m, depth, rows, columns):
+    a = n * depth * (m // columns)
+    b = m * depth * (n // rows)
+    return (a + b + n * m) * 4
+
+# %% 6.3 right: counted tile by tile
+def tile_bytes(n, m, depth, rows, columns):
+    total = 0
+    for _ in range(0, n, rows):
+        for _ in range(0, m, columns):
+            total += rows * depth + columns * depth + rows * columns
+    return total * np.dtype("float32").itemsize
+
+# %% 6.4 wrong: the best order of three loops -> at most 147,456 bytes | 1,081,344
+def in_tiles(schedule, rows, columns, depth):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.reorder(i, k, j)
+
+# %% 6.4 wrong: k is not split -> at most 147,456 bytes | B 1,048,576
+def in_tiles(schedule, rows, columns, depth):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    schedule.reorder(i0, j0, i1, k, j1)
+
+# %% 6.4 wrong: k outside of the tiles -> at most 147,456 bytes | 229,376
+def in_tiles(schedule, rows, columns, depth):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    k0, k1 = schedule.split(k, [None, depth])
+    schedule.reorder(k0, i0, j0, i1, k1, j1)
+
+# %% 6.4 wrong: always tiles of 16 -> tiles of 8 x 16 | 116,224
+def in_tiles(schedule, rows, columns, depth):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, 16])
+    j0, j1 = schedule.split(j, [None, 16])
+    k0, k1 = schedule.split(k, [None, 8])
+    schedule.reorder(i0, j0, k0, i1, k1, j1)
+
+# %% 6.4 wrong: split and not reordered -> at most 147,456 bytes
+def in_tiles(schedule, rows, columns, depth):
+    for loop, factor in zip(schedule.get_loops(schedule.get_sblock("C")), (rows, columns, depth)):
+        schedule.split(loop, [None, factor])
+
+# %% 6.4 wrong: on a copy of the schedule -> the program is as it was
+def in_tiles(schedule, rows, columns, depth):
+    schedule = schedule.copy()
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.reorder(i, k, j)
+
+# %% 6.4 right: another order inside and outside, lanes
+def in_tiles(schedule, rows, columns, depth):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    k0, k1 = schedule.split(k, [None, depth])
+    schedule.reorder(j0, i0, k0, k1, i1, j1)
+    schedule.vectorize(j1)
+    schedule.unroll(i1)
+
+# %% 6.4 right: the sums in a local buffer
+def in_tiles(schedule, rows, columns, depth):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    k0, k1 = schedule.split(k, [None, depth])
+    schedule.reorder(i0, j0, k0, i1, k1, j1)
+    copy = schedule.cache_write(block, 0, "local")
+    schedule.reverse_compute_at(copy, j0)
+    schedule.decompose_reduction(block, k0)
+
+# %% 6.4 right: by tile, the primitive
+def in_tiles(schedule, rows, columns, depth):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    counts, inside = zip(*(schedule.split(loop, [None, size])
+                           for loop, size in ((i, rows), (j, columns), (k, depth))))
+    schedule.reorder(*counts, *inside)
+
 # %% more
 
 # %% 6.2 right: forty results at a time, for ten threads, eight lanes

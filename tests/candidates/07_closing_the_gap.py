@@ -39,7 +39,7 @@ def conv_with(mod, name, inline=("pad_temp", "T_add", "compute"), under="y", lan
     return s.mod
 
 
-def plain(mod, name, unrolled=("ry", "rx"), channels=1):
+def plain(mod, name, unrolled=("ry", "rx"), channels=1, row=True):
     """A schedule of exercise 7.2 without lanes."""
     s = tvm.s_tir.Schedule(mod, error_render_level="fast")
     conv, pool = (s.get_sblock(block, func_name=name) for block in ("conv2d_nchw", "pool_max"))
@@ -49,6 +49,8 @@ def plain(mod, name, unrolled=("ry", "rx"), channels=1):
     f0, f1 = s.split(f, factors=[None, channels])
     s.reorder(n, f0, y, f1, x, py, px)
     s.compute_at(conv, y)
+    if row:
+        s.reorder(py, px, x)
     loops = dict(zip(("ry", "rx"), s.get_loops(conv)[-2:]))
     for name_of_loop in unrolled:
         s.unroll(loops[name_of_loop])
@@ -239,15 +241,109 @@ def fast_conv_pool(mod, name):
     mod.update_func(mod.get_global_var(name), tvm.script.from_source(text))
     return mod
 
+# %% 7.2 wrong: step 2, as it was given -> a row of the pooling, innermost | of [(0, 0, 0, 0)]
+def fast_conv_pool(mod, name):
+    return plain(mod, name, row=False)
+
+# %% 7.2 wrong: the convolution under x, two by two places at a time -> a row of the pooling, innermost
+def fast_conv_pool(mod, name):
+    return conv_with(mod, name, under="x")
+
 # %% 7.2 right: no lanes of its own
 def fast_conv_pool(mod, name):
     return plain(mod, name)
 
-# %% more
+# %% 7.3 wrong: nothing is moved -> the columns are in PyTorch's order
+def follow_layout(weights, places, lanes):
+    return weights.copy()
 
-# %% 7.2 right: the convolution under x, two by two places at a time
-def fast_conv_pool(mod, name):
-    return conv_with(mod, name, under="x")
+# %% 7.3 wrong: all channels at a place -> not `lanes` of them
+def follow_layout(weights, places, lanes):
+    return weights.reshape(len(weights), -1, places).transpose(0, 2, 1).reshape(len(weights), -1)
+
+# %% 7.3 wrong: places and lanes in each other's place -> lanes and places are exchanged
+def follow_layout(weights, places, lanes):
+    return weights.reshape(len(weights), -1, places, lanes).transpose(0, 1, 3, 2).reshape(len(weights), -1)
+
+# %% 7.3 wrong: four axes are returned -> shape
+def follow_layout(weights, places, lanes):
+    return weights.reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2)
+
+# %% 7.3 wrong: in place -> weights that stay as they are
+def follow_layout(weights, places, lanes):
+    weights[:] = weights.reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2).reshape(len(weights), -1)
+    return weights
+
+# %% 7.3 wrong: float64 -> float64
+def follow_layout(weights, places, lanes):
+    return weights.astype("float64").reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2).reshape(len(weights), -1)
+
+# %% 7.3 wrong: places for two groups only -> IndexError
+def follow_layout(weights, places, lanes):
+    one = [f * places + p for p in range(places) for f in range(lanes)]
+    return weights[:, one + [lanes * places + i for i in one]]
+
+# %% 7.3 right: by indices
+def follow_layout(weights, places, lanes):
+    channels = weights.shape[1] // places
+    order = [(group + lane) * places + place for group in range(0, channels, lanes)
+             for place in range(places) for lane in range(lanes)]
+    return weights[:, order]
+
+# %% 7.3 right: with PyTorch
+def follow_layout(weights, places, lanes):
+    split = torch.from_numpy(weights).reshape(len(weights), -1, lanes, places)
+    return split.transpose(2, 3).flatten(1).numpy()
+
+# %% 7.3 right: swapaxes, row by row
+def follow_layout(weights, places, lanes):
+    return np.stack([row.reshape(-1, lanes, places).swapaxes(1, 2).ravel() for row in weights])
+
+# %% 7.4 wrong: act stays where it is -> outermost around wide, rest | the parallel loop is p: 2
+def one_region(schedule):
+    schedule.merge(*(schedule.get_loops(schedule.get_sblock(name))[0] for name in ("wide", "rest")))
+
+# %% 7.4 wrong: two regions, act by itself -> one parallel loop in the program | got: 2
+def one_region(schedule):
+    schedule.parallel(schedule.merge(*(schedule.get_loops(schedule.get_sblock(name))[0] for name in ("wide", "rest"))))
+
+# %% 7.4 wrong: nothing is changed -> the program is as it was
+def one_region(schedule):
+    schedule.get_loops(schedule.get_sblock("act"))
+
+# %% 7.4 wrong: merge makes a serial loop -> one parallel loop in the program | got: 0
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0]))
+
+# %% 7.4 wrong: threads over the images of a part -> outermost around act, wide, rest | n_m: 4 parallel
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[1], schedule.get_loops(rest)[1]))
+    schedule.parallel(schedule.get_loops(act)[1])
+
+# %% 7.4 right: the kinds of the loops are set anew
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    part = schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0])
+    schedule.compute_at(act, part)
+    schedule.parallel(part)
+    schedule.vectorize(schedule.get_loops(act)[-1])
+
+# %% 7.4 right: act is inlined
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    schedule.compute_inline(act)
+    schedule.parallel(schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0]))
+
+# %% 7.4 right: one image of a part at a time
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    part = schedule.merge(schedule.get_loops(wide)[1], schedule.get_loops(rest)[1])
+    schedule.compute_at(act, part)
+    schedule.parallel(schedule.get_loops(act)[0])
+
+# %% more
 
 # %% 7.2 right: lanes in the convolution, none in the pooling
 def fast_conv_pool(mod, name):

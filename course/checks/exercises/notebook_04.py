@@ -1,6 +1,6 @@
 """The checks of notebook 04: schedules."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import tvm
@@ -10,7 +10,7 @@ from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, imported_cnn, imported_cnn_of_8, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
-from course.tir.loops import Nest, lives, nests
+from course.tir.loops import lives, nests
 from course.tir.walk import sblocks
 from course.words import _
 
@@ -154,12 +154,6 @@ def _sums_of_rows(n: int, m: int) -> tvm.tirx.PrimFunc:
     return te.create_prim_func([a, te.compute((n,), lambda i: te.sum(a[i, k], k), name="total")])
 
 
-def _told(found: Sequence[Nest]) -> str:
-    """Return the loops around each block."""
-    return _("; ").join(_("{block} in {loops}").format(
-        block=nest.block, loops=" > ".join(str(loop) for loop in nest.loops)) for nest in found)
-
-
 @exercise("4.5", "sums_where_needed(schedule)")
 def exercise_4_5(sums_where_needed: Callable) -> str:
     """sums that are made where they are needed."""
@@ -180,7 +174,8 @@ def exercise_4_5(sums_where_needed: Callable) -> str:
             common = [loop for loop in update.loops if loop in pooled.loops]
             raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time, two rows").format(
                                   wanted=wanted, buffer=life.buffer.name),
-                              _("{count}; {loops}").format(count=life.most, loops=_told(found)),
+                              _("{count}; {loops}").format(count=life.most,
+                                                           loops=schedules.told(found)),
                               _("the loops that the two have in common, {loops}: how many rows "
                                 "does one iteration of them need?").format(
                                     loops=", ".join(map(str, common))) if common else
@@ -204,13 +199,13 @@ def exercise_4_6(row_in_registers: Callable) -> str:
             raise CheckFailed(_("{count} numbers of {buffer} at a time, a row").format(
                                   count=columns, buffer=life.buffer.name),
                               _("{count}; {loops}").format(count=life.most,
-                                                           loops=_told(nests(after))),
+                                                           loops=schedules.told(nests(after))),
                               _("the copy of the sums: under which loop is it, and what is "
                                 "complete in one iteration of that?"))
         first = update.loops.index(schedules.reducing_loops(update)[0])
         if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
             raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
-                                  count=columns), f"{together}; {_told([update])}",
+                                  count=columns), f"{together}; {schedules.told([update])}",
                               _("the order of the loops around C: it was i, k, j"))
         schedules.require_same_results(before, after)
     return _("a row of sums in a local buffer, copied when complete, the same results for three "

@@ -307,15 +307,14 @@ def exercise_6_4(in_tiles: Callable) -> str:
             raise CheckFailed(_("indices of loops alone"), _("an index that depends on data"),
                               _("what is scheduled: block C")) from None
         if (total := sum(came.values())) > most:
-            loops = "; ".join(_("{block} in {loops}").format(
-                block=nest.block, loops=" > ".join(map(str, nest.loops))) for nest in nests(after))
             raise CheckFailed(
                 _("at most {most} bytes for matrices {sizes}, with tiles of {rows} x {columns}, "
                   "portions of {depth}, and a cache of {lines} lines").format(
                       most=f"{most:,}", sizes=_sizes(before), rows=rows, columns=columns,
                       depth=depth, lines=lines),
                 _("{total}, of which {each}").format(total=f"{total:,}", each=", ".join(
-                    f"{name} {moved:,}" for name, moved in came.items())), loops)
+                    f"{name} {moved:,}" for name, moved in came.items())),
+                schedules.told(nests(after)))
         schedules.require_same_results(before, after)
     return _("no more bytes than exercise 6.3 says for three products, and the same results")
 

@@ -1,19 +1,23 @@
-"""The checks of notebook 07: what a tile loads, a convolution inside its pooling. None is timed."""
+"""The checks of notebook 07: what a tile loads, fusing, the layout, one region. None is timed."""
 
 import functools
 import itertools
 from collections.abc import Callable
 
+import numpy as np
 import tvm
+from tvm import te
 
+from course.checks.compare.inputs import fractions
 from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, fused_cnn, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import number
-from course.checks.spec.spec import Spec, check
+from course.checks.spec.spec import Cases, Spec, check
 from course.checks.spec.trials import Mistakes
-from course.tir.loops import Nest, nests
+from course.kernels import relu
+from course.tir.loops import Nest, lives, nests
 from course.words import _
 
 # ---- what a tile loads ---------------------------------------------------------------------
@@ -143,10 +147,22 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
     for nest, what in ((conv, _("the convolution")), (stage, _("the pooling"))):
         if any(loop.kind == "vectorized" for loop in nest.loops):
             schedules.require_lanes_along_x(nest, what)
+    _require_row(stage)
     traffic = _require_little_traffic(conv)
     schedules.require_threads(2, *every)
     schedules.require_decomposed(func)
     return largest, traffic
+
+
+def _require_row(pooling: Nest) -> None:
+    """Raise CheckFailed unless the innermost loop of a pooling goes along x, column by column."""
+    inner = [loop for loop in pooling.loops if loop.extent != 1][-1]
+    steps = schedules.moves(pooling, inner, schedules.stored(pooling))
+    if steps != [(0, 0, 0, 1)]:
+        raise CheckFailed(_("a row of the pooling, innermost"),
+                          _("{inner}, with steps in (image, channel, y, x) of {steps}").format(
+                              inner=inner, steps=steps),
+                          " > ".join(map(str, pooling.loops)))
 
 
 def _require_little_traffic(conv: Nest) -> float:
@@ -188,3 +204,118 @@ def _require_little_traffic(conv: Nest) -> float:
                 traffic=f"{traffic:.2f}", loop=left[-1], loads=loads, sums=f"{sums:g}", adds=adds),
             cause)
     return traffic
+
+
+# ---- the layout ----------------------------------------------------------------------------
+
+
+def _reordered(weights: np.ndarray, places: int, lanes: int, order: str = "ogpl") -> np.ndarray:
+    """Return weights whose columns are in another order of groups, places and lanes."""
+    split = weights.reshape(len(weights), -1, lanes, places)
+    axes = ["oglp".index(axis) for axis in order]
+    return split.transpose(axes).reshape(len(weights), -1)
+
+
+def _array(follow_layout: Callable) -> Callable[..., np.ndarray]:
+    def run(weights: np.ndarray, places: int, lanes: int) -> np.ndarray:
+        given = weights.copy()
+        came = follow_layout(weights, places, lanes)
+        if not np.array_equal(weights, given):
+            raise CheckFailed(_("weights that stay as they are"), _("they were changed"),
+                              _("what is assigned: a new array is wanted"))
+        if type(came) is not np.ndarray:
+            raise CheckFailed(_("a NumPy array"), type(came).__name__, _("the return statement"))
+        return came
+    return run
+
+
+def _layouts() -> Cases:
+    for seed, (outputs, groups, lanes, places) in enumerate(
+            [(1, 2, 2, 2), (3, 2, 4, 3), (2, 1, 3, 5), (5, 3, 1, 4), (4, 2, 16, 9), (2, 4, 2, 1)]):
+        yield "", {"weights": fractions(outputs, groups * lanes * places, seed=seed),
+                   "places": places, "lanes": lanes}
+
+
+_ORDERS: Mistakes = {
+    _("the columns are in PyTorch's order"): lambda weights, *_: weights,
+    _("all channels stand side by side at a place, not `lanes` of them"):
+        functools.partial(_reordered, order="opgl"),
+    _("the order is that of places, lanes, groups"): functools.partial(_reordered, order="oplg"),
+    _("the order is that of lanes, groups, places"): functools.partial(_reordered, order="olgp"),
+    _("lanes and places are exchanged"):
+        lambda weights, places, lanes: _reordered(weights, lanes, places)}
+
+_LAYOUT = Spec(
+    _array, _reordered, _layouts, {"weights": "o k"}, _ORDERS, atol=0,
+    fits=lambda given: min(given["places"], given["lanes"]) > 0
+    and given["weights"].shape[1] % (given["places"] * given["lanes"]) == 0)
+
+
+@exercise("7.3", "follow_layout(weights, places, lanes)", seconds=10)
+def exercise_7_3(follow_layout: Callable) -> str:
+    """the weights of a dense layer whose inputs come channels last."""
+    return _("right for {count} arrays of weights").format(count=check(_LAYOUT, follow_layout))
+
+
+# ---- one region ----------------------------------------------------------------------------
+
+
+def _in_parts(parts: int, batch: int, units: int, columns: int) -> tvm.tirx.PrimFunc:
+    x = te.placeholder((parts, batch, units), name="x")
+    w, v = (te.placeholder((parts, units, n), name=name) for name, n in (("w", columns), ("v", 2)))
+    act = te.compute((parts, batch, units), lambda p, n, u: relu(x[p, n, u]), name="act")
+    k, m, p = (te.reduce_axis((0, n), name=name)
+               for name, n in (("k", units), ("m", units), ("p", parts)))
+    wide = te.compute((parts, batch, columns),
+                      lambda p, n, j: te.sum(act[p, n, k] * w[p, k, j], k), name="wide")
+    rest = te.compute((parts, batch, 2),
+                      lambda p, n, j: te.sum(act[p, n, m] * v[p, m, j], m), name="rest")
+    total = te.compute((batch, columns + 2), lambda n, j: te.sum(tvm.tirx.if_then_else(
+        j < columns, wide[p, n, j], rest[p, n, j - columns]), p), name="total")
+    schedule = tvm.s_tir.Schedule(te.create_prim_func([x, w, v, total]))
+    for name in ("act", "wide", "rest"):
+        schedule.parallel(schedule.get_loops(schedule.get_sblock(name))[0])
+    return schedule.mod["main"]
+
+
+@exercise("7.4", "one_region(schedule)", seconds=10)
+def exercise_7_4(one_region: Callable) -> str:
+    """three blocks in one parallel region."""
+    for apply, sizes in [(schedules.scheduled, (2, 4, 8, 6)),
+                         (schedules.scheduled_too, (3, 2, 5, 4)),
+                         (schedules.scheduled_too, (4, 1, 6, 3))]:
+        before = _in_parts(*sizes)
+        after = apply(one_region, before, _("one parallel region"))
+        _require_one_region(after, sizes)
+        schedules.require_same_results(before, after)
+    return _("one parallel loop around act, wide and rest, one part of act for each thread, the "
+             "same results for three shapes")
+
+
+def _require_one_region(func: tvm.tirx.PrimFunc, sizes: tuple[int, int, int, int]) -> None:
+    """Raise CheckFailed unless one parallel loop, over the parts, holds what there is of a part."""
+    parts, batch, units, _columns = sizes
+    every = nests(func)
+    told = schedules.told(every)
+    regions = list(dict.fromkeys(loop for nest in every for loop in nest.loops
+                                 if loop.kind == "parallel"))
+    if len(regions) != 1:
+        raise CheckFailed(_("one parallel loop in the program"), str(len(regions)), told)
+    region, = regions
+    outside = [nest.block for nest in every if nest.loops[:1] != (region,)
+               and nest.buffer != func.params[-1].name]
+    if outside:
+        raise CheckFailed(_("the parallel loop outermost around {blocks}").format(
+                              blocks=", ".join(outside)),
+                          _("the parallel loop is {loop}").format(loop=region), told)
+    for nest in every:
+        if region in nest.loops:
+            schedules.require_threads(parts, nest)
+    acts = [schedules.written(nest) for nest in every
+            if schedules.touches(nest, func.params[0]) and not nest.reduces]
+    for life in lives(func):
+        if any(life.buffer.same_as(act) for act in acts) and life.most > batch * units:
+            raise CheckFailed(
+                _("at most {wanted} numbers of {buffer} at a time").format(
+                    wanted=batch * units, buffer=life.buffer.name),
+                str(life.most), told)

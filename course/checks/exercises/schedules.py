@@ -72,6 +72,12 @@ def reducing_loops(nest: Nest) -> list[Loop]:
                                      if is_reduction(axis)])
 
 
+def told(found: Sequence[Nest]) -> str:
+    """Return the loops around each block, in words."""
+    return _("; ").join(_("{block} in {loops}").format(
+        block=nest.block, loops=" > ".join(str(loop) for loop in nest.loops)) for nest in found)
+
+
 # ---- what a schedule keeps in a buffer -----------------------------------------------------
 
 
