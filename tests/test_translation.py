@@ -235,6 +235,20 @@ def test_a_document_is_kept_in_the_same_way(course, capsys) -> None:
     assert wrong == "docs/zh/x.md is the Chinese of nothing: rename or delete it."
 
 
+def test_an_editors_pass_leaves_the_order(course) -> None:
+    """Two neighbours are reworded, and each has names and numbers of the other's Chinese."""
+    def one(english: str, chinese: str) -> translation.Unit:
+        return translation.Unit(translation.digest(english), chinese, translation.digest(english))
+
+    have = [one("Both read 4 of A.", "甲 4 A"), one("Here is B.", "乙")]
+    wanted = [translation.Unit(translation.digest(text), text) for text in
+              ("Each number is read.", "Here 4 of A are B.")]
+    for unit in wanted:
+        unit.english = unit.text
+    assert translation.merge(wanted, have) == []
+    assert [unit.text for unit in wanted] == ["甲 4 A", "乙"]
+
+
 def test_what_is_counted_stands_in_the_readmes(course) -> None:
     notebook = nbformat.read(course.master, as_version=4)
     for grade in (False, True, True):

@@ -195,8 +195,9 @@ def _alike(one: str, other: str) -> float:
 def merge(wanted: list[Unit], have: list[Unit]) -> list[Unit]:
     """Give English paragraphs the Chinese that there is; return Chinese that has no English.
 
-    That of the same English is taken, wherever it stood. In a stretch that changed, what is left
-    over goes to the paragraph that it is most like, else to that as far from the beginning.
+    That of the same English is taken, wherever it stood. In a stretch that changed, paragraphs
+    stay in their order where there are as many as before; else what is left over goes to the
+    paragraph that it is most like, or to that as far from the beginning.
     """
     have = [unit for unit in have if unit.text]  # without text: somebody took the Chinese out
     left = [unit for unit in have if unit.of or digest(unit.text) != unit.known]
@@ -208,7 +209,9 @@ def merge(wanted: list[Unit], have: list[Unit]) -> list[Unit]:
     matcher = difflib.SequenceMatcher(None, [unit.known for unit in have],
                                       [want.known for want in wanted], autojunk=False)
     for kind, start, end, new, new_end in matcher.get_opcodes():
-        pairs = [(-_alike(wanted[at].text, have[old].text), abs(at - new - old + start), old, at)
+        as_many = end - start == new_end - new
+        pairs = [(0 if as_many else -_alike(wanted[at].text, have[old].text),
+                  abs(at - new - old + start), old, at)
                  for old in range(start, end) for at in range(new, new_end) if kind == "replace"]
         for *_, old, at in sorted(pairs):
             unit, want = have[old], wanted[at]

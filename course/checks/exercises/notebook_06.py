@@ -243,9 +243,8 @@ def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
 def _tile_bytes(n: int, m: int, depth: int, rows: int, columns: int, size: float = 4,
                 left: float = 1, right: float = 1, results: float = 1) -> float:
     """Return the bytes of a product tile by tile; arguments other than defaults are mistakes."""
-    tiles = (n // rows) * (m // columns)
-    numbers = tiles * depth * (left * rows + right * columns) + results * n * m
-    return size * numbers
+    moved = n * m * depth * (left * rows + right * columns) / (rows * columns)
+    return size * (moved + results * n * m)
 
 
 _BYTES: Mistakes = {
