@@ -104,6 +104,31 @@ def rows(func, width=32, neighbours=True, tags=("blockIdx.x", "threadIdx.x"), rf
     return s.mod["main"]
 
 
+def register_tile(func, side=4, threads=8, held=True, offset=1, scope="shared", depth=32, sums_local=True):
+    """A schedule of exercise 10.7: side x side results for each of threads x threads threads."""
+    s = tvm.s_tir.Schedule(func, error_render_level="fast")
+    sums = s.get_sblock("Y")
+    i, j, over = s.get_loops(sums)
+    i, row, i_in = s.split(i, [None, threads, side])
+    j, column, j_in = s.split(j, [None, threads, side])
+    tile, within = s.split(over, [None, depth])
+    s.reorder(i, j, row, column, tile, within, i_in, j_in)
+    for loop, tag in {i: "blockIdx.y", j: "blockIdx.x", row: "threadIdx.y", column: "threadIdx.x"}.items():
+        s.bind(loop, tag)
+    if sums_local:
+        s.reverse_compute_at(s.cache_write(sums, 0, "local"), column)
+    for which in (0, 1):
+        copied = s.cache_read(sums, which, scope)
+        s.compute_at(copied, tile)
+        s.storage_align(copied, 0, 0, 32, offset)
+        _, *inner = s.split(s.fuse(*s.get_loops(copied)[-2:]), [None, threads, threads])
+        for loop, tag in zip(inner, ("threadIdx.y", "threadIdx.x")):
+            s.bind(loop, tag)
+        if held:
+            s.compute_at(s.cache_read(sums, which, "local"), within)
+    s.decompose_reduction(sums, tile)
+    return s.mod["main"]
+
 # %% 10.1 wrong: x along the rows -> which loop is x: that of the columns
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
@@ -309,6 +334,38 @@ def softmax_in_one_kernel(func):
 def softmax_in_one_kernel(func):
     return softmax(func, held=True)
 
+
+# %% 10.7 wrong: tiles of 10.3, a result for each thread -> at most 196,608 reads of shared memory
+def tile_for_each_thread(func):
+    return register_tile(func, 1, 32)
+
+# %% 10.7 wrong: tiles of 2 x 2 -> at most 196,608 reads of shared memory | X_shared 196,608
+def tile_for_each_thread(func):
+    return register_tile(func, 2, 16)
+
+# %% 10.7 wrong: no registers between -> at most 196,608 reads of shared memory
+def tile_for_each_thread(func):
+    return register_tile(func, held=False)
+
+# %% 10.7 wrong: rows of 32 numbers -> at most 0 rounds for bank conflicts
+def tile_for_each_thread(func):
+    return register_tile(func, offset=0)
+
+# %% 10.7 wrong: small tiles in shared memory -> at most 24,576 loads of X and W
+def tile_for_each_thread(func):
+    return register_tile(func, 4, 4)
+
+# %% 10.7 wrong: the sums in global memory -> stores of Y
+def tile_for_each_thread(func):
+    return register_tile(func, sums_local=False)
+
+# %% 10.7 right: tiles of 8 x 8
+def tile_for_each_thread(func):
+    return register_tile(func, 8, 4)
+
+# %% 10.7 right: shared.dyn, rows of 37 numbers
+def tile_for_each_thread(func):
+    return register_tile(func, scope="shared.dyn", offset=5)
 
 # %% more
 

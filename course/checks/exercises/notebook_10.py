@@ -1,6 +1,7 @@
 """The checks of notebook 10: programs for a GPU. They are run by tir.threads, and need no GPU."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -174,13 +175,15 @@ def _dense(n: int, k: int, m: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(X[i, over] * W[j, over], over), name="Y")])
 
 
-@exercise("10.3", "dense_in_tiles(func)", seconds=20)
-def exercise_10_3(dense_in_tiles: Callable) -> str:
-    """a dense layer with tiles in shared memory."""
+def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
+    """Yield what an answer did for dense layers of several sizes, with a title and n * m * k.
+
+    Raises CheckFailed where the result is wrong, or what each of these exercises asks is not met.
+    """
     for n, k, m in _DENSE:
         title = _("X ({n}, {k}), W ({m}, {k})").format(n=n, k=k, m=m)
         X, W, Y = _numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
-        launch = _ran(dense_in_tiles(_dense(n, k, m)), (X, W, Y), title, least=16)
+        launch = _ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
         _require_result(Y, X @ W.T, title, launch)
         if launch.shared_bytes > _MOST_SHARED:
             raise CheckFailed(_("at most {most} bytes of shared memory a block; {title}").format(
@@ -190,15 +193,30 @@ def exercise_10_3(dense_in_tiles: Callable) -> str:
             raise CheckFailed(_("{wanted} stores of Y; {title}").format(
                 wanted=f"{n * m:,}", title=title), f"{launch.stores['Y']:,}",
                 _("where the sum grows: cache_write"))
-        for found, most, what, look_at in (
-                (launch.loads, n * m * k // 8, _("loads of X and W"),
-                 _("how many results use a number that is in shared memory: rows and columns of "
-                   "the tile")),
-                (launch.transactions, n * m * k // 128, _("transactions of X and W"),
-                 _at_once(launch))):
-            if (made := found["X"] + found["W"]) > most:
-                raise CheckFailed(_("at most {most} {what}; {title}").format(
-                    most=f"{most:,}", what=what, title=title), f"{made:,}", look_at)
+        yield title, n * m * k, launch
+
+
+def _require_few(found: Counter, buffers: Iterable[str], most: int, what: str, title: str,
+                 look_at: str = "") -> None:
+    """Raise CheckFailed where more was counted for some buffers than `most`."""
+    made = {name: found[name] for name in buffers}
+    if sum(made.values()) > most:
+        raise CheckFailed(
+            _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title),
+            f"{sum(made.values()):,}", look_at or _(", ").join(
+                _("{name} {count}").format(name=name, count=f"{count:,}")
+                for name, count in made.items()))
+
+
+@exercise("10.3", "dense_in_tiles(func)", seconds=20)
+def exercise_10_3(dense_in_tiles: Callable) -> str:
+    """a dense layer with tiles in shared memory."""
+    for title, products, launch in _of_dense(dense_in_tiles):
+        _require_few(launch.loads, "XW", products // 8, _("loads of X and W"), title,
+                     _("how many results use a number that is in shared memory: rows and columns "
+                       "of the tile"))
+        _require_few(launch.transactions, "XW", products // 128, _("transactions of X and W"),
+                     title, _at_once(launch))
     return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
              "transactions, for {count} sizes").format(count=len(_DENSE))
 
@@ -299,3 +317,18 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
                     f"{name} {count}" for name, count in launch.transactions.items())),
                 _("which buffers stand in global memory, and which numbers of them a warp takes"))
     return _("one kernel, a block of 32 threads for each row, X read at most twice")
+
+
+# ---- a tile for each thread ----------------------------------------------------------------
+
+
+@exercise("10.7", "tile_for_each_thread(func)", seconds=20)
+def exercise_10_7(tile_for_each_thread: Callable) -> str:
+    """a dense layer with a tile of results in the registers of each thread."""
+    for title, products, launch in _of_dense(tile_for_each_thread):
+        shared = list(launch.rounds)
+        _require_few(launch.loads, shared, products // 2, _("reads of shared memory"), title)
+        _require_few(launch.conflicts, shared, 0, _("rounds for bank conflicts"), title)
+        _require_few(launch.loads, "XW", products // 16, _("loads of X and W"), title)
+    return _("equal, without a race, half a read of shared memory for each multiply-add, without "
+             "bank conflicts, for {count} sizes").format(count=len(_DENSE))
