@@ -57,6 +57,23 @@ def without(func, which=lambda loop: loop.kind == tirx.ForKind.PARALLEL, kind=ti
 
 
 
+def in_rows(mod, lanes=16, decompose=True, order=True, names=lambda name: name.startswith("matmul"), which=-2):
+    """A schedule of exercise 11.6 with steps that can be left out."""
+    s = tvm.s_tir.Schedule(mod, error_render_level="fast")
+    for variable, func in mod.functions_items():
+        if not names(variable.name_hint) or variable.name_hint == "main":
+            continue
+        block = s.get_sblock("matmul", func_name=variable.name_hint)
+        loops = s.get_loops(block)
+        if isinstance(s.get(loops[-2]).extent, tirx.IntImm):
+            outer, inner = s.split(loops[which], [None, lanes])
+            if order:
+                s.reorder(loops[-1], outer, inner)
+            s.vectorize(inner)
+            if decompose:
+                s.decompose_reduction(block, loops[-1])
+    return s.mod
+
 # %% 11.1 wrong: the example as it is -> specialized it to be a constant (1)
 def for_any_batch(module, example):
     return batched(module, example, twice=False)
@@ -180,6 +197,73 @@ def for_the_browser(func):
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"\bT\.parallel\(", "T.serial(", func.script()))
 
+
+# %% 11.6 wrong: not scheduled -> a vectorised innermost loop around block matmul of matmul
+def products_in_rows(mod):
+    return mod
+
+# %% 11.6 wrong: eight lanes -> 16 lanes along a row of the result of matmul
+def products_in_rows(mod):
+    return in_rows(mod, lanes=8)
+
+# %% 11.6 wrong: the reduction is not decomposed -> a decomposed reduction
+def products_in_rows(mod):
+    return in_rows(mod, decompose=False)
+
+# %% 11.6 wrong: only the first product -> block matmul of matmul1
+def products_in_rows(mod):
+    return in_rows(mod, names=lambda name: name == "matmul")
+
+# %% 11.6 wrong: returns the schedule -> an IRModule | Schedule
+def products_in_rows(mod):
+    return tvm.s_tir.Schedule(mod)
+
+# %% 11.6 wrong: the ReLU is scheduled too -> no change besides matmul | relu has changed
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(in_rows(mod))
+    name = next(v.name_hint for v, _ in mod.functions_items() if "relu" in v.name_hint)
+    s.parallel(s.get_loops(s.get_sblock("compute", func_name=name))[0])
+    return s.mod
+
+# %% 11.6 wrong: i, k, j and no lanes -> innermost is
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(mod)
+    for variable, _ in mod.functions_items():
+        if variable.name_hint.startswith("matmul"):
+            *_, j, k = s.get_loops(s.get_sblock("matmul", func_name=variable.name_hint))
+            s.reorder(k, j)
+    return s.mod
+
+# %% 11.6 right: threads over the rows, and the variable ones in rows too
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(mod)
+    for variable, _ in mod.functions_items():
+        if variable.name_hint.startswith("matmul"):
+            block = s.get_sblock("matmul", func_name=variable.name_hint)
+            *rows, j, k = s.get_loops(block)
+            if isinstance(s.get(j).extent, tirx.IntImm):
+                j, lanes = s.split(j, [None, 16])
+                s.reorder(k, j, lanes)
+                s.vectorize(lanes)
+            else:
+                s.reorder(k, j)
+            s.parallel(rows[0])
+            s.decompose_reduction(block, k)
+    return s.mod
+
+# %% 11.6 right: a copy of the sums, rows of four
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(mod)
+    for variable, func in mod.functions_items():
+        if variable.name_hint.startswith("matmul") and isinstance(func.params[-1].shape[-1], tirx.IntImm):
+            block = s.get_sblock("matmul", func_name=variable.name_hint)
+            i, j, k = s.get_loops(block)
+            j, lanes = s.split(j, [None, 16])
+            s.reorder(i, j, k, lanes)
+            s.vectorize(lanes)
+            s.reverse_compute_at(s.cache_write(block, 0, "local"), j)
+            s.decompose_reduction(block, k)
+    return s.mod
 
 # %% more
 

@@ -1,4 +1,4 @@
-"""The checks of notebook 11: any batch, an operator, a cache, a tensor struct, no threads."""
+"""The checks of notebook 11: any batch, an operator, a cache, a struct, no threads, products."""
 
 import functools
 import struct
@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
@@ -16,10 +17,12 @@ from tvm.relax.frontend.torch import from_exported_program
 import helpers
 from course.checks.compare.tolerance import random, to_numpy
 from course.checks.diagnose.equivalence import build
+from course.checks.exercises import schedules
 from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.trials import Mistakes, judged
+from course.tir.loops import nests
 from course.tir.walk import Loop, walk
 from course.words import _
 from data import gpt
@@ -530,3 +533,70 @@ def _attributes(func: tirx.PrimFunc) -> dict[str, str]:
 
 def _listed(loops: Counter) -> str:
     return ", ".join(f"{kind} {extent}" for kind, extent in sorted(loops, key=str))
+
+
+# ---- products ------------------------------------------------------------------------------
+
+_LANES = 16
+
+
+@prepared
+def _products() -> tvm.IRModule:
+    """Return x (n, 8) times (8, 48), ReLU, times (48, 95), and that times its transpose."""
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    w, v = (relax.const(random(*shape, seed=sum(shape))) for shape in ((8, 48), (48, 95)))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            hidden = bb.emit(relax.op.nn.relu(bb.emit(relax.op.matmul(x, w))))
+            logits = bb.emit(relax.op.matmul(hidden, v))
+            turned = bb.emit(relax.op.permute_dims(logits))
+            output = bb.emit_output(bb.emit(relax.op.matmul(logits, turned)))
+        bb.emit_func_output(output)
+    return relax.transform.LegalizeOps()(bb.get())
+
+
+@exercise("11.6", "products_in_rows(mod)", seconds=20, prepare=[_products])
+def exercise_11_6(products_in_rows: Callable) -> str:
+    """products of matrices with lanes along their rows."""
+    original = _products()
+    mod = schedules.returned(products_in_rows, original)
+    known = {variable.name_hint: func for variable, func in original.functions_items()}
+    for variable, func in mod.functions_items():
+        name = variable.name_hint
+        if name not in known:
+            raise CheckFailed(_("functions {names}").format(names=sorted(known)), name,
+                              _("what you return"))
+        if not name.startswith("matmul"):
+            if not tvm_ffi.structural_equal(func, known[name]):
+                raise CheckFailed(_("no change besides {called}").format(called="matmul"),
+                                  _("{other} has changed").format(other=name),
+                                  _("func_name of the blocks that you schedule"))
+        elif isinstance(func.params[-1].shape[-1], tirx.IntImm):
+            _require_rows(func, name)
+    before, after = build(original), build(mod)
+    for size in (1, 3, 17):
+        given = tvm.runtime.tensor(random(size, 8, seed=size))
+        right, came = (machine["main"](given).numpy() for machine in (before, after))
+        if not np.allclose(came, right, rtol=1e-4, atol=1e-3):
+            at = tuple(int(place) for place in np.argwhere(~np.isclose(came, right, 1e-4, 1e-3))[0])
+            raise CheckFailed(_("{right} at {place}; {title}").format(
+                right=f"{right[at]:.4g}", place=list(at),
+                title=_("a batch of {size}").format(size=size)), f"{came[at]:.4g}")
+    return _("two products in lanes of 16 along their rows, the same results for batches of 1, 3 "
+             "and 17")
+
+
+def _require_rows(func: tirx.PrimFunc, name: str) -> None:
+    """Raise CheckFailed unless a product has 16 lanes along a row, and its reduction is apart."""
+    told = schedules.told(nests(func))
+    update = schedules.summing(func)[0]
+    lanes = schedules.require_lanes(update, _("block {block} of {name}").format(
+        block=update.block, name=name))
+    steps = schedules.moves(update, lanes, schedules.stored(update))
+    if lanes.extent != _LANES or steps != [(*[0] * (len(steps[0]) - 1), 1)]:
+        raise CheckFailed(_("16 lanes along a row of the result of {name}").format(name=name),
+                          _("{lanes}, with steps of {steps}").format(lanes=lanes, steps=steps),
+                          told)
+    schedules.require_decomposed(func)
