@@ -35,14 +35,19 @@ class Parting(NamedTuple):
     """Steps that a module computes otherwise, between values of its own.
 
     The steps are those from `first` to `last` that lead from the values `takes` to the last one;
-    `end` is where the module has its value of that, None: nowhere. If `last` is before `first`,
-    that step is right, and takes the value at `end` in the place of `takes`.
+    `end` is where the module has its value of that, None: nowhere. If it takes another value, the
+    one step is right, `last` is before it, and it takes the value at `end` instead of `takes`.
     """
 
     first: int
     last: int
     takes: tuple[int, ...]
     end: Place | None
+
+    @property
+    def takes_another(self) -> bool:
+        """Whether the step is right, and takes another value than PyTorch's."""
+        return self.last < self.first
 
 
 class Chain:
@@ -85,7 +90,7 @@ class Chain:
 
     def through(self, parting: Parting) -> list[int]:
         """Return the steps that a module computes otherwise; none where one takes another value."""
-        return [] if parting.last < parting.first else self.inside(parting.first, parting.last)
+        return [] if parting.takes_another else self.inside(parting.first, parting.last)
 
     def made(self, parting: Parting, values: Mapping[int, Tensor],
              changed: Mapping[int, Callable[..., Any]] = MappingProxyType({})) -> Tensor:
@@ -100,7 +105,7 @@ class Chain:
             some = [own[taken] for taken in step.takes]
             own[number] = changed[number](step.layer, *some) if number in changed \
                 else step.run(*some)
-        return own[parting.last if parting.last >= parting.first else parting.takes[0]]
+        return own[parting.takes[0] if parting.takes_another else parting.last]
 
     def name(self, position: int) -> str:
         """Return the name of a variable of main."""
@@ -252,12 +257,13 @@ class Chain:
         """Return how far the module computes otherwise from a step on."""
         if another := self._takes_another(first):
             return another
+        every = list(self._ends(first))
         for directly in (True, False):
-            for number, place in self._ends(first):
+            for number, place in every:
                 if not self._goes_on(number, place, directly):
                     continue
                 # before a softmax, a sum may do as much as with a bias: the last one counts
-                ends = [later for same, later in self._ends(first) if same == number
+                ends = [later for same, later in every if same == number
                         and (later == place or directly and self._goes_on(number, later, True))]
                 self.fixed[number] = ends[-1]
                 return Parting(first, number, self.between(first, number), ends[-1])

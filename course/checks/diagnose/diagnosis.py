@@ -68,7 +68,7 @@ def _place(chain: Chain, parting: Parting) -> str:
         ends = _ends(chain, parting)
         return _("main ends after {layer}").format(layer=chain.step(ends).says) if ends else says
     position, taken = parting.end.position, chain.at[parting.takes[0]]
-    if parting.last < parting.first:
+    if parting.takes_another:
         assert taken
         return _("{layer} takes {name}, and not {right}").format(
             layer=says, name=_value(chain, position), right=_value(chain, taken.position))
@@ -123,7 +123,7 @@ def _ends(chain: Chain, parting: Parting) -> int | None:
     """Return the step whose value main returns, though PyTorch's model goes on from there."""
     final = len(chain.bindings) - 1
     return next((taken for taken in parting.takes if taken >= chain.count
-                 and parting.last >= parting.first and (place := chain.at[taken])
+                 and not parting.takes_another and (place := chain.at[taken])
                  and place.position == final), None)
 
 
