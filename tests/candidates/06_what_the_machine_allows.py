@@ -298,27 +298,27 @@ def tile_bytes(n, m, depth, rows, columns):
     return total * np.dtype("float32").itemsize
 
 # %% 6.4 wrong: the best order of three loops -> at most 147,456 bytes | 1,081,344
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(i, k, j)
 
 # %% 6.4 wrong: k is not split -> at most 147,456 bytes | B 1,048,576
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, rows])
     j0, j1 = schedule.split(j, [None, columns])
     schedule.reorder(i0, j0, i1, k, j1)
 
 # %% 6.4 wrong: k outside of the tiles -> at most 147,456 bytes | 229,376
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, rows])
     j0, j1 = schedule.split(j, [None, columns])
-    k0, k1 = schedule.split(k, [None, depth])
+    k0, k1 = schedule.split(k, [None, portion])
     schedule.reorder(k0, i0, j0, i1, k1, j1)
 
 # %% 6.4 wrong: always tiles of 16 -> tiles of 8 x 16 | 116,224
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, 16])
     j0, j1 = schedule.split(j, [None, 16])
@@ -326,43 +326,43 @@ def in_tiles(schedule, rows, columns, depth):
     schedule.reorder(i0, j0, k0, i1, k1, j1)
 
 # %% 6.4 wrong: split and not reordered -> at most 147,456 bytes
-def in_tiles(schedule, rows, columns, depth):
-    for loop, factor in zip(schedule.get_loops(schedule.get_sblock("C")), (rows, columns, depth)):
+def in_tiles(schedule, rows, columns, portion):
+    for loop, factor in zip(schedule.get_loops(schedule.get_sblock("C")), (rows, columns, portion)):
         schedule.split(loop, [None, factor])
 
 # %% 6.4 wrong: on a copy of the schedule -> the program is as it was
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     schedule = schedule.copy()
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(i, k, j)
 
 # %% 6.4 right: another order inside and outside, lanes
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, rows])
     j0, j1 = schedule.split(j, [None, columns])
-    k0, k1 = schedule.split(k, [None, depth])
+    k0, k1 = schedule.split(k, [None, portion])
     schedule.reorder(j0, i0, k0, k1, i1, j1)
     schedule.vectorize(j1)
     schedule.unroll(i1)
 
 # %% 6.4 right: the sums in a local buffer
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)
     i0, i1 = schedule.split(i, [None, rows])
     j0, j1 = schedule.split(j, [None, columns])
-    k0, k1 = schedule.split(k, [None, depth])
+    k0, k1 = schedule.split(k, [None, portion])
     schedule.reorder(i0, j0, k0, i1, k1, j1)
     copy = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(copy, j0)
     schedule.decompose_reduction(block, k0)
 
 # %% 6.4 right: by tile, the primitive
-def in_tiles(schedule, rows, columns, depth):
+def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     counts, inside = zip(*(schedule.split(loop, [None, size])
-                           for loop, size in ((i, rows), (j, columns), (k, depth))))
+                           for loop, size in ((i, rows), (j, columns), (k, portion))))
     schedule.reorder(*counts, *inside)
 
 # %% more

@@ -251,7 +251,7 @@ _BYTES: Mistakes = {
     _("these are numbers, and a float32 has 4 bytes"):
         functools.partial(_tile_bytes, size=1),
     _("the results are left out"): functools.partial(_tile_bytes, results=0),
-    _("the results come in once, not once for each number of depth"):
+    _("the results are counted once for each number of depth: they come in once"):
         lambda n, m, depth, rows, columns: _tile_bytes(n, m, depth, rows, columns, results=depth),
     _("the rows of A are left out"): functools.partial(_tile_bytes, left=0),
     _("the columns of B are left out"): functools.partial(_tile_bytes, right=0),
@@ -287,7 +287,7 @@ def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
 
 
-@exercise("6.4", "in_tiles(schedule, rows, columns, depth)")
+@exercise("6.4", "in_tiles(schedule, rows, columns, portion)")
 def exercise_6_4(in_tiles: Callable) -> str:
     """a product whose tiles fit a cache. Counted, as course.tir.traffic says, and not measured."""
     for apply, sizes, tile in [
