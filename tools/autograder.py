@@ -71,7 +71,8 @@ def more() -> dict[str, bytes]:
     """Return the files of the course that grade, and that a handout is without."""
     finder = ModuleFinder([str(ROOT)])
     finder.run_script(__file__)
-    imported = [Path(module.__file__) for module in finder.modules.values() if module.__file__]
+    imported = [Path(file) for module in finder.modules.values()
+                if (file := getattr(module, "__file__", None))]
     return {found.relative_to(ROOT).as_posix(): found.read_bytes()
             for found in [*imported, ROOT / "instructor" / "requirements.txt"]}
 
