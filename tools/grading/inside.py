@@ -110,7 +110,6 @@ class Inside:
     """A job in its box."""
 
     def __init__(self) -> None:
-        self.kept: set[str] = set()
         self.asked, self.give = os.fdopen(os.dup(0), "rb"), os.dup(1)
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
@@ -138,12 +137,10 @@ class Inside:
             return Child(closed, limits=limits).result(), []
         except Ended as ended:
             return None, [ended.why, ended.code, ended.words]
-        finally:
-            self._tidy()
 
     def _tidy(self) -> None:
-        """Take away what a part left: no other finds it."""
-        for path in self._left():
+        """Take away what a part left, once what came of it is told: no other finds it."""
+        for path in Path.cwd().iterdir():
             with contextlib.suppress(OSError):
                 path.unlink() if path.is_symlink() or not path.is_dir() else shutil.rmtree(path)
         for tries in range(2):
@@ -155,14 +152,11 @@ class Inside:
             for process in left:
                 with contextlib.suppress(psutil.Error):
                     process.kill()
-            psutil.wait_procs(left, timeout=0.5 * (1 - tries))
+            psutil.wait_procs(left, timeout=2 * (1 - tries))
         else:
             raise Again
-        if self._left():
+        if any(Path.cwd().iterdir()):
             raise Again
-
-    def _left(self) -> list[Path]:
-        return [path for path in Path.cwd().iterdir() if str(path) not in self.kept]
 
     def main(self) -> None:
         """Do a job, or what is left of it."""
@@ -189,6 +183,7 @@ class Inside:
         for one in checks:
             if one.number not in known:
                 known[one.number] = self._checked(one, made, job["seconds"])
+                self._tidy()
         if not job["page"]:
             return
         outputs = job["outputs"]
@@ -196,6 +191,7 @@ class Inside:
             self.tell("at", "executing")
             self.tell("ran", self._executed(made["cells"], job["seconds"]))
             outputs = json.loads(self.asked.readline())
+            self._tidy()
         for plain in (False, True)[job["plain"]:]:
             self.tell("at", "rendering")
             body, why = self.part(RENDER, page.render, made["cells"], outputs, known, plain)
@@ -206,11 +202,11 @@ class Inside:
     def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
         """Run the notebook and tell the outputs of each cell, as far as it came; return why."""
         from tools.grading.shell import execute
-        with tempfile.NamedTemporaryFile("r", errors="replace", prefix=".") as said:
-            self.kept.add(said.name)
+        # a cell may delete it, or put another in its place: what is read is this one
+        with tempfile.NamedTemporaryFile("r", errors="replace", prefix=".", delete=False) as said:
             why = self.part(seconds, execute, cells, seconds, said.name)[1]
             for line in said:
-                with contextlib.suppress(ValueError, RecursionError):
+                with contextlib.suppress(ValueError, TypeError, RecursionError):
                     self.tell("cell", *json.loads(line))
         return why
 
