@@ -23,7 +23,7 @@ except ImportError:
 
 from course.words import ROOT, _, told
 from tools import handouts, lang
-from tools.grading import inside, plan
+from tools.grading import plan
 from tools.grading.box import Lost
 from tools.grading.grader import Grader
 from tools.grading.inputs import Found, find, marks
@@ -82,12 +82,12 @@ def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
 def more() -> dict[str, bytes]:
     """Return the files of the course that grade, and that a handout is without."""
     finder = ModuleFinder([str(ROOT)])
-    for program in (__file__, inside.__file__):
-        finder.run_script(program)
-    imported = [Path(module.__file__) for module in finder.modules.values() if module.__file__]
-    return {found.relative_to(ROOT).as_posix(): found.read_bytes()
-            for found in [*imported, ROOT / "instructor" / "requirements.txt",
-                          ROOT / "course" / "words" / "zh.po"]}
+    finder.run_script(__file__)
+    finder.import_hook("tools.grading.inside")  # it is started by its name
+    found = [Path(file) for module in finder.modules.values()
+             if (file := getattr(module, "__file__", ""))]
+    found += [ROOT / "instructor" / "requirements.txt", ROOT / "course" / "words" / "zh.po"]
+    return {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in found}
 
 
 def contents(number: str) -> dict[str, tuple[bytes, int]]:

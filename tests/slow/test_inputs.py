@@ -170,7 +170,7 @@ def test_a_class_is_read_as_a_platform_packs_it(tmp_path: Path, platform: str) -
     files, points = CLASSES[platform]
     (tmp_path / "class.zip").write_bytes(zipped(**files))
     place = _write(tmp_path / "class", files) if platform == "by hand" else tmp_path / "class.zip"
-    build = ROOT / "build" / "test_inputs"
+    build = ROOT / "build" / f"test_inputs {platform}"
     run = submissions.run(submissions.command(place, build, 60), build)
     assert run.status == 0, run.printed
     assert {name: int(row["total"]) for name, row in run.rows.items()} == points, run.printed
