@@ -83,7 +83,7 @@ def unpack(archive: Path, to: Path, depth: int = 1) -> list[Sentence]:
             place.parent.mkdir(parents=True, exist_ok=True)
             place.write_bytes(data)
             os.utime(place, (when, when))
-            if place.name.lower().endswith(ARCHIVES):
+            if depth and place.name.lower().endswith(ARCHIVES):  # of a class: these are students'
                 notes += unpack(place, place.with_name(f"{place.name}~"), depth + 1) \
                     if depth < MOST_DEPTH else []
                 place.unlink()
