@@ -168,7 +168,9 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
     """Return the command that runs a program in bubblewrap; where you are root, in two.
 
     The outer one shows what another user may not reach, as a Python below /root; as that user
-    the inner one closes in. Limits of processes count nobody who is root.
+    the inner one closes in. Limits of processes count nobody who is root. What that user started
+    may not be ended by a parent's death, which is root's: so the outer one has a namespace of
+    processes, which ends with it.
     """
     links = [(f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
              if os.path.islink(f"/{name}")]
@@ -190,7 +192,7 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
     if os.geteuid():
         return [bwrap, *walls, *shown, *last]
     return [bwrap, *shown, "--dev-bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev",
-            "--die-with-parent", *AS_USER, bwrap, *walls, "--bind", "/", "/", *last]
+            "--die-with-parent", "--unshare-pid", *AS_USER, bwrap, *walls, "--bind", "/", "/", *last]
 
 
 def _container(program: list[str], name: str) -> list[str]:

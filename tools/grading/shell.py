@@ -108,16 +108,26 @@ class Recorder(Shell):
     def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
         self.put("error", ename=etype.__name__, evalue=str(evalue), traceback=list(stb))
 
-    def record(self, source: str) -> list[dict[str, Any]]:
-        """Run a cell; return its outputs, what other programs wrote at the end."""
-        self.outputs, self.left = [], MOST_OUTPUT
-        with tempfile.TemporaryFile() as file:
-            for number in (1, 2):
-                os.dup2(file.fileno(), number)
+    def record(self, source: str, file: int, room: tuple[int, int]) -> list[dict[str, Any]]:
+        """Run a cell with so much room of memory; return its outputs, other programs' at the end.
+
+        These write into a `file` that is there before any cell runs: later none may be to be had.
+        """
+        self.outputs, self.left, failed = [], MOST_OUTPUT, None
+        os.ftruncate(file, 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        for number in (1, 2):
+            os.dup2(file, number)
+        resource.setrlimit(resource.RLIMIT_AS, room)
+        try:
             self.run_cell(source, store_history=True)
-            file.seek(0)
-            if text := file.read(MOST_OUTPUT).decode("utf-8", "replace"):
-                self.put("stream", name="stdout", text=text)
+        except Exception as error:  # nothing is left to run it with
+            failed = error
+        resource.setrlimit(resource.RLIMIT_AS, (room[1], room[1]))  # to say that it was full
+        if failed:
+            self.put("error", ename=type(failed).__name__, evalue=str(failed), traceback=[])
+        if text := os.pread(file, MOST_OUTPUT, 0).decode("utf-8", "replace"):
+            self.put("stream", name="stdout", text=text)
         return self.outputs
 
 
@@ -130,6 +140,7 @@ def execute(cells: list[dict[str, Any]], seconds: float, said: str) -> None:
     shell = Recorder.instance()  # or display() would print
     file = open(said, "w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
     sys.stdout, sys.stderr = _Stream(shell, "stdout"), _Stream(shell, "stderr")
+    printed = tempfile.TemporaryFile()  # noqa: SIM115 (likewise)
     hard, room = resource.getrlimit(resource.RLIMIT_CPU)[1], resource.getrlimit(resource.RLIMIT_AS)
     for place, cell in enumerate(cells):
         if not cell["code"] or cell["name"] and not cell["name"].endswith("-solution"):
@@ -137,7 +148,5 @@ def execute(cells: list[dict[str, Any]], seconds: float, said: str) -> None:
         used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
         resource.setrlimit(resource.RLIMIT_CPU, (min(math.ceil(used + seconds), hard), hard))
         print(json.dumps([place, None]), file=file, flush=True)
-        outputs = shell.record(cell["source"])
-        resource.setrlimit(resource.RLIMIT_AS, (room[1], room[1]))  # to say that it was full
-        print(json.dumps([place, outputs]), file=file, flush=True)
-        resource.setrlimit(resource.RLIMIT_AS, room)
+        print(json.dumps([place, shell.record(
+            cell["source"], printed.fileno(), room)]), file=file, flush=True)
