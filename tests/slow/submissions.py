@@ -155,7 +155,7 @@ for cell in json.load(open({str(MASTER)!r}))["cells"]:
 # each cell prints DONE where it did what it must not
 HOSTILE = """open({outside!r} + "/escaped", "w").write("x"); print("DO" + "NE")
 import os; os.remove({outside!r} + "/precious"); print("DO" + "NE")
-open("/course/tools/grading/plan.py", "a").write("x"); print("DO" + "NE")
+open("/course/escaped", "w").write("x"); print("DO" + "NE")
 print(open({outside!r} + "/secret").read())
 print(open({root!r} + "/notebooks/{stem}.ipynb").read()[:300])
 import glob; print("files:", [n for p in ("/home/*", "/run/*", "/var/*", "/etc/*", "/course/*", "/course/t*/*") for n in glob.glob(p)])

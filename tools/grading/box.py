@@ -192,7 +192,8 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
     if os.geteuid():
         return [bwrap, *walls, *shown, *last]
     return [bwrap, *shown, "--dev-bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev",
-            "--die-with-parent", "--unshare-pid", *AS_USER, bwrap, *walls, "--bind", "/", "/", *last]
+            "--die-with-parent", "--unshare-pid", *AS_USER,
+            bwrap, *walls, "--bind", "/", "/", *last]
 
 
 def _container(program: list[str], name: str) -> list[str]:

@@ -98,7 +98,9 @@ class Sitting:
                 if isinstance(outputs, list):
                     self.outputs[str(place)] = outputs
             case ["ran", [*why]] if self.ran is None:
-                self._ran(in_words(why, self.job.seconds) if why else "")
+                self._ran(_("and those above it together {why}").format(
+                    why=in_words(why, self.job.seconds)) if why[:1] == ["wall"]
+                    else in_words(why, self.job.seconds) if why else "")
                 box.tell(self.outputs)
             case ["page", str(body)]:
                 from tools.grading import page  # it needs nh3, which only grading has
@@ -183,6 +185,8 @@ def in_words(why: list[Any], seconds: float) -> Sentence | str:
             if code == -24:  # SIGXCPU
                 return _("computed for more than {seconds} seconds").format(seconds=f"{seconds:g}")
             return of_code(128 - code if code < 0 else code)
+        case ["heard", _, _]:
+            return _("printed without end")
         case ["wall", _, _]:
             return _("ran for more than {seconds} seconds").format(seconds=f"{10 * seconds:g}")
         case ["asleep", _, _]:
