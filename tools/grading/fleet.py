@@ -30,7 +30,7 @@ SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a notebook may have 50 MB
     "distributed.comm.timeouts.connect": "10s"}
 KEYS = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
-ATTEMPTS = 3  # to grade a job whose workers end
+ATTEMPTS = 3  # to grade a job whose workers end, and as many at the end, with no other at work
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker after which that is said
 
@@ -98,6 +98,8 @@ class _Held:
     workers: list[str]
     future: Future
     failed: int
+    alone: bool
+
 
 
 class Fleet:
@@ -110,24 +112,27 @@ class Fleet:
         self.greeted: dict[str, Future | None] = {}  # by address; None: not one of ours
         self.ours: dict[str, int] = {}  # threads by address
         self.hand: dict[str, _Held] = {}
+        self.suspects: list[tuple[Any, Job]] = []  # whose workers ended, each time
         self.done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self.seen = self.since = time.monotonic()  # there was a scheduler; there was a worker
         self.waited = False
 
-    def _submit(self, place: Any, job: Job, failed: int = 0) -> None:
+    def _submit(self, place: Any, job: Job, failed: int = 0, alone: bool = False) -> None:
         future = self.client.submit(grade, asdict(job), workers=list(self.ours), pure=False,
                                     retries=0)
-        self.hand[future.key] = _Held(place, job, list(self.ours), future, failed)
+        self.hand[future.key] = _Held(place, job, list(self.ours), future, failed, alone)
         future.add_done_callback(self.done.put)
 
     def _again(self, held: _Held) -> Iterator[tuple[Any, Result]]:
-        """Give a job to others, or give it up."""
+        """Give a job to others; after ATTEMPTS to one at the end, alone; and then give it up."""
         if held.failed + 1 < ATTEMPTS:
-            self._submit(held.place, held.job, held.failed + 1)
-        else:
+            self._submit(held.place, held.job, held.failed + 1, held.alone)
+        elif held.alone:
             yield held.place, Result(notes=[
                 _("{number}: could not be graded: one worker after another ended with it").format(
                     number=held.job.stem[:2])])
+        else:
+            self.suspects.append((held.place, held.job))
 
     def _meet(self) -> None:
         """Greet workers that are new, and forget those that are gone."""
@@ -176,15 +181,22 @@ class Fleet:
             self.say(_("No worker is there: waiting for one. Ctrl-C ends this."))
 
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
-        """Yield (place, result) for each (place, job), as they come; raises Lost."""
+        """Yield (place, result) for each (place, job), as they come; raises Lost.
+
+        A worker that ends takes the jobs with it that wait behind the one which ended it. So what
+        came to nothing ATTEMPTS times is tried again at the end, with no other job at work; only
+        what comes to nothing then, too, is not graded, this time.
+        """
         left = iter(jobs)
         coming = next(left, None)
-        while coming or self.hand:
+        while coming or self.hand or self.suspects:
             self._meet()
             self._patience()
             while coming and len(self.hand) < sum(self.ours.values()):
                 self._submit(*coming)
                 coming = next(left, None)
+            if self.ours and self.suspects and not coming and not self.hand:
+                self._submit(*self.suspects.pop(0), alone=True)
             for key, held in list(self.hand.items()):
                 # all that could take it are gone, and others have come: Dask would wait for ever
                 if self.ours and self.ours.keys().isdisjoint(held.workers) \
