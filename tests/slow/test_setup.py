@@ -497,6 +497,6 @@ def test_what_an_image_is_built_with(clone: Path, tmp_path: Path) -> None:
                 copy(source, place / target, **{"dirs_exist_ok": True} if source.is_dir() else {})
     assert not list(place.rglob("*.ipynb"))
     built = _run("sh", "-ec", dict(said)["RUN"].replace("/venv", str(tmp_path / "venv")).replace(
-        "/packages", str(place)), cwd=place)
+        "/packages", str(place)), cwd=place, PATH=f"{sys.prefix}/bin:{os.environ['PATH']}")
     assert built.returncode == 0, built.stdout + built.stderr
     assert not list(place.iterdir())
