@@ -2,6 +2,7 @@
 
 import io
 import os
+import random
 import tarfile
 import zipfile
 from pathlib import Path
@@ -138,6 +139,35 @@ def test_what_an_archive_may_hold_is_limited(tmp_path: Path, monkeypatch) -> Non
     assert len(list((tmp_path / "2").iterdir())) == 50
     unpack(tmp_path / "deep.zip", tmp_path / "3")
     assert not [path for path in tmp_path.glob("3/**/*") if path.is_file()]
+
+
+def test_a_broken_archive_is_a_line(tmp_path: Path) -> None:
+    """Whatever byte is wrong, in each way in which a zip is packed; other entries are read."""
+    draw = random.Random(0)
+    for kind in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        made = io.BytesIO()
+        with zipfile.ZipFile(made, "w", kind) as archive:
+            for name in (".", "a.ipynb", "a.ipynb/b.ipynb", "/", f"{'y' * 300}.ipynb"):
+                archive.writestr(name, ONE)
+        path = _write(tmp_path, {"whole.zip": made.getvalue()}) / "whole.zip"
+        assert unpack(path, tmp_path / f"whole {kind}") == []
+        assert len(list((tmp_path / f"whole {kind}").iterdir())) == 2
+        for number in range(60):
+            data = bytearray(made.getvalue())
+            for _ in range(1 + number // 10):
+                data[draw.randrange(len(data))] = draw.randrange(256)
+            _write(tmp_path, {"broken.zip": bytes(data)})
+            for note in unpack(tmp_path / "broken.zip", tmp_path / f"{kind} {number}"):
+                assert "broken.zip cannot be opened (" in note or "holds too much" in note
+    assert not list(tmp_path.rglob("b.ipynb"))
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may look into every folder")
+def test_a_folder_that_may_not_be_looked_into_is_a_line(tmp_path: Path) -> None:
+    _write(tmp_path, {f"closed/{STEM}.ipynb": ONE})
+    (tmp_path / "closed").chmod(0o444)
+    assert "is not an ordinary file" in find([tmp_path], KNOWN, tmp_path).of([STEM]).notes[STEM][0]
+    (tmp_path / "closed").chmod(0o755)
 
 
 # ---- a class ------------------------------------------------------------------------------------

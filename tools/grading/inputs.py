@@ -71,7 +71,8 @@ def unpack(archive: Path, to: Path, depth: int = 1) -> list[Sentence]:
     try:
         for number, (inner, when, file) in enumerate(_entries(archive)):
             parts = [part for part in PurePosixPath(inner.replace("\\", "/")).parts if part != "/"]
-            if not _may_be_one(parts[-1]) or ".." in parts or ".ipynb_checkpoints" in parts:
+            if not parts or not _may_be_one(parts[-1]) \
+                    or {"..", ".ipynb_checkpoints"} & set(parts):
                 continue
             data = file.read(min(MOST_FILE, left) + 1)
             if len(data) > min(MOST_FILE, left):
@@ -80,19 +81,17 @@ def unpack(archive: Path, to: Path, depth: int = 1) -> list[Sentence]:
             left -= len(data)
             place = to.joinpath(*(f"{part[:50]}~{number}{Path(part).suffix}" if len(part) > 100
                                   else part.replace("\0", "") for part in parts))
-            place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_bytes(data)
-            os.utime(place, (when, when))
+            with contextlib.suppress(OSError, OverflowError):  # one name twice; no such time
+                place.parent.mkdir(parents=True, exist_ok=True)
+                place.write_bytes(data)
+                os.utime(place, (when, when))
             if depth and place.name.lower().endswith(ARCHIVES):  # of a class: these are students'
                 notes += unpack(place, place.with_name(f"{place.name}~"), depth + 1) \
                     if depth < MOST_DEPTH else []
-                place.unlink()
-    except (OSError, ValueError, RuntimeError, EOFError, ArithmeticError, NotImplementedError,
-            zipfile.BadZipFile, zipfile.LargeZipFile, tarfile.TarError) as error:
+                place.unlink(missing_ok=True)
+    except Exception as error:  # what zipfile, tarfile and all below them make of a broken file
         notes.append(_("{file} cannot be opened ({error})").format(
             file=name, error=printable(str(error))[:100]))
-    except zipfile.zlib.error as error:  # type: ignore[attr-defined]
-        notes.append(_("{file} cannot be opened ({error})").format(file=name, error=str(error)))
     return notes
 
 
@@ -229,7 +228,8 @@ def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
     def look(place: Path, top: Path) -> None:
         for path in _files(place, general):
             where = printable(str(path.relative_to(top)))
-            if path.name.lower().endswith(ARCHIVES) and path.is_file() and not path.is_symlink():
+            ordinary = os.path.isfile(path) and not os.path.islink(path)  # these raise nothing
+            if path.name.lower().endswith(ARCHIVES) and ordinary:
                 folder = scratch / f"unpacked {len(list(scratch.iterdir()))}"
                 general.extend(unpack(path, folder))
                 look(folder, folder)
@@ -242,7 +242,7 @@ def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
             if not score or not may_be:
                 if (may_be or score > 1) and ".old" not in name:
                     strangers.append(where)
-            elif path.is_symlink() or not path.is_file():
+            elif not ordinary:
                 found.notes.setdefault(best, []).append(_("{number}: {file} is not an ordinary file"
                                                           ).format(number=best[:2], file=where))
             else:
