@@ -8,6 +8,7 @@ ACCEPT ?=
 SUBMISSIONS ?=
 CLUSTER ?=
 TLS ?=
+UNSAFE ?=
 TRACKER ?=
 KEY ?=
 # a worker for each processor, up to the four with which all tests were tried
@@ -49,10 +50,10 @@ handouts: $(READY)  ## write what students get to build/handouts/, without solut
 $(GRADER): instructor/requirements.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
-grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", FRESH=1, CLUSTER=tcp://host:8786, TLS=folder)
-##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、FRESH=1、CLUSTER=tcp://host:8786、TLS=文件夹）
+grade: $(if $(SUBMISSIONS),$(GRADER) data)  ## grade submissions: build/grades.csv, build/feedback/ (SUBMISSIONS=folder; NB="02 03", FRESH=1, UNSAFE=1, CLUSTER=tcp://host:8786, TLS=folder)
+##zh grade: 给提交的作业评分：build/grades.csv、build/feedback/（SUBMISSIONS=文件夹；NB="02 03"、FRESH=1、UNSAFE=1、CLUSTER=tcp://host:8786、TLS=文件夹）
 	@test -n "$(SUBMISSIONS)" || { echo "$(if $(ZH),给哪些提交评分？请输入 make grade SUBMISSIONS=文件夹，其中每个学生一个文件夹,Which submissions? make grade SUBMISSIONS=folder, with a folder in it for each student)"; exit 1; }
-	@$(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
+	@$(if $(UNSAFE),UNSAFE=1) $(PY) -m tools.grade "$(SUBMISSIONS)" $(NB) $(if $(CLUSTER),--cluster "$(CLUSTER)") $(if $(TLS),--tls "$(TLS)") $(if $(FRESH),--fresh)
 
 autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/autograder/ (NB=02)
 ##zh autograder: 把 Gradescope 的自动评分包写到 build/autograder/（NB=02）

@@ -160,6 +160,10 @@ def pytest_terminal_summary(terminalreporter) -> None:
                       for name, value in getattr(report, "user_properties", []) if name == what
                       and getattr(report, "when", "") == "call" for row in value)
 
+    if skipped := sum("no sandbox: " in str(report.longrepr)
+                      for report in terminalreporter.stats.get("skipped", [])):
+        terminalreporter.write_line(f"Not tried: {skipped} tests of grading. No sandbox is here: "
+                                    "bubblewrap is missing, or not allowed.")
     if rows := recorded("two_sided"):
         terminalreporter.section("exercises: wrong answers caught, right answers accepted")
         for exercise, caught, wrong, accepted, right in rows:

@@ -27,6 +27,7 @@ from tvm.s_tir import meta_schedule as ms
 from tvm.support import tar
 
 from course import kernels, present
+from course.words import _
 from data.store import CourseError
 
 HERE, PATIENCE = "127.0.0.1", 10  # seconds for a tracker, or for a server, to answer
@@ -79,10 +80,10 @@ def builder() -> ms.builder.LocalBuilder:
 
 def _address(tracker: str) -> tuple[str, int]:
     """Return host and port of "host:port"; raises CourseError where it is something else."""
-    host, _, port = tracker.rpartition(":")
+    host, _colon, port = tracker.rpartition(":")
     if not host or not port.isdecimal():
-        raise CourseError(f"TRACKER={tracker} is not an address: it takes host:port, as "
-                          f"{HERE}:9190.")
+        raise CourseError(_("TRACKER={tracker} is not an address: it takes host:port, as "
+                            "{example}.").format(tracker=tracker, example=f"{HERE}:9190"))
     return host, int(port)
 
 
@@ -96,8 +97,10 @@ def keys(host: str, port: int) -> dict[str, int]:
             base.sendjson(asked, [base.TrackerCode.SUMMARY])
             found = base.recvjson(asked)[1]["server_info"]
     except (OSError, RuntimeError, ValueError) as error:
-        raise CourseError(f"No RPC tracker answers at {host}:{port} ({error}). Start one: python "
-                          f"-m tvm.exec.rpc_tracker --host {HERE} --port {port}") from None
+        raise CourseError(_("No RPC tracker answers at {address} ({error}). Start one: "
+                            "{command}").format(
+            address=f"{host}:{port}", error=error,
+            command=f"python -m tvm.exec.rpc_tracker --host {HERE} --port {port}")) from None
     return Counter(server["key"].removeprefix("server:") for server in found)
 
 
@@ -118,9 +121,9 @@ def _inspect(session: rpc.RPCSession, probe: Path) -> tuple[str, int]:
         session.load_module(probe.name)
     except Exception as error:  # what comes over the wire is a RuntimeError, or anything
         text = str(error).strip().splitlines()
-        raise CourseError("A server cannot load what it is sent: it needs tar and a C++ compiler "
-                          f"(g++) on its PATH. It said: {text[-1][:200] if text else error}"
-                          ) from None
+        raise CourseError(_("A server cannot load what it is sent: it needs tar and a C++ compiler "
+                            "(g++) on its PATH. It said: {text}").format(
+            text=text[-1][:200] if text else error)) from None
     finally:
         with contextlib.suppress(Exception):
             session.remove("")
@@ -137,8 +140,9 @@ def ask(tracker: str, key: str) -> Devices:
     there = keys(host, port)
     if key not in there:  # TVM itself would wait for one for ever
         names = ", ".join(f"{name} ({number})" for name, number in sorted(there.items()))
-        raise CourseError(f"No server is registered under KEY={key} at {tracker}; there is "
-                          f"{names or 'none at all'}.")
+        raise CourseError(_("No server is registered under KEY={key} at {tracker}; there is "
+                            "{names}.").format(
+            key=key, tracker=tracker, names=names or _("none at all")))
     with tempfile.TemporaryDirectory() as folder, ThreadPoolExecutor(there[key]) as pool:
         probe = _probe_module(Path(folder))
         asked = [pool.submit(rpc.connect_tracker(host, port).request, key,
@@ -146,19 +150,21 @@ def ask(tracker: str, key: str) -> Devices:
         try:
             sessions = [future.result(PATIENCE) for future in asked]
         except TimeoutError:
-            raise CourseError(f"Not all servers of {key} are free: somebody uses them. Ask: python "
-                              f"-m tvm.exec.query_rpc_tracker --host {host} --port {port}"
-                              ) from None
+            raise CourseError(_("Not all servers of {key} are free: somebody uses them. Ask: "
+                                "{command}").format(key=key, command=(
+                "python -m tvm.exec.query_rpc_tracker "
+                f"--host {host} --port {port}"))) from None
         except RuntimeError as error:
-            raise CourseError(f"A server of {key} does not answer: "
-                              f"{str(error).splitlines()[0][:200]}") from None
+            raise CourseError(_("A server of {key} does not answer: {error}").format(
+                key=key, error=str(error).splitlines()[0][:200])) from None
         found = {_inspect(session, probe) for session in sessions}
         del sessions
     if len(found) > 1:
         text = "; ".join(f"{cpu}, {threads} threads" for cpu, threads in sorted(found))
-        raise CourseError(f"The servers of {key} differ ({text}): a time on one says nothing about "
-                          "another. Give each kind a key of its own, and tune for each. Threads: "
-                          "TVM_NUM_THREADS, where the server is started.")
+        raise CourseError(_("The servers of {key} differ ({text}): a time on one says nothing "
+                            "about another. Give each kind a key of its own, and tune for each. "
+                            "Threads: TVM_NUM_THREADS, where the server is started.").format(
+            key=key, text=text))
     cpu, threads = found.pop()
     return Devices(host, port, key, there[key], cpu, threads)
 
@@ -215,13 +221,14 @@ def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices
             # it counts where a server is started
             with mock.patch.dict(os.environ, TVM_NUM_THREADS=str(threads), CXX=linker.command[0]):
                 tracker = start(Tracker)
-                for _ in range(servers):
+                for _number in range(servers):
                     start(Server, key=key, tracker_addr=(HERE, tracker.port))
                 end = time.monotonic() + 6 * PATIENCE
                 while keys(HERE, tracker.port).get(key, 0) < servers:
                     if time.monotonic() > end:
-                        raise CourseError("The servers have not registered with the tracker.")
+                        raise CourseError(_("The servers have not registered with the tracker."))
                     time.sleep(0.1)
         except (OSError, RuntimeError, ValueError) as error:
-            raise CourseError(f"No ports can be opened here ({str(error)[:100]}).") from None
+            raise CourseError(_("No ports can be opened here ({error}).").format(
+                error=str(error)[:100])) from None
         yield ask(f"{HERE}:{tracker.port}", key)

@@ -38,7 +38,7 @@ from course.checks.run.check import registered
 from course.checks.run.isolate import Child, Ended
 from course.words import packed, unpacked
 from tools.grading import plan, submission
-from tools.grading.checking import Shell
+from tools.grading.shell import Shell
 from tools.student import SOLUTION, student_version
 
 ROOT = Path(__file__).resolve().parent.parent

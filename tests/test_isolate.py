@@ -54,17 +54,11 @@ def _leave_one_behind() -> None:
 def test_why_nothing_came(function: Callable, limits: Limits, why: str) -> None:
     before = set(psutil.Process().children(recursive=True))
     with pytest.raises(Ended, match=why):
-        Child(function, limits=limits, alone=function is _fork).result()
+        Child(function, limits=limits).result()
     time.sleep(0.1)
     left = [process for process in psutil.Process().children(recursive=True)
             if process not in before and process.status() != psutil.STATUS_ZOMBIE]
     assert not left
-
-
-def test_who_looks_can_end_it() -> None:
-    with pytest.raises(Ended) as ended:
-        Child(time.sleep, 60, look=lambda: "seen enough").result()
-    assert (ended.value.why, ended.value.words) == ("look", "seen enough")
 
 
 def test_a_child_has_no_file_of_ours(tmp_path: Path) -> None:
@@ -78,7 +72,6 @@ def test_a_child_has_no_file_of_ours(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w"):
         assert ours() == [str(tmp_path / "open")]
         assert Child(ours).result() == []
-        assert Child(ours, alone=True).result() == []
 
 
 def test_several_work_at_once() -> None:

@@ -9,8 +9,9 @@
 """
 
 import json
+import os
 import sys
-from contextlib import closing
+import tempfile
 from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
@@ -20,12 +21,14 @@ try:
 except ImportError:
     sys.exit("What grading needs is not installed: `make autograder NB=02` installs it.")
 
-from course.words import ROOT
+from course.words import ROOT, _, told
 from tools import handouts, lang
 from tools.grading import plan
+from tools.grading.box import Lost
+from tools.grading.grader import Grader
+from tools.grading.inputs import Found, find, marks
 from tools.grading.job import Job, Result
-from tools.grading.server import Grader
-from tools.grading.submission import Found, find, printable, read
+from tools.grading.submission import printable, read
 from tools.student import student_version
 
 SCRIPTS = ROOT / "instructor" / "gradescope"  # setup.sh and run_autograder
@@ -35,34 +38,43 @@ def grade(number: str, place: Path) -> dict[str, Any]:
     """Return points and messages for a notebook, as plain values; `place` as in the first lines."""
     (path,) = lang.chosen(lang.masters("en"), [number])
     master, stem = student_version(path), path.stem
-    found = find(place, [stem]) if place.is_dir() else Found({stem: place}, {stem: []})
-    result, notes, missing = Result(whole=True), found.notes[stem], "not handed in"
-    for file in found.taken.values():
-        missing = "not graded"
-        try:
-            job = Job(stem, read(file), json.dumps(master), page=False)
-            with closing(Grader(ROOT / "build" / "grading")) as grader:
-                result = grader.grade(job)
-        except ValueError as error:
-            notes = [*notes, f"{number}: {error}"]
+    result, missing = Result(whole=True), _("not handed in")
+    with tempfile.TemporaryDirectory() as scratch:
+        known = {path.stem: marks(path) for path in lang.masters("en")}
+        found = find([place], known, Path(scratch)).of([stem]) if place.is_dir() \
+            else Found({stem: place}, {stem: []})
+        notes = found.notes[stem]
+        for file in found.taken.values():
+            missing = _("not graded")
+            try:
+                result = Grader(ROOT / "build" / "grading").grade(
+                    Job(stem, read(file), json.dumps(master), page=False))
+            except (ValueError, Lost) as error:
+                notes = [*notes, _("{number}: {text}").format(number=number, text=error.args[0])]
+                result = Result(whole=isinstance(error, ValueError))
+    tongue = result.language if result.points else os.environ.get("MLC_LANG") or "en"
     exercises = [{"exercise": check.number, "points": result.points.get(check.number, 0),
-                  "of": check.points, "message": result.words.get(check.number, missing)}
+                  "of": check.points,
+                  "message": told(result.words.get(check.number, missing), tongue)}
                  for check in plan.checks_of(master)]
     return {"notebook": stem, "points": sum(row["points"] for row in exercises),
             "of": sum(row["of"] for row in exercises), "exercises": exercises,
-            "notes": [printable(note) for note in dict.fromkeys([*notes, *result.notes])],
-            "whole": result.whole}
+            "notes": [printable(told(note, tongue))
+                      for note in dict.fromkeys([*notes, *result.notes])],
+            "whole": result.whole, "language": tongue}
 
 
 def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
     """Return what `grade` gives in the schema of Gradescope's results.json."""
-    tests = [{"number": row["exercise"], "name": f"Exercise {row['exercise']}",
+    tongue = graded["language"]
+    tests = [{"number": row["exercise"],
+              "name": told(_("Exercise {number}").format(number=row["exercise"]), tongue),
               "score": row["points"], "max_score": row["of"],
               "status": "passed" if row["points"] else "failed", "output": row["message"],
               "output_format": "text", "visibility": "visible"} for row in graded["exercises"]]
     notes = graded["notes"] + ([] if graded["whole"] else [
-        "Grading did not come to its end. Submit again; if that does not help, tell your "
-        "instructors."])
+        told(_("Grading did not come to its end. Submit again; if that does not help, tell your "
+               "instructors."), tongue)])
     return {"score": graded["points"], "output": "\n".join(notes), "output_format": "text",
             "stdout_visibility": "hidden", "tests": tests}
 
@@ -71,10 +83,11 @@ def more() -> dict[str, bytes]:
     """Return the files of the course that grade, and that a handout is without."""
     finder = ModuleFinder([str(ROOT)])
     finder.run_script(__file__)
-    imported = [Path(file) for module in finder.modules.values()
-                if (file := getattr(module, "__file__", None))]
-    return {found.relative_to(ROOT).as_posix(): found.read_bytes()
-            for found in [*imported, ROOT / "instructor" / "requirements.txt"]}
+    finder.import_hook("tools.grading.inside")  # it is started by its name
+    found = [Path(file) for module in finder.modules.values()
+             if (file := getattr(module, "__file__", ""))]
+    found += [ROOT / "instructor" / "requirements.txt", ROOT / "course" / "words" / "zh.po"]
+    return {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in found}
 
 
 def contents(number: str) -> dict[str, tuple[bytes, int]]:
@@ -102,16 +115,18 @@ def main(words: list[str]) -> None:
         case ["zip", *numbers] if numbers:
             for number in numbers:
                 target = write(number)
-                print(f"{target.relative_to(ROOT)}: {target.stat().st_size / 1e6:.1f} MB, for "
-                      "Gradescope: Configure Autograder, Zip file upload")
+                print(_("{file}: {size} MB, for Gradescope: Configure Autograder, Zip file upload"
+                        ).format(file=target.relative_to(ROOT),
+                                 size=f"{target.stat().st_size / 1e6:.1f}"))
         case ["json" | "gradescope" as form, number, place]:
             if not Path(place).exists():
-                sys.exit(f"There is no {place}: a notebook, or a folder with one in it.")
+                sys.exit(_("There is no {place}: a notebook, or a folder with one in it.").format(
+                    place=place))
             graded = grade(number, Path(place))
             print(json.dumps(gradescope(graded) if form == "gradescope" else graded, indent=1))
         case _:
-            sys.exit("Which notebook? make autograder NB=02 writes Gradescope's zip; "
-                     "python -m tools.autograder json 02 place grades one submission.")
+            sys.exit(_("Which notebook? make autograder NB=02 writes Gradescope's zip; python -m "
+                       "tools.autograder json 02 place grades one submission."))
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from tvm.s_tir import meta_schedule as ms
 
 import helpers
 from course import devices, kernels
+from course.words import _
 from data.store import CourseError
 
 SHAPE = (4, 1, 28, 28)
@@ -58,8 +59,9 @@ def tune(mod: tvm.IRModule, folder: Path, work_dir: str, trials: int = TRIALS,
         target, runner = measured_on.target(), measured_on.runner()
     tasks = sorted(ms.relax_integration.extract_tasks(mod, target), key=lambda task: task.task_name)
     if trials < ROUND * len(tasks):
-        raise CourseError(f"{trials} trials are too few: each of {len(tasks)} PrimFuncs takes "
-                          f"{ROUND} at a time, so {ROUND * len(tasks)} at least.")
+        raise CourseError(_("{trials} trials are too few: each of {count} PrimFuncs takes {round} "
+                            "at a time, so {least} at least.").format(
+            trials=trials, count=len(tasks), round=ROUND, least=ROUND * len(tasks)))
     found = ms.relax_integration.tune_relax(
         mod, {}, target, work_dir, max_trials_global=trials, num_trials_per_iter=ROUND, seed=0,
         runner=runner,
@@ -69,8 +71,8 @@ def tune(mod: tvm.IRModule, folder: Path, work_dir: str, trials: int = TRIALS,
                for task in tasks]
     if missing := [task.task_name for task, record in zip(tasks, records, strict=True)
                    if record is None]:
-        raise CourseError(f"No candidate of {missing[0]} could be measured; nothing is "
-                          "written. The lines above say why.")
+        raise CourseError(_("No candidate of {name} could be measured; nothing is written. The "
+                            "lines above say why.").format(name=missing[0]))
     folder.mkdir(parents=True, exist_ok=True)
     for old in folder.glob("*.json"):
         old.unlink()
@@ -105,11 +107,11 @@ def wait(process: BaseProcess, there: devices.Devices | None) -> int:
                 continue
             try:  # a server is away for a moment after each candidate
                 bad = 0 if devices.keys(there.host, there.port).get(there.key) else bad + 1
-                why = f"no server is left under KEY={there.key}"
+                why = _("no server is left under KEY={key}").format(key=there.key)
             except CourseError as error:
                 bad, why = bad + 1, str(error)
             if bad == LOOKS:
-                raise CourseError(f"Stopped, {why}; nothing is written.")
+                raise CourseError(_("Stopped, {why}; nothing is written.").format(why=why))
         return process.exitcode
     finally:
         if process.is_alive() and process.pid:
@@ -121,15 +123,15 @@ def wait(process: BaseProcess, there: devices.Devices | None) -> int:
 def _devices(options: argparse.Namespace) -> devices.Devices | None:
     """Return the devices that the command line names; None for this machine alone."""
     if bool(options.tracker) != bool(options.key):
-        raise CourseError("TRACKER=host:port and KEY=name go together.")
+        raise CourseError(_("TRACKER=host:port and KEY=name go together."))
     if not options.tracker:
         return None
     there = devices.ask(options.tracker, options.key)
     if there.host not in ("127.0.0.1", "localhost"):
-        print("Whoever reaches the tracker or its servers can run programs there: no password is "
-              "asked. Use ssh tunnels, see instructor/README.md.")
-    print(f"{there.count} server{'s' * (there.count > 1)} under {there.key}: {there.cpu}, "
-          f"{there.threads} thread(s) each", flush=True)
+        print(_("Whoever reaches the tracker or its servers can run programs there: no password is "
+                "asked. Use ssh tunnels, see instructor/README.md."))
+    print(_("{count} server(s) under {key}: {cpu}, {threads} thread(s) each").format(
+        count=there.count, key=there.key, cpu=there.cpu, threads=there.threads), flush=True)
     return there
 
 
@@ -154,7 +156,7 @@ def main(arguments: list[str]) -> int:
         print(error, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
-        print("Stopped; nothing is written.", file=sys.stderr)
+        print(_("Stopped; nothing is written."), file=sys.stderr)
         return 130
 
 

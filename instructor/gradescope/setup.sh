@@ -24,9 +24,7 @@ if [ -z "$python" ]; then
     exit 1
 fi
 "$python" -m tools.install .venv instructor/requirements.txt
-if ! .venv/bin/python -c "import pyseccomp" 2>/dev/null; then
-    apt-get install -y -qq libseccomp2 || echo "libseccomp is missing: one wall less."
-fi
+# what keeps a submission in: where this container may have no bubblewrap, another user and a filter
+apt-get update -qq && apt-get install -y -qq bubblewrap libseccomp2 || true
 if [ -z "${MLC_DATA:-}" ]; then .venv/bin/python -m data.fetch || true; fi  # else: the stand-in
 mkdir -p build
-if [ "$(id -u)" = 0 ]; then chown nobody build; fi

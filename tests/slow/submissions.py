@@ -7,7 +7,6 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +17,7 @@ import pytest
 from nbformat.v4 import new_code_cell
 
 from tools import grade, student
+from tools.grading import box
 from tools.grading.submission import name_of
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -27,8 +27,11 @@ SOLVED = nbformat.read(MASTER, as_version=4)
 POINTS = {name_of(cell): cell.metadata.nbgrader.points for cell in SOLVED.cells
           if cell.metadata.get("nbgrader", {}).get("grade")}
 OF = sum(POINTS.values())
-LINUX = pytest.mark.skipif(sys.platform != "linux", reason="Landlock, seccomp and namespaces are "
-                           "Linux's; elsewhere make grade says what it does not keep out")
+try:
+    KEPT = box.keeper() == "bwrap"
+except box.Lost:
+    KEPT = False
+BOX = pytest.mark.skipif(not KEPT, reason="no sandbox: bubblewrap is missing, or not allowed here")
 
 LINEAR_OUT_OF_BOUNDS = """
 def linear(x, w, b):
@@ -73,33 +76,110 @@ def linear(x, w, b):
                 pass
     os._exit(0)
 """
+# of cells, which go on
+SIGNALS = """
+import os, subprocess
+try:
+    with open("large", "wb") as file:
+        file.write(bytes(65 << 20))
+except OSError as error:
+    print("it says", error.strerror)
+os.path.exists("large") and os.remove("large")
+done = subprocess.Popen(["true"], stdin=subprocess.PIPE)
+done.wait()
+try:
+    done.stdin.write(b"x" * 100_000)
+    done.stdin.flush()
+except OSError as error:
+    print("it says", error.strerror)
+"""
+BOMB = """
+import os
+while True:
+    try:
+        os.fork()
+    except OSError:
+        pass
+"""
+THREADS = """
+import threading, time
+for number in range(6000):
+    try:
+        threading.Thread(target=time.sleep, args=(30,), daemon=True).start()
+    except RuntimeError:
+        print("threads:", number)
+        break
+"""
+LEAKS = """
+keep = []
+try:
+    while True:
+        keep.append(open("/dev/null"))
+except OSError:
+    pass
+def linear(x, w, b):
+    return x
+"""
+FULL = """
+keep = []
+try:
+    while True:
+        keep.append(bytearray(1 << 20))
+except MemoryError:
+    pass
+def linear(x, w, b):
+    return x
+"""
+LOWERED = """
+import resource
+resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
+def linear(x, w, b):
+    return x
+"""
+FOREIGN = """
+import ctypes
+ctypes.CDLL(None).syscall(0x40000000 + 39)
+"""
+WATCHED = """
+import helpers, tools.grading.inside, course.checks.say.messages as messages
+messages.reason = tools.grading.inside._words = None
+def linear(x, w, b):
+    return x
+"""
 MASTERS_SOLUTION = f"""
 import json
 for cell in json.load(open({str(MASTER)!r}))["cells"]:
     if cell["metadata"].get("nbgrader", {{}}).get("grade_id") == "2-2-solution":
         exec("".join(cell["source"]))
 """
-HOSTILE = """open({outside!r} + "/escaped", "w").write("x")
-import os; os.remove({outside!r} + "/precious")
-import os; os.chmod({outside!r} + "/precious", 0)
+# each cell prints DONE where it did what it must not
+HOSTILE = """open({outside!r} + "/escaped", "w").write("x"); print("DO" + "NE")
+import os; os.remove({outside!r} + "/precious"); print("DO" + "NE")
+open("/course/escaped", "w").write("x"); print("DO" + "NE")
 print(open({outside!r} + "/secret").read())
 print(open({root!r} + "/notebooks/{stem}.ipynb").read()[:300])
-import os; print("it", "lists", os.listdir({root!r}))
-import os; print("it", "lists", os.listdir({root!r} + "/build"))
-import os; print("it", "lists", os.listdir({root!r} + "/build/test_hostile_True/feedback"))
-import socket; socket.create_connection(("127.0.0.1", {port}), 2)
+import glob; print("files:", [n for p in ("/home/*", "/run/*", "/var/*", "/etc/*", "/course/*", "/course/t*/*") for n in glob.glob(p)])
+import socket; socket.create_connection(("127.0.0.1", {port}), 2); print("DO" + "NE")
 import socket; socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b"x", ("127.0.0.1", {port}))
-import socket; s = socket.socket(); s.listen(); print("it", "listens", s.getsockname())
-import socket; s = socket.socket(socket.AF_UNIX); s.connect({local!r}); print("it", "is connected")
-hog = bytearray(8 << 30); print("the hog", "has it")
-import os, signal; os.kill({grader}, signal.SIGTERM)
-import os, signal; os.kill(os.getppid(), signal.SIGKILL)
-import resource; resource.prlimit({grader}, resource.RLIMIT_NOFILE, (9, 9))
+import socket; s = socket.socket(socket.AF_UNIX); s.connect({local!r}); print("DO" + "NE")
+import socket; s = socket.socket(socket.AF_UNIX); s.connect("\0" + {local!r}); print("DO" + "NE")
+import socket; a, b = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM); a.sendto(b"x", {local!r} + "d"); print("DO" + "NE")
+import socket; socket.socket(40, 1); print("DO" + "NE")
+import socket; a, b = socket.socketpair(); a.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 22); print("DO" + "NE")
+hog = bytearray(8 << 30); print("DO" + "NE")
+import os; os.kill({grader}, 15)
 import os; os.setpriority(os.PRIO_PROCESS, {grader}, 19)
+import ctypes, os; c = ctypes.CDLL(None, use_errno=True); call = lambda *a: (c.syscall(*a), ctypes.get_errno())
+print("queue", c.msgget(0, 0o1600), "semaphores", c.semget(0, 250, 0o1600), "segment", c.shmget(0, 1 << 20, 0o1600))
+print("keys", call(250, 0, -3, 0), call(248, b"user", b"mlc", b"x", 1, -3))
+print("namespaces", [call(56, flag | 17, 0, 0, 0, 0)[0] for flag in (0x10000000, 0x20000, 0x40000000)], c.unshare(0x10000000))
+import os; os.memfd_create("hog"); print("DO" + "NE")
 for i in range(500): print("x" * 10_000)
 open("mine", "w").write("x"); print("I may", "write here")
-print("SECRET", os.environ.get("SECRET_OF_THE_GRADER"))
-print([t for t in open("/proc/self/environ").read().split(chr(0)) if "s3" + "cret" in t])"""
+print("SECRET", os.environ.get("SECRET_OF_THE_GRADER"), [p for p in os.listdir("/proc") if p.isdigit()])
+print([t for t in (open("/proc/self/environ").read() + open("/proc/1/environ").read()).split(chr(0)) if "s3" + "cret" in t])
+open(f"/proc/{{os.getppid()}}/mem", "rb"); print("DO" + "NE")
+import os; print(len(os.listdir(f"/proc/{{os.getppid()}}/fd")), "DO" + "NE")"""  # noqa: E501 (a line is a cell)
 STAYS = """
 import os, subprocess, sys, time
 for number in range(60):
@@ -120,34 +200,6 @@ for number in range(4):
         time.sleep(28)
         os._exit(0)
 time.sleep(28)
-"""
-SHARED_HOGS = """
-import mmap, os, time
-for number in range(5):
-    if not os.fork():
-        hog = mmap.mmap(-1, 5 << 28)
-        for start in range(0, len(hog), 1 << 24):
-            hog[start:start + (1 << 24)] = bytes(1 << 24)
-        time.sleep(28)
-        os._exit(0)
-time.sleep(28)
-"""
-NOBODYS_MEMORY = """
-import ctypes, os
-print(ctypes.CDLL(None, use_errno=True).shmget(0, ctypes.c_size_t(1 << 30), 0o1600) >= 0, "segment")
-os.memfd_create("hog"); print("the hog", "has it")
-"""
-SPINNERS = """
-import os, time
-for number in range(80):
-    if not os.fork():
-        end = time.monotonic() + 3
-        while time.monotonic() < end:
-            pass
-        os._exit(0)
-for number in range(80):
-    os.wait()
-print("80", "have ended")
 """
 FILLS = """
 for number in range(14):
@@ -224,10 +276,10 @@ def helped() -> nbformat.NotebookNode:
     return notebook
 
 
-def hostile(outside: Path, port: int, local: str) -> nbformat.NotebookNode:
-    notebook = answers("2.1")
+def hostile(outside: Path, port: int, local: str, *solved: str) -> nbformat.NotebookNode:
+    notebook = answers(*solved)
     lines = HOSTILE.format(outside=str(outside), root=str(ROOT), stem=STEM, port=port, local=local,
-                           grader=os.getpid()).splitlines()
+                           grader=os.getpid()).splitlines()  # a line is a cell
     notebook.cells[2:2] = [new_code_cell(line) for line in lines]
     notebook.cells.append(new_code_cell("from IPython.display import HTML\n"
                                         "HTML('<script>evil()</script>')"))
@@ -271,18 +323,10 @@ def family(process: subprocess.Popen | psutil.Process) -> list[psutil.Process]:
     return []
 
 
-def servers(*started: subprocess.Popen) -> list[psutil.Process]:
-    """Return the processes that grade, below those that were started."""
+def boxes(*started: subprocess.Popen) -> list[psutil.Process]:
+    """Return the processes of sandboxes, below those that were started."""
     return [child for process in started for child in family(process)
-            if cmdline(child)[1:3] == ["-m", "tools.grading.server"]]
-
-
-def is_kernel(process: psutil.Process) -> bool:
-    """Whether a process is the limited kernel, which has a file for what its cells print."""
-    with contextlib.suppress(OSError):
-        return any(file.readlink().name == "kernel.txt"
-                   for file in Path(f"/proc/{process.pid}/fd").iterdir())
-    return False
+            if "tools.grading.inside" in cmdline(child)]
 
 
 def cmdline(process: psutil.Process) -> list[str]:
@@ -293,37 +337,45 @@ def cmdline(process: psutil.Process) -> list[str]:
 
 
 class Listeners:
-    """Sockets of the grader's own that no submission may reach: TCP, UDP and a local one."""
+    """Sockets of the grader's own that no submission may reach: TCP, UDP and local ones."""
 
     def __init__(self, path: Path) -> None:
-        self.server, self.datagrams = socket.create_server(("127.0.0.1", 0)), socket.socket(
-            type=socket.SOCK_DGRAM)
-        self.port = self.server.getsockname()[1]
-        self.datagrams.bind(("127.0.0.1", self.port))
-        self.local, self.path = socket.socket(socket.AF_UNIX), path
-        self.local.bind(str(path))
-        self.local.listen()
+        self.path = path
+        self.all = [socket.socket(), socket.socket(type=socket.SOCK_DGRAM)]
+        self.all[0].bind(("127.0.0.1", 0))
+        self.port = self.all[0].getsockname()[1]
+        self.all[1].bind(("127.0.0.1", self.port))
+        for kind, name in [(socket.SOCK_STREAM, str(path)), (socket.SOCK_STREAM, f"\0{path}"),
+                           (socket.SOCK_DGRAM, f"{path}d")]:
+            self.all.append(socket.socket(socket.AF_UNIX, kind))
+            self.all[-1].bind(name)
 
     def close(self) -> list:
         """Return what reached them."""
         called: list = []
-        for listener in (self.server, self.datagrams, self.local):
+        for listener in self.all:
             listener.setblocking(False)
-            with contextlib.suppress(BlockingIOError):
-                called.append(listener.recv(10) if listener is self.datagrams
+            with contextlib.suppress(BlockingIOError, OSError):
+                called.append(listener.recv(10) if listener.type == socket.SOCK_DGRAM
                               else listener.accept())
             listener.close()
         return called
 
+    def listen(self) -> "Listeners":
+        """Let them listen; before, nobody is there."""
+        for listener in self.all:
+            if listener.type == socket.SOCK_STREAM:
+                listener.listen()
+        return self
+
 
 @dataclass
 class Run:
-    """What came of a run of make grade; the TCP addresses that submissions listened on."""
+    """What came of a run of make grade."""
 
     build: Path
     status: int
     printed: bytes
-    listened: set[str]
 
     @property
     def rows(self) -> dict[str, dict[str, str]]:
@@ -336,8 +388,8 @@ class Run:
     def check(self, name: str, earned: Mapping[str, float], problem: str | None) -> None:
         """Assert a student's points, and words of the column problems; "" is none, None any."""
         row = self.rows[name]
-        came = {exercise: float(row[exercise]) for exercise in POINTS if float(row[exercise])}
-        assert came == earned, row["problems"]
+        came = {exercise: float(row[exercise]) for exercise in POINTS if float(row[exercise] or 0)}
+        assert row["total"] and came == earned, row["problems"]
         assert float(row["total"]) == sum(earned.values()) and row["of"] == str(OF)
         if problem is not None:
             assert problem in row["problems"] if problem else row["problems"] == "", row["problems"]
@@ -345,21 +397,9 @@ class Run:
         assert not re.search(r"[\x00-\x1f]", row["problems"])
 
 
-def run(words: list[str], build: Path, out: Path, *cluster: subprocess.Popen) -> Run:
-    """Run a command that grades, with a secret in its environment, into `build`.
-
-    `cluster`: the processes that were started before, whose workers it asks.
-    """
-    found: set[str] = set()
-    with out.open("w+b") as file, subprocess.Popen(
-            words, cwd=ROOT, stdout=file, stderr=file,
-            env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret"}) as process:
-        while process.poll() is None:
-            for server in servers(process, *cluster):  # not Dask's own processes, which do listen
-                for child in [server, *family(server)]:
-                    with contextlib.suppress(psutil.Error):
-                        found |= {str(opened.laddr) for opened in child.net_connections("tcp")
-                                  if opened.status == psutil.CONN_LISTEN}
-            time.sleep(0.5)
-        file.seek(0)
-        return Run(build, process.returncode, file.read(), found)
+def run(words: list[str], build: Path, **environment: str) -> Run:
+    """Run a command that grades, with a secret in its environment, into `build`."""
+    done = subprocess.run(words, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                          env={**os.environ, "SECRET_OF_THE_GRADER": "s3cret", **environment},
+                          check=False)
+    return Run(build, done.returncode, done.stdout)

@@ -13,11 +13,12 @@ from typing import Any
 import nbformat
 import pytest
 
-pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
+pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
 import submissions
-from submissions import LINUX, OF, POINTS, SOLVED, STEM, answers, wrong_linear
+from submissions import BOX, OF, POINTS, SOLVED, STEM, answers, wrong_linear
 
 from tools import autograder, handouts
+from tools.grading import box
 from tools.grading.job import Job, Result
 
 TEST = {"score": (int, float), "max_score": (int, float), "status": str, "name": str,
@@ -41,7 +42,8 @@ def place(tmp_path_factory) -> Path:
     return place
 
 
-def _graded(place: Path, **files: nbformat.NotebookNode | bytes) -> dict[str, Any]:
+def _graded(place: Path, *, within: tuple[str, ...] = ("bash", "run_autograder"),
+            **files: nbformat.NotebookNode | bytes) -> dict[str, Any]:
     """Hand files in and run the script as the service does; return results.json."""
     shutil.rmtree(place / "submission", ignore_errors=True)
     (place / "submission").mkdir()
@@ -49,8 +51,7 @@ def _graded(place: Path, **files: nbformat.NotebookNode | bytes) -> dict[str, An
         data = notebook if isinstance(notebook, bytes) else submissions.raw(notebook)
         (place / "submission" / f"{name}.ipynb").write_bytes(data)
     (place / "results" / "results.json").unlink(missing_ok=True)
-    done = subprocess.run(["bash", "run_autograder"], cwd=place, capture_output=True, text=True,
-                          check=False)
+    done = subprocess.run(within, cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((place / "results" / "results.json").read_text())
     assert results.keys() == WHOLE.keys()
@@ -65,7 +66,7 @@ def _graded(place: Path, **files: nbformat.NotebookNode | bytes) -> dict[str, An
     return results
 
 
-@LINUX
+@BOX
 def test_gradescope_gets_points_and_messages(place) -> None:
     start = time.monotonic()
     results = _graded(place, **{STEM: SOLVED})
@@ -78,13 +79,38 @@ def test_gradescope_gets_points_and_messages(place) -> None:
     assert "look at: " in results["tests"][1]["output"]
 
 
-@LINUX
+@BOX
 def test_what_is_broken_or_missing_gets_a_line(place) -> None:
     results = _graded(place, **{STEM: b"{"})
     assert results["score"] == 0 and "02: not a notebook (" in results["output"]
     assert {test["output"] for test in results["tests"]} == {"not graded"}
     results = _graded(place)
     assert results["score"] == 0 and results["output"] == "02 was not handed in"
+
+
+@BOX
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_where_bubblewrap_may_not_run_another_user_does(place) -> None:
+    """In a container without bwrap, of which any user may read the course and Python."""
+    submission = answers("2.1", _2_2="""
+import os, socket
+def linear(x, w, b):
+    try:
+        socket.socket()
+    except OSError as error:
+        raise ValueError(f"{os.getuid()}, {error.strerror}, {os.environ.get('SECRET')}")""")
+    shown = [path for path in (os.path.realpath(sys.base_prefix), os.path.realpath(sys.prefix))
+             if path.startswith("/root/")]
+    os.chmod(place, 0o755)
+    results = _graded(place, within=(
+        "bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc",
+        "--ro-bind", "/dev/null", shutil.which("bwrap") or "", "--perms", "0755", "--tmpfs",
+        "/root", *(word for path in shown for word in ("--ro-bind", path, path)),
+        "--tmpfs", "/mnt", "--bind", str(place), "/mnt/autograder", "env", "SECRET=s3cret",
+        "MLC_DATA=data/stand_in", "bash", "/mnt/autograder/run_autograder"),
+        **{STEM: submission})
+    assert results["score"] == 1
+    assert f"{box.USER}, Operation not permitted, None" in results["tests"][1]["output"]
 
 
 def test_no_solution_is_in_the_zip_and_its_bytes_are_the_same() -> None:
@@ -110,9 +136,6 @@ def test_others_get_json(tmp_path, monkeypatch, capsys) -> None:
         def grade(self, job: Job) -> Result:
             asked.append(job)
             return Result({"2.1": 1}, {"2.1": "well done"}, ["02: a note"], whole=True)
-
-        def close(self) -> None:
-            pass
 
     monkeypatch.setattr(autograder, "Grader", Grader)
     (tmp_path / "x.ipynb").write_bytes(submissions.raw(answers("2.1")))

@@ -165,7 +165,7 @@ def test_it_ends_within_seconds_when_the_last_server_does(tmp_path) -> None:
         words = ["--tracker", f"{found.host}:{found.port}", "--key", found.key, "--to",
                  str(tmp_path / "tuned")]
         with _started(*words) as process:
-            assert process.stdout.readline().startswith("1 server under here")
+            assert process.stdout.readline().startswith("1 server(s) under here")
             for part in [*server.children(recursive=True), server]:
                 part.kill()
             start = time.monotonic()
@@ -179,7 +179,7 @@ def test_ctrl_c_is_no_traceback_and_leaves_nothing(tmp_path) -> None:
     with devices.local(2) as found, _started(
             "--tracker", f"{found.host}:{found.port}", "--key", found.key, "--to",
             str(tmp_path / "tuned")) as process:
-        assert process.stdout.readline().startswith("2 servers under here")
+        assert process.stdout.readline().startswith("2 server(s) under here")
         end, below = time.monotonic() + 60, []
         while len(below) < 4 and time.monotonic() < end:  # until it is at work
             time.sleep(0.5)

@@ -1,7 +1,6 @@
-"""make grade on several workers, of which some die: the same grades.csv; and a run resumed."""
+"""make grade on a cluster whose workers die: the same grades.csv; and a run that is resumed."""
 
 import contextlib
-import itertools
 import os
 import pty
 import shutil
@@ -9,10 +8,8 @@ import signal
 import subprocess
 import sys
 import termios
-import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -22,13 +19,10 @@ pytest.importorskip("distributed", reason="Dask is missing: `make test-all` inst
 import clusters
 import psutil
 import submissions
-from distributed import KilledWorker
-from distributed.core import Status
-from submissions import LINUX, ROOT, STEM, answers, command, family, rows, servers, wrong_linear
+from submissions import BOX, ROOT, STEM, answers, boxes, command, family, rows, wrong_linear
 
 from tools.grading import fleet
 from tools.grading.job import Job, Kept, Result, course_versions, differs
-from tools.grading.server import Died, Grader
 
 TOTALS = {"a": "1", "b": "3", "c": "1", "d broken": "0", "e": "0", "f absent": "0"}
 
@@ -53,11 +47,10 @@ def place(tmp_path_factory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def serial(place, tmp_path_factory) -> bytes:
+def serial(place) -> bytes:
     """The table of a run without Dask, with which the others are compared."""
     build = ROOT / "build" / "test_fleet_serial"
-    graded = submissions.run(command(place, build, 90, "--fresh", "--jobs", "1"), build,
-                             tmp_path_factory.mktemp("out") / "out")
+    graded = submissions.run(command(place, build, 90, "--fresh", "--jobs", "1"), build)
     assert graded.status == 0, graded.printed
     assert {name: row["total"] for name, row in graded.rows.items()} == TOTALS
     assert "Dask" not in graded.printed.decode()
@@ -65,23 +58,22 @@ def serial(place, tmp_path_factory) -> bytes:
 
 
 def _busy(made: clusters.Cluster) -> list[psutil.Process]:
-    """Return the workers in whose hand a job is: the parents of servers that are grading."""
+    """Return the workers in whose hand a job is: above the sandboxes."""
     found = []
-    for server in servers(*made.processes):
+    for box in boxes(*made.processes):
         with contextlib.suppress(psutil.Error):
-            if server.children():
-                found.append(server.parent())
+            found += [above for above in box.parents() if "spawn_main" in str(above.cmdline())][:1]
     return found
 
 
-@LINUX
+@BOX
 def test_a_worker_that_is_killed_changes_nothing(place, serial, tmp_path) -> None:
     """A scheduler and two workers on loopback, with TLS; a third is of another version."""
     other = tmp_path / "another version"
     shutil.copytree(ROOT, other, ignore=lambda folder, names: [
         name for name in names if name in ("build", "work", ".venv", ".git", "notebooks", "tests",
                                            "paired_md", "FashionMNIST", "__pycache__")])
-    with (other / "course" / "checks" / "notebook_02.py").open("a") as file:
+    with (other / "course" / "checks" / "exercises" / "notebook_02.py").open("a") as file:
         file.write("\n# this check has changed\n")
     build, out = ROOT / "build" / "test_fleet_cluster", tmp_path / "out"
     with clusters.cluster(tmp_path / "cluster", 2) as made, out.open("w+b") as file:
@@ -92,7 +84,7 @@ def test_a_worker_that_is_killed_changes_nothing(place, serial, tmp_path) -> Non
             time.sleep(1)
             killed = _until(lambda: _busy(made))[0]  # between two jobs no worker has one
             killed.kill()
-            process.wait(300)
+            process.wait(600)
     printed = out.read_text()
     assert process.returncode == 0 and "Traceback" not in printed, printed
     assert (build / "grades.csv").read_bytes() == serial, printed
@@ -100,7 +92,7 @@ def test_a_worker_that_is_killed_changes_nothing(place, serial, tmp_path) -> Non
     assert printed.count("is not asked: the course is ") == 1, printed
 
 
-@LINUX
+@BOX
 def test_a_run_that_was_stopped_goes_on(place, serial, tmp_path) -> None:
     """Ctrl-C after the first row; a second run beside the first; the rest; then a correction."""
     mine, build = tmp_path / "class", ROOT / "build" / "test_fleet_resumed"
@@ -114,7 +106,7 @@ def test_a_run_that_was_stopped_goes_on(place, serial, tmp_path) -> None:
 
     with subprocess.Popen([*words, "--fresh"], cwd=ROOT, text=True, stdout=subprocess.PIPE,
                           stderr=subprocess.STDOUT) as process:
-        _until(lambda: process.poll() is not None or servers(process))
+        _until(lambda: process.poll() is not None or boxes(process))
         second = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False)
         assert second.returncode == 1 and len(second.stderr.splitlines()) == 1
         assert "Another `make grade` is at work in" in second.stderr
@@ -124,7 +116,7 @@ def test_a_run_that_was_stopped_goes_on(place, serial, tmp_path) -> None:
         assert "the same command does the rest" in process.stdout.read()
     before = list((build / "graded").glob("*.json"))
     assert 1 <= len(before) <= 4
-    result = submissions.run(words, build, tmp_path / "out")
+    result = submissions.run(words, build)
     assert result.status == 0, result.printed
     assert f"{len(before)} of 5 notebooks were graded before" in result.printed.decode()
     assert (build / "grades.csv").read_bytes() == serial
@@ -152,8 +144,8 @@ def _on_a_terminal(words: list[str]) -> str:
 
 
 def test_a_job_that_ends_its_worker_each_time_is_given_up(tmp_path) -> None:
-    """It is tried on three workers; the class goes on."""
-    def deadly(asked: dict, folder: str) -> dict:
+    """The class goes on, with those that take their place."""
+    def deadly(asked: dict) -> dict:
         import os
         import signal
         if asked["data"] == b"deadly":
@@ -163,114 +155,14 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up(tmp_path) -> None:
     jobs = [(number, Job(STEM, b"deadly" if number == 1 else b"harmless", "{}"))
             for number in range(6)]
     said: list[str] = []
-    with pytest.MonkeyPatch.context() as patch, fleet.local(2, tmp_path) as client:
+    with pytest.MonkeyPatch.context() as patch, clusters.cluster(tmp_path / "c", 2) as made, \
+            fleet.running(made.address, made.tls) as client:
         patch.setattr(fleet, "grade", deadly)
-        patch.setattr(fleet, "greet", lambda *_: {"wrong": "", "gaps": []})
-        came = dict(fleet.Fleet(client, {}, [], "build/nowhere", said.append).results(jobs))
-    assert came.keys() == set(range(6))
-    assert not [line for line in said if "No worker is there" not in line]
-    assert {number for number, result in came.items() if result.whole} == {0, 2, 3, 4, 5}
-    assert came[1].notes == ["02 could not be graded: the process that grades it was ended each "
-                             "time (by the system, for want of memory?)"]
-
-
-def test_workers_that_are_not_started_again_are_replaced(tmp_path) -> None:
-    """Dask leaves one alone that ends while it starts; here it believes that this one does."""
-    said: list[str] = []
-    with pytest.MonkeyPatch.context() as patch, fleet.local(1, tmp_path) as client:
-        patch.setattr(fleet, "PATIENCE", 1)
-        patch.setattr(fleet, "grade", lambda asked, folder: {"whole": True})
-        patch.setattr(fleet, "greet", lambda *_: {"wrong": "", "gaps": []})
-        for nanny in client.cluster.workers.values():
-            nanny.status = Status.starting
-            os.kill(nanny.process.pid, signal.SIGKILL)
-        _until(lambda: not client.nthreads())
-        jobs = [(number, Job(STEM, b"", "{}")) for number in range(2)]
-        came = dict(fleet.Fleet(client, {}, [], "build/nowhere", said.append).results(jobs))
-    assert [came[number].whole for number in range(2)] == [True, True]
-    assert said == ["No worker is there: waiting for one. Ctrl-C ends this."]
-
-
-class Scripted:
-    """A client whose workers end under every job at first, and later under "deadly" alone."""
-
-    status = "running"
-
-    def __init__(self) -> None:
-        self.first: list[bytes] = []
-        self.again: list[bytes] = []
-        self.keys = map(str, itertools.count())
-
-    def nthreads(self) -> dict[str, int]:
-        return {"tcp://one": 1, "tcp://two": 1}
-
-    def submit(self, function, *given, **_) -> Future:
-        future: Future = Future()
-        future.key = next(self.keys)
-        if function is fleet.greet:
-            future.set_result({"wrong": "", "gaps": []})
-            return future
-        data = given[0]["data"]
-        tried = self.again if data in self.first else self.first
-        tried.append(data)
-        if tried is self.first or data == b"deadly":
-            future.set_exception(KilledWorker(future.key, None, 2))
-        else:
-            future.set_result({"points": {"2.1": 1}, "whole": True})
-        return future
-
-
-def test_who_waited_behind_a_deadly_job_is_tried_again_alone() -> None:
-    """Dask suspects every job that a worker had when it ended, whichever of them ended it."""
-    client, names = Scripted(), [b"a", b"deadly", b"b"]
-    team = fleet.Fleet(client, {}, [], "build/nowhere", lambda line: None)
-    company, submit = [], team._submit
-
-    def watched(*given, **named) -> None:
-        submit(*given, **named)
-        if named.get("alone"):
-            company.append(len(team.hand))
-
-    team._submit = watched
-    came = dict(team.results([(name, Job(STEM, name, "{}")) for name in names]))
-    assert {name: result.whole for name, result in came.items()} == {
-        b"a": True, b"deadly": False, b"b": True}
-    assert sorted(client.again) == sorted(names)
-    assert company == [1, 1, 1]
-
-
-def test_without_dask_it_is_given_up_too(monkeypatch, tmp_path) -> None:
-    tried: list[bytes] = []
-
-    def attempt(self, job: Job) -> Result:
-        tried.append(job.data)
-        if job.data == b"deadly":
-            raise Died
-        return Result(whole=True)
-
-    monkeypatch.setattr(Grader, "attempt", attempt)
-    grader = Grader(tmp_path)
-    came = [grader.grade(Job(STEM, data, "{}")).whole for data in (b"a", b"deadly", b"b")]
-    grader.close()
-    assert tried == [b"a", b"deadly", b"deadly", b"deadly", b"b"] and came == [True, False, True]
-
-
-@LINUX
-def test_a_server_that_was_ended_is_started_again() -> None:
-    folder = ROOT / "build" / "test_fleet_ended"
-    folder.mkdir(parents=True, exist_ok=True)
-    grader, job = Grader(folder), Job(STEM, b"{", "{\"cells\": []}", page=False)
-    for _ in range(2):
-        assert grader.attempt(job).whole
-        os.kill(grader.server.pid, signal.SIGKILL)
-        grader.server.wait()
-    assert grader.grade(job).whole
-    grader.server.send_signal(signal.SIGSTOP)  # it takes the job, and is ended with it
-    threading.Timer(1, grader.server.kill).start()
-    with pytest.raises(Died):
-        grader.attempt(job)
-    assert grader.server is None and grader.grade(job).whole
-    grader.close()
+        patch.setattr(fleet, "greet", lambda *_: {"wrong": "", "keeper": "nobody"})
+        came = dict(fleet.Fleet(client, {}, [], said.append).results(jobs))
+    assert {number: result.whole for number, result in came.items()} == {
+        0: True, 1: False, 2: True, 3: True, 4: True, 5: True}
+    assert came[1].notes == ["02: could not be graded: one worker after another ended with it"]
 
 
 def test_what_a_result_depends_on(tmp_path) -> None:

@@ -23,7 +23,7 @@ from course import plots  # noqa: F401 (once, before processes are forked)
 from course.checks.run.check import registered
 from course.checks.run.isolate import Child, Limits
 from tools.grading import plan, submission
-from tools.grading.checking import Shell
+from tools.grading.shell import Shell
 from tools.student import student_version
 
 ROOT = Path(__file__).resolve().parents[2]

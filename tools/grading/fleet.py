@@ -1,89 +1,67 @@
-"""Grade jobs on several cores or machines, by Dask: workers of our own, or those of a cluster.
+"""Grade jobs on several machines, by the workers of a Dask cluster.
 
 Dask sends a job to a worker, and to another one if that is gone. Each worker thread has a Grader,
-the same that grades without Dask. Only workers that have our versions are asked.
+the same that grades without Dask, which starts a sandbox for each job. Only workers that have our
+versions are asked.
 """
 
 import contextlib
 import functools
 import logging
 import queue
-import signal
 import threading
 import time
-import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Future, KilledWorker, LocalCluster, Security
+from distributed import Client, Future, Security
 from distributed.comm import parse_address
 
+from course.words import ROOT, _, packed, unpacked
 from data.store import CourseError
-from tools.grading.confine import ROOT
+from tools.grading.box import Lost, in_words
+from tools.grading.grader import Grader
 from tools.grading.job import Job, Result, differs
-from tools.grading.server import ATTEMPTS, Grader, Lost, given_up
 
 SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a notebook may have 50 MB
-    "distributed.scheduler.allowed-failures": ATTEMPTS - 1,  # of workers, with one job
-    # Ctrl-C is for us, not for the workers
-    "distributed.worker.preload": ["import signal\nsignal.signal(signal.SIGINT, signal.SIG_IGN)"],
     "distributed.comm.timeouts.connect": "10s"}
 KEYS = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
+ATTEMPTS = 3  # to grade a job whose workers end, and as many at the end, with no other at work
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker after which that is said
-REPLACED = 5  # times that workers of this machine are started anew, before it is given up
 
 
 # ---- on a worker ------------------------------------------------------------------------------
 
 @functools.cache
-def _grader(folder: str, thread: int) -> Grader:
-    """Return a thread's Grader for a folder below the course's."""
-    return Grader(ROOT / folder)
+def _grader(thread: int) -> Grader:
+    return Grader(ROOT / "build" / "grading")
 
 
-def greet(versions: dict[str, str], solved: list[dict[str, Any]], folder: str) -> dict[str, Any]:
-    """Return what a worker does not do right, and what its system does not keep out.
+def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return what a worker does not do right, and in words who keeps submissions in there.
 
     Its versions, or the course's own solutions that it grades before others.
     """
     try:
         if wrong := differs(versions):
             return {"wrong": wrong}
-        grader = _grader(folder, threading.get_ident())
-        gaps = grader.start()
-        return {"wrong": grader.proved(Job(**asked) for asked in solved), "gaps": gaps}
-    except CourseError as error:
-        return {"wrong": str(error).splitlines()[0]}
+        _grader(threading.get_ident()).proved([Job(**asked) for asked in solved])
+        return {"wrong": "", "keeper": str(in_words())}
+    except (CourseError, Lost) as error:
+        return {"wrong": " ".join(str(error).split())}
 
 
-def grade(asked: dict[str, Any], folder: str) -> dict[str, Any]:
+def grade(asked: dict[str, Any]) -> dict[str, Any]:
     """Grade a job on a worker; both as plain dicts, which need no class of ours to be read."""
-    return asdict(_grader(folder, threading.get_ident()).attempt(Job(**asked)))
+    return packed(asdict(_grader(threading.get_ident()).grade(Job(**asked))))
 
 
 # ---- here -------------------------------------------------------------------------------------
-
-
-@contextlib.contextmanager
-def local(workers: int, scratch: Path) -> Iterator[Client]:
-    """Start so many workers on this machine, which nobody else can talk to, and end them."""
-    logging.getLogger("distributed").setLevel(logging.CRITICAL)
-    with dask.config.set(SETTINGS), contextlib.ExitStack() as ending:
-        typed = signal.signal(signal.SIGINT, signal.SIG_IGN)  # before they are there to ignore it
-        cluster = LocalCluster(
-            n_workers=workers, threads_per_worker=1, processes=True, host="127.0.0.1",
-            protocol="tls://", security=True, dashboard_address=None, memory_limit=0,
-            silence_logs=logging.CRITICAL, local_directory=str(scratch / "dask"))
-        ending.callback(_close, cluster)
-        signal.signal(signal.SIGINT, typed)
-        client = Client(cluster)
-        ending.callback(_close, client)
-        yield client
 
 
 @contextlib.contextmanager
@@ -95,8 +73,8 @@ def running(address: str, tls: Path | None) -> Iterator[Client]:
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     keys = {name: str(tls / file) for name, file in KEYS.items()} if tls else {}
     if missing := [path for path in keys.values() if not Path(path).is_file()]:
-        raise Lost(f"There is no {missing[0]}: TLS= is a folder with ca.pem, cert.pem and key.pem, "
-                   "see instructor/README.md.")
+        raise Lost(_("There is no {file}: TLS= is a folder with ca.pem, cert.pem and key.pem, see "
+                     "instructor/README.md.").format(file=missing[0]))
     security = Security(require_encryption=True, **keys) if tls else None
     with dask.config.set(SETTINGS), contextlib.ExitStack() as ending:
         try:
@@ -104,63 +82,57 @@ def running(address: str, tls: Path | None) -> Iterator[Client]:
             client = Client(address, security=security, timeout=10)
         except (OSError, ValueError, TypeError, RuntimeError) as error:
             why = str(error).splitlines()[0][:150] if str(error) else type(error).__name__
-            raise Lost(f"No Dask scheduler answers at {address} ({why}). CLUSTER= takes its "
-                       "address, as tcp://host:8786; with TLS tls://host:8786, and "
-                       "TLS=folder.") from None
-        ending.callback(_close, client)
+            raise Lost(_("No Dask scheduler answers at {address} ({why}). CLUSTER= takes its "
+                         "address, as tcp://host:8786; with TLS tls://host:8786, and TLS=folder."
+                         ).format(address=address, why=why)) from None
+        ending.callback(client.close, timeout=5)
         yield client
 
 
-def _close(what: Client | LocalCluster) -> None:
-    """Close a connection, or end workers; what is left of these ends with this process."""
-    with contextlib.suppress(Exception), warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        what.close(timeout=5)
-
-
-def _fetched(future: Future) -> dict[str, Any]:
-    """Return what came of a job that is done with; raises what it raised, or TimeoutError."""
-    try:
-        return future.result(timeout=3)
-    except TimeoutError:
-        if not future.done():  # lost with its worker; Dask means to do it again, but may not
-            raise
-    return future.result(timeout=30)
-
-
-@dataclass
-class _InHand:
-    """A job that some worker has, or will have."""
+@dataclass(frozen=True)
+class _Held:
+    """A job that workers have, which of them may take it, and how often theirs have ended."""
 
     place: Any
     job: Job
-    attempts: int
-    alone: bool  # no worker has another one meanwhile
     workers: list[str]
     future: Future
+    failed: int
+    alone: bool
+
 
 
 class Fleet:
     """Gives jobs to the workers of a client, as many as they have threads, and takes results."""
 
-    def __init__(self, client: Client, versions: dict[str, str], solved: list[Job], folder: str,
+    def __init__(self, client: Client, versions: dict[str, str], solved: list[Job],
                  say: Callable[[str], None]) -> None:
-        self.client, self.folder, self.say = client, folder, say
-        self.greeting = versions, [asdict(job) for job in solved], folder
+        self.client, self.say = client, say
+        self.greeting = versions, [asdict(job) for job in solved]
         self.greeted: dict[str, Future | None] = {}  # by address; None: not one of ours
         self.ours: dict[str, int] = {}  # threads by address
-        self.hand: dict[str, _InHand] = {}
+        self.hand: dict[str, _Held] = {}
+        self.suspects: list[tuple[Any, Job]] = []  # whose workers ended, each time
         self.done: queue.SimpleQueue[Future] = queue.SimpleQueue()
-        self.suspects: list[tuple[Any, Job]] = []  # to be tried alone, at the end
         self.seen = self.since = time.monotonic()  # there was a scheduler; there was a worker
-        self.waited = 0  # times PATIENCE without a worker
+        self.waited = False
 
-    def _submit(self, place: Any, job: Job, attempts: int = 0, alone: bool = False) -> None:
-        workers = list(self.ours)
-        future = self.client.submit(grade, asdict(job), self.folder, workers=workers, pure=False,
+    def _submit(self, place: Any, job: Job, failed: int = 0, alone: bool = False) -> None:
+        future = self.client.submit(grade, asdict(job), workers=list(self.ours), pure=False,
                                     retries=0)
-        self.hand[future.key] = _InHand(place, job, attempts, alone, workers, future)
+        self.hand[future.key] = _Held(place, job, list(self.ours), future, failed, alone)
         future.add_done_callback(self.done.put)
+
+    def _again(self, held: _Held) -> Iterator[tuple[Any, Result]]:
+        """Give a job to others; after ATTEMPTS to one at the end, alone; and then give it up."""
+        if held.failed + 1 < ATTEMPTS:
+            self._submit(held.place, held.job, held.failed + 1, held.alone)
+        elif held.alone:
+            yield held.place, Result(notes=[
+                _("{number}: could not be graded: one worker after another ended with it").format(
+                    number=held.job.stem[:2])])
+        else:
+            self.suspects.append((held.place, held.job))
 
     def _meet(self) -> None:
         """Greet workers that are new, and forget those that are gone."""
@@ -169,7 +141,7 @@ class Fleet:
             threads = self.client.nthreads() if self.client.status == "running" else None
         if threads is None:
             if time.monotonic() - self.seen > LOST:
-                raise Lost("The scheduler is gone.")
+                raise Lost(_("The scheduler is gone."))
             return
         self.seen = time.monotonic()
         for address in self.greeted.keys() - threads.keys():
@@ -187,67 +159,33 @@ class Fleet:
         try:
             came = future.result(timeout=5)
         except Exception as error:  # whatever another machine's Python comes up with
-            came = {"wrong": f"it cannot run this course ({type(error).__name__}: "
-                             f"{str(error)[:100]}); start it in the course's folder, with its "
-                             ".venv"}
+            came = {"wrong": _("it cannot run this course ({error}); start it in the course's "
+                               "folder, with its .venv").format(
+                                   error=f"{type(error).__name__}: {str(error)[:100]}")}
         if came["wrong"]:
-            self.say(f"Worker {address} is not asked: {came['wrong']}.")
+            self.say(_("Worker {address} is not asked: {why}.").format(address=address,
+                                                                      why=came["wrong"]))
             self.greeted[address] = None
             return
-        if came["gaps"]:
-            self.say(f"Worker {address}: its system does not keep submissions from: "
-                     f"{'; '.join(came['gaps'])}.")
+        self.say(f"{address}: {came['keeper']}")
         self.ours[address] = threads
 
     def _patience(self) -> None:
-        """Say once that nobody is there who could work; raise Lost where nobody will be.
-
-        A worker of this machine that a job ends while it starts is not started again: Dask takes
-        it for one that cannot start. So another one is started, REPLACED times.
-        """
-        if self.ours:
-            self.waited, self.since = 0, time.monotonic()
+        """Say once that nobody is there who could work; raise Lost where nobody will be."""
+        if self.ours or any(future and not future.done() for future in self.greeted.values()):
+            self.since = time.monotonic()
         elif self.greeted and not any(self.greeted.values()):
-            raise Lost("None of the workers can be asked.")
-        elif any(future and not future.done() for future in self.greeted.values()):
-            self.since = time.monotonic()  # the course's own solutions are being graded
-        elif time.monotonic() - self.since > PATIENCE:
-            self.waited, self.since = self.waited + 1, time.monotonic()
-            if self.waited == 1:
-                self.say("No worker is there: waiting for one. Ctrl-C ends this.")
-            if isinstance(cluster := getattr(self.client, "cluster", None), LocalCluster):
-                if self.waited > REPLACED:
-                    raise Lost("Workers on this machine end as soon as they start: out of memory?")
-                cluster.scale(len(cluster.worker_spec) + 1)
-
-    def _again(self, held: _InHand, failed: int = 1) -> Iterator[tuple[Any, Result]]:
-        """Give a job to others; after ATTEMPTS to one at the end, alone; and then give it up."""
-        if held.attempts + failed < ATTEMPTS:
-            self._submit(held.place, held.job, held.attempts + failed, held.alone)
-        elif held.alone:
-            yield held.place, given_up(held.job)
-        else:
-            self.suspects.append((held.place, held.job))
-
-    def _take(self, future: Future) -> Iterator[tuple[Any, Result]]:
-        """Yield what came of a job that is done with, or try it again."""
-        if not (held := self.hand.pop(future.key, None)):  # given to others
-            return
-        try:
-            result = Result(**_fetched(future))
-        except KilledWorker:  # ATTEMPTS workers ended with it
-            yield from self._again(held, ATTEMPTS)
-        except Exception:  # Died, cancelled, or a machine that vanished just then
-            yield from self._again(held)
-        else:
-            yield held.place, result
+            raise Lost(_("None of the workers can be asked."))
+        elif time.monotonic() - self.since > PATIENCE and not self.waited:
+            self.waited = True
+            self.say(_("No worker is there: waiting for one. Ctrl-C ends this."))
 
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
         """Yield (place, result) for each (place, job), as they come; raises Lost.
 
-        A worker that ends takes the jobs with it that wait behind the one which ended it, and
-        results that nobody has fetched yet. So what came to nothing ATTEMPTS times is tried again
-        at the end, with no other job at work; only what comes to nothing then, too, is given up.
+        A worker that ends takes the jobs with it that wait behind the one which ended it. So what
+        came to nothing ATTEMPTS times is tried again at the end, with no other job at work; only
+        what comes to nothing then, too, is not graded, this time.
         """
         left = iter(jobs)
         coming = next(left, None)
@@ -267,4 +205,12 @@ class Fleet:
                     held.future.cancel()
                     yield from self._again(held)
             with contextlib.suppress(queue.Empty):
-                yield from self._take(self.done.get(timeout=0.2 if not self.ours else 1))
+                future = self.done.get(timeout=0.2 if not self.ours else 1)
+                if not (taken := self.hand.pop(future.key, None)):  # it was given to others
+                    continue
+                try:
+                    result = Result(**unpacked(future.result(timeout=30)))
+                except Exception:  # KilledWorker, cancelled, or a machine that vanished just then
+                    yield from self._again(taken)
+                else:
+                    yield taken.place, result

@@ -4,6 +4,7 @@ What was graded once is not graded again, after a crash or a correction; only an
 course, its packages or its data has another result.
 """
 
+import base64
 import functools
 import hashlib
 import json
@@ -13,12 +14,13 @@ import re
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 import nbformat
 
+from course.words import ROOT, Sentence, packed, unpacked
 from data import store
 from tools.grading import plan
-from tools.grading.confine import ROOT
 
 # what runs when a notebook is graded; the notebook itself comes with its job
 FILES = ("*.py", "course/**/*.py", "course/words/*.po", "data/*.py",
@@ -40,6 +42,11 @@ class Job:
         """Return the notebook's checks, in order."""
         return plan.checks_of(nbformat.from_dict(json.loads(self.master)))
 
+    def sent(self) -> dict[str, Any]:
+        """Return it as JSON, for a box."""
+        return {"file": base64.b64encode(self.data).decode(), "master": json.loads(self.master),
+                "seconds": self.seconds, "page": self.page}
+
 
 @dataclass
 class Result:
@@ -51,9 +58,10 @@ class Result:
 
     points: dict[str, float] = field(default_factory=dict)
     words: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
+    notes: list[Sentence] = field(default_factory=list)
     answers: dict[str, list[str]] = field(default_factory=dict)
     page: str = ""
+    language: str = "en"
     whole: bool = False
 
 
@@ -77,7 +85,7 @@ class Kept:
     def find(self, key: str) -> Result | None:
         """Return the result that is kept under a key, if there is one that can be read."""
         try:
-            return Result(**json.loads((self.folder / f"{key}.json").read_bytes()))
+            return Result(**unpacked(json.loads((self.folder / f"{key}.json").read_bytes())))
         except (OSError, ValueError, TypeError):
             return None
 
@@ -87,7 +95,7 @@ class Kept:
             return
         unfinished = self.folder / f"{key}.part"
         with unfinished.open("w", encoding="utf-8") as file:
-            json.dump(asdict(result), file)
+            json.dump(packed(asdict(result)), file)
             file.flush()
             os.fsync(file.fileno())  # a power cut leaves no half of it
         unfinished.replace(self.folder / f"{key}.json")

@@ -75,22 +75,31 @@ def _restored(cells: list[Cell], master: nbformat.NotebookNode) -> list[Cell]:
     return whole
 
 
-def _place(cells: list[Cell], checks: list[Check]) -> tuple[dict[str, int], list[str]]:
-    """Return where each answer and check is, and what was wrong; of two the last one counts."""
-    names = {check.number for check in checks}
-    place: dict[str, int] = {}
-    notes = []
+def _place(cells: list[Cell], checks: list[Check], given: set[str]
+           ) -> tuple[dict[str, int], list[list[str]]]:
+    """Return where each answer and check is, and what was wrong: grader.NOTES' names.
+
+    Of two the last one counts; but an untouched stub never counts where there is an answer.
+    """
+    where: dict[str, list[int]] = {}
     for at, cell in enumerate(cells):
         if cell.name and cell.name != GIVEN:
-            if cell.name in place and cell.name in names:
-                notes.append(f"check {cell.name} is there more than once: the last one counts")
-            place[cell.name] = at
+            where.setdefault(cell.name, []).append(at)
+    place, notes = {name: at[-1] for name, at in where.items()}, []
     for check in checks:
-        if check.number not in place:
-            notes.append(f"check {check.number} was missing: put back")
-        elif cells[place[check.number]].source.strip() != check.source:
-            notes.append(f"check {check.number} was edited: put back")
-    return place, list(dict.fromkeys(notes))
+        name, number = f"{check.number}-solution", check.number
+        answers = [at for at in where.get(name, []) if cells[at].source.strip() not in given]
+        if answers:
+            place[name] = answers[-1]
+        if len({cells[at].source.strip() for at in where.get(name, [])}) > 1:
+            notes.append(["two", number])
+        if len(where.get(number, [])) > 1:
+            notes.append(["twice", number])
+        if number not in place:
+            notes.append(["missing", number])
+        elif cells[place[number]].source.strip() != check.source:
+            notes.append(["edited", number])
+    return place, notes
 
 
 def _cut(code: str, picked: list[submission.Statement]) -> str:
@@ -193,7 +202,7 @@ def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
     given = {cell.source.strip() for cell in master.cells}
     _names(cells, checks)
     cells = _restored(cells, master)
-    place, notes = _place(cells, checks)
+    place, notes = _place(cells, checks, given)
     answers = {check.number: cells[at].source for check in checks
                if (at := place.get(f"{check.number}-solution")) is not None}
     return {"cells": [asdict(cell) for cell in _shown(cells, master, checks, place)],

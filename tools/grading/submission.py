@@ -1,33 +1,41 @@
-"""What a student handed in: found among other files, read whatever it holds, cut to what is needed.
+"""What a student handed in: read whatever it holds, and cut to what is needed.
 
 Nothing here runs a line of it, and nothing here trusts the type of a field.
 """
 
 import ast
-import functools
 import json
 import os
 import re
 import stat
 import symtable
-import unicodedata
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from IPython.core.inputtransformer2 import TransformerManager
 
-MOST_FILE = 50_000_000  # bytes of a notebook
-MOST_ENTRIES = 20_000  # files and folders that are looked at for one student
+from course.words import _
+
+MOST_FILE = 200_000_000  # bytes of a notebook
 MOST_SOURCE = 300_000  # characters of a cell that are executed
 
 
+# what turns, hides or ends the text beside it: controls, and marks of direction
+_UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
+                     r"\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
+
+
+def visible(text: str) -> str:
+    """Return text in which what is not seen is written out, as \\x1b."""
+    return _UNSEEN.sub(lambda one: f"\\x{ord(one[0]):02x}", text)
+
+
 def printable(text: str) -> str:
-    """Return text for a terminal, a table and a page: no control characters, any bytes shown."""
-    text = text.encode("utf-8", "backslashreplace").decode("utf-8")
-    return "".join(character if unicodedata.category(character)[0] != "C" or character == "\u200d"
-                   else "\N{REPLACEMENT CHARACTER}" for character in text)
+    """Return text for a terminal and a table: on one line, nothing unseen, any bytes shown."""
+    return re.sub(r"[\t\n]", lambda one: f"\\x{ord(one[0]):02x}", visible(
+        text.encode("utf-8", "backslashreplace").decode("utf-8")))
 
 
 def clean(text: Any) -> str:
@@ -42,89 +50,6 @@ def under(item: Any, *keys: str) -> Any:
     for key in keys:
         item = item.get(key) if isinstance(item, dict) else None
     return item
-
-
-# ---- finding ----------------------------------------------------------------------------------
-
-
-@dataclass
-class Found:
-    """The files of a student's folder: which is which notebook, and what is to be said of each."""
-
-    taken: dict[str, Path] = field(default_factory=dict)  # by the notebook's stem
-    notes: dict[str, list[str]] = field(default_factory=dict)
-
-
-def _files(folder: Path, closed: list[str]) -> Iterator[Path]:
-    """Yield what may be a notebook, also in folders; raises nothing, follows no link.
-
-    The names of folders that cannot be read are added to `closed`.
-    """
-    seen = 0
-    for place, folders, names in os.walk(
-            folder, onerror=lambda error: closed.append(os.path.basename(error.filename))):
-        folders[:] = sorted(name for name in folders if name != ".ipynb_checkpoints")
-        for name in sorted(names):
-            seen += 1
-            if seen > MOST_ENTRIES:
-                return
-            if ".ipynb" in name.lower() and not re.search(r"\.old\d+", name):
-                yield Path(place, name)
-
-
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-
-
-def _fits(name: str, stem: str) -> int:
-    """Return how well a file's name fits a notebook: 0 is not at all, 4 is exactly.
-
-    Learning platforms and browsers put names and numbers before and behind: "anna_77_02_emit_te_
-    ingestion-2.ipynb", "02_emit_te_ingestion (1).IPYNB", "Anna 02 emit-te-ingestion.ipynb.txt".
-    """
-    slug, wanted = f"_{_slug(name)}_", _slug(stem)
-    return 4 - [name == f"{stem}.ipynb", f"_{wanted}_" in slug, wanted[3:] in slug,
-                slug.startswith(f"_{stem[:2]}_"), True].index(True)
-
-
-def find(folder: Path, stems: Sequence[str], wanted: Iterable[str] = ()) -> Found:
-    """Return a student's copies of the notebooks `wanted`, and what is to be said of each.
-
-    `stems`: all notebooks that a file may be; `wanted` are some of them, or all by default. Where
-    one is not there, that is said, with the files that fit none of `stems`.
-    """
-    found, strangers = Found(), []
-    closed: list[str] = []
-    fits: dict[str, list[tuple[int, int, str, Path]]] = {}
-    odd: dict[str, list[str]] = {}  # no ordinary files
-    for path in _files(folder, closed):
-        best = max(stems, key=functools.partial(_fits, path.name))
-        score, where = _fits(path.name, best), printable(str(path.relative_to(folder)))
-        if not score:
-            strangers.append(where)
-        elif os.path.islink(path) or not os.path.isfile(path):
-            odd.setdefault(best, []).append(f"{best[:2]}: {where} is not an ordinary file")
-        else:
-            fits.setdefault(best, []).append((-score, len(path.parts), where, path))
-    for stem in wanted or stems:
-        notes = found.notes[stem] = odd.get(stem, [])
-        if files := sorted(fits.get(stem, [])):
-            found.taken[stem] = files[0][3]
-            if files[0][0] != -4 or len(files) > 1:
-                notes.append(
-                    f"{stem[:2]}: {len(files)} file(s) could be it, {files[0][2]} was taken")
-        elif not notes:
-            notes.append(f"{stem[:2]} {_missing(strangers, closed)}")
-    return found
-
-
-def _missing(strangers: list[str], closed: list[str]) -> str:
-    """Say what became of a notebook that is not there."""
-    if strangers:
-        return f"was not found by its name; there is {', '.join(strangers[:3])}" \
-            + f" and {len(strangers) - 3} more" * (len(strangers) > 3)
-    return f"was not found; {printable(closed[0])} cannot be read" if closed \
-        else "was not handed in"
 
 
 # ---- reading ----------------------------------------------------------------------------------
@@ -153,13 +78,13 @@ def read(path: Path) -> bytes:
     try:
         opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC)
     except OSError as error:
-        raise ValueError(f"cannot be read ({error.strerror})") from None
+        raise ValueError(_("cannot be read ({reason})").format(reason=error.strerror)) from None
     with os.fdopen(opened, "rb") as file:
         state = os.fstat(file.fileno())
         if not stat.S_ISREG(state.st_mode):
-            raise ValueError("is not an ordinary file")
+            raise ValueError(_("is not an ordinary file"))
         if state.st_size > MOST_FILE:
-            raise ValueError(f"larger than {MOST_FILE // 1_000_000} MB")
+            raise ValueError(_("larger than {size} MB").format(size=MOST_FILE // 1_000_000))
         return file.read(MOST_FILE + 1)
 
 
@@ -169,7 +94,7 @@ def parsed(data: bytes) -> Any:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
         text = (str(error) or type(error).__name__).splitlines()[0][:100]
-        raise ValueError(f"not a notebook ({text})") from None
+        raise ValueError(text) from None
 
 
 def language(notebook: Any) -> str:
@@ -188,7 +113,7 @@ def cells(notebook: Any) -> list[Cell]:
         inner = [under(sheet, "cells") for sheet in sheets]
         listed = [cell for some in inner if isinstance(some, list) for cell in some]
     if not isinstance(listed, list):
-        raise ValueError("not a notebook (no cells)")
+        raise ValueError("no cells")
     return [Cell(clean(cell.get("source", cell.get("input", ""))),
                  cell.get("cell_type", "code" if "outputs" in cell else "") == "code",
                  name_of(cell))

@@ -68,14 +68,12 @@ class Child:
 
     `select` takes it. The child has no file of this process, and a process group of its own that
     ends with it: writing into a kernel's sockets would end the kernel. What it writes to descriptor
-    1 is in `printed`, the beginning of it. Where the child is `alone`, it has a session of its own
-    too, and all processes below this one count as its own: they end with it, however they were
-    started. `look` is called now and then, and returns a reason to end it, or "".
+    1 is in `printed`, the beginning of it.
     """
 
-    def __init__(self, function: Callable[..., Any], *arguments: Any, limits: Limits = Limits(),
-                 alone: bool = False, look: Callable[[], str] = str) -> None:
-        self.limits, self.alone, self.look = limits, alone, look
+    def __init__(self, function: Callable[..., Any], *arguments: Any, limits: Limits = Limits()
+                 ) -> None:
+        self.limits = limits
         self.secret = secrets.token_bytes(8)
         self.code: int | None = None
         self.take, give = os.pipe()
@@ -93,7 +91,7 @@ class Child:
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if not self.pid:
-            _give(function, arguments, _Ends(give, say, falls), self.secret, alone)
+            _give(function, arguments, _Ends(give, say, falls), self.secret)
         for end in (give, say, falls):
             os.close(end)
 
@@ -114,7 +112,7 @@ class Child:
         return value
 
     def end(self) -> None:
-        """End the child and its group, and where it was `alone` whatever it started."""
+        """End the child and its group."""
         for ends, process in ((os.killpg, self.pid), (os.kill, self.pid)):
             if self.code is None or ends is os.killpg:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -125,8 +123,6 @@ class Child:
         for end in (self.take, self.hear, self.fell):
             with contextlib.suppress(OSError):
                 os.close(end)
-        if self.alone:
-            end_below()
 
     def _listen(self) -> bool:
         """Take what waits at descriptor 1's other end, and keep the beginning of all.
@@ -220,10 +216,9 @@ class Child:
         """Raise Ended where the child, with all below it, takes too much."""
         try:
             family = [psutil.Process(self.pid)]
-            family += (psutil.Process() if self.alone else family[0]).children(recursive=True)
+            family += family[0].children(recursive=True)
         except psutil.Error:
             return
-        family = list({process.pid: process for process in family}.values())
         for measure in (_mapped, _share):  # the second takes longer, and is never more
             if sum(map(measure, family)) <= self.limits.memory:
                 break
@@ -231,8 +226,6 @@ class Child:
             raise Ended("memory")
         if len(family) > self.limits.processes:
             raise Ended("processes")
-        if words := self.look():
-            raise Ended("look", words=words)
 
 
 def _mapped(process: psutil.Process) -> int:
@@ -274,12 +267,11 @@ class _Ends(NamedTuple):
     falls: int
 
 
-def _give(function: Callable[..., Any], arguments: tuple, ends: _Ends, secret: bytes, alone: bool
-          ) -> NoReturn:
+def _give(function: Callable[..., Any], arguments: tuple, ends: _Ends, secret: bytes) -> NoReturn:
     """Run the function in the child, and write what it gives into the pipe."""
     code = 1
     try:
-        _leave(ends, alone)
+        _leave(ends)
         try:
             came = [True, function(*arguments)]
             said = json.dumps(came).encode()
@@ -293,42 +285,19 @@ def _give(function: Callable[..., Any], arguments: tuple, ends: _Ends, secret: b
         os._exit(code)
 
 
-def _leave(ends: _Ends, alone: bool) -> None:
-    """Leave the parent's group and files, and where `alone` its session and its terminal.
+def _leave(ends: _Ends) -> None:
+    """Leave the parent's group and files.
 
     Each descriptor stays, and leads nowhere: an object of the parent's that ends here would
     close what has its number.
     """
-    if alone:
-        os.setsid()  # what is typed into the parent's terminal is none of its business
-        signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    else:
-        os.setpgid(0, 0)
+    os.setpgid(0, 0)
     nowhere = os.open(os.devnull, os.O_RDWR)
     opened = list(range(1024))
     with contextlib.suppress(OSError):  # where no /proc is
         opened = [int(number) for number in os.listdir(_OPENED)]
-    if not alone:
-        os.dup2(ends.say, 1)
-        faulthandler.enable(ends.falls, all_threads=False)
-    kept = {ends.give, nowhere} if alone else {ends.give, nowhere, ends.falls, 1}
-    for number in {0, 1, 2, *opened} - kept:
+    os.dup2(ends.say, 1)
+    faulthandler.enable(ends.falls, all_threads=False)
+    for number in {0, 1, 2, *opened} - {ends.give, nowhere, ends.falls, 1}:
         with contextlib.suppress(OSError):
             os.dup2(nowhere, number, inheritable=number < 3)
-
-
-def end_below(seconds: float = 10) -> None:
-    """End every process below this one, also such as are just being started."""
-    if os.getpid() == 1:  # in a namespace of its own: everybody but this process, at once
-        with contextlib.suppress(OSError):
-            os.kill(-1, signal.SIGKILL)
-    end = time.monotonic() + seconds
-    while (left := psutil.Process().children(recursive=True)) and time.monotonic() < end:
-        for number in (signal.SIGSTOP, signal.SIGKILL):  # who is stopped starts no other
-            for process in left:
-                with contextlib.suppress(psutil.Error):
-                    process.send_signal(number)
-        with contextlib.suppress(ChildProcessError):
-            while os.waitpid(-1, os.WNOHANG)[0]:
-                pass
-        psutil.wait_procs(left, timeout=0.05)

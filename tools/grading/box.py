@@ -1,0 +1,358 @@
+"""The sandbox of one notebook of one submission: bubblewrap keeps it, else Podman or Docker.
+
+A box sees Python, what a notebook imports, and one folder in memory; no network, no other process,
+no file of yours. What it says is lines of JSON, in all MOST_GIVEN bytes, and nobody trusts them.
+"""
+
+import contextlib
+import errno
+import functools
+import itertools
+import json
+import os
+import selectors
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from course.words import ROOT, Sentence, _
+from data import store
+
+try:
+    import pyseccomp
+except (ImportError, OSError, RuntimeError):  # it, or libseccomp, is missing, as on macOS
+    pyseccomp = None
+
+IMAGE = "mlc-grader"  # which instructor/Containerfile makes
+USER = 47_251  # who the box is where you are root: a user that nobody is
+# what a notebook imports, and what runs it; no solutions, no tests
+COURSE = ("helpers.py", "course", "data", "docs", "requirements.txt", "tools/__init__.py",
+          "tools/grading")
+ETC = ("ld.so.cache", "alternatives", "fonts", "localtime")
+DISK, SMALL = 512 << 20, 16 << 20  # bytes of its folder, and of each of /tmp and /dev/shm
+MEMORY, PROCESSES = 6 << 30, 100  # of all processes in a box together
+MOST_GIVEN = 64_000_000
+LOOK = 0.25  # seconds between two looks
+# what bubblewrap leaves open: the caller's keys; memory that no process has; big attack surfaces
+REFUSED = ("keyctl", "add_key", "request_key", "memfd_create", "memfd_secret", "shmget", "semget",
+           "msgget", "bpf", "io_uring_setup", "perf_event_open", "userfaultfd")
+SCOPE = ["systemd-run", *([] if os.geteuid() == 0 else ["--user"]), "--scope", "--quiet",
+         "--collect", f"-pMemoryMax={MEMORY}", "-pMemorySwapMax=0", f"-pTasksMax={2 * PROCESSES}"]
+AS_USER = ["/usr/bin/setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
+           "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
+_numbers = itertools.count()
+
+
+class Lost(Exception):
+    """Nothing can be graded, or no longer; the text says why."""
+
+
+# ---- who keeps it -----------------------------------------------------------------------------
+
+
+@functools.cache
+def keeper() -> str:
+    """Return what keeps a box in: "bwrap", "podman", "docker", "user" or "UNSAFE"; raises Lost.
+
+    "user": another user, without namespaces, where run_autograder says that all of this container
+    is there for one submission alone.
+    """
+    if os.environ.get("UNSAFE"):
+        return "UNSAFE"
+    why = ""
+    if shutil.which("bwrap"):
+        with tempfile.TemporaryDirectory() as empty, rules() as file:
+            tried = subprocess.run(_bwrap(["/usr/bin/true"], file.fileno()), env={}, cwd=empty,
+                                   capture_output=True, text=True, pass_fds=[file.fileno()],
+                                   check=False)
+        if not tried.returncode:
+            return "bwrap"
+        why = f" ({tried.stderr.strip()[-200:]})"
+    if os.environ.get("ONE_SUBMISSION_ALONE") and os.geteuid() == 0:
+        return "user"
+    for name in ("podman", "docker"):
+        if shutil.which(name) and subprocess.run([name, "info"], capture_output=True,
+                                                 check=False).returncode == 0:
+            if subprocess.run([name, "image", "inspect", IMAGE], capture_output=True,
+                              check=False).returncode:
+                raise Lost(_("{keeper} is here, and not yet the image to grade in. Make it once:\n"
+                             "{command}").format(keeper=name, command=f"{name} build -t {IMAGE} "
+                                                 "-f instructor/Containerfile ."))
+            return name
+    raise Lost(_("Nothing here can keep a submission in{why}. Install bubblewrap 0.8 or later "
+                 "(apt-get install bubblewrap), or Podman or Docker.\nWhere you trust all who hand "
+                 "in as you trust yourself, UNSAFE=1 grades without walls.").format(why=why))
+
+
+@functools.cache
+def counted() -> bool:
+    """Whether systemd can count what a box takes: it has a manager here, and memory to give."""
+    if keeper() != "bwrap":
+        return False
+    with contextlib.suppress(OSError, subprocess.SubprocessError):
+        return subprocess.run([*SCOPE, "true"], capture_output=True, timeout=10,
+                              check=False).returncode == 0
+    return False
+
+
+def in_words() -> Sentence:
+    """Say who keeps submissions in, and who counts what they take."""
+    who = {"UNSAFE": _("UNSAFE: nothing keeps submissions from your files and your network"),
+           "user": _("Submissions run as another user of this container")}.get(
+        keeper(), _("{keeper} keeps submissions in").format(keeper=keeper()))
+    how = _("its limits count memory and processes") if keeper() in ("podman", "docker") \
+        else _("a scope of systemd counts memory and processes") if counted() \
+        else _("four looks a second count memory and processes")
+    return _("{who}; {how}.").format(who=who, how=how)
+
+
+# ---- the commands -----------------------------------------------------------------------------
+
+
+def rules() -> Any:
+    """Return an open file with the calls that are refused, as bubblewrap takes them."""
+    file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
+    filtered(socket_families=16).export_bpf(file)
+    file.seek(0)
+    return file
+
+
+def filtered(socket_families: int) -> Any:
+    """Return pyseccomp's filter. What it refuses is not there; a foreign ABI ends the process."""
+    made = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
+    made.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
+    no = pyseccomp.ERRNO(errno.EPERM)
+    for name in REFUSED:
+        with contextlib.suppress(OSError, ValueError):  # a call that this processor never had
+            made.add_rule(no, name)
+    # no namespace holds AF_VSOCK; larger buffers of sockets are memory that nobody counts
+    made.add_rule(no, "socket", pyseccomp.Arg(0, pyseccomp.GT, socket_families))
+    for option in (socket.SO_SNDBUF, 32, socket.SO_RCVBUF, 33):
+        made.add_rule(no, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, socket.SOL_SOCKET),
+                      pyseccomp.Arg(2, pyseccomp.EQ, option))
+    return made
+
+
+def _binds() -> list[tuple[str, str]]:
+    """Return what a box may read: (here, there)."""
+    site = [path for path in sys.path if "site-packages" in path]
+    python = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, *site)} - {"/usr"}
+    return [("/usr", "/usr"), *((path, path) for path in sorted(python)),
+            *((str(ROOT / name), f"/course/{name}") for name in COURSE),
+            (str(store.data_folder().resolve()), "/data")]
+
+
+def _environment(python: str, root: str, home: str, data: str) -> dict[str, str]:
+    """Return all that is in the environment of a box: nothing of yours, one thread."""
+    return {"PATH": f"{python}/bin:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home,
+            "USER": "student", "TMPDIR": home, "MLC_DATA": data, "PYTHONPATH": root,
+            "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1",
+            "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
+
+
+def _words(option: str, pairs: Iterable[tuple[str, ...]]) -> list[str]:
+    return [word for pair in pairs for word in (option, *pair)]
+
+
+def _bwrap(program: list[str], filter_file: int) -> list[str]:
+    """Return the command that runs a program in bubblewrap; where you are root, in two.
+
+    The outer one shows what another user may not reach, as a Python below /root; as that user
+    the inner one closes in. Limits of processes count nobody who is root. What that user started
+    may not be ended by a parent's death, which is root's: so the outer one has a namespace of
+    processes, which ends with it.
+    """
+    links = [(f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
+             if os.path.islink(f"/{name}")]
+    given = _environment(os.path.realpath(sys.prefix), "/course", "/course/work", "/data")
+    binds = _binds()
+    above = {"/etc", *(str(path) for _here, there in binds for path in Path(there).parents)}
+    shown = [*_words("--symlink", links), *_words("--dir", ((path,) for path in sorted(above))),
+             *_words("--ro-bind", binds),
+             *_words("--ro-bind-try", ((f"/etc/{name}", f"/etc/{name}") for name in ETC)),
+             "--perms", "1777", "--size", str(SMALL), "--tmpfs", "/tmp",
+             "--perms", "1777", "--size", str(DISK), "--tmpfs", "/course/work"]
+    walls = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent",
+             "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--seccomp",
+             str(filter_file), "--clearenv", *_words("--setenv", given.items())]
+    last = ["--proc", "/proc", "--dev", "/dev", "--size", str(SMALL), "--perms", "1777",
+            "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/",
+            "--chdir", "/course/work", *program]
+    bwrap = shutil.which("bwrap") or "bwrap"
+    if os.geteuid():
+        return [bwrap, *walls, *shown, *last]
+    return [bwrap, *shown, "--dev-bind", "/proc", "/proc", "--dev-bind", "/dev", "/dev",
+            "--die-with-parent", "--unshare-pid", *AS_USER,
+            bwrap, *walls, "--bind", "/", "/", *last]
+
+
+def _container(program: list[str], name: str) -> list[str]:
+    """Return the command that runs a program in Podman or Docker."""
+    given = _environment("/venv", "/course", "/course/work", "/data")
+    binds = [(here, there) for here, there in _binds() if there.startswith(("/course", "/data"))]
+    limits = {"network": "none", "memory": str(MEMORY), "pids-limit": str(2 * PROCESSES),
+              "cap-drop": "ALL", "security-opt": "no-new-privileges", "shm-size": str(SMALL),
+              "user": f"{USER}:{USER}", "workdir": "/course/work", "name": name}
+    return [keeper(), "run", "--rm", "--interactive", "--read-only",
+            *(f"--{option}={value}" for option, value in limits.items()),
+            f"--tmpfs=/course/work:rw,exec,mode=1777,size={DISK}",
+            f"--tmpfs=/tmp:rw,mode=1777,size={SMALL}",
+            *(f"--volume={here}:{there}:ro" for here, there in binds),
+            *(f"--env={item}={value}" for item, value in given.items()), IMAGE, *program]
+
+
+# ---- a box ------------------------------------------------------------------------------------
+
+
+class Box:
+    """A box that is there until it is closed; `tell` it something, and take its `lines`.
+
+    `why`, once these have ended, says in words what ended it; "" where it did so itself.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.ending, self.why = contextlib.ExitStack(), ""
+        self.name = f"mlc-{os.getpid()}-{next(_numbers)}"
+        python, program = os.path.realpath(sys.prefix), ["-m", "tools.grading.inside"]
+        given: dict[str, str] = {}
+        passed, where = [], None
+        if keeper() == "bwrap":
+            file = self.ending.enter_context(rules())
+            passed = [file.fileno()]
+            command = _bwrap([f"{python}/bin/python", *program], file.fileno())
+        elif keeper() in ("podman", "docker"):
+            command, given = _container(["python", *program], self.name), dict(os.environ)
+        else:
+            folder.mkdir(parents=True, exist_ok=True)
+            where = self.ending.enter_context(tempfile.TemporaryDirectory(
+                dir=folder, ignore_cleanup_errors=True))
+            os.chmod(where, 0o777)
+            given = _environment(python, str(ROOT), where, str(store.data_folder().resolve()))
+            given["KEEPER"] = keeper()
+            command = [*(AS_USER if keeper() == "user" else []), f"{python}/bin/python", *program]
+        if counted():
+            command, given = [*SCOPE, "env", "-i", *command], dict(os.environ)
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+            pass_fds=passed, env=given, cwd=where, start_new_session=True)
+
+    def __enter__(self) -> "Box":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End it, and all in it."""
+        if keeper() in ("podman", "docker"):
+            subprocess.run([keeper(), "kill", self.name], capture_output=True, check=False)
+        for process in [*self._family(), self.process]:
+            with contextlib.suppress(psutil.Error, OSError):
+                process.kill()
+        if keeper() == "user":
+            for process in psutil.process_iter(["uids"]):
+                with contextlib.suppress(psutil.Error, OSError, AttributeError):
+                    if process.info["uids"].real == USER:
+                        process.kill()
+        self.process.wait()
+        for pipe in (self.process.stdin, self.process.stdout):
+            with contextlib.suppress(OSError, ValueError):
+                pipe.close()  # type: ignore[union-attr]
+        self.ending.close()
+
+    def _family(self) -> list[psutil.Process]:
+        with contextlib.suppress(psutil.Error):
+            return psutil.Process(self.process.pid).children(recursive=True)
+        return []
+
+    def tell(self, value: Any) -> None:
+        """Send a line; who does not read it holds up nobody."""
+        def write() -> None:
+            with contextlib.suppress(OSError, ValueError):
+                self.process.stdin.write(line)  # type: ignore[union-attr]
+                self.process.stdin.flush()  # type: ignore[union-attr]
+
+        line = json.dumps(value).encode() + b"\n"
+        threading.Thread(target=write, daemon=True).start()
+
+    def lines(self, seconds: float) -> Iterator[list[Any]]:
+        """Yield what it says, until it has ended or has done nothing for so many `seconds`."""
+        assert self.process.stdout
+        source, poll = self.process.stdout.fileno(), selectors.DefaultSelector()
+        poll.register(source, selectors.EVENT_READ)
+        self.heard = self.awake = looked = time.monotonic()
+        self.used, begun, left = 0.0, bytearray(), MOST_GIVEN
+        while not self.why:
+            if poll.select(LOOK):
+                part = os.read(source, 1 << 20)
+                left -= len(part)
+                *whole, rest = part.split(b"\n")
+                for line in whole:
+                    with contextlib.suppress(ValueError, RecursionError):
+                        value = json.loads(begun + line)
+                        if isinstance(value, list) and value and isinstance(value[0], str):
+                            yield value
+                    begun.clear()
+                begun += rest
+                if not part:
+                    self.why = self._ended()
+                    return
+                self.heard = time.monotonic()
+            if left < 0:
+                self.why = _("gave more than {size} MB").format(size=MOST_GIVEN // 1_000_000)
+            elif time.monotonic() - looked > LOOK:
+                self.why, looked = self._looked(seconds), time.monotonic()
+
+    def _ended(self) -> Sentence | str:
+        """Say how it ended, of itself."""
+        try:
+            code = self.process.wait(5)
+        except subprocess.TimeoutExpired:
+            return _("closed what it gives its verdict by")
+        return of_code(128 - code if code < 0 else code)
+
+    def _looked(self, seconds: float) -> Sentence | str:
+        """Say which limit all in the box together have passed, or ""."""
+        now, family = time.monotonic(), self._family()
+        if len(family) > PROCESSES:
+            return _("started more than {count} processes").format(count=PROCESSES)
+        used, held = 0.0, 0
+        for process in family:
+            with contextlib.suppress(psutil.Error):
+                used += sum(process.cpu_times()[:2])
+                held += process.memory_info().rss
+        if not counted() and held > MEMORY and sum(map(_share, family)) > MEMORY:
+            return _("took more than {size} GB of memory with all its processes").format(
+                size=MEMORY >> 30)
+        if abs(used - self.used) > 0.02:  # less where one has ended
+            self.used, self.awake = used, now
+        if now - (self.awake if family else self.heard) > seconds + 30 \
+                or now - self.heard > 12 * seconds + 60:
+            return _("waited {seconds} seconds for nothing").format(seconds=f"{seconds:g}")
+        return ""
+
+
+def _share(process: psutil.Process) -> int:
+    """Return the bytes of a process; of what n processes share, an n-th."""
+    with contextlib.suppress(psutil.Error):
+        memory = process.memory_full_info()
+        return getattr(memory, "pss", memory.uss)
+    return 0
+
+
+def of_code(code: int) -> Sentence:
+    """Say how a process ended: its exit code, or 128 and the number of a signal."""
+    try:
+        name = signal.Signals(code - 128).name
+    except ValueError:
+        return _("ended its process ({code})").format(code=f"exit code {code}")
+    if name == "SIGKILL":
+        return _("ended its process (SIGKILL: too much memory?)")
+    return _("ended its process ({code})").format(code=name)

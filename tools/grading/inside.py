@@ -1,0 +1,237 @@
+"""What runs in a box: it reads a job from standard input, and says what came of it, line by line.
+
+    python -m tools.grading.inside
+
+This process runs nothing that a student wrote. Reading, each check, executing and rendering are
+children of it, which cannot look into it; where one leaves a process behind that does not end, this
+box ends, and another does the rest. Answer and check share a process: an answer that looks in it
+for the check's own objects can forge its verdict (instructor/README.md).
+"""
+
+import base64
+import contextlib
+import ctypes
+import hashlib
+import json
+import os
+import resource
+import shutil
+import sys
+import tempfile
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
+PATIENCE = 10  # times its limit of CPU time that a part may take on a busy machine
+MOST_SAID, MOST_GIVEN = 10_000, 60_000_000  # characters of a check, bytes of a part
+GIGABYTE = 1 << 30
+# TVM and torch need 1.5 GB of addresses. Beyond the first is room to say that it was too little
+LIMITS = {"AS": (4 * GIGABYTE, 5 * GIGABYTE), "NPROC": (200, 200), "NOFILE": (1024, 1024),
+          "FSIZE": (64 << 20, 64 << 20), "CPU": (3600, 3600), "CORE": (0, 0),
+          "MSGQUEUE": (0, 0), "MEMLOCK": (0, 0)}
+PDEATHSIG, DUMPABLE, SUBREAPER = 1, 4, 36  # prctl(2)
+
+
+def _prctl(what: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(what, value, 0, 0, 0)
+
+
+def _limit() -> None:
+    """Take limits that nothing below here can take off; nobody may look into this process."""
+    keeper = os.environ.get("KEEPER")
+    for name, (soft, hard) in LIMITS.items():
+        if keeper == "UNSAFE" and name == "NPROC":  # it would count all that are yours
+            continue
+        with contextlib.suppress(ValueError, OSError, AttributeError):  # macOS lacks some
+            most = resource.getrlimit(kind := getattr(resource, f"RLIMIT_{name}"))[1]
+            resource.setrlimit(kind, (soft, hard) if most in (-1, resource.RLIM_INFINITY)
+                               else (min(soft, most), min(hard, most)))
+    os.nice(5)  # who waits outside, and looks, comes first
+    for what, value in ((PDEATHSIG, 9), (DUMPABLE, 0), (SUBREAPER, 1)):
+        _prctl(what, value)
+    if keeper == "user":  # no bubblewrap takes the filter, nor a network of its own
+        from tools.grading.box import filtered
+        filtered(socket_families=1).load()
+
+
+# ---- a check ----------------------------------------------------------------------------------
+
+
+def _words(error: BaseException) -> str:
+    """Return what a reader sees of an error; whatever it, or an answer, has spoilt."""
+    from course.checks.say.messages import reason
+    from data.store import CourseError
+    try:
+        return str(error if isinstance(error, CourseError) else reason(error))[:MOST_SAID]
+    except BaseException:
+        return type(error).__name__[:200]
+
+
+def check(number: str, answer: str, sources: list[str], language: str) -> list[Any]:
+    """Return whether an answer passes, and what was said in "en" or "zh"; or None, and a fault.
+
+    `sources` are the cells to run, the answer's among them; `answer` is the name that the check
+    takes. A fault is what is raised before the first line of them runs. For a child.
+    """
+    from course.checks.run import check as running
+    from course.words import use
+    from tools.grading.shell import Shell
+    try:
+        use(language)
+        sys.stdout = sys.stderr = printed = running.Bounded(4 * MOST_SAID)
+        warnings.simplefilter("ignore")
+        shell = Shell()
+    except Exception as error:
+        return [None, f"{type(error).__name__}: {error}"]
+    try:
+        shell.define(sources, answer, number)
+        printed.kept = ""
+        running.registered[number].check(shell.user_ns[answer])
+    except BaseException as error:  # whatever comes is what the check said
+        with contextlib.suppress(ValueError, OSError):
+            resource.setrlimit(resource.RLIMIT_AS, LIMITS["AS"][1:] * 2)
+        return [False, _words(error)]
+    return [True, printed.kept.strip()[:MOST_SAID]]
+
+
+# ---- the process ------------------------------------------------------------------------------
+
+
+class Again(Exception):
+    """What a part left cannot be taken away: another box does the rest."""
+
+
+class Inside:
+    """A job in its box."""
+
+    def __init__(self) -> None:
+        self.asked, self.give = os.fdopen(os.dup(0), "rb"), os.dup(1)
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nowhere, number)
+
+    def tell(self, *what: Any) -> None:
+        """Give a line."""
+        line = json.dumps(what).encode() + b"\n"
+        while line:
+            line = line[os.write(self.give, line):]
+
+    def part(self, seconds: float, function: Callable[..., Any], *arguments: Any
+             ) -> tuple[Any, list[Any]]:
+        """Return what a function gives in a child, or why it gave nothing: Ended's parts."""
+        from course.checks.run.isolate import Child, Ended, Limits
+
+        def closed() -> Any:
+            _prctl(DUMPABLE, 1)
+            resource.setrlimit(resource.RLIMIT_CPU, (int(seconds), LIMITS["CPU"][1]))
+            return function(*arguments)
+
+        limits = Limits(asleep=seconds, wall=PATIENCE * seconds, memory=1 << 50, processes=1 << 20,
+                        given=MOST_GIVEN)  # who waits outside counts these
+        try:
+            return Child(closed, limits=limits).result(), []
+        except Ended as ended:
+            return None, [ended.why, ended.code, ended.words]
+
+    def _tidy(self) -> None:
+        """Take away what a part left, once what came of it is told: no other finds it."""
+        for path in Path.cwd().iterdir():
+            with contextlib.suppress(OSError):
+                path.unlink() if path.is_symlink() or not path.is_dir() else shutil.rmtree(path)
+        for tries in range(2):
+            with contextlib.suppress(ChildProcessError):
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if not (left := psutil.Process().children(recursive=True)):
+                break
+            for process in left:
+                with contextlib.suppress(psutil.Error):
+                    process.kill()
+            psutil.wait_procs(left, timeout=2 * (1 - tries))
+        else:
+            raise Again
+        if any(Path.cwd().iterdir()):
+            raise Again
+
+    def main(self) -> None:
+        """Do a job, or what is left of it."""
+        import torch
+
+        import course.checks.say.messages as messages
+        import course.plots  # noqa: F401 (once, before processes are forked)
+        from tools.grading import page, plan
+        torch.set_num_threads(1)  # a forked child with more threads hangs
+        messages.reason(ValueError("read what it needs while there are files to be opened"))
+        job = json.loads(self.asked.readline())
+        self.tell("at", "reading")
+        made, why = self.part(READ, plan.of_file, base64.b64decode(job["file"]), job["master"])
+        if why or "wrong" in made:
+            self.tell("unread", why, (made or {}).get("wrong", ""))
+            return
+        import nbformat
+        checks = plan.checks_of(nbformat.from_dict(job["master"]))
+        keys = {one.number: hashlib.sha256(json.dumps(
+            [one.number, one.answer, made["sources"][one.number], made["language"]]).encode()
+            ).hexdigest() for one in checks}
+        self.tell("plan", keys, made["notes"], made["answers"], made["language"])
+        known = json.loads(self.asked.readline())
+        for one in checks:
+            if one.number not in known:
+                known[one.number] = self._checked(one, made, job["seconds"])
+                self._tidy()
+        if not job["page"]:
+            return
+        outputs = job["outputs"]
+        if outputs is None:
+            self.tell("at", "executing")
+            self.tell("ran", self._executed(made["cells"], job["seconds"]))
+            outputs = json.loads(self.asked.readline())
+            self._tidy()
+        for plain in (False, True)[job["plain"]:]:
+            self.tell("at", "rendering")
+            body, why = self.part(RENDER, page.render, made["cells"], outputs, known, plain)
+            if not why:
+                self.tell("page", body)
+                return
+
+    def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
+        """Run the notebook and tell the outputs of each cell, as far as it came; return why."""
+        from tools.grading.shell import execute
+        # a cell may delete it, or put another in its place: what is read is this one
+        with tempfile.NamedTemporaryFile("r", errors="replace", prefix=".", delete=False) as said:
+            why = self.part(seconds, execute, cells, seconds, said.name)[1]
+            for line in said:
+                with contextlib.suppress(ValueError, TypeError, RecursionError):
+                    self.tell("cell", *json.loads(line))
+        return why
+
+    def _checked(self, one: Any, made: dict[str, Any], seconds: float) -> list[Any]:
+        from course.checks.run.check import registered
+        registered[one.number].get_ready()
+        self.tell("at", one.number)
+        came, why = self.part(seconds, check, one.number, one.answer, made["sources"][one.number],
+                              made["language"])
+        if why:  # who waits outside has the words for it
+            self.tell("stopped", one.number, why)
+            return json.loads(self.asked.readline())
+        self.tell("said", one.number, *came)
+        return came
+
+
+if __name__ == "__main__":
+    _limit()
+    inside = Inside()
+    with contextlib.suppress(Again):
+        try:
+            inside.main()
+            inside.tell("at", "end")
+            sys.exit()
+        except (OSError, MemoryError) as error:  # of this machine's: nobody's fault
+            inside.tell("fault", f"{type(error).__name__}: {error}")
+            sys.exit()
+    inside.tell("at", "")

@@ -1,0 +1,152 @@
+"""IPython without a kernel: for an answer's cells, and for a notebook whose outputs are kept."""
+
+import base64
+import io
+import json
+import math
+import os
+import resource
+import sys
+import tempfile
+from typing import Any
+
+from ipykernel.compiler import XCachingCompiler
+from IPython.core.displayhook import DisplayHook
+from IPython.core.displaypub import DisplayPublisher
+from IPython.core.interactiveshell import InteractiveShell
+
+from course.checks.run.answer import line_of_answer
+from course.checks.say.messages import CheckFailed, reason
+from course.words import _
+from data.store import CourseError
+
+MOST_OUTPUT = 1_000_000  # characters of a cell's output
+
+
+class Shell(InteractiveShell):
+    """IPython as a kernel has it: magics, and cells whose lines messages can quote."""
+
+    compiler_class = XCachingCompiler
+
+    def system(self, command: str) -> None:
+        """Run `!command` without a terminal of its own, which needs a device."""
+        self.system_raw(command)
+
+    def define(self, sources: list[str], answer: str, number: str) -> None:
+        """Run an answer's cells, all as in a notebook, whatever one raises.
+
+        Raises CheckFailed where none defines the answer, with the first error if there was one; or
+        the answer's own cell is no Python (the others are, or nothing of them was taken).
+        """
+        failed, broken = [], False
+        for source in sources:
+            result = self.run_cell(source, store_history=False)
+            if error := result.error_before_exec or result.error_in_exec:
+                words = str(error) if isinstance(error, CourseError) else reason(error)
+                failed.append((_("that the cell runs"), words, line_of_answer(error)))
+            if broken := bool(result.error_before_exec):
+                failed = failed[-1:]
+                break
+        if broken or answer not in self.user_ns:
+            missing = (_("that {answer} is defined").format(answer=answer),
+                       _("no cell above the check defines it"), _("the answer's cell"))
+            raise CheckFailed(*[*failed, missing][0],
+                              _("Exercise {number} ✗").format(number=number))
+
+
+# ---- a notebook -------------------------------------------------------------------------------
+
+
+class _Publisher(DisplayPublisher):
+    def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
+        self.shell.put("display_data", data=data, metadata=metadata or {})
+
+
+class _Hook(DisplayHook):
+    shell: Any
+
+    def write_output_prompt(self) -> None:
+        """Write none."""
+
+    def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
+        self.shell.put("execute_result", data=format_dict, metadata=md_dict or {})
+
+
+class _Stream(io.TextIOBase):
+    def __init__(self, shell: "Recorder", name: str) -> None:
+        self.shell, self.name = shell, name
+
+    def write(self, text: str) -> int:
+        self.shell.put("stream", name=self.name, text=str(text))
+        return len(text)
+
+
+class Recorder(Shell):
+    """Keeps what a cell puts out, as a notebook does: the first MOST_OUTPUT characters."""
+
+    display_pub_class = _Publisher
+    displayhook_class = _Hook
+    outputs: list[dict[str, Any]] = []
+    left = MOST_OUTPUT
+
+    def put(self, kind: str, **parts: Any) -> None:
+        """Take an output, if there is room."""
+        try:
+            said = json.dumps(parts, default=lambda value: base64.b64encode(value).decode()
+                              if isinstance(value, bytes) else str(value))
+        except (TypeError, ValueError, RecursionError):  # it is none
+            return
+        self.left -= len(said)
+        last = self.outputs[-1] if self.outputs else {}
+        if self.left < 0:
+            return
+        if kind == "stream" == last.get("output_type") and last["name"] == parts["name"]:
+            last["text"] += parts["text"]
+        else:
+            self.outputs.append({"output_type": kind, **json.loads(said)})
+
+    def _showtraceback(self, etype: Any, evalue: Any, stb: Any) -> None:
+        self.put("error", ename=etype.__name__, evalue=str(evalue), traceback=list(stb))
+
+    def record(self, source: str, file: int, room: tuple[int, int]) -> list[dict[str, Any]]:
+        """Run a cell with so much room of memory; return its outputs, other programs' at the end.
+
+        These write into a `file` that is there before any cell runs: later none may be to be had.
+        """
+        self.outputs, self.left, failed = [], MOST_OUTPUT, None
+        os.ftruncate(file, 0)
+        os.lseek(file, 0, os.SEEK_SET)
+        for number in (1, 2):
+            os.dup2(file, number)
+        resource.setrlimit(resource.RLIMIT_AS, room)
+        try:
+            self.run_cell(source, store_history=True)
+        except Exception as error:  # nothing is left to run it with
+            failed = error
+        resource.setrlimit(resource.RLIMIT_AS, (room[1], room[1]))  # to say that it was full
+        if failed:
+            self.put("error", ename=type(failed).__name__, evalue=str(failed), traceback=[])
+        if text := os.pread(file, MOST_OUTPUT, 0).decode("utf-8", "replace"):
+            self.put("stream", name="stdout", text=text)
+        return self.outputs
+
+
+def execute(cells: list[dict[str, Any]], seconds: float, said: str) -> None:
+    """Run a submission's code cells; a file `said` has a line for each: its place, and its outputs.
+
+    `cells` as `plan.make` gives them; those with a check's name are not run, their verdict is
+    known. A cell that computes for more than `seconds` ends the process. For a child.
+    """
+    shell = Recorder.instance()  # or display() would print
+    file = open(said, "w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
+    sys.stdout, sys.stderr = _Stream(shell, "stdout"), _Stream(shell, "stderr")
+    printed = tempfile.TemporaryFile()  # noqa: SIM115 (likewise)
+    hard, room = resource.getrlimit(resource.RLIMIT_CPU)[1], resource.getrlimit(resource.RLIMIT_AS)
+    for place, cell in enumerate(cells):
+        if not cell["code"] or cell["name"] and not cell["name"].endswith("-solution"):
+            continue
+        used = sum(resource.getrusage(resource.RUSAGE_SELF)[:2])
+        resource.setrlimit(resource.RLIMIT_CPU, (min(math.ceil(used + seconds), hard), hard))
+        print(json.dumps([place, None]), file=file, flush=True)
+        print(json.dumps([place, shell.record(
+            cell["source"], printed.fileno(), room)]), file=file, flush=True)
