@@ -252,7 +252,8 @@ def test_an_editors_pass_leaves_the_order(course) -> None:
 def test_what_is_counted_stands_in_the_readmes(course) -> None:
     notebook = nbformat.read(course.master, as_version=4)
     for grade in (False, True, True):
-        notebook.cells.append(nbformat.v4.new_code_cell(metadata={"nbgrader": {"grade": grade}}))
+        notebook.cells.append(nbformat.v4.new_code_cell(metadata={
+            "nbgrader": {"grade": grade, "points": 2}}))
     notebook.cells.append(nbformat.v4.new_markdown_cell(
         "> **You need** the loops of 07, and notebook 04. Exercise 0.1; 03 is no need.\n>\n"
         "> **Time** about 9 minutes."))
@@ -274,6 +275,15 @@ def test_what_is_counted_stands_in_the_readmes(course) -> None:
                 "| [00 A](a.md) | be able | 9 | 2 | 04, 07 |"
             assert translation.digest(said) == known, "a count is no change"
             readme.unlink()
+            plan = course.folder / "instructor" / name
+            plan.parent.mkdir(exist_ok=True)
+            plan.write_text("| 1 | 00 | it | | 9 |\n| 2 | 01 | it | | 9 |\n", encoding="utf-8")
+            known = translation.digest(plan.read_text(encoding="utf-8"))
+            assert readmes.write() == [f"instructor/{name}"]
+            came = plan.read_text(encoding="utf-8")
+            assert came == "| 1 | 00 | it | | 4 |\n| 2 | 01 | it | | 9 |\n"
+            assert translation.digest(came) == known
+            plan.unlink()
         else:
             counts = {"00": (2, 6)}
             assert translation.summary(counts, "zh") == counted

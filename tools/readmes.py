@@ -1,4 +1,4 @@
-"""What `make sync` writes into the READMEs: counts, the table's numbers, links."""
+"""What `make sync` writes into the READMEs: counts, the tables' numbers, links."""
 
 import re
 
@@ -6,7 +6,7 @@ import nbformat
 
 from tools import translation
 from tools.site.project import addressed, cited
-from tools.translation import COUNTED, EXERCISES, ROW, counted, masters, summary
+from tools.translation import COUNTED, EXERCISES, ROW, WEEK, counted, masters, summary
 
 # in a notebook's opening box
 MINUTES = re.compile(r"\*\*Time\*\* about (\d+) minutes")
@@ -16,25 +16,29 @@ NEEDS = re.compile(r"\*\*You need\*\* (.*?)\.\s", re.DOTALL)
 def write(change: bool = True) -> list[str]:
     """Write what the notebooks say of themselves into the READMEs; return names that had others.
 
-    Counts stand in their places, and in the table's rows minutes, exercises and needs.
+    Counts stand in their places, and in the table's rows minutes, exercises and needs; in the
+    plan of the instructors' README points.
     """
     counts, other = counted(), []
     cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
-    graded = {number: sum(bool(cell.metadata.get("nbgrader", {}).get("grade")) for cell in some)
+    points = {number: [grader.get("points", 0) for cell in some
+                       if (grader := cell.metadata.get("nbgrader", {})).get("grade")]
               for number, some in cells.items()}
-    books, total = len(cells), sum(graded.values())
+    books, total = len(cells), sum(map(len, points.values()))
     for name, language, comma, exercises in (
             ("README.md", "en", ", ", f"{total} exercises in {books} notebooks"),
-            ("README.zh.md", "zh", "、", f"{books} 个 notebook，{total} 道练习")):
+            ("README.zh.md", "zh", "、", f"{books} 个 notebook，{total} 道练习"),
+            ("instructor/README.md", "en", "", ""), ("instructor/README.zh.md", "zh", "", "")):
         path = translation.ROOT / name
         wanted = text = path.read_text(encoding="utf-8") if path.is_file() else ""
         for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
             wanted = re.sub(f"(?<={place}).*?(?=<!--)", said, wanted, flags=re.DOTALL)
         for number, some in cells.items():
+            wanted = re.sub(WEEK.format(number), rf"\g<1> {sum(points[number])} |", wanted)
             box = "\n".join(cell.source for cell in some)
             if (minutes := MINUTES.search(box)) and (needs := NEEDS.search(box)):
                 before = comma.join(sorted({*re.findall(r"\b\d\d\b", needs[1])}))
-                wanted = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {graded[number]} "
+                wanted = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {len(points[number])} "
                                 f"| {before} |", wanted)
         wanted = addressed(wanted, language, cited())
         if wanted != text:

@@ -38,6 +38,7 @@ NONE = "<!-- en: none -->"
 ALMOST = re.compile(rf"^(?!{NONE}).*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # mistyped
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
 ROW = r"(?m)^(\| \[{} [^|]*\|[^|]*)\|.*$"  # of a notebook in README's table, up to what is counted
+WEEK = r"(?m)^(\| \d+ \| {} \|.*\|) \d+ \|$"  # of a notebook in the instructors' plan: its points
 EXERCISES = "<!-- counted by make sync: exercises -->"  # up to the next comment
 APPROACH = "**思路"
 # of other commands and folders than the English: of these the gate sees only the Chinese
@@ -79,7 +80,8 @@ class Unit:
 def digest(english: str) -> str:
     """Return the hash of a paragraph, wherever its lines end and whatever `make sync` counts."""
     text = re.sub(r"(<!-- counted.*?-->).*?<!--", r"\1<!--", english, flags=re.DOTALL)
-    text = re.sub(ROW.format(r"\d\d"), r"\1", text)
+    for row in (ROW, WEEK):
+        text = re.sub(row.format(r"\d\d"), r"\1", text)
     text = re.sub(r"(?m)^git clone .* mlc-course.*$", "", text)
     return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:8]
 
