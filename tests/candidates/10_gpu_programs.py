@@ -129,6 +129,34 @@ def register_tile(func, side=4, threads=8, held=True, offset=1, scope="shared", 
     s.decompose_reduction(sums, tile)
     return s.mod["main"]
 
+def window(n, shared=True, barrier=True, rounds=2, guard=True, blocks=None, turned=False, weights=False):
+    """A program of exercise 10.8, as text."""
+    blocks = blocks or -(-n // 32)
+    at = "b * 32 + t + k" if not shared else "t + k"
+    inside = f"if b * 32 + r * 32 + t < {n + 4}:" if guard else "if t >= 0:"
+    text = f"""
+@T.prim_func(s_tir=True)
+def main(X: T.Buffer(({n + 4},), "float32"), W: T.Buffer((5,), "float32"), Y: T.Buffer(({n},), "float32")):
+    for b in T.thread_binding({blocks}, thread="blockIdx.x"):
+        for t in T.thread_binding(32, thread="threadIdx.x"):
+            held = T.alloc_buffer((36,), scope="shared")
+            taps = T.alloc_buffer((5,), scope="shared")
+            total = T.alloc_buffer((1,), scope="local")
+            for r in range({rounds}):
+                if r * 32 + t < 36:
+                    {inside}
+                        {"held[r * 32 + t] = X[b * 32 + r * 32 + t]" if shared else "total[0] = T.float32(0)"}
+            {"if t < 5:" if weights else "if t < 0:"}
+                taps[t] = W[t]
+            {'T.tvm_storage_sync("shared")' if barrier else "total[0] = T.float32(0)"}
+            if b * 32 + t < {n}:
+                total[0] = T.float32(0)
+                for k in range(5):
+                    total[0] = total[0] + {"held" if shared else "X"}[{at}] * {"taps" if weights else "W"}[{"4 - k" if turned else "k"}]
+                Y[b * 32 + t] = total[0]
+"""
+    return tvm.script.from_source(text)
+
 # %% 10.1 wrong: x along the rows -> which loop is x: that of the columns
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
@@ -366,6 +394,51 @@ def tile_for_each_thread(func):
 # %% 10.7 right: shared.dyn, rows of 37 numbers
 def tile_for_each_thread(func):
     return register_tile(func, scope="shared.dyn", offset=5)
+
+# %% 10.8 wrong: from global memory alone -> at most 48 loads of X
+def window_of_five(n):
+    return window(n, shared=False)
+
+# %% 10.8 wrong: no barrier -> race
+def window_of_five(n):
+    return window(n, barrier=False)
+
+# %% 10.8 wrong: the halo is not loaded -> held
+def window_of_five(n):
+    return window(n, rounds=1)
+
+# %% 10.8 wrong: no guard beyond X -> outside X: element 44
+def window_of_five(n):
+    return window(n, guard=False)
+
+# %% 10.8 wrong: a block too many -> blocks (2, 1, 1), threads (32, 1, 1)
+def window_of_five(n):
+    return window(n, blocks=n // 32 + 2)
+
+# %% 10.8 wrong: the window is turned -> 40 results
+def window_of_five(n):
+    return window(n, turned=True)
+
+# %% 10.8 right: by four loads of the first threads, products unrolled
+def window_of_five(n):
+    blocks = (n + 31) // 32
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((n + 4,), "float32"), W: T.Buffer((5,), "float32"), Y: T.Buffer((n,), "float32")):
+        for b in T.thread_binding(blocks, thread="blockIdx.x"):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                s = T.alloc_buffer((36,), scope="shared")
+                if b * 32 + t < n + 4:
+                    s[t] = X[b * 32 + t]
+                if t < 4 and b * 32 + t + 32 < n + 4:
+                    s[t + 32] = X[b * 32 + t + 32]
+                T.tvm_storage_sync("shared")
+                if b * 32 + t < n:
+                    Y[b * 32 + t] = (s[t] * W[0] + s[t + 1] * W[1] + s[t + 2] * W[2] + s[t + 3] * W[3] + s[t + 4] * W[4])
+    return main
+
+# %% 10.8 right: the weights in shared memory too
+def window_of_five(n):
+    return window(n, weights=True)
 
 # %% more
 

@@ -203,9 +203,9 @@ def _require_few(found: Counter, buffers: Iterable[str], most: int, what: str, t
     if sum(made.values()) > most:
         raise CheckFailed(
             _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title),
-            f"{sum(made.values()):,}", look_at or _(", ").join(
+            f"{sum(made.values()):,}", look_at or (_(", ").join(
                 _("{name} {count}").format(name=name, count=f"{count:,}")
-                for name, count in made.items()))
+                for name, count in made.items()) if len(made) > 1 else ""))
 
 
 @exercise("10.3", "dense_in_tiles(func)", seconds=20)
@@ -332,3 +332,31 @@ def exercise_10_7(tile_for_each_thread: Callable) -> str:
         _require_few(launch.loads, "XW", products // 16, _("loads of X and W"), title)
     return _("equal, without a race, half a read of shared memory for each multiply-add, without "
              "bank conflicts, for {count} sizes").format(count=len(_DENSE))
+
+
+# ---- a window with its halo ----------------------------------------------------------------
+
+_TAPS, _OF_ONE_BLOCK = 5, 32
+
+
+@exercise("10.8", "window_of_five(n)", seconds=10)
+def exercise_10_8(window_of_five: Callable) -> str:
+    """a window that slides over a signal, its numbers in shared memory, written by hand."""
+    sizes = (40, 64, 7, 33, 61)
+    for n in sizes:
+        title = _("{count} results").format(count=n)
+        X, W, Y = _numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
+        launch = _ran(window_of_five(n), (X, W, Y), title, barriers=False)
+        _require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)
+        shape = (-(-n // _OF_ONE_BLOCK), 1, 1), (_OF_ONE_BLOCK, 1, 1)
+        if (launch.grid, launch.block) != shape:
+            raise CheckFailed(_("blocks {grid}, threads {block}; {title}").format(
+                                  grid=shape[0], block=shape[1], title=title),
+                              _("blocks {grid}, threads {block}").format(
+                                  grid=launch.grid, block=launch.block))
+        most = sum(min(_OF_ONE_BLOCK + _TAPS - 1, X.size - first)
+                   for first in range(0, n, _OF_ONE_BLOCK))
+        _require_few(launch.loads, "X", most, _("loads of X"), title)
+        _require_few(launch.stores, "Y", n, _("stores of Y"), title)
+    return _("equal, without a race, each number of X loaded once in a block, for {count} "
+             "sizes").format(count=len(sizes))
