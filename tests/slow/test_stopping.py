@@ -44,7 +44,8 @@ def test_a_stopped_grader_leaves_nothing(tmp_path: Path, number: signal.Signals,
                           start_new_session=True) as process:
         end = time.monotonic() + 300
         while not _rows_so_far(build) or not submissions.boxes(process):
-            assert time.monotonic() < end and process.poll() is None
+            assert time.monotonic() < end, "nothing is graded"
+            assert process.poll() is None, process.stdout and process.stdout.read().decode()
             time.sleep(0.1)
         time.sleep(20)  # until the cell runs
         running = family(process)
