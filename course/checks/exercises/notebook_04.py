@@ -28,13 +28,6 @@ def _addition(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
     return te.create_prim_func([a, b, te.compute(shape, lambda i, j: a[i, j] + b[i, j], name="C")])
 
 
-def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
-    a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
-    k = te.reduce_axis((0, depth), name="k")
-    return te.create_prim_func([a, b, te.compute(
-        (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
-
-
 @exercise("4.1", "inline_all(schedule)", seconds=10)
 def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
@@ -86,7 +79,7 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
             (schedules.scheduled, (32, 32, 32), 2), (schedules.scheduled, (16, 8, 24), 1),
             (schedules.scheduled_too, (72, 136, 80), 2),
             (schedules.scheduled_too, (24, 40, 56), 1)]:
-        before = _product(*sizes)
+        before = schedules.product(*sizes)
         after = apply(schedule_matmul, before, _("threads and lanes"))
         schedules.require_decomposed(after)
         update = schedules.summing(after)[0]
@@ -189,7 +182,7 @@ def exercise_4_6(row_in_registers: Callable) -> str:
     """a row of sums in a local buffer."""
     for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (5, 12, 3)),
                          (schedules.scheduled_too, (6, 7, 9))]:
-        before, columns = _by_rows(_product(*sizes)), sizes[1]
+        before, columns = _by_rows(schedules.product(*sizes)), sizes[1]
         after = apply(row_in_registers, before, _("sums in a buffer of their own"))
         update = schedules.adds_up(after)
         schedules.require_local(update, _("a row"))

@@ -6,7 +6,6 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import tvm
-from tvm import te
 
 from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, fused_cnn, reference_200
@@ -280,13 +279,6 @@ def exercise_6_3(tile_bytes: Callable) -> str:
     return _("right for {count} products").format(count=count)
 
 
-def _product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
-    a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
-    k = te.reduce_axis((0, depth), name="k")
-    return te.create_prim_func([a, b, te.compute(
-        (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
-
-
 @exercise("6.4", "in_tiles(schedule, rows, columns, portion)")
 def exercise_6_4(in_tiles: Callable) -> str:
     """a product whose tiles fit a cache. Counted, as course.tir.traffic says, and not measured."""
@@ -294,7 +286,7 @@ def exercise_6_4(in_tiles: Callable) -> str:
             (schedules.scheduled, (64, 64, 64), (16, 16, 8)),
             (schedules.scheduled_too, (32, 64, 48), (8, 16, 8)),
             (schedules.scheduled_too, (48, 32, 64), (16, 32, 4))]:
-        before, (rows, columns, depth) = _product(*sizes), tile
+        before, (rows, columns, depth) = schedules.product(*sizes), tile
         after = apply(lambda schedule, tile=tile: in_tiles(schedule, *tile), before,
                       _("loops over tiles"))
         wide, deep = (-(-4 * side // LINE) for side in (columns, depth))  # a row of each in lines

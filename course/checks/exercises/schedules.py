@@ -11,7 +11,7 @@ import numpy as np
 import tvm
 import tvm_ffi
 from torch import nn
-from tvm import relax
+from tvm import relax, te
 
 from course.checks.compare.inputs import fractions
 from course.checks.compare.tolerance import ATOL
@@ -76,6 +76,14 @@ def told(found: Sequence[Nest]) -> str:
     """Return the loops around each block, in words."""
     return _("; ").join(_("{block} in {loops}").format(
         block=nest.block, loops=" > ".join(str(loop) for loop in nest.loops)) for nest in found)
+
+
+def product(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
+    """Return C = A @ B in float32: A is (n, depth), B is (depth, m)."""
+    a, b = te.placeholder((n, depth), name="A"), te.placeholder((depth, m), name="B")
+    k = te.reduce_axis((0, depth), name="k")
+    return te.create_prim_func([a, b, te.compute(
+        (n, m), lambda i, j: te.sum(a[i, k] * b[k, j], axis=k), name="C")])
 
 
 # ---- what a schedule keeps in a buffer -----------------------------------------------------
