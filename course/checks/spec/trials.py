@@ -158,8 +158,12 @@ class Trials:
         On fresh ones too, where the answer can be run on them.
         """
         def gives(form: Callable[..., Any], every: Sequence[Tried]) -> bool:
-            due = [tried.due_to(form, self.atol) for tried in every]
-            return False not in due and (any(due) or every is not self.all)
+            proved = every is not self.all
+            for tried in every:
+                if (due := tried.due_to(form, self.atol)) is False:
+                    return False
+                proved |= bool(due)
+            return proved
 
         left = {hint: [form for form in (forms if isinstance(forms, tuple) else (forms,))
                        if gives(form, self.all)] for hint, forms in self.mistakes.items()}
