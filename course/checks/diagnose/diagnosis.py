@@ -20,6 +20,7 @@ from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.pieces import Piece, built
 from course.checks.diagnose.steps import steps
 from course.checks.observe.intermediates import intermediate_values
+from course.checks.observe.primfuncs import LIGHT, lightly
 from course.checks.say.messages import CheckFailed, where
 from course.checks.spec.shrink import Inputs
 from course.words import _
@@ -194,18 +195,21 @@ def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[st
 
 @torch.no_grad()
 def diagnose(mod: tvm.IRModule, model: nn.Module,
-             inputs: Sequence[np.ndarray | tuple[np.ndarray, ...]], target: Any = "llvm"
+             inputs: Sequence[np.ndarray | tuple[np.ndarray, ...]], target: Any = LIGHT
              ) -> CheckFailed:
     """Return a CheckFailed with the first layer that the module computes otherwise than PyTorch.
 
     An input is what main takes in one call: an array, or a tuple of several; for the first the
     module gives another result. The module is built for `target`, for which it was checked.
     """
-    chain = _chain(mod, model, inputs, target)
-    if not chain.bindings:
-        return CheckFailed(_("operators in main"), _("no tensor that it computes"), "bb.emit_te")
-    partings = chain.partings()
-    if not partings:
+    for level in (lightly(target), target):  # the second, if the first hides the difference
+        chain = _chain(mod, model, inputs, level)
+        if not chain.bindings:
+            return CheckFailed(_("operators in main"), _("no tensor that it computes"),
+                               "bb.emit_te")
+        if partings := chain.partings():
+            break
+    else:
         return _returns_another(chain, mod, model)
     parting = partings[0]
     if early := _ends_early(chain, parting):
@@ -216,7 +220,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Module,
         shape = chain.value(parting.end)[0].shape
         chain.fixed[parting.first] = parting.end
         others = chain.partings() if shape == chain.right[parting.first].shape else []
-    pieces = built(mod, chain, [parting], target)
+    pieces = built(mod, chain, [parting], level)
     if pieces and not cause:
         cause = pieces[0].cause()
     layers = [chain.step(number).path for number in chain.inside(parting.first, parting.last)]
@@ -240,14 +244,15 @@ def _chain(mod: tvm.IRModule, model: nn.Module,
 
 @torch.no_grad()
 def wrong_alone(mod: tvm.IRModule, model: nn.Module,
-                inputs: Iterable[np.ndarray | tuple[np.ndarray, ...]], target: Any = "llvm"
+                inputs: Iterable[np.ndarray | tuple[np.ndarray, ...]], target: Any = LIGHT
                 ) -> CheckFailed | None:
     """Return the layer of a module that is wrong by itself, on larger numbers than reach it.
 
     So a ReLU that is cut at 6 shows where no activation is above 6. The module is right on the
     inputs. None where each layer that can be run by itself gives what PyTorch's does.
     """
-    chain = _chain(mod, model, list(inputs), target)
+    level = lightly(target)
+    chain = _chain(mod, model, list(inputs), level)
     chain.follow()
     alone = []
     for number, place in enumerate(chain.at[chain.count:], chain.count):
@@ -256,7 +261,7 @@ def wrong_alone(mod: tvm.IRModule, model: nn.Module,
         if place and takes and all(one and one.position != place.position for one in places):
             first = chain.inside(number, number)[0]
             alone.append(Parting(first, number, takes, place))
-    for piece in built(mod, chain, alone, target):
+    for piece in built(mod, chain, alone, level):
         if wide := piece.wrong_of_wide():
             return _told(chain, piece.parting, piece, [_place(chain, piece.parting)], wide)
     return None

@@ -12,6 +12,7 @@ from torch import nn
 from course.checks.compare.tolerance import ATOL, RTOL, to_numpy
 from course.checks.diagnose.diagnosis import diagnose, wrong_alone
 from course.checks.diagnose.equivalence import batches, build, require_same, require_well_formed
+from course.checks.observe.primfuncs import LIGHT
 from course.checks.run.check import isolated
 from course.checks.say.messages import CheckFailed, bound, reason
 from course.checks.say.show import Example
@@ -61,7 +62,7 @@ def require_same_module(mod: Any, model: nn.Module, loader: Iterable[Sequence[to
 
 
 def check_equivalence(mod: tvm.IRModule, torch_model: nn.Module, test_loader: Iterable,
-                      target: Any = "llvm") -> None:
+                      target: Any = LIGHT) -> None:
     """Compare an IRModule with a PyTorch model on every batch, and say where they part.
 
     `main` takes a batch as the loader gives it and returns what the model returns: rtol 1e-4, and

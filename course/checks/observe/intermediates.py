@@ -176,7 +176,7 @@ def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
 
 def intermediate_values(mod: tvm.IRModule,
                         inputs: Sequence[np.ndarray | tuple[np.ndarray, ...]],
-                        target: Any = "llvm") -> list[Binding]:
+                        target: Any) -> list[Binding]:
     """Return every tensor that `main` binds, for each input; the module is built for the target.
 
     Elements that no kernel writes are NaN.
