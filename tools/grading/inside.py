@@ -160,12 +160,9 @@ class Inside:
 
     def main(self) -> None:
         """Do a job, or what is left of it."""
-        import torch
-
         import course.checks.say.messages as messages
         import course.plots  # noqa: F401 (once, before processes are forked)
         from tools.grading import page, plan
-        torch.set_num_threads(1)  # a forked child with more threads hangs
         messages.reason(ValueError("read what it needs while there are files to be opened"))
         job = json.loads(self.asked.readline())
         self.tell("at", "reading")
