@@ -95,7 +95,7 @@ def _page(url: str) -> str:
         cells.append({"source": f"# {text}", "code": True, "name": ""})
     cells.append({"source": "checks.exercise_2_1(f)", "code": True, "name": "2.1"})
     said = {"2.1": (False, "THE VERDICT OF THE CHECK <script>")}
-    body = page.render(cells, outputs, said, plain=False)
+    body = page.render(cells, outputs, said)
     return page.document("a title </title><script>", page.safe(body), "en", page.colours())
 
 
@@ -251,7 +251,7 @@ def test_any_json_is_graded_or_named() -> None:
         assert [cell["name"] for cell in made["cells"]].count("2.1") == 1
         assert all(kind in NOTES and number in made["sources"] for kind, number in made["notes"])
         if seed % 5 == 0:
-            text = page.render(made["cells"], {}, {"2.1": (True, "ok")}, plain=seed % 2 == 1)
+            text = page.render(made["cells"], {}, {"2.1": (True, "ok")})
             assert page.safe(text).encode() and text
     assert 20 < named < 300, named
 
@@ -263,4 +263,4 @@ def test_any_json_is_graded_or_named() -> None:
     {"output_type": "display_data", "data": {"image/png": "!"}, "metadata": {"image/png": 3}}])
 def test_any_output_is_shown_or_left_out(output: dict) -> None:
     cells = [{"source": "1", "code": True, "name": ""}]
-    assert page.render(cells, {"0": [output]}, {}, plain=False)
+    assert page.render(cells, {"0": [output]}, {})

@@ -189,12 +189,10 @@ class Inside:
             self.tell("ran", self._executed(made["cells"], job["seconds"]))
             outputs = json.loads(self.asked.readline())
             self._tidy()
-        for plain in (False, True)[job["plain"]:]:
-            self.tell("at", "rendering")
-            body, why = self.part(RENDER, page.render, made["cells"], outputs, known, plain)
-            if not why:
-                self.tell("page", body)
-                return
+        self.tell("at", "rendering")
+        body, why = self.part(RENDER, page.render, made["cells"], outputs, known)
+        if not why:
+            self.tell("page", body)
 
     def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
         """Run the notebook and tell the outputs of each cell, as far as it came; return why."""

@@ -4,7 +4,6 @@ What was graded once is not graded again, after a crash or a correction; only an
 course, its packages or its data has another result.
 """
 
-import base64
 import functools
 import hashlib
 import json
@@ -14,7 +13,6 @@ import re
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import nbformat
 
@@ -41,11 +39,6 @@ class Job:
     def checks(self) -> list[plan.Check]:
         """Return the notebook's checks, in order."""
         return plan.checks_of(nbformat.from_dict(json.loads(self.master)))
-
-    def sent(self) -> dict[str, Any]:
-        """Return it as JSON, for a box."""
-        return {"file": base64.b64encode(self.data).decode(), "master": json.loads(self.master),
-                "seconds": self.seconds, "page": self.page}
 
 
 @dataclass
