@@ -189,15 +189,16 @@ if not os.fork():
         os._exit(0)
     os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600) # stays"])
 """
-# a little more than 6 GB altogether: a slow machine fills it in the seconds that a cell has
+# a little more than 6 GB altogether
 FOUR_HOGS = """
 import os, time
 for number in range(4):
     if not os.fork():
         hog = bytearray(b"x") * (13 << 27)
-        time.sleep(28)
+        time.sleep(90)
         os._exit(0)
-time.sleep(28)
+for _ in range(9000):  # it is not asleep while they fill it, on a busy machine slowly
+    time.sleep(0.01)
 """
 FILLS = """
 for number in range(14):

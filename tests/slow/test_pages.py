@@ -96,7 +96,7 @@ def _page(url: str) -> str:
     cells.append({"source": "checks.exercise_2_1(f)", "code": True, "name": "2.1"})
     said = {"2.1": (False, "THE VERDICT OF THE CHECK <script>")}
     body = page.render(cells, outputs, said)
-    return page.document("a title </title><script>", page.safe(body), "en", page.colours())
+    return page.document("a title </title><script>", page.safe(body), "en")
 
 
 class _Reader(html.parser.HTMLParser):
@@ -177,7 +177,7 @@ def test_a_browser_stays_silent(tmp_path: Path) -> None:
         body = "".join(f"<p>{vector.replace('URL', f'{url}/policy')}</p>"
                        for name, vector in VECTORS.items() if "open" not in name
                        and name != "refresh")  # which no policy keeps from leaving the page
-        (tmp_path / "policy.html").write_text(page.document("x", body))
+        (tmp_path / "policy.html").write_text(page.document("x", body, "en"))
         (tmp_path / "bare.html").write_text(f"<body>{body.replace('/policy', '/bare')}")
         shown = _open(tmp_path / "cleaned.html", tmp_path / "one")
         _open(tmp_path / "policy.html", tmp_path / "two")

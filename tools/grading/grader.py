@@ -106,7 +106,7 @@ class Sitting:
             case ["page", str(body)]:
                 from tools.grading import page  # it needs nh3, which only grading has
                 self.result.page = page.document(self.job.stem, page.safe(body),
-                                                 self.result.language, page.colours())
+                                                 self.result.language)
 
     def ended(self, why: Sentence | str) -> None:
         """Take it that the box is gone: with what it was about."""

@@ -3,9 +3,8 @@
     python -m tools.grading.inside
 
 This process runs nothing that a student wrote. Reading, each check, executing and rendering are
-children of it, which cannot look into it; where one leaves a process behind that does not end, this
-box ends, and another does the rest. Answer and check share a process: an answer that looks in it
-for the check's own objects can forge its verdict (instructor/README.md).
+children of it, which cannot look into it; where one leaves behind what cannot be ended, this box
+ends, and another does the rest.
 """
 
 import base64

@@ -59,18 +59,14 @@ class Result:
 
 
 class Kept:
-    """The results in a folder, a file each, which is whole or not there.
-
-    A result is kept under a key made of its job, which holds the file that was handed in and the
-    student version, and of the versions of the course, its packages and data.
-    """
+    """The results in a folder, a file each, which is whole or not there."""
 
     def __init__(self, folder: Path, versions: dict[str, str]) -> None:
         self.folder, self.versions = folder, json.dumps(versions, sort_keys=True)
         folder.mkdir(parents=True, exist_ok=True)
 
     def key(self, job: Job) -> str:
-        """Return the name of a job's result."""
+        """Return the name of a job's result: made of the job, and of `versions`."""
         asked = asdict(job) | {"data": hashlib.sha256(job.data).hexdigest()}
         text = json.dumps([asked, self.versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

@@ -38,7 +38,7 @@ img{max-width:100%;height:auto}td pre{white-space:pre-wrap;margin:0;background:n
 .scroll{overflow-x:auto}
 @media(max-width:40em){body{padding:.5em}th,td{padding:.3em}}
 @media print{pre{white-space:pre-wrap}}
-"""
+""" + HtmlFormatter().get_style_defs(".highlight")
 TAGS = (nh3.ALLOWED_TAGS | {"details", "summary", "section"}) - {"area", "map", "bdo"}
 PROPERTIES = {"color", "background", "background-color", "font-weight", "font-style",
               "text-decoration", "text-align", "white-space", "font-family", "font-size",
@@ -73,13 +73,13 @@ def safe(fragment: str) -> str:
         strip_comments=True)
 
 
-def document(title: str, body: str, language: str = "en", style: str = "") -> str:
+def document(title: str, body: str, language: str) -> str:
     """Return a whole page of a body that is safe already; `title` is text."""
     return (f"<!doctype html>\n<html lang=\"{language}\"><head><meta charset=\"utf-8\">"
             f"<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">"
             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
             "<meta name=\"referrer\" content=\"no-referrer\">"
-            f"<title>{html.escape(title)}</title><style>{STYLE}{style}</style></head>\n"
+            f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n"
             f"<body>{body}</body></html>\n")
 
 
@@ -147,11 +147,6 @@ def render(cells: list[dict[str, Any]], outputs: dict[str, list[dict[str, Any]]]
     exporter = _Exporter(template_name="basic", exclude_input_prompt=True,
                          exclude_output_prompt=True, exclude_anchor_links=True)
     return exporter.from_notebook_node(new_notebook(cells=shown))[0]
-
-
-def colours() -> str:
-    """Return the style of highlighted code."""
-    return HtmlFormatter().get_style_defs(".highlight")
 
 
 def index(name: str, rows: list[tuple[str, str, str, str]], pages: list[str], notes: list[Sentence],
