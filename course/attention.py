@@ -53,7 +53,7 @@ class Tile:
 
 def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, panels: bool = True,
           causal: bool = False, skip: bool = True, group: int = 1) -> tvm.tirx.PrimFunc:
-    """Return the kernel: Q, K, V to O.
+    """Return the kernel: Q, K, V to Y.
 
     `panels`: the keys of a tile's columns side by side; else rows as long as there are keys.
     `skip`: tiles that are all masked are left out. `group`: so many heads share keys and values.
@@ -81,13 +81,13 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
         return T.ceildiv(T.min((q + 1) * queries, n) if causal and skip else n, keys)
 
     @T.prim_func(s_tir=True)
-    def attention(q_handle: T.handle, k_handle: T.handle, v_handle: T.handle, o_handle: T.handle):
+    def attention(q_handle: T.handle, k_handle: T.handle, v_handle: T.handle, y_handle: T.handle):
         T.func_attr({"tirx.noalias": True})
         n, heads = T.int64(), T.int64()
         Q = T.match_buffer(q_handle, (heads * group, n, size), "float32")
         K = T.match_buffer(k_handle, (heads, n, size), "float32")
         V = T.match_buffer(v_handle, (heads, n, size), "float32")
-        O = T.match_buffer(o_handle, (heads * group, n, size), "float32")
+        Y = T.match_buffer(y_handle, (heads * group, n, size), "float32")
         laid = T.alloc_buffer(shape(heads, n), "float32")
         for fused in T.parallel(heads * (padded(n) // 16)):
             with T.sblock("keys"):
@@ -177,7 +177,8 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
                         for r in T.unroll(rows):
                             for c in T.unroll(columns):
                                 for j in T.vectorized(lanes):
-                                    output[i1 * rows + r, d1 * width + c * lanes + j] = sums[r, c, j]
+                                    output[i1 * rows + r, d1 * width + c * lanes + j] = sums[
+                                        r, c, j]
                 for i in range(T.min(queries, n - q * queries)):
                     one[0] = T.float32(0)
                     for j in T.unroll(lanes):
@@ -185,5 +186,119 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
                     one[0] = T.float32(1) / one[0]
                     for d in range(size // lanes):
                         for j in T.vectorized(lanes):
-                            O[h, q * queries + i, d * lanes + j] = output[i, d * lanes + j] * one[0]
+                            Y[h, q * queries + i, d * lanes + j] = output[i, d * lanes + j] * one[0]
     return attention
+
+
+PANEL, AT_ONCE = 16, 64  # keys that lie side by side in a cache, and keys at a time
+
+
+def one_query(size: int, parts: int, lanes: int, group: int = 1) -> tvm.tirx.PrimFunc:
+    """Return attention of one query a head to the keys in a cache, cut into parts: flash decoding.
+
+    Q (heads * group, size), K (heads, panels, size, PANEL), V (heads, panels * PANEL, size), length
+    (1,) int64, to Y (heads * group, size). The cache has room for panels * PANEL keys, a multiple
+    of AT_ONCE; `length` of them are there. A part is read once for all the queries of its group.
+    """
+    scale, vectors = LOG2E / math.sqrt(size), AT_ONCE // lanes
+
+    def key(b: Any, v: Any, j: Any) -> tuple:
+        """The panel of a key, and its place there."""
+        return b * (AT_ONCE // PANEL) + v * lanes // PANEL, v * lanes % PANEL + j
+
+    @T.prim_func(s_tir=True)
+    def attention(q_handle: T.handle, k_handle: T.handle, v_handle: T.handle,
+                  length: T.Buffer((1,), "int64"), y_handle: T.handle):
+        T.func_attr({"tirx.noalias": True})
+        heads, panels = T.int64(), T.int64()
+        Q = T.match_buffer(q_handle, (heads * group, size), "float32")
+        K = T.match_buffer(k_handle, (heads, panels, size, PANEL), "float32")
+        V = T.match_buffer(v_handle, (heads, panels * PANEL, size), "float32")
+        Y = T.match_buffer(y_handle, (heads * group, size), "float32")
+        M = T.alloc_buffer((heads * group, parts), "float32")
+        L = T.alloc_buffer((heads * group, parts), "float32")
+        A = T.alloc_buffer((heads * group, parts, size), "float32")
+        for fused in T.parallel(heads * parts):
+            with T.sblock("part"):
+                h = T.axis.spatial(heads, fused // parts)
+                p = T.axis.spatial(parts, fused % parts)
+                score = T.sblock_alloc_buffer((vectors, lanes), "float32", scope="local")
+                weight = T.sblock_alloc_buffer((AT_ONCE,), "float32")
+                output = T.sblock_alloc_buffer((size // lanes, lanes), "float32", scope="local")
+                across = T.sblock_alloc_buffer((lanes,), "float32", scope="local")
+                new = T.sblock_alloc_buffer((2,), "float32", scope="local")
+                for g in range(group):
+                    M[h * group + g, p] = T.float32(LOWEST)
+                    L[h * group + g, p] = T.float32(0)
+                    for d in range(size):
+                        A[h * group + g, p, d] = T.float32(0)
+                for b in range(p * T.ceildiv(length[0], AT_ONCE) // parts,
+                               (p + 1) * T.ceildiv(length[0], AT_ONCE) // parts):
+                    for g in range(group):
+                        for v in T.unroll(vectors):
+                            for j in T.vectorized(lanes):
+                                score[v, j] = T.float32(0)
+                        for d in range(size):
+                            for v in T.unroll(vectors):
+                                for j in T.vectorized(lanes):
+                                    score[v, j] = score[v, j] + Q[h * group + g, d] * K[
+                                        h, key(b, v, j)[0], d, key(b, v, j)[1]]
+                        for j in T.vectorized(lanes):
+                            across[j] = T.float32(LOWEST)
+                        for v in T.unroll(vectors):
+                            for j in T.vectorized(lanes):
+                                score[v, j] = T.Select(
+                                    b * AT_ONCE + v * lanes + j < length[0],
+                                    score[v, j] * T.float32(scale), T.float32(LOWEST))
+                            for j in T.vectorized(lanes):
+                                across[j] = T.max(across[j], score[v, j])
+                        new[0] = M[h * group + g, p]
+                        for j in T.unroll(lanes):
+                            new[0] = T.max(new[0], across[j])
+                        new[1] = polynomial_exp2(M[h * group + g, p] - new[0])
+                        M[h * group + g, p] = new[0]
+                        for j in T.vectorized(lanes):
+                            across[j] = T.float32(0)
+                        for v in T.unroll(vectors):
+                            for j in T.vectorized(lanes):
+                                weight[v * lanes + j] = polynomial_exp2(score[v, j] - new[0])
+                            for j in T.vectorized(lanes):
+                                across[j] = across[j] + weight[v * lanes + j]
+                        L[h * group + g, p] = L[h * group + g, p] * new[1]
+                        for j in T.unroll(lanes):
+                            L[h * group + g, p] = L[h * group + g, p] + across[j]
+                        for v in T.unroll(size // lanes):
+                            for j in T.vectorized(lanes):
+                                output[v, j] = A[h * group + g, p, v * lanes + j] * new[1]
+                        for k in range(T.min(AT_ONCE, length[0] - b * AT_ONCE)):
+                            for v in T.unroll(size // lanes):
+                                for j in T.vectorized(lanes):
+                                    output[v, j] = output[v, j] + weight[k] * V[
+                                        h, b * AT_ONCE + k, v * lanes + j]
+                        for v in T.unroll(size // lanes):
+                            for j in T.vectorized(lanes):
+                                A[h * group + g, p, v * lanes + j] = output[v, j]
+        for row in range(heads * group):
+            with T.sblock("merge"):
+                h = T.axis.spatial(heads * group, row)
+                most = T.sblock_alloc_buffer((2,), "float32", scope="local")
+                most[0] = T.float32(LOWEST)
+                most[1] = T.float32(0)
+                for p in range(parts):
+                    most[0] = T.max(most[0], M[h, p])
+                for d in range(size):
+                    Y[h, d] = T.float32(0)
+                for p in range(parts):
+                    M[h, p] = polynomial_exp2(M[h, p] - most[0])
+                    most[1] = most[1] + L[h, p] * M[h, p]
+                    for d in range(size):
+                        Y[h, d] = Y[h, d] + A[h, p, d] * M[h, p]
+                for d in range(size):
+                    Y[h, d] = Y[h, d] / most[1]
+    return attention
+
+
+def in_panels(keys: Any) -> Any:
+    """Return NumPy's keys (heads, n, size), n a multiple of PANEL, as a cache has them."""
+    heads, n, size = keys.shape
+    return keys.reshape(heads, n // PANEL, PANEL, size).swapaxes(2, 3).copy()
