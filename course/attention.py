@@ -208,12 +208,13 @@ def one_query(size: int, parts: int, lanes: int, group: int = 1) -> tvm.tirx.Pri
 
     @T.prim_func(s_tir=True)
     def attention(q_handle: T.handle, k_handle: T.handle, v_handle: T.handle,
-                  length: T.Buffer((1,), "int64"), y_handle: T.handle):
+                  length_handle: T.handle, y_handle: T.handle):
         T.func_attr({"tirx.noalias": True})
         heads, panels = T.int64(), T.int64()
         Q = T.match_buffer(q_handle, (heads * group, size), "float32")
         K = T.match_buffer(k_handle, (heads, panels, size, PANEL), "float32")
         V = T.match_buffer(v_handle, (heads, panels * PANEL, size), "float32")
+        length = T.match_buffer(length_handle, (1,), "int64")
         Y = T.match_buffer(y_handle, (heads * group, size), "float32")
         M = T.alloc_buffer((heads * group, parts), "float32")
         L = T.alloc_buffer((heads * group, parts), "float32")

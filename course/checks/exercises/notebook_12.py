@@ -2,6 +2,7 @@
 
 import functools
 import math
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -37,14 +38,16 @@ def _pieces(scores: np.ndarray, values: np.ndarray, cuts: Sequence[int]) -> list
     return [_part(scores[a:b], values[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
 
 
-def _merge(one: Part, other: Part, factor: Callable[[float, float], float] | None = None,
+def _shrink(old: float, new: float, empty: bool = True, base: float = math.e) -> float:
+    """Return the factor of a part; arguments other than the defaults are mistakes."""
+    return 0.0 if empty and old == -np.inf else float(base ** (np.float64(old) - new))
+
+
+def _merge(one: Part, other: Part, factor: Callable[[float, float], float] = _shrink,
            largest: Callable[[float, float], float] = max, total: bool = True,
            weighted: bool = True, first: bool = True, second: bool = True) -> Part:
     """Return two parts as one; arguments other than the defaults are mistakes."""
     most = largest(one[0], other[0])
-    if factor is None:
-        def factor(old: float, new: float) -> float:
-            return 0.0 if old == -np.inf else math.exp(old - new)
     a, b = (factor(part[0], most) if wanted else 1.0
             for part, wanted in ((one, first), (other, second)))
     return (most, one[1] * (a if total else 1) + other[1] * (b if total else 1),
@@ -53,11 +56,6 @@ def _merge(one: Part, other: Part, factor: Callable[[float, float], float] | Non
 
 def _flat(part: Part) -> np.ndarray:
     return np.array([part[0], part[1], *part[2]], "float64")
-
-
-def _exp(old: float, new: float) -> float:
-    with np.errstate(all="ignore"):
-        return float(np.exp(np.float64(old) - new))
 
 
 def _folded(merge: Callable[[Part, Part], Part]) -> Callable[..., np.ndarray]:
@@ -73,37 +71,40 @@ def _merged(answer: Callable) -> Callable[..., np.ndarray]:
     def merge(one: Part, other: Part) -> Part:
         given = one[2].copy(), other[2].copy()
         came = answer(one, other)
-        if not isinstance(came, tuple) or len(came) != 3:
-            raise CheckFailed(_("a tuple of three: largest, sum, weighted values"),
-                              _("{value}, a {type}").format(value=repr(came)[:80],
-                                                            type=type(came).__name__))
-        if np.shape(came[2]) != one[2].shape or any(np.ndim(each) for each in came[:2]):
-            raise CheckFailed(_("two numbers, and values of shape {shape}").format(
-                shape=one[2].shape), str([np.shape(each) for each in came]))
-        if not (np.array_equal(given[0], one[2]) and np.array_equal(given[1], other[2])):
+        shapes = [np.shape(each) for each in came] if isinstance(came, tuple) else []
+        if shapes != [(), (), one[2].shape]:
+            raise CheckFailed(_("a tuple: a number, a number, an array {shape}").format(
+                shape=one[2].shape), _("{value}, a {type}").format(
+                    value=repr(came)[:80], type=type(came).__name__), _("the return statement"))
+        if not all(np.array_equal(kept, part[2], equal_nan=True)
+                   for kept, part in zip(given, (one, other), strict=True)):
             raise CheckFailed(_("the given parts as they were"), _("another array in one of them"),
                               _("what is changed: += writes into the given array"))
         return came
     return _folded(merge)
 
 
+def _wrong(**mistake: Any) -> Callable[..., np.ndarray]:
+    return _folded(functools.partial(_merge, **mistake))
+
+
 _MERGES: Mistakes = {
     _("exp(-inf - (-inf)) is NaN: an empty part has no largest score"):
-        _folded(functools.partial(_merge, factor=_exp)),
+        _wrong(factor=functools.partial(_shrink, empty=False)),
     _("the sums: each was taken against its own largest score, and has to shrink with it"):
-        _folded(functools.partial(_merge, total=False)),
+        _wrong(total=False),
     _("the weighted values: they have to shrink as the sums do"):
-        _folded(functools.partial(_merge, weighted=False)),
+        _wrong(weighted=False),
     _("the sums and the values: each was taken against its own largest score"):
-        _folded(functools.partial(_merge, total=False, weighted=False)),
+        _wrong(total=False, weighted=False),
     _("the largest: this is the smaller of the two"):
-        _folded(functools.partial(_merge, largest=min)),
+        _wrong(largest=min),
     _("the factor: 2 to the power of the difference, not e"):
-        _folded(functools.partial(_merge, factor=lambda old, new: 2.0 ** (old - new))),
+        _wrong(factor=functools.partial(_shrink, base=2)),
     _("the factor of the first part: it has one too, where the second has the largest"):
-        _folded(functools.partial(_merge, first=False)),
+        _wrong(first=False),
     _("the factor of the second part: it has one too, where the first has the largest"):
-        _folded(functools.partial(_merge, second=False))}
+        _wrong(second=False)}
 
 
 def _rows() -> Iterator[tuple[str, np.ndarray]]:
@@ -155,14 +156,17 @@ def attention_of(Q: np.ndarray, K: np.ndarray, V: np.ndarray, divided: bool = Tr
 def _ran_through(Q: np.ndarray, K: np.ndarray, V: np.ndarray, total: bool = True,
                  weighted: bool = True, last: bool = True, start: float = -np.inf) -> np.ndarray:
     """Return what a running softmax gives; arguments other than the defaults are mistakes."""
-    rows = []
-    for scores in Q.astype("float64") @ K.T / math.sqrt(Q.shape[1]):
-        part: Part = start, 0.0, np.zeros(V.shape[1])
-        for score, value in zip(scores, V, strict=True):
-            part = _merge(part, (score, 1.0, value.astype("float64")), _exp, total=total,
-                          weighted=weighted)
-        rows.append(part[2] / part[1] if last else part[2])
-    return np.array(rows, "float32")
+    largest, summed = np.full(len(Q), start, "float32"), np.zeros(len(Q), "float32")
+    values = np.zeros((len(Q), V.shape[1]), "float32")
+    with np.errstate(all="ignore"):
+        for key, value in zip(K, V, strict=True):
+            score = Q @ key / np.float32(math.sqrt(Q.shape[1]))
+            new = np.maximum(largest, score)
+            shrink, weight = np.exp(largest - new), np.exp(score - new)
+            summed = summed * (shrink if total else 1) + weight
+            values = values * (shrink[:, None] if weighted else 1) + np.outer(weight, value)
+            largest = new
+        return values / summed[:, None] if last else values
 
 
 _ATTENTIONS: Mistakes = {
@@ -217,20 +221,15 @@ _RUNNING = Spec(_running, attention_of, _attentions, {"Q": "n d", "K": "m d", "V
                 _ATTENTIONS, fault=Misuse, atol=1e-4)
 
 
-def _reads(func: tirx.PrimFunc, name: str) -> int:
-    """Return how many elements of a parameter are read, by the extents of the loops around."""
-    parameter = next(param for param in func.params if param.name == name)
-    return sum(math.prod(int(loop.extent) for loop in place.loops)
-               for node, place in walk(func.body) for access in accesses(node, place)
-               if not access.writes and access.buffer.name == parameter.name)
-
-
-def _made_inside(func: tirx.PrimFunc) -> dict[str, int]:
-    """Return the numbers of elements of the buffers that a PrimFunc makes, by name."""
-    given = {param.name for param in func.params}
-    return {access.buffer.name: math.prod(map(int, access.buffer.shape))
-            for node, place in walk(func.body) for access in accesses(node, place)
-            if access.buffer.name not in given}
+def _traffic(func: tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
+    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads."""
+    made, reads = {}, Counter[str]()
+    for node, place in walk(func.body):
+        for access in accesses(node, place):
+            made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
+            if not access.writes:
+                reads[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
+    return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
 
 
 @exercise("12.2", "running_attention(n, m, d)", seconds=30)
@@ -239,18 +238,18 @@ def exercise_12_2(running_attention: Callable) -> str:
     count = check(_RUNNING, running_attention)
     n, m, d = 3, 200, 4
     func = running_attention(n, m, d)
-    made = _made_inside(func)
+    made, reads = _traffic(func)
     if sum(made.values()) >= m:
         raise CheckFailed(
             _("fewer than {m} numbers kept at a time, for {m} keys").format(m=m),
             _(", ").join(_("{name} {count}").format(name=name, count=size)
-                         for name, size in made.items()),
+                         for name, size in sorted(made.items())),
             _("which buffer grows with the number of keys"))
     for name in (func.params[1].name, func.params[2].name):
-        if (found := _reads(func, name)) > n * m * d:
+        if reads[name] > n * m * d:
             raise CheckFailed(
                 _("each number of {name} read once for each query, {count} times").format(
-                    name=name, count=f"{n * m * d:,}"), f"{found:,}",
+                    name=name, count=f"{n * m * d:,}"), f"{reads[name]:,}",
                 _("the passes over the keys: one is enough"))
     return _("equal to three operators on {count} inputs, with {numbers} numbers kept for {m} "
              "keys").format(count=count, numbers=sum(made.values()), m=m)
@@ -309,17 +308,9 @@ def exercise_12_3(coefficients: Callable) -> str:
 # ---- many parts ----------------------------------------------------------------------------
 
 
-def _joined(M: np.ndarray, L: np.ndarray, A: np.ndarray, factor: Callable | None = None,
-            **mistake: Any) -> np.ndarray:
-    parts = [(float(m), float(s), a.astype("float64")) for m, s, a in zip(M, L, A, strict=True)]
-    with np.errstate(all="ignore"):
-        whole = functools.reduce(functools.partial(_merge, factor=factor, **mistake), parts)
-        return (whole[2] / whole[1]).astype("float32")
-
-
 def _all_at_once(M: np.ndarray, L: np.ndarray, A: np.ndarray, most: float | None = None,
                  total: bool = True, weighted: bool = True) -> np.ndarray:
-    """Return the merge of all parts against one number, in float32; defaults are right."""
+    """Return the merge of all parts; arguments other than the defaults are mistakes."""
     with np.errstate(all="ignore"):
         powers = np.exp(M - (M.max() if most is None else np.float32(most)))
         return (powers if weighted else np.ones_like(M)) @ A / (
@@ -357,7 +348,7 @@ def _merging(answer: Callable) -> Callable[..., np.ndarray]:
     return lambda M, L, A: run(A.shape, M, L, A)
 
 
-_MERGE_PARTS = Spec(_merging, _joined, _some_parts, {"M": "p", "L": "p", "A": "p d"}, _PARTS,
+_MERGE_PARTS = Spec(_merging, _all_at_once, _some_parts, {"M": "p", "L": "p", "A": "p d"}, _PARTS,
                     fits=lambda given: bool((given["L"] >= 0).all() and given["L"].sum() > 0),
                     fault=Misuse)
 
