@@ -190,7 +190,7 @@ def coefficients(degree):
     return [math.log(2) ** k / math.factorial(k) for k in range(degree + 1)]
 
 
-# %% 12.3 wrong: highest power first -> the order: the coefficient of f**0 comes first
+# %% 12.3 wrong: highest power first -> at f =
 def coefficients(degree):
     f = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)) / 2
     return np.polyfit(f, np.exp2(f), degree)
@@ -281,7 +281,7 @@ def merge(one, other):
     return merged(one, other, factors=(True, False))
 
 
-# %% 12.1 wrong: base 2 -> 2 to the power of the difference
+# %% 12.1 wrong: base 2 -> expected
 def merge(one, other):
     return merged(one, other, base=2.0)
 

@@ -3,7 +3,7 @@
 import functools
 import math
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -33,37 +33,25 @@ def _part(scores: np.ndarray, values: np.ndarray) -> Part:
     return largest, float(powers.sum()), powers @ values
 
 
-def _pieces(scores: np.ndarray, values: np.ndarray, cuts: Sequence[int]) -> list[Part]:
-    ends = [0, *(min(cut, len(scores)) for cut in sorted(cuts)), len(scores)]
-    return [_part(scores[a:b], values[a:b]) for a, b in zip(ends, ends[1:], strict=False)]
-
-
-def _shrink(old: float, new: float, empty: bool = True, base: float = math.e) -> float:
-    """Return the factor of a part; arguments other than the defaults are mistakes."""
-    return 0.0 if empty and old == -np.inf else float(base ** (np.float64(old) - new))
-
-
-def _merge(one: Part, other: Part, factor: Callable[[float, float], float] = _shrink,
-           largest: Callable[[float, float], float] = max, total: bool = True,
+def _merge(one: Part, other: Part, empty: bool = True, total: bool = True,
            weighted: bool = True, first: bool = True, second: bool = True) -> Part:
     """Return two parts as one; arguments other than the defaults are mistakes."""
-    most = largest(one[0], other[0])
-    a, b = (factor(part[0], most) if wanted else 1.0
-            for part, wanted in ((one, first), (other, second)))
+    most = max(one[0], other[0])
+    a, b = (float(np.exp(np.float64(part[0]) - most)) if part[0] > -np.inf or not empty else 0.0
+            for part in (one, other))
+    a, b = a if first else 1.0, b if second else 1.0
     return (most, one[1] * (a if total else 1) + other[1] * (b if total else 1),
             one[2] * (a if weighted else 1) + other[2] * (b if weighted else 1))
 
 
-def _flat(part: Part) -> np.ndarray:
-    return np.array([part[0], part[1], *part[2]], "float64")
-
-
 def _folded(merge: Callable[[Part, Part], Part]) -> Callable[..., np.ndarray]:
-    """Return what a merge makes of a row that is cut: from the left, from an empty part on."""
+    """Return what a merge makes of a row that is cut, from the left; pieces may be empty."""
     def of(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> np.ndarray:
-        pieces = _pieces(scores, values, cuts)
+        ends = [0, *(min(cut, len(scores)) for cut in sorted(cuts)), len(scores)]
         with np.errstate(all="ignore"):
-            return _flat(functools.reduce(merge, pieces))
+            whole = functools.reduce(merge, (_part(scores[a:b], values[a:b])
+                                             for a, b in zip(ends, ends[1:], strict=False)))
+        return np.array([*whole[:2], *whole[2]])
     return of
 
 
@@ -89,47 +77,31 @@ def _wrong(**mistake: Any) -> Callable[..., np.ndarray]:
 
 
 _MERGES: Mistakes = {
-    _("exp(-inf - (-inf)) is NaN: an empty part has no largest score"):
-        _wrong(factor=functools.partial(_shrink, empty=False)),
+    _("exp(-inf - (-inf)) is NaN: an empty part has no largest score"): _wrong(empty=False),
     _("the sums: each was taken against its own largest score, and has to shrink with it"):
         _wrong(total=False),
-    _("the weighted values: they have to shrink as the sums do"):
-        _wrong(weighted=False),
+    _("the weighted values: they have to shrink as the sums do"): _wrong(weighted=False),
     _("the sums and the values: each was taken against its own largest score"):
         _wrong(total=False, weighted=False),
-    _("the largest: this is the smaller of the two"):
-        _wrong(largest=min),
-    _("the factor: 2 to the power of the difference, not e"):
-        _wrong(factor=functools.partial(_shrink, base=2)),
     _("the factor of the first part: it has one too, where the second has the largest"):
         _wrong(first=False),
     _("the factor of the second part: it has one too, where the first has the largest"):
         _wrong(second=False)}
 
 
-def _rows() -> Iterator[tuple[str, np.ndarray]]:
-    yield _("six scores"), 3 * random(6)
-    yield _("scores up to 900"), 900 * random(5, seed=1)
-    yield _("scores that grow"), np.linspace(-400, 400, 5, dtype="float32")
-    yield _("one score"), random(1)
-    masked = random(5, seed=2)
-    masked[[0, 1, 4]] = -np.inf
-    yield _("scores of -inf among others"), masked
-    yield _("scores of -inf alone"), np.full(3, -np.inf, "float32")
-
-
 def _cut_rows() -> Cases:
     """Yield every way to cut each row in two or three, parts of no score among them."""
-    for words, scores in _rows():
-        values = random(len(scores), 3, seed=len(scores))
+    masked = random(5, seed=2)
+    masked[[0, 1, 4]] = -np.inf
+    for scores in (3 * random(6), 900 * random(5, seed=1), np.linspace(-400, 400, 5), random(1),
+                   masked, np.full(3, -np.inf)):
+        scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
         for first in range(len(scores) + 1):
             for second in range(first, len(scores) + 1):
-                yield _("{words}, cut before {places}").format(
-                    words=words, places=[first, second]), {
-                        "scores": scores, "values": values, "cuts": (first, second)}
+                yield "", {"scores": scores, "values": values, "cuts": (first, second)}
 
 
-_MERGE = Spec(_merged, lambda scores, values, cuts: _flat(_part(scores, values)), _cut_rows,
+_MERGE = Spec(_merged, lambda scores, values, cuts: _folded(_merge)(scores, values, ()), _cut_rows,
               {"scores": "n", "values": "n d"}, _MERGES, least={"n": 1, "d": 1},
               fits=lambda given: all(cut >= 0 for cut in given["cuts"]),
               atol=1e-5)
@@ -145,8 +117,8 @@ def exercise_12_1(merge: Callable) -> str:
 # ---- a running softmax ---------------------------------------------------------------------
 
 
-def attention_of(Q: np.ndarray, K: np.ndarray, V: np.ndarray, divided: bool = True,
-                 powers: Callable = np.exp) -> np.ndarray:
+def _attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray, divided: bool = True,
+               powers: Callable = np.exp) -> np.ndarray:
     """Return attention of float32 (n, d), (m, d), (m, d); other arguments are mistakes."""
     scores = Q.astype("float64") @ K.T / (math.sqrt(Q.shape[1]) if divided else 1)
     weights = powers(scores - scores.max(axis=1, keepdims=True))
@@ -171,9 +143,9 @@ def _ran_through(Q: np.ndarray, K: np.ndarray, V: np.ndarray, total: bool = True
 
 _ATTENTIONS: Mistakes = {
     _("the scores: they are divided by the square root of d"):
-        lambda Q, K, V: attention_of(Q, K, V, divided=False),
+        lambda Q, K, V: _attention(Q, K, V, divided=False),
     _("the exponential: this is 2 to the power of x, not e"):
-        lambda Q, K, V: attention_of(Q, K, V, powers=np.exp2),
+        lambda Q, K, V: _attention(Q, K, V, powers=np.exp2),
     _("the sum: it has to shrink where a larger score comes"):
         lambda Q, K, V: _ran_through(Q, K, V, total=False),
     _("the weighted values: they have to shrink where a larger score comes"):
@@ -185,20 +157,15 @@ _ATTENTIONS: Mistakes = {
     _("the largest starts from 0, above some rows: start below every score"):
         lambda Q, K, V: _ran_through(Q, K, V, start=0.0)}
 
-_SIZES = [(3, 5, 4), (1, 1, 2), (4, 9, 3), (2, 40, 8)]
-
 
 def _attentions() -> Cases:
-    for n, m, d in _SIZES:
-        for words, scale in ((_("scores below 10"), 2.0), (_("scores of hundreds"), 30.0)):
-            Q, K, V = random(n, d), random(m, d, seed=1), random(m, d, seed=2)
-            yield _("{n} queries, {m} keys of {d} numbers, {words}").format(
-                n=n, m=m, d=d, words=words), {"Q": scale * Q, "K": scale * K, "V": V}
-    Q = np.ones((1, 2), "float32")
-    for words, far in ((_("scores that grow"), np.arange(6)),
-                       (_("scores far below 0"), -300 - np.arange(6)[::-1])):
-        yield words, {"Q": Q, "K": np.stack([far, far], 1).astype("float32"),
-                      "V": random(6, 2, seed=3)}
+    for n, m, d in ((3, 5, 4), (1, 1, 2), (4, 9, 3), (2, 40, 8)):
+        for scale in (2, 30):
+            Q, K, V = scale * random(n, d), scale * random(m, d, seed=1), random(m, d, seed=2)
+            yield "", {"Q": Q, "K": K, "V": V}
+    for far in (np.arange(6), np.arange(6) - 306):
+        yield "", {"Q": np.ones((1, 2), "float32"),
+                   "K": np.stack([far, far], 1).astype("float32"), "V": random(6, 2, seed=3)}
 
 
 def _with_program(build: Callable, *shapes: Callable[..., tuple[int, ...]]
@@ -217,7 +184,7 @@ def _running(answer: Callable) -> Callable[..., np.ndarray]:
     return lambda Q, K, V: run((*Q.shape[:1], *K.shape), Q, K, V)
 
 
-_RUNNING = Spec(_running, attention_of, _attentions, {"Q": "n d", "K": "m d", "V": "m d"},
+_RUNNING = Spec(_running, _attention, _attentions, {"Q": "n d", "K": "m d", "V": "m d"},
                 _ATTENTIONS, fault=Misuse, atol=1e-4)
 
 
@@ -272,18 +239,6 @@ def _through_chebyshevs_points(degree: int) -> tuple[float, ...]:
     return tuple(fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef)
 
 
-def _cause(came: np.ndarray) -> str:
-    """Return what these coefficients are, if it is a usual mistake."""
-    taylor = [math.log(2) ** k / math.factorial(k) for k in range(len(came))]
-    if np.allclose(came, taylor, 1e-6, 0):
-        # cause: taylor
-        return _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
-                 "stretch")
-    if np.abs(_errors(came[::-1])[1]).max() < np.abs(_errors(came)[1]).max() / 10:
-        return _("the order: the coefficient of f**0 comes first")
-    return ""
-
-
 @exercise("12.3", "coefficients(degree)", seconds=5)
 def exercise_12_3(coefficients: Callable) -> str:
     """a polynomial for the powers of two."""
@@ -295,12 +250,16 @@ def exercise_12_3(coefficients: Callable) -> str:
         f, error = _errors(came)
         most = 1.5 * float(np.abs(_errors(_through_chebyshevs_points(degree))[1]).max())
         if not np.abs(error).max() <= most:
-            worst = int(np.nanargmax(np.abs(error))) if not np.isnan(error).all() else 0
+            worst = int(np.argmax(np.abs(error)))  # of NaN the first
+            taylor = [math.log(2) ** k / math.factorial(k) for k in range(degree + 1)]
             raise CheckFailed(
                 _("a relative error of at most {most}, degree {degree}").format(
                     most=f"{most:.2g}", degree=degree),
                 _("{error} at f = {place}").format(error=f"{error[worst]:.2g}",
-                                                  place=f"{f[worst]:.4g}"), _cause(came))
+                                                  place=f"{f[worst]:.4g}"),
+                # cause: taylor
+                _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
+                  "stretch") if np.allclose(came, taylor, 1e-6, 0) else "")
     return _("near the best that a polynomial can do, for degrees {first} to {last}").format(
         first=_DEGREES[0], last=_DEGREES[-1])
 
@@ -329,17 +288,12 @@ _PARTS: Mistakes = {
 
 
 def _some_parts() -> Cases:
-    for words, M in ((_("four parts"), random(4)), (_("one part"), random(1)),
-                     (_("largest scores of hundreds"), 500 * random(6)),
-                     (_("largest scores far below 0"), -500 + random(3)),
-                     (_("largest scores that grow"), np.arange(5, dtype="float32") * 40)):
-        for empty in ((), (0,), (len(M) - 1,)):
-            if len(M) > len(empty):
-                M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
-                for place in empty:
-                    M[place], L[place], A[place] = -np.inf, 0, 0
-                yield _("{words}, {count} of them empty").format(words=words, count=len(empty)), {
-                    "M": M, "L": L, "A": A}
+    grow = 40 * np.arange(5, dtype="float32")
+    for M in (random(4), random(1), 500 * random(6), random(3) - 500, grow, grow[::-1].copy()):
+        for empty in ([], [0], [len(M) - 1])[:3 if len(M) > 1 else 1]:
+            M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
+            M[empty], L[empty], A[empty] = -np.inf, 0, 0
+            yield "", {"M": M, "L": L, "A": A}
 
 
 def _merging(answer: Callable) -> Callable[..., np.ndarray]:
@@ -374,7 +328,7 @@ def exercise_12_5(attention_on_gpu: Callable) -> str:
         Y = np.full((n, d), np.nan, "float32")
         func: tvm.tirx.PrimFunc = attention_on_gpu(n, d)
         launch = gpus.ran(func, (Q, K, V, Y), title, barriers=False, least=_SIDE)
-        gpus.require_result(Y, attention_of(Q, K, V), title, launch)
+        gpus.require_result(Y, _attention(Q, K, V), title, launch)
         q, k, v, y = (param.name for param in func.params)
         blocks = n // _SIDE
         if launch.grid != (blocks, 1, 1):
