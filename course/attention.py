@@ -285,15 +285,15 @@ def one_query(size: int, parts: int, lanes: int, group: int = 1) -> tvm.tirx.Pri
                 most = T.sblock_alloc_buffer((2,), "float32", scope="local")
                 most[0] = T.float32(LOWEST)
                 most[1] = T.float32(0)
-                for p in range(parts):
-                    most[0] = T.max(most[0], M[h, p])
+                for part in range(parts):
+                    most[0] = T.max(most[0], M[h, part])
                 for d in range(size):
                     Y[h, d] = T.float32(0)
-                for p in range(parts):
-                    M[h, p] = polynomial_exp2(M[h, p] - most[0])
-                    most[1] = most[1] + L[h, p] * M[h, p]
+                for part in range(parts):
+                    M[h, part] = polynomial_exp2(M[h, part] - most[0])
+                    most[1] = most[1] + L[h, part] * M[h, part]
                     for d in range(size):
-                        Y[h, d] = Y[h, d] + A[h, p, d] * M[h, p]
+                        Y[h, d] = Y[h, d] + A[h, part, d] * M[h, part]
                 for d in range(size):
                     Y[h, d] = Y[h, d] / most[1]
     return attention

@@ -235,8 +235,8 @@ def _errors(coefficients: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.
 
 @functools.cache
 def _through_chebyshevs_points(degree: int) -> tuple[float, ...]:
-    fitted = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[-0.5, 0.5])
-    return tuple(fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef)
+    through = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[-0.5, 0.5])
+    return tuple(through.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef)
 
 
 @exercise("12.3", "coefficients(degree)", seconds=5)
