@@ -354,7 +354,7 @@ def attention_on_gpu(n, d):
     return blocks(n, d, second=False)
 
 
-# %% 12.5 wrong: not divided by the square root -> at [1, 0]
+# %% 12.5 wrong: not divided by the square root -> at [0, 0]
 def attention_on_gpu(n, d):
     return blocks(n, d, scale=1)
 

@@ -316,7 +316,7 @@ def exercise_12_4(merge_parts: Callable) -> str:
 
 # ---- on a GPU ------------------------------------------------------------------------------
 
-_ON_GPU, _SIDE = [(64, 8), (32, 16), (96, 4)], 32
+_ON_GPU, _SIDE = [(64, 12), (32, 16), (992, 1)], 32
 
 
 @exercise("12.5", "attention_on_gpu(n, d)", seconds=60)
