@@ -18,7 +18,7 @@ MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
 
 
 def ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = True,
-         least: int = 1) -> Launch:
+        least: int = 1) -> Launch:
     """Run what an answer made: one kernel, every index inside its buffer, no race.
 
     With at least so many threads a block: with fewer NumPy would take long.
