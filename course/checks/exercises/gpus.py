@@ -68,7 +68,7 @@ def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Laun
 
 
 def require_few(found: Counter, buffers: Iterable[str], most: int, what: str, title: str,
-                 look_at: str = "") -> None:
+                look_at: str = "") -> None:
     """Raise CheckFailed where more was counted for some buffers than `most`."""
     made = {name: found[name] for name in buffers}
     if sum(made.values()) > most:
