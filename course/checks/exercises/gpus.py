@@ -55,6 +55,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Launch) -> None:
+    """Raise CheckFailed where a result is wrong; say which thread wrote the first such place."""
     wrong = ~np.isclose(came, right, 1e-4, 1e-5 * float(np.abs(right).max()))
     if wrong.any():
         at = tuple(int(i) for i in np.argwhere(wrong)[0])

@@ -257,7 +257,6 @@ def exercise_12_3(coefficients: Callable) -> str:
                     most=f"{most:.2g}", degree=degree),
                 _("{error} at f = {place}").format(error=f"{error[worst]:.2g}",
                                                   place=f"{f[worst]:.4g}"),
-                # cause: taylor
                 _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
                   "stretch") if np.allclose(came, taylor, 1e-6, 0) else "")
     return _("near the best that a polynomial can do, for degrees {first} to {last}").format(
