@@ -175,7 +175,8 @@ def test_search_forgives_and_understands(site: Path) -> None:
     """Typing errors, questions, names of other frameworks: tests/queries.toml says whose sets."""
     said = tomllib.loads((ROOT / "tests" / "queries.toml").read_text(encoding="utf-8"))
     for name, least_first, least_three in (("more", 47, 50), ("second", 46, 50), ("third", 41, 49),
-                                           ("unseen", 39, 46), ("fourth", 42, 49)):
+                                           ("unseen", 40, 46), ("fourth", 42, 48),
+                                           ("fifth", 48, 52)):
         first = three = asked = 0
         for folder, wanted in ((site, said[name]["en"]), (site / "zh", said[name]["zh"])):
             known = searching.sections(folder)
@@ -185,7 +186,7 @@ def test_search_forgives_and_understands(site: Path) -> None:
             for query, found in zip(wanted, searching.answers(known, [*wanted]), strict=True):
                 hits = [searching.named(one).startswith(tuple(wanted[query])) for one in found]
                 asked, first, three = asked + 1, first + (hits[:1] == [True]), three + any(hits)
-        assert asked == 50 and first >= least_first and three >= least_three, (name, first, three)
+        assert first >= least_first and three >= least_three, (name, asked, first, three)
 
 
 def test_search_finds_a_word_with_two_letters_exchanged(site: Path) -> None:

@@ -6,9 +6,11 @@
   const WORD = new RegExp(String.raw`\p{Script=Han}+|${LATIN}(?:(?:\.|::)${LATIN})*`, "gu");
   const WORDS = new Intl.Segmenter("zh", { granularity: "word" });
 
-  // "scheduling", "schedules" and "schedule" are one word, "vectorized" and "vectorised" another
+  // "scheduling", "schedules" and "schedule" are one word, "vectorized" and "vectorised" another,
+  // "planner", "planning" and "plan" a third
   const stem = (word) => word.replace(/^([a-z]{3,}?)(?:ations?|ings?|ed|es|(?<!s)s|e)$/, "$1")
-    .replace(/iz$/, "is");
+    .replace(/iz$/, "is").replace(/^([a-z]{4,})(?:er|ion|ment)$/, "$1")
+    .replace(/(?<=[a-z])([bdgkmnprt])\1$/, "$1");
 
   // What a piece of text is found by, the best first. A name of code is found whole, without what is
   // in front of a dot or behind it, and by its parts; of Chinese, which has no spaces, each two neighbours.
@@ -30,7 +32,11 @@
   // Words of a question that say nothing of what it is about.
   const ASKING = new Set(("a an the is are was be do does did can could should i you we my me it its what which how why "
     + "where when who whom to of in on for from with by at get got have has use using there this that and or not if "
-    + "mean means really please").split(" "));
+    + "mean means really please see want need know try trying much many keep keeps im dont doesnt cant cannot wont "
+    + "isnt don doesn won isn t s re ll ve").split(" "));
+  // Words of a question about something that went wrong.
+  const FAILING = new RegExp(String.raw`\b(errors?|exceptions?|fail(s|ed|ure)?|crash(es|ed)?|broken|d(ies|ied|ying)|wrong`
+    + String.raw`|missing|cannot|can't|unable|invalid|unexpected|mismatch)\b|报错|错误|失败|崩溃|出错|不匹配|找不到|无法|异常`, "i");
   const ZH_ASKING = /什么是|是什么|什么|怎么样|怎么|怎样|如何|为什么|为何|哪里|哪个|在哪|能不能|可不可以|可以|吗|呢|的/gu;
   const without = (query) => {
     const left = query.replace(ZH_ASKING, " ");
@@ -80,7 +86,9 @@
   };
 
   // How much a word counts in each part of a section.
-  const FIELDS = { title: 4, names: 9, above: 2.5, text: 1.25, code: 1 };
+  const FIELDS = { title: 4, names: 9, above: 2.5, text: 1.25, code: 0.7 };
+
+  const MESSAGES = new Set(["tvm_errors", "troubleshooting"]), LISTS = new Set(["terms", "changelog"]);
 
   class Finder {
     constructor(sections) {
@@ -88,12 +96,17 @@
         ...section, keys: section.names.map(phrase), head: phrase(section.title),
       }));
       this.index = new Map();  // of each form, of each section's number, how often in which field
+      this.spelt = new Map();  // of each word and name as it is spelt, the form by which it is found
       this.pairs = new Map();  // of two words without their space, the forms of both
       sections.forEach((section, number) => {
         for (const field of Object.keys(FIELDS)) {
           const text = [section[field]].flat().join("\n");
           let last = null;
           for (const { 0: piece, index } of pieces(text)) {
+            if (!HAN.test(piece)) {
+              forms(piece).forEach((form) => this.spelt.has(form) || this.spelt.set(form, form));
+              this.spelt.set(piece.toLowerCase(), forms(piece)[0]);
+            }
             for (const form of HAN.test(piece) ? [...forms(piece), ...piece] : forms(piece)) {
               if (!this.index.has(form)) this.index.set(form, new Map());
               const found = this.index.get(form);
@@ -115,15 +128,16 @@
 
     // What a word that is nowhere here may be: a beginning; a name without its dots and underscores, or
     // two words without their space; a word that differs by a letter, or of a long one by two; a part of it.
-    guessed([form, ...parts]) {
-      if (HAN.test(form)) return [];
-      const all = [...this.index.keys()];
-      const begun = all.filter((other) => other.startsWith(form) || bare(other) === bare(form));
-      if (begun.length) return [begun];
+    guessed(word, [form, ...parts]) {
+      const those = (fit) => [...new Set([...this.spelt].filter(([other]) => fit(other)).map((one) => one[1]))];
+      for (const start of word.length > 3 ? [word, form] : [form]) {
+        const begun = those((other) => other.startsWith(start) || bare(other) === bare(start));
+        if (begun.length) return [begun];
+      }
       const pair = this.pairs.get(form);
       if (pair) return pair.map((part) => [part]);
-      for (let most = 1; most <= (form.length < 4 ? 0 : form.length < 8 ? 1 : 2); most++) {
-        const near = all.filter((other) => !HAN.test(other) && apart(form, other, most) <= most);
+      for (let most = 1; most <= (word.length < 4 ? 0 : word.length < 8 ? 1 : 2); most++) {
+        const near = those((other) => apart(word, other, most) <= most);
         if (near.length) return [near];
       }
       const part = parts.find((one) => this.index.has(one));
@@ -143,12 +157,12 @@
         const all = forms(piece);
         if (HAN.test(piece)) {  // two letters of two words count less
           return (all.length > 1 ? all.slice(0, -1) : all).map((form, at) =>
-            ({ found: this.index.has(form) ? [form] : [], part: words.has(index + at + 1) ? 0.3 : 1 }));
+            ({ found: this.index.has(form) ? [form] : [], part: words.has(index + at + 1) ? 0.5 : 1 }));
         }
         const best = [all[0], ...all.slice(1).filter((form) => /[._:]/.test(form))]
           .find((form) => this.index.has(form));
         return best ? [{ found: [best], part: 1 }]
-          : this.guessed(all).map((found) => ({ found, part: 0.8 }));
+          : this.guessed(piece.toLowerCase(), all).map((found) => ({ found, part: 0.8 }));
       });
       asked.slice(1).forEach(({ 0: piece }, at) => {  // "cache write" is also cache_write
         const name = `${asked[at][0]}_${piece}`.toLowerCase();
@@ -161,6 +175,7 @@
     // The sections that answer a query, the best first, and the forms that are marked in them.
     find(query) {
       const wishes = this.wishes(without(query));
+      const failing = FAILING.test(query);
       const sum = wishes.reduce((total, wish) => total + wish.counts, 0);
       const asked = [...new Set([query, without(query)])].map(phrase);
       const share = (part, whole) =>
@@ -177,13 +192,15 @@
           named += fields.some((has) => has?.title || has?.names) ? wish.counts : 0;
         }
         if (!score) return;
-        score += 2 * named ** 2 / sum;
-        score *= (covered / sum) ** 2;
+        score += 1.5 * named ** 2 / sum;
+        score *= (covered / sum) ** 1.5;
         // what the section is of, as the query or a part of it; the query as a part of its title
-        score += 3 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
+        score += 4 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
         score += 5 * sum * most((one) => share(one, section.head));
-        if (!section.above.length) score *= 0.4;  // the top of a page, if none of its sections does
+        if (failing && MESSAGES.has(section.page)) score *= 6;
+        if (!section.above.length) score *= 0.5;  // the top of a page, if none of its sections does
         if (section.id === "recap") score *= 0.5;  // it repeats what others explain
+        if (LISTS.has(section.page)) score *= 0.6;  // they name what others explain
         results.push({ section, score });
       });
       results.sort((one, other) => other.score - one.score);
