@@ -12,7 +12,8 @@ import pytest
 
 from course import checks
 from course.checks.run.check import registered
-from tools import execute
+from course.checks.say import messages
+from tools import execute, student
 from tools.grading.submission import name_of
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -104,3 +105,24 @@ def test_a_refusal_does_not_end_the_run_in_the_lab(session: str,
     assert (output.output_type, output.get("name")) == (("stream", "stderr") if session
                                                         else ("error", None))
     assert "Exercise 2.1 ✗" in output.get("text", output.get("evalue"))
+
+
+def test_the_lab_says_what_is_solved_and_breaks_no_word(tmp_path: Path,
+                                                        monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = nbformat.read(ROOT / "notebooks" / "02_emit_te_ingestion.ipynb", as_version=4)
+    answer = next(cell.source for cell in whole.cells if name_of(cell) == "2.1-solution")
+    student.for_students(whole)
+    nbformat.write(whole, mine := tmp_path / "02_mine.ipynb")
+    monkeypatch.setenv("MLC_LAB", "1")
+    monkeypatch.setenv("JPY_SESSION_NAME", str(mine))
+    notebook = nbformat.v4.new_notebook(cells=[
+        *[cell for cell in whole.cells if cell.cell_type == "code"][:2],
+        nbformat.v4.new_code_cell(answer),
+        nbformat.v4.new_code_cell("checks.exercise_2_1(leaky_relu)")])
+    execute.client(notebook).execute()
+    (output,) = notebook.cells[-1].outputs
+    assert output.text.startswith("\x1b[32mExercise 2.1 ✓ ")
+    assert output.text.splitlines()[-1] == "02_mine: 1 of 7; not yet: 2.2, 2.3, 2.4, 2.5, 2.6, 2.7"
+    lines = messages.wrapped("  look at:  " + "word " * 30).splitlines()
+    assert [line.count("word") for line in lines] == [13, 13, 4]
+    assert [line.index("word") for line in lines] == [12, 12, 12]

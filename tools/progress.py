@@ -6,31 +6,14 @@
 import sys
 from pathlib import Path
 
-import nbformat
-
-from course.words import ROOT, _, language, told
+from course.progress import solved
+from course.words import ROOT, _
 from tools import lang
-
-
-def solved(notebook: nbformat.NotebookNode) -> dict[str, bool]:
-    """Return by its number whether the check of an exercise has accepted an answer."""
-    return {cell.metadata.nbgrader.grade_id.replace("-", "."):
-            any("✓" in output.get("text", "") for output in cell.outputs)
-            for cell in notebook.cells if cell.metadata.get("nbgrader", {}).get("grade")}
 
 
 def table(work: Path) -> list[str]:
     """Return a line for each notebook in a folder; empty where there is none."""
-    found = {path: solved(nbformat.read(path, as_version=4))
-             for path in sorted(work.glob("[0-9]*.ipynb")) if ".old" not in path.name}
-    lines: list[str] = []
-    for path, exercises in found.items():
-        left = ", ".join(number for number, done in exercises.items() if not done)
-        line = (_("{name}: {done} of {all}; not yet: {left}") if left
-                else _("{name}: {done} of {all}"))
-        lines.append(told(line.format(name=path.stem, done=sum(exercises.values()),
-                                      all=len(exercises), left=left), language()))
-    return lines
+    return [solved(path) for path in sorted(work.glob("[0-9]*.ipynb")) if ".old" not in path.name]
 
 
 def main() -> int:

@@ -21,6 +21,7 @@ import threading
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import tvm
@@ -31,8 +32,9 @@ from course.checks.run.cells import require_of_the_cell_above, stale
 from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from course.checks.run.signature import name_in, other_order, require_called_as
 from course.checks.run.timeout import alarmed
-from course.checks.say.messages import CheckFailed
+from course.checks.say.messages import CheckFailed, wrapped
 from course.checks.say.show import Example
+from course.progress import solved
 from course.words import _, language, listed, ngettext, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
@@ -97,7 +99,17 @@ def _refuse(failed: CheckFailed) -> None:
     """
     if not SHOWN:
         raise failed
-    print("\n".join(failed._render_traceback_()), file=sys.stderr)
+    print("\n".join(map(wrapped, failed._render_traceback_())), file=sys.stderr)
+
+
+def _accept(said: str) -> None:
+    """Print a verdict; in the lab, in green, with what is solved of the notebook."""
+    if not SHOWN:
+        return print(said)
+    print(f"\x1b[32m{wrapped(said)}\x1b[0m")
+    if (notebook := Path(os.environ["JPY_SESSION_NAME"])).is_file():
+        print(solved(notebook, right))
+    return None
 
 
 registered: dict[str, Exercise] = {}  # all exercises, by their numbers
@@ -133,8 +145,8 @@ def exercise(number: str, form: str, seconds: float = 10,
                 return _refuse(CheckFailed(expected, came, look_at, title,
                                            Example.again(*example) if example else None))
             right[number] = answer
-            print(_("Exercise {number} ✓").format(number=number), told(parts, language()))
-            return None
+            title = _("Exercise {number} ✓").format(number=number)
+            return _accept(f"{title} {told(parts, language())}")
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
         registered[number] = Exercise(number, form, run, tuple(prepare))
         return run

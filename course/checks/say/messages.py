@@ -3,6 +3,7 @@
 import builtins
 import functools
 import re
+import textwrap
 from collections.abc import Sequence
 
 import numpy as np
@@ -12,6 +13,8 @@ from IPython.display import display
 from course.checks.say.show import Example
 from course.words import _, language, told
 from data.store import ROOT, CourseError
+
+WIDTH = 80  # characters: JupyterLab breaks a longer line anywhere, inside a word too
 
 
 class CheckFailed(CourseError):
@@ -55,6 +58,13 @@ def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
     width = max((len(label) for label, _text in said), default=0)
     return [f"  {label:{width}} " + text.replace("\n", "\n" + " " * (width + 3))
             for label, text in said]
+
+
+def wrapped(line: str) -> str:
+    """Return a line of a verdict in lines that the lab need not break, below one another."""
+    label = re.match(r" *(?:[^:：]{1,10}[:：] +)?", line)
+    return textwrap.fill(line, WIDTH, subsequent_indent=" " * (label.end() if label else 0),
+                         break_long_words=False, break_on_hyphens=False)
 
 
 def _in_edition(link: str) -> str:
