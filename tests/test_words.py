@@ -163,7 +163,8 @@ def test_a_changed_message_is_english_until_somebody_has_looked(catalogue, monke
     monkeypatch.setattr(messages, "extracted", lambda: new)
     assert messages.write() and not messages.write()
     text = catalogue.read_text(encoding="utf-8")
-    assert "#, fuzzy" in text and "求和漏掉了最后一行" in text and "nobody says" not in text
+    assert '#, fuzzy\n#| msgid "the sum leaves out the last row {of}"\n' in text
+    assert "求和漏掉了最后一行" in text and "nobody says" not in text
     assert messages.missing() == [("the sum leaves out the very last row",)]
     assert messages.wrong() == []
 
