@@ -1,6 +1,7 @@
 """The Chinese edition: its catalogues, its gate, its notebooks, and its make."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -258,7 +259,10 @@ LINK = "[x](../docs/tvm_errors.md)"
     ("| a | b |\n|---|---|\n| c | d |", "| 甲 |\n|---|\n| 丙 |",
      "the cell of a table | is missing"),
     ("There are 5,408 of 5.", "有 5,048 个。", "the number 5,408 is missing"),
+    ("It took 5 loads.", "用了 7 次加载。", "the number 5 is missing"),
     ("Two loops here.", "这里有两个圈。", "'loop' is 循环 in the glossary"),
+    ("Two loops here.", "这里有两个 loop。", "'loop' is 循环 in the glossary"),
+    ("All that was read. " * 20, "全都读了。" * 10, "53 characters for 382: is a sentence missing"),
     ("The loop reads, another loop writes.", "一个循环读，另一个圈写。",
      "and that stands 1 of 2 times"),
     ("Its dtype is known.", "dtype已知。", "no space between Chinese and a word"),
@@ -282,6 +286,7 @@ def test_what_the_gate_finds(english: str, chinese: str, message: str) -> None:
      "## 循环与 `for`\n\n见 [报错](../../docs/zh/tvm_errors.md#x)：$x$，28 x 28，**再一次**，"
      "[另见](https://a.b/c)。"),
     ("Indices, registers; builds pass at ONNX Runtime.", "索引、注册；在 ONNX Runtime 上能构建。"),
+    ("In 2-D, a loop each.", "在二维里，各有一个圈（loop）。"),
     ("### loop: the primitive's name", "### loop：原语的名字"),
     ('Loop by loop; it says "loop".', "逐个循环；它显示“loop”。"),
     ("A\n\n```text\ny = x, the largest\n```", "甲\n\n```text\ny = x，最大的\n```"),
@@ -374,7 +379,8 @@ def test_make_help_has_every_target_in_both_languages(tmp_path: Path) -> None:
     said = [subprocess.run(["make", "-f", tmp_path / "Makefile", "help", language], cwd=ROOT,
                            text=True, check=True, capture_output=True).stdout.splitlines()[1:]
             for language in ("LANG=en", "LANG=zh")]
-    english, chinese = ([line.split()[1] for line in lines] for lines in said)
-    assert english == chinese and len(english) > 10
+    english, chinese = ([(line.split()[1], sorted({*re.findall("[A-Z]{2,}=", line)}))
+                         for line in lines] for lines in said)
+    assert english == chinese and len(english) > 10, "the same targets, with the same options"
     assert "  make new      what is new" in {*said[0]} & {*said[1]}
     assert len({*said[1]} - {*said[0]}) > 10

@@ -12,6 +12,7 @@ The docstring of an exercise is a paragraph too: the 思路, of the context "doc
 """
 
 import inspect
+import json
 import re
 import sys
 from collections.abc import Callable, Collection
@@ -246,12 +247,18 @@ def check(names: Collection[str]) -> list[str]:
         above = folder.parent if folder.name == "zh" else folder
         if adapted := name in ADAPTED:
             folder = Path()  # students get theirs on top of a handout
-        for unit in current(name)[0]:
+        units, _, notebook = current(name)
+        code = json.dumps([cell for cell in notebook.cells if cell.cell_type == "code"],
+                          ensure_ascii=False)
+        for unit in units:
             if unit.text and not unit.text.startswith("[English]("):
-                found += [f"{file.catalogue.relative_to(ROOT)}:{unit.line}: {wrong}" for wrong in
-                          translation_lint.differences(
-                              "" if unit.docstring or adapted else unit.key[0], unit.text,
-                              folders=(above, folder))]
+                lines = translation_lint.differences(
+                    "" if unit.docstring or adapted else unit.key[0], unit.text,
+                    folders=(above, folder))
+                if notebook.cells:
+                    lines += translation_lint.misquoted(unit.text, code + unit.english)
+                found += [f"{file.catalogue.relative_to(ROOT)}:{unit.line}: {line}"
+                          for line in lines]
     return found
 
 
