@@ -24,8 +24,8 @@ msgstr ""
 '''
 
 
-class CatalogueError(Exception):
-    """A catalogue cannot be read; the message says where."""
+class TranslationError(Exception):
+    """The Chinese edition cannot be read, or does not fit together; the message says where."""
 
 
 _Text = str | list[str] | tuple[str, ...] | None
@@ -37,12 +37,12 @@ def forms(text: _Text) -> tuple[str, ...]:
 
 
 def read(path: Path) -> Catalog:
-    """Read a catalogue; where there is none, an empty one. Raises CatalogueError."""
+    """Read a catalogue; where there is none, an empty one. Raises TranslationError."""
     data = path.read_bytes() if path.exists() else b""
     try:
         found = pofile.read_po(io.BytesIO(data), locale="zh", abort_invalid=True)
     except pofile.PoFileError as error:
-        raise CatalogueError(f"{path.name}, line {error.lineno + 1}: {error}") from error
+        raise TranslationError(f"{path.name}, line {error.lineno + 1}: {error}") from error
     for one in found:  # Babel takes the lines `#| msgid "..."` for a comment
         if old := [line for line in one.user_comments if line.startswith("| ")]:
             one.user_comments = [line for line in one.user_comments if line not in old]

@@ -47,8 +47,8 @@ def read(master: Path, lang: str = "") -> nbformat.NotebookNode:
     """Return one of `masters`, in its edition; with its outputs, if it has any."""
     if (lang or CHOSEN) == "en" or master.parent.name == "zh":
         return nbformat.read(master, as_version=4)
-    from tools import catalogue, translation  # in no handout
+    from tools import translation  # in no handout
     try:
         return translation.notebook(master)
-    except (translation.TranslationError, catalogue.CatalogueError) as error:
+    except translation.TranslationError as error:
         sys.exit(str(error))

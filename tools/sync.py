@@ -21,7 +21,6 @@ from jupytext.combine import combine_inputs_with_outputs
 
 from course.words import ROOT
 from tools import messages, readmes, translation
-from tools.catalogue import CatalogueError
 from tools.translation import as_markdown
 
 
@@ -107,7 +106,7 @@ def main(*words: str) -> None:
                  "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
     try:
         behind = sync_chinese(not check, accept)
-    except (translation.TranslationError, CatalogueError) as error:
+    except translation.TranslationError as error:
         sys.exit(str(error))
     if not check:
         own = "notebooks/{}.ipynb" if task else "paired_md/{}.md"

@@ -27,6 +27,7 @@ from babel.messages import Catalog
 from jupytext.config import load_jupytext_config
 
 from tools import catalogue, translation_lint
+from tools.catalogue import TranslationError
 
 ROOT = Path(__file__).resolve().parent.parent
 HEADER = """# The Chinese of {name}. Write the msgstr, and take `fuzzy` away where
@@ -38,10 +39,6 @@ WEEK = r"(?m)^(\| \d+ \| {} \|.*\|) \d+ \|$"  # of a notebook in the instructors
 EXERCISES = "<!-- counted by make sync: exercises -->"  # up to the next comment
 # of other commands and folders than the English: of these the gate sees only the Chinese
 ADAPTED = ("README.md", "instructor/student_README.md")
-
-
-class TranslationError(Exception):
-    """The Chinese edition does not fit together; the message says where and what to do."""
 
 
 @dataclass(eq=False)
@@ -208,7 +205,7 @@ def write(path: Path, text: str, change: bool) -> list[str]:
 def merge(change: bool = True, accept: Collection[str] = ()) -> list[str]:
     """Bring the catalogues up to date with the English, and return which were not.
 
-    With `change=False` nothing is written. Raises TranslationError, CatalogueError.
+    With `change=False` nothing is written. Raises TranslationError.
     """
     every, behind = files(), []
     for file in every.values():
@@ -285,7 +282,7 @@ def main(task: str = "", *names: str) -> None:
         sys.exit(__doc__)
     try:
         counts, found = counted(names), check(names) if task == "check" else []
-    except (TranslationError, catalogue.CatalogueError) as error:
+    except TranslationError as error:
         sys.exit(str(error))
     for name, (waiting, total) in counts.items() if task == "status" else ():
         print(f"{name}: {total - waiting} of {total} paragraphs in Chinese")
