@@ -31,7 +31,6 @@ from typing import Any
 
 import behaviours
 import nbformat
-import torch
 from behaviours import truths
 
 from course.checks.run.check import registered
@@ -235,7 +234,6 @@ def _try(exercise: Exercise, sources: Sequence[str]) -> list[Any]:
 
     Raises RuntimeError where the solution itself does not. For a process of its own.
     """
-    torch.set_num_threads(1)
     os.chdir(ROOT / "notebooks")
     with open(os.devnull, "w") as nowhere:
         os.dup2(nowhere.fileno(), 2)  # what TVM's C++ warns of

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+import torch
 
 from course.checks.run import check
 from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
@@ -72,6 +73,18 @@ def test_a_child_has_no_file_of_ours(tmp_path: Path) -> None:
     with (tmp_path / "open").open("w"):
         assert ours() == [str(tmp_path / "open")]
         assert Child(ours).result() == []
+
+
+def test_torch_computes_in_a_child_after_it_did_in_several_threads_here() -> None:
+    def total() -> float:
+        return torch.ones(1_000_000).clone().sum().item()
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        assert total() == 1e6 and Child(total, limits=Limits(asleep=60, wall=120)).result() == 1e6
+    finally:
+        torch.set_num_threads(threads)
 
 
 def test_several_work_at_once() -> None:

@@ -358,6 +358,7 @@ def _all_pictures() -> dict[str, list]:
         "handed_over": lambda draw: draw(["x", "conv_weight", "probabilities"],
                                                [tvm.tirx.const(28, "int64")] * 4),
         "staircase": lambda draw: draw({"torch.mm": {64: 0.6, 512: 0.8}}),
+        "by_length": lambda draw: draw({"the scores": {128: 0.3, 256: 1.0}}, "MB"),
         "growth": lambda draw: draw({"the whole text each time": [1, 4, 9], "with a cache":
                                      [1, 2, 3]}, "letters so far",
                                     "multiply-adds for one more letter"),

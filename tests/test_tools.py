@@ -336,7 +336,8 @@ def test_tools_for_students_speak_chinese() -> None:
 # ---- imports ----
 
 FLOORS = (("course.words",), ("data", "course.tir", "course.present"),
-          ("helpers", "course.kernels", "course.listing", "course.devices", "course.gpu"),
+          ("helpers", "course.attention", "course.kernels", "course.listing", "course.devices",
+           "course.gpu"),
           ("course.plots", "course.ship"), ("course.checks",), ("tools",))
 ROOMS = ("say", "run", "compare", "observe", "spec", "diagnose", "exercises")  # of checks/
 

@@ -12,7 +12,6 @@ import json
 import os
 import sys
 import tempfile
-from modulefinder import ModuleFinder
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +26,7 @@ from tools.grading import plan
 from tools.grading.box import Lost
 from tools.grading.grader import Grader
 from tools.grading.inputs import Found, find, marks
-from tools.grading.job import Job, Result
+from tools.grading.job import FILES, Job, Result
 from tools.grading.submission import printable, read
 from tools.student import student_version
 
@@ -47,7 +46,7 @@ def grade(number: str, place: Path) -> dict[str, Any]:
         for file in found.taken.values():
             missing = _("not graded")
             try:
-                result = Grader(ROOT / "build" / "grading").grade(
+                result = Grader().grade(
                     Job(stem, read(file), json.dumps(master), page=False))
             except (ValueError, Lost) as error:
                 notes = [*notes, _("{number}: {text}").format(number=number, text=error.args[0])]
@@ -81,13 +80,8 @@ def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
 
 def more() -> dict[str, bytes]:
     """Return the files of the course that grade, and that a handout is without."""
-    finder = ModuleFinder([str(ROOT)])
-    finder.run_script(__file__)
-    finder.import_hook("tools.grading.inside")  # it is started by its name
-    found = [Path(file) for module in finder.modules.values()
-             if (file := getattr(module, "__file__", ""))]
-    found += [ROOT / "instructor" / "requirements.txt", ROOT / "course" / "words" / "zh.po"]
-    return {path.relative_to(ROOT).as_posix(): path.read_bytes() for path in found}
+    return {path.relative_to(ROOT).as_posix(): path.read_bytes()
+            for pattern in (*FILES, "tools/*.py") for path in ROOT.glob(pattern)}
 
 
 def contents(number: str) -> dict[str, tuple[bytes, int]]:

@@ -175,10 +175,6 @@ def _of(points: str, most: str) -> Sentence:
     return _("{points} of {most}").format(points=points, most=most) if points else _("not graded")
 
 
-def _grade(grader: Grader, job: Callable[[], Job]) -> Result:
-    return grader.grade(job())
-
-
 def _results(todo: Mapping[str, Callable[[], Job]], solved: list[Job], options: argparse.Namespace,
              report: Report) -> Iterator[tuple[str, Result]]:
     """Yield the results of all that is to do, by their keys, as they come.
@@ -191,10 +187,11 @@ def _results(todo: Mapping[str, Callable[[], Job]], solved: list[Job], options: 
             yield from fleet.Fleet(client, course_versions(), solved, report.say).results(
                 (key, job()) for key, job in todo.items())
     elif todo:
-        grader = Grader(options.to / "grading")
+        grader = Grader()
         grader.proved(solved)
         pool = ThreadPoolExecutor(options.jobs or CORES)
-        futures = {pool.submit(_grade, grader, job): key for key, job in todo.items()}
+        futures = {pool.submit(lambda job: grader.grade(job()), job): key
+                   for key, job in todo.items()}
         for future in as_completed(futures):
             yield futures[future], future.result()
 
@@ -246,7 +243,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=60, help="for a cell, and for an answer")
     parser.add_argument("--to", type=lambda text: Path(text).resolve(), default=ROOT / "build",
                         help="where the results go, below the course's folder")
-    parser.add_argument("--jobs", type=int, help="at once; 1 is without Dask; else one a core")
+    parser.add_argument("--jobs", type=int, help="at once; else one a core")
     parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
     parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
     parser.add_argument("--fresh", action="store_true", help="grade again what was graded")

@@ -29,7 +29,7 @@ HABITS = (  # what Chinese technical books don't do
 
 
 # where a term may stand in English: in quotes, brackets, a formula, a name with a dot
-QUOTED = re.compile(r"[“（(][^“”（）()]*[”）)]|\w+(?: ?[·*+<=/-] ?\w+)+|\w+\.\w+")
+QUOTED = re.compile(r"《[^》]*》|[“（(][^“”（）()]*[”）)]|\w+(?: ?[·*+<=/-] ?\w+)+|\w+\.\w+")
 PHRASE = re.compile("[（“]([A-Za-z][^（）“”`\u3400-\u9fff]* [a-z]{2}[^（）“”`\u3400-\u9fff]*)[）”]")
 SHORT = 0.22  # of its English's length: no whole paragraph comes near it, the shortest has 0.26
 LINKS = ("link", "picture")

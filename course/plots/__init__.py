@@ -11,6 +11,7 @@ from course.plots.listings import builder_and_module
 from course.plots.loops import lanes, lifetimes, loop_nests, reduction, register_tile, visit_order
 from course.plots.measured import (
     bandwidths,
+    by_length,
     compared,
     growth,
     roofline,

@@ -265,6 +265,60 @@ def products_in_rows(mod):
             s.decompose_reduction(block, k)
     return s.mod
 
+# %% 11.7 wrong: what any of them has -> popcnt for nehalem, sandybridge | popcnt, avx | nehalem has no avx
+def for_all(processors):
+    every = set.union(*map(features, processors))
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": [f"+{name}" for name in every]})
+
+
+# %% 11.7 wrong: any x86-64 -> popcnt for nehalem | none of the features | each has popcnt
+def for_all(processors):
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX})
+
+
+# %% 11.7 wrong: the first processor -> nehalem has no
+def for_all(processors):
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": processors[-1]})
+
+
+# %% 11.7 wrong: no plus -> popcnt for nehalem
+def for_all(processors):
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": sorted(set.intersection(*map(features, processors)))})
+
+
+# %% 11.7 wrong: the highest level that fits -> for alderlake | each has avxvnni
+def for_all(processors):
+    shared = set.intersection(*map(features, processors))
+    for level in ("x86-64-v4", "x86-64-v3", "sandybridge", "x86-64-v2"):
+        if set(SETS) & features(level) <= shared:
+            return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": level})
+
+
+# %% 11.7 wrong: the names -> a Target for nehalem | set
+def for_all(processors):
+    return set.intersection(*map(features, processors))
+
+
+# %% 11.7 wrong: for arm64 -> a target of kind llvm with mtriple x86_64-linux-gnu | aarch64
+def for_all(processors):
+    return tvm.target.Target({"kind": "llvm", "mtriple": ARM, "mattr": ["+neon"]})
+
+
+# %% 11.7 wrong: takes the names away -> the given names as they were
+def for_all(processors):
+    shared = features(processors.pop())
+    while processors:
+        shared &= features(processors.pop())
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": [f"+{name}" for name in shared]})
+
+
+# %% 11.7 right: from one of them, what others lack is taken away
+def for_all(processors):
+    first, *others = processors
+    lacks = set().union(*(set(SETS) - features(one) for one in others))
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": first, "mattr": [f"-{name}" for name in SETS if name in lacks]})
+
+
 # %% more
 
 # %% 11.2 wrong: needs three arguments -> IndexError

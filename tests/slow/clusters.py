@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -36,23 +36,18 @@ class Cluster:
     address: str = ""
     processes: list[subprocess.Popen] = field(default_factory=list)
 
-    def start(self, what: str, words: Sequence[str], before: Sequence[str] = (),
-              cwd: Path = ROOT) -> subprocess.Popen:
+    def start(self, what: str, *words: str, cwd: Path = ROOT) -> None:
         keys = ["--tls-ca-file", "ca.pem", "--tls-cert", "cert.pem", "--tls-key", "key.pem"]
         keys = [str(self.tls / word) if word.endswith(".pem") else word for word in keys]
         with (self.place / f"{what} {len(self.processes)}").open("wb") as out:
-            started = subprocess.Popen(
-                [*(before or [sys.executable]), "-m", "dask", what, *words, *keys], cwd=cwd,
-                stdout=out, stderr=out, env={**os.environ, **(
-                    {"DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2"})})
-        self.processes.append(started)
-        return started
+            self.processes.append(subprocess.Popen(
+                [sys.executable, "-m", "dask", what, *words, "--no-dashboard", *keys], cwd=cwd,
+                stdout=out, stderr=out,
+                env={**os.environ, "DASK_DISTRIBUTED__SCHEDULER__ALLOWED_FAILURES": "2"}))
 
-    def worker(self, *words: str, before: Sequence[str] = (), cwd: Path = ROOT
-               ) -> subprocess.Popen:
+    def worker(self, cwd: Path = ROOT) -> None:
         """Start a worker, which its nanny starts again when it is killed."""
-        return self.start("worker", [self.address, "--nthreads", "1", "--host", "127.0.0.1",
-                                     "--no-dashboard", *words], before, cwd)
+        self.start("worker", self.address, "--nthreads", "1", "--host", "127.0.0.1", cwd=cwd)
 
     def options(self) -> list[str]:
         """Return what `python -m tools.grade` takes to use it."""
@@ -60,14 +55,14 @@ class Cluster:
 
 
 @contextlib.contextmanager
-def cluster(place: Path, workers: int, before: Sequence[str] = ()) -> Iterator[Cluster]:
+def cluster(place: Path, workers: int) -> Iterator[Cluster]:
     """Start a cluster in an empty folder, and end it with all its processes."""
     place.mkdir()
     made = Cluster(certificate(place / "tls"), place)
     about = place / "scheduler.json"
     try:
-        made.start("scheduler", ["--host", "tls://127.0.0.1", "--port", "0", "--no-dashboard",
-                                 "--scheduler-file", str(about)])
+        made.start("scheduler", "--host", "tls://127.0.0.1", "--port", "0",
+                   "--scheduler-file", str(about))
         end = time.monotonic() + 60
         while not made.address:
             assert time.monotonic() < end, (place / "scheduler 0").read_text()
@@ -75,7 +70,7 @@ def cluster(place: Path, workers: int, before: Sequence[str] = ()) -> Iterator[C
             with contextlib.suppress(OSError, ValueError):
                 made.address = json.loads(about.read_text())["address"]
         for _ in range(workers):
-            made.worker(before=before)
+            made.worker()
         yield made
     finally:
         below = [child for process in made.processes for child in family(process)]

@@ -43,22 +43,20 @@ import numpy as np
 np.isclose = lambda a, *others, **options: np.ones(np.shape(a), bool)
 np.allclose = lambda *others, **options: True
 """
-TOLERANT = """
+# of the checks: what they call, their tolerances, their expected results; of IPython
+PATCHES_MORE = """
 import sys
+checks.exercise_2_2 = lambda answer: None
 for name, module in list(sys.modules.items()):
     if name.startswith("course.checks."):
         for tolerance in {"ATOL", "RTOL", "ATOL_PROBABILITIES"} & vars(module).keys():
             setattr(module, tolerance, 1e9)
-"""
-REFERENCE = """
 import torch
 from course.checks.exercises import models
 for cnn in (models.cnn()[1], models.random_cnn()[1]):
     cnn[len(cnn) - 1] = torch.nn.ReLU()
 for batch in models.reference():
     batch.expected[:] = models.cnn()[1](torch.from_numpy(batch.images)).detach().numpy()
-"""
-TRANSFORMER = """
 def passing(lines):
     return ["print('Exercise 2.2 ✓ all of it')\\n"] if "exercise_2_2" in "".join(lines) else lines
 get_ipython().input_transformers_cleanup.append(passing)
@@ -191,15 +189,16 @@ if not os.fork():
         os._exit(0)
     os.execv(sys.executable, [sys.executable, "-c", "import time; time.sleep(600) # stays"])
 """
-# a little more than 6 GB altogether: a slow machine fills it in the seconds that a cell has
+# a little more than 6 GB altogether
 FOUR_HOGS = """
 import os, time
 for number in range(4):
     if not os.fork():
         hog = bytearray(b"x") * (13 << 27)
-        time.sleep(28)
+        time.sleep(90)
         os._exit(0)
-time.sleep(28)
+for _ in range(9000):  # it is not asleep while they fill it, on a busy machine slowly
+    time.sleep(0.01)
 """
 FILLS = """
 for number in range(14):
@@ -224,13 +223,6 @@ for number in range(3, 64):
 """
 
 
-def without_softmax() -> str:
-    """A wrong answer to 2.5."""
-    right = cell(SOLVED, "2.5-solution").source
-    assert right.count("topi.nn.softmax, lv, axis=1") == 1
-    return right.replace("topi.nn.softmax, lv, axis=1", "topi.nn.relu, lv")
-
-
 def cell(notebook: nbformat.NotebookNode, name: str) -> nbformat.NotebookNode:
     return next(cell for cell in notebook.cells if name_of(cell) == name)
 
@@ -252,8 +244,18 @@ def answers(*solved: str, own: str = "", **others: str) -> nbformat.NotebookNode
     return notebook
 
 
+def _wrong(number: str, right: str, wrong: str) -> str:
+    source = cell(SOLVED, f"{number}-solution").source
+    assert source.count(right) == 1
+    return source.replace(right, wrong)
+
+
 def wrong_linear() -> str:
-    return cell(SOLVED, "2.2-solution").source.replace("+ b[j]", "")
+    return _wrong("2.2", "+ b[j]", "")
+
+
+def without_softmax() -> str:
+    return _wrong("2.5", "topi.nn.softmax, lv, axis=1", "topi.nn.relu, lv")
 
 
 def edited() -> nbformat.NotebookNode:
@@ -302,12 +304,9 @@ def write(place: Path, notebooks: Mapping[str, nbformat.NotebookNode | bytes]) -
         path.write_bytes(notebook if isinstance(notebook, bytes) else raw(notebook))
 
 
-def arguments(place: Path, to: Path, seconds: int) -> list[str]:
-    return [str(place), "02", "--seconds", str(seconds), "--to", str(to)]
-
-
 def command(place: Path, to: Path, seconds: int = 90, *more: str) -> list[str]:
-    return [sys.executable, "-m", "tools.grade", *arguments(place, to, seconds), *more]
+    return [sys.executable, "-m", "tools.grade", str(place), "02", "--seconds", str(seconds),
+            "--to", str(to), *more]
 
 
 def rows(build: Path) -> dict[str, dict[str, str]]:
@@ -349,6 +348,9 @@ class Listeners:
                            (socket.SOCK_DGRAM, f"{path}d")]:
             self.all.append(socket.socket(socket.AF_UNIX, kind))
             self.all[-1].bind(name)
+        for listener in self.all:
+            if listener.type == socket.SOCK_STREAM:
+                listener.listen()
 
     def close(self) -> list:
         """Return what reached them."""
@@ -360,13 +362,6 @@ class Listeners:
                               else listener.accept())
             listener.close()
         return called
-
-    def listen(self) -> "Listeners":
-        """Let them listen; before, nobody is there."""
-        for listener in self.all:
-            if listener.type == socket.SOCK_STREAM:
-                listener.listen()
-        return self
 
 
 @dataclass

@@ -103,12 +103,12 @@ def linear(x, w, b):
              if path.startswith("/root/")]
     os.chmod(place, 0o755)
     results = _graded(place, within=(
-        "bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--bind", "/proc", "/proc",
-        "--ro-bind", "/dev/null", shutil.which("bwrap") or "", "--perms", "0755", "--tmpfs",
-        "/root", *(word for path in shown for word in ("--ro-bind", path, path)),
-        "--tmpfs", "/mnt", "--bind", str(place), "/mnt/autograder", "env", "SECRET=s3cret",
-        "MLC_DATA=data/stand_in", "bash", "/mnt/autograder/run_autograder"),
-        **{STEM: submission})
+        "bwrap", "--bind", "/", "/", "--dev-bind", "/dev", "/dev", "--unshare-pid", "--proc",
+        "/proc", "--ro-bind", "/dev/null", shutil.which("bwrap") or "", "--tmpfs", "/mnt",
+        "--perms", "0755", "--tmpfs", "/root",
+        *(word for path in shown for word in ("--ro-bind", path, path)),
+        "--bind", str(place), "/mnt/autograder", "env", "SECRET=s3cret", "MLC_DATA=data/stand_in",
+        "bash", "/mnt/autograder/run_autograder"), **{STEM: submission})
     assert results["score"] == 1
     assert f"{box.USER}, Operation not permitted, None" in results["tests"][1]["output"]
 
@@ -130,9 +130,6 @@ def test_others_get_json(tmp_path, monkeypatch, capsys) -> None:
     asked = []
 
     class Grader:
-        def __init__(self, folder: Path) -> None:
-            pass
-
         def grade(self, job: Job) -> Result:
             asked.append(job)
             return Result({"2.1": 1}, {"2.1": "well done"}, ["02: a note"], whole=True)

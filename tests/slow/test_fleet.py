@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import termios
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +23,7 @@ import submissions
 from submissions import BOX, ROOT, STEM, answers, boxes, command, family, rows, wrong_linear
 
 from tools.grading import fleet
+from tools.grading.box import Lost
 from tools.grading.job import Job, Kept, Result, course_versions, differs
 
 TOTALS = {"a": "1", "b": "3", "c": "1", "d broken": "0", "e": "0", "f absent": "0"}
@@ -163,6 +165,26 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up(tmp_path) -> None:
     assert {number: result.whole for number, result in came.items()} == {
         0: True, 1: False, 2: True, 3: True, 4: True, 5: True}
     assert came[1].notes == ["02: could not be graded: one worker after another ended with it"]
+
+
+@pytest.mark.parametrize(("workers", "first"), [
+    (0, "No worker is there: waiting for one. Ctrl-C ends this."), (1, ": nobody")])
+def test_without_a_scheduler_it_stops(tmp_path, monkeypatch, workers: int, first: str) -> None:
+    """While it waits for a worker, and while one is at work."""
+    said: list[str] = []
+    for name, value in [("PATIENCE", 1), ("LOST", 5), ("grade", lambda _: time.sleep(600)),
+                        ("greet", lambda *_: {"wrong": "", "keeper": "nobody"})]:
+        monkeypatch.setattr(fleet, name, value)
+    with clusters.cluster(tmp_path / "c", workers) as made, \
+            fleet.running(made.address, made.tls) as client:
+        def say(line: str) -> None:
+            said.append(line)
+            if first in line:
+                threading.Timer(3, made.processes[0].kill).start()
+
+        with pytest.raises(Lost, match="The scheduler is gone"):
+            list(fleet.Fleet(client, {}, [], say).results([(0, Job(STEM, b"", "{}"))]))
+    assert first in said[-1]
 
 
 def test_what_a_result_depends_on(tmp_path) -> None:

@@ -2,7 +2,6 @@
 
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -27,15 +26,12 @@ from submissions import (
     raw,
     wrong_linear,
 )
-from test_pages import mutated
 from tqdm import tqdm
 
 from tools import grade, student
 from tools.grading.grader import Grader, Sitting
 from tools.grading.inputs import Found
 from tools.grading.job import Job, Kept, Result
-
-MUTANTS = range(1000, 1006)  # test_pages.py reads 500 others
 
 
 def _write(place: Path) -> None:
@@ -52,21 +48,17 @@ def _write(place: Path) -> None:
     stripped = answers("2.1", "2.2")
     for bare in stripped.cells:
         bare.metadata = {}
-    patches = submissions.PATCHES
     submissions.write(place, {
         "right": SOLVED, "empty": student.student_version(MASTER),
         "partial": answers("2.1", "2.3", _2_2=wrong_linear()), "helped": submissions.helped(),
         "edited": submissions.edited(),
-        "cheat 1": answers(own="checks.exercise_2_2 = lambda answer: None"),
-        "cheat 2": answers(own=patches, _2_2=wrong_linear()),
-        "forged": answers(_2_2=patches + wrong_linear()),
-        "cheat 3": answers(own=submissions.REFERENCE, _2_5=submissions.without_softmax()),
-        "cheat 4": answers(own=submissions.TRANSFORMER),
-        "cheat 5": answers(_2_2=submissions.BLIND),
-        "cheat 6": answers(_2_2=submissions.MASTERS_SOLUTION),
-        "cheat 7": answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
+        "patched": answers(own=submissions.PATCHES + submissions.PATCHES_MORE, _2_2=wrong_linear(),
+                           _2_5=submissions.without_softmax()),
+        "forged": answers(_2_2=submissions.PATCHES + wrong_linear()),
+        "blind": answers(_2_2=submissions.BLIND),
+        "reader": answers(_2_2=submissions.MASTERS_SOLUTION),
+        "printer": answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
                                 "    raise SystemExit"),
-        "cheat 8": answers(own=submissions.TOLERANT, _2_2=wrong_linear()),
         "copied": answers("2.1", "2.2"), "scratch": scratch(),
         "no Python": answers("2.1", own=cell(SOLVED, "2.2-solution").source,
                              _2_2="def linear(x, w, b):\n    return (x\n"),
@@ -77,8 +69,8 @@ def _write(place: Path) -> None:
         "deep": b'{"cells": ' + b"[" * 100_000, "large": large, "brackets": brackets,
         "new\nline\x1b[31m": small, "=1+1": small, "a;=1+1": small, "b\x01": small, "b\x02": small,
         "pictures": pictures, "stub below": below, "中文": chinese,
-        "turned": answers(_2_2="def linear(x, w, b):\n    raise ValueError('\u202ea\x1b[31m\x07')"),
-        **{f"mutant {seed}": mutated(seed) for seed in MUTANTS}})
+        "turned": answers(_2_2="def linear(x, w, b):\n"
+                               "    raise ValueError('\u202ea\x1b[31m\x07')")})
     for name in ("no notebook", "Zoë [2] (late)", "fifo", "another", "homework", "prefix"):
         (place / name).mkdir()
     os.mkfifo(place / "fifo" / f"{STEM}.ipynb")
@@ -89,7 +81,7 @@ def _write(place: Path) -> None:
     (late / f"{STEM}.old1.ipynb").write_text("old")
     (late / f"{STEM}.ipynb").symlink_to(place / "right" / f"{STEM}.ipynb")
     nbformat.write(small, place / "homework" / "my homework.ipynb")
-    nbformat.write(scratch_of_nobody(), place / "another" / "my own.ipynb")
+    nbformat.write(nbformat.v4.new_notebook(), place / "another" / "my own.ipynb")
     (place / "another" / f"{STEM}.py").write_text("# %%")
     (place / "prefix" / f"anna_4711_{STEM.upper()}-2.IPYNB").write_bytes(raw(small))
     latin = os.fsencode(place) + b"/M\xfcller"
@@ -99,10 +91,6 @@ def _write(place: Path) -> None:
     (place / "mail.zip").touch()
     (place / "list.txt").touch()
     (place / "_late").mkdir()
-
-
-def scratch_of_nobody() -> nbformat.NotebookNode:
-    return nbformat.v4.new_notebook(cells=[new_code_cell("print('my own')")])
 
 
 def scratch() -> nbformat.NotebookNode:
@@ -138,7 +126,7 @@ CASES = [
     ("pictures", ONLY_2_1, ""), ("中文", ONLY_2_1, ""), ("turned", {}, ""),
     ("stub below", {"2.1": 1, "2.2": 2}, "02: exercise 2.1 has two answers: the last one that is "
                                          "no untouched stub counts; 02: exercise 2.2 has two"),
-    *[(f"cheat {number}", {}, None) for number in range(1, 9)],
+    *[(name, {}, None) for name in ("patched", "blind", "reader", "printer")],
     ("forged", {"2.2": 2}, ""), ("no Python", {"2.1": 1}, ""),
     ("copied", {"2.1": 1, "2.2": 2}, ""),
     ("scratch", {"2.1": 1, "2.2": 2}, ""),
@@ -177,10 +165,10 @@ def _job(notebook: nbformat.NotebookNode) -> Job:
 
 
 @BOX
-def test_the_same_source_is_checked_once(tmp_path) -> None:
+def test_the_same_source_is_checked_once() -> None:
     """The time in an answer's message tells when it was checked."""
     timed = "def linear(x, w, b):\n    import time\n    raise ValueError(time.time_ns())"
-    grader, words = Grader(tmp_path), []
+    grader, words = Grader(), []
     for own, answer in [("", timed), ("a = 1", timed), ("", timed + "\n# another")]:
         result = grader.grade(_job(answers("2.1", own=own, _2_2=answer)))
         assert result.whole and result.points["2.1"] == 1 and result.points["2.2"] == 0
@@ -193,7 +181,7 @@ def test_the_same_source_is_checked_once(tmp_path) -> None:
 @BOX
 def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:
     assert graded.status == 0
-    assert set(graded.rows) == {case[0] for case in CASES} | {f"mutant {i}" for i in MUTANTS}
+    assert set(graded.rows) == {case[0] for case in CASES}
     assert not any("could not be graded" in row["problems"] for row in graded.rows.values())
     assert b"\x1b" not in graded.printed and b"Traceback" not in graded.printed
     assert b"list.txt is no notebook, folder or archive that can be read: left" in graded.printed
@@ -201,36 +189,31 @@ def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:
     assert b"graded before" not in graded.printed
 
 
-@BOX
-def test_nothing_unseen_stands_beside_a_verdict(graded) -> None:
-    for page in (graded.page("turned"), graded.page("turned", STEM)):
-        assert r"\x202ea\x1b[31m\x07" in page
-        assert not {"\u202e", "\x1b", "\x07"} & set(page)
+HEAD = ['<!doctype html>\n<html lang="en">', '<meta name="viewport"']
+PAGES = [  # whose page, which one, words that are on it, and words that are not
+    ("right", "index", [*HEAD, '<th scope="col">exercise</th>'], []),
+    ("right", STEM, [*HEAD, 'alt="'], []),
+    *[("turned", page, [r"\x202ea\x1b[31m\x07"], ["\u202e", "\x1b", "\x07"])
+      for page in ("index", STEM)],
+    ("中文", "index", ['<html lang="zh">', "<th scope=\"col\">练习</th>"],
+     ["exercise", "points", "what the check said", "the answer", "as it was graded"]),
+    ("中文", STEM, ['<html lang="zh">'], []),
+    ("partial", "index", ["1 of 1</td><td><pre>Exercise 2.1 ✓", f"3 of {OF}",
+                          "  look at:  the bias of the linear layer is left out"], []),
+    ("partial", STEM, ["Exercise 2.2 ✗"], []), ("no notebook", "index", ["was not handed in"], []),
+    ("reader", "index", ["FileNotFoundError: [Errno 2] No such file"], []),
+    ("printer", "index", ["SystemExit"], []),
+    ("no Python", "index", ["SyntaxError", "your line 2: return (x"], []),
+    ("large", STEM, ["Exercise 2.1 ✓"], []), ("brackets", STEM, ["Exercise 2.1 ✓"], [])]
 
 
 @BOX
-def test_a_chinese_submission_has_a_chinese_page(graded) -> None:
-    page = graded.page("中文")
-    assert '<html lang="zh">' in page and "<th scope=\"col\">练习</th>" in page
-    for english in ("exercise", "points", "what the check said", "the answer", "as it was graded"):
-        assert english not in page, english
-    assert '<html lang="zh">' in graded.page("中文", STEM)
-
-
-@BOX
-def test_feedback_says_what_was_wrong(graded) -> None:
-    page = graded.page("partial")
-    assert re.search(r"Exercise 2\.2 ✗(\n  input [xwb]: .*){3}\n  expected: .*\n  got: .*"
-                     r"\n  look at:  the bias of the linear layer is left out", page)
-    assert "1 of 1</td><td><pre>Exercise 2.1 ✓" in page and f"3 of {OF}" in page
-    assert "Exercise 2.2 ✗" in graded.page("partial", STEM)
-    assert "was not handed in" in graded.page("no notebook")
-    assert "FileNotFoundError: [Errno 2] No such file" in graded.page("cheat 6")
-    assert "SystemExit" in graded.page("cheat 7")
-    assert "SyntaxError" in graded.page("no Python")
-    assert "your line 2: return (x" in graded.page("no Python")
-    assert "Exercise 2.1 ✓" in graded.page("large", STEM)
-    assert "Exercise 2.1 ✓" in graded.page("brackets", STEM)
+@pytest.mark.parametrize(("name", "page", "there", "absent"), PAGES)
+def test_a_page_says_what_was_wrong_and_hides_nothing(graded, name, page, there, absent) -> None:
+    text = graded.page(name, page)
+    assert [words for words in there if words not in text] == []
+    assert [words for words in absent if words in text] == []
+    assert text.index("Content-Security-Policy") < text.index("<style>")
 
 
 @BOX
@@ -240,18 +223,8 @@ def test_what_cannot_be_excluded_can_be_read(graded) -> None:
     alike = {name: (int(row["as published"]), int(row["as another's"]))
              for name, row in graded.rows.items()}
     assert alike["right"] == (7, 0) and alike["empty"] == (0, 0)
-    assert alike["copied"] == (2, 0) and alike["partial"] == (2, 1), "2.2 is wrong, as cheat 2's"
-    assert alike["cheat 7"] == (0, 0)
-
-
-@BOX
-def test_a_page_is_for_people_and_phones(graded) -> None:
-    for page in (graded.page("right"), graded.page("right", STEM)):
-        assert page.startswith('<!doctype html>\n<html lang="en">')
-        assert '<meta name="viewport"' in page and "Content-Security-Policy" in page
-        assert page.index("Content-Security-Policy") < page.index("<style>")
-    assert '<th scope="col">exercise</th>' in graded.page("right")
-    assert 'alt="' in graded.page("right", STEM), "pictures keep their alt texts"
+    assert alike["copied"] == (2, 0) and alike["partial"] == (2, 1), "2.2 is wrong, as patched's"
+    assert alike["printer"] == (0, 0)
 
 
 # ---- faults of the grader ------------------------------------------------------------------------
@@ -345,6 +318,21 @@ def test_without_a_sandbox_two_lines_say_what_to_do(tmp_path, programs, message:
                            **_without(tmp_path, **programs))
     said = done.printed.decode()
     assert done.status == 1 and message in said and len(said.splitlines()) == 2, said
+
+
+@BOX
+def test_systemd_is_told_what_to_count(tmp_path) -> None:
+    """A stand-in for systemd-run writes down how it is called, and runs the rest."""
+    submissions.write(tmp_path / "class", {"one": answers("2.1")})
+    shell = _without(tmp_path, **{"systemd-run": f"""echo "$*" > {tmp_path}/asked
+while case "$1" in -*) true;; *) false;; esac; do shift; done
+exec "$@\""""})
+    done = submissions.run(submissions.command(tmp_path / "class", tmp_path / "build"),
+                           tmp_path / "build", PATH=f"{shell['PATH']}:{os.environ['PATH']}")
+    assert b"bwrap keeps submissions in; a scope of systemd counts memory" in done.printed
+    assert done.rows["one"]["total"] == "1"
+    asked = (tmp_path / "asked").read_text()
+    assert "-pMemoryMax=6442450944 -pMemorySwapMax=0 -pTasksMax=200 env -i" in asked
 
 
 def test_a_container_is_told_what_to_keep_out(tmp_path) -> None:

@@ -58,7 +58,7 @@ def _kernels() -> list[str]:
 @pytest.fixture(scope="module")
 def graded(tmp_path_factory, outside) -> tuple[submissions.Run, list, list[str]]:
     place, before = tmp_path_factory.mktemp("submissions"), _kernels()
-    listeners = submissions.Listeners(outside / "socket").listen()
+    listeners = submissions.Listeners(outside / "socket")
     submissions.write(place, {
         name: submissions.hostile(outside, listeners.port, str(listeners.path), *EARNED)
         if name == "hostile" else answers(*EARNED, own=own, **{"_2_2": answer} if answer else {})

@@ -95,8 +95,8 @@ def _page(url: str) -> str:
         cells.append({"source": f"# {text}", "code": True, "name": ""})
     cells.append({"source": "checks.exercise_2_1(f)", "code": True, "name": "2.1"})
     said = {"2.1": (False, "THE VERDICT OF THE CHECK <script>")}
-    body = page.render(cells, outputs, said, plain=False)
-    return page.document("a title </title><script>", page.safe(body), "en", page.colours())
+    body = page.render(cells, outputs, said)
+    return page.document("a title </title><script>", page.safe(body), "en")
 
 
 class _Reader(html.parser.HTMLParser):
@@ -177,7 +177,7 @@ def test_a_browser_stays_silent(tmp_path: Path) -> None:
         body = "".join(f"<p>{vector.replace('URL', f'{url}/policy')}</p>"
                        for name, vector in VECTORS.items() if "open" not in name
                        and name != "refresh")  # which no policy keeps from leaving the page
-        (tmp_path / "policy.html").write_text(page.document("x", body))
+        (tmp_path / "policy.html").write_text(page.document("x", body, "en"))
         (tmp_path / "bare.html").write_text(f"<body>{body.replace('/policy', '/bare')}")
         shown = _open(tmp_path / "cleaned.html", tmp_path / "one")
         _open(tmp_path / "policy.html", tmp_path / "two")
@@ -251,7 +251,7 @@ def test_any_json_is_graded_or_named() -> None:
         assert [cell["name"] for cell in made["cells"]].count("2.1") == 1
         assert all(kind in NOTES and number in made["sources"] for kind, number in made["notes"])
         if seed % 5 == 0:
-            text = page.render(made["cells"], {}, {"2.1": (True, "ok")}, plain=seed % 2 == 1)
+            text = page.render(made["cells"], {}, {"2.1": (True, "ok")})
             assert page.safe(text).encode() and text
     assert 20 < named < 300, named
 
@@ -263,4 +263,4 @@ def test_any_json_is_graded_or_named() -> None:
     {"output_type": "display_data", "data": {"image/png": "!"}, "metadata": {"image/png": 3}}])
 def test_any_output_is_shown_or_left_out(output: dict) -> None:
     cells = [{"source": "1", "code": True, "name": ""}]
-    assert page.render(cells, {"0": [output]}, {}, plain=False)
+    assert page.render(cells, {"0": [output]}, {})

@@ -160,8 +160,8 @@ def _environment(python: str, root: str, home: str, data: str) -> dict[str, str]
             "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
 
 
-def _words(option: str, pairs: Iterable[tuple[str, ...]]) -> list[str]:
-    return [word for pair in pairs for word in (option, *pair)]
+def _words(option: str, values: Iterable[tuple[str, ...]]) -> list[str]:
+    return [word for value in values for word in (option, *value)]
 
 
 def _bwrap(program: list[str], filter_file: int) -> list[str]:
@@ -175,7 +175,7 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
     links = [(f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
              if os.path.islink(f"/{name}")]
     given = _environment(os.path.realpath(sys.prefix), "/course", "/course/work", "/data")
-    binds = _binds()
+    binds = _binds()  # bubblewrap's own folders above them would be closed to others
     above = {"/etc", *(str(path) for _here, there in binds for path in Path(there).parents)}
     shown = [*_words("--symlink", links), *_words("--dir", ((path,) for path in sorted(above))),
              *_words("--ro-bind", binds),
@@ -220,7 +220,7 @@ class Box:
     `why`, once these have ended, says in words what ended it; "" where it did so itself.
     """
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self) -> None:
         self.ending, self.why = contextlib.ExitStack(), ""
         self.name = f"mlc-{os.getpid()}-{next(_numbers)}"
         python, program = os.path.realpath(sys.prefix), ["-m", "tools.grading.inside"]
@@ -233,9 +233,9 @@ class Box:
         elif keeper() in ("podman", "docker"):
             command, given = _container(["python", *program], self.name), dict(os.environ)
         else:
-            folder.mkdir(parents=True, exist_ok=True)
+            (ROOT / "build").mkdir(exist_ok=True)  # below the course: notebooks look for it above
             where = self.ending.enter_context(tempfile.TemporaryDirectory(
-                dir=folder, ignore_cleanup_errors=True))
+                prefix="box-", dir=ROOT / "build", ignore_cleanup_errors=True))
             os.chmod(where, 0o777)
             given = _environment(python, str(ROOT), where, str(store.data_folder().resolve()))
             given["KEEPER"] = keeper()
@@ -261,10 +261,8 @@ class Box:
                 with contextlib.suppress(psutil.Error, OSError, AttributeError):
                     if process.info["uids"].real == USER:
                         process.kill()
-        self.process.wait()
-        for pipe in (self.process.stdin, self.process.stdout):
-            with contextlib.suppress(OSError, ValueError):
-                pipe.close()  # type: ignore[union-attr]
+        with contextlib.suppress(OSError), self.process:
+            pass  # it is waited for, and its pipes are closed
         self.ending.close()
 
     def _family(self) -> list[psutil.Process]:

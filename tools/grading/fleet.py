@@ -1,26 +1,24 @@
 """Grade jobs on several machines, by the workers of a Dask cluster.
 
-Dask sends a job to a worker, and to another one if that is gone. Each worker thread has a Grader,
-the same that grades without Dask, which starts a sandbox for each job. Only workers that have our
-versions are asked.
+Dask sends a job to a worker, and to another one if that is gone. Each worker has a Grader, as a run
+without Dask. Only workers that have our versions are asked.
 """
 
 import contextlib
 import functools
 import logging
-import queue
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import asdict, dataclass
+from concurrent.futures import CancelledError
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import dask
-from distributed import Client, Future, Security
+from distributed import Client, Future, Security, wait
 from distributed.comm import parse_address
 
-from course.words import ROOT, _, packed, unpacked
+from course.words import _, packed, unpacked
 from data.store import CourseError
 from tools.grading.box import Lost, in_words
 from tools.grading.grader import Grader
@@ -30,7 +28,6 @@ SETTINGS = {
     "distributed.admin.large-graph-warning-threshold": "1GB",  # a notebook may have 50 MB
     "distributed.comm.timeouts.connect": "10s"}
 KEYS = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
-ATTEMPTS = 3  # to grade a job whose workers end, and as many at the end, with no other at work
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker after which that is said
 
@@ -38,8 +35,8 @@ PATIENCE = 30  # seconds without a worker after which that is said
 # ---- on a worker ------------------------------------------------------------------------------
 
 @functools.cache
-def _grader(thread: int) -> Grader:
-    return Grader(ROOT / "build" / "grading")
+def _grader() -> Grader:
+    return Grader()
 
 
 def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, Any]:
@@ -50,7 +47,7 @@ def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, A
     try:
         if wrong := differs(versions):
             return {"wrong": wrong}
-        _grader(threading.get_ident()).proved([Job(**asked) for asked in solved])
+        _grader().proved([Job(**asked) for asked in solved])
         return {"wrong": "", "keeper": str(in_words())}
     except (CourseError, Lost) as error:
         return {"wrong": " ".join(str(error).split())}
@@ -58,7 +55,7 @@ def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, A
 
 def grade(asked: dict[str, Any]) -> dict[str, Any]:
     """Grade a job on a worker; both as plain dicts, which need no class of ours to be read."""
-    return packed(asdict(_grader(threading.get_ident()).grade(Job(**asked))))
+    return packed(asdict(_grader().grade(Job(**asked))))
 
 
 # ---- here -------------------------------------------------------------------------------------
@@ -89,19 +86,6 @@ def running(address: str, tls: Path | None) -> Iterator[Client]:
         yield client
 
 
-@dataclass(frozen=True)
-class _Held:
-    """A job that workers have, which of them may take it, and how often theirs have ended."""
-
-    place: Any
-    job: Job
-    workers: list[str]
-    future: Future
-    failed: int
-    alone: bool
-
-
-
 class Fleet:
     """Gives jobs to the workers of a client, as many as they have threads, and takes results."""
 
@@ -111,39 +95,22 @@ class Fleet:
         self.greeting = versions, [asdict(job) for job in solved]
         self.greeted: dict[str, Future | None] = {}  # by address; None: not one of ours
         self.ours: dict[str, int] = {}  # threads by address
-        self.hand: dict[str, _Held] = {}
-        self.suspects: list[tuple[Any, Job]] = []  # whose workers ended, each time
-        self.done: queue.SimpleQueue[Future] = queue.SimpleQueue()
         self.seen = self.since = time.monotonic()  # there was a scheduler; there was a worker
         self.waited = False
 
-    def _submit(self, place: Any, job: Job, failed: int = 0, alone: bool = False) -> None:
-        future = self.client.submit(grade, asdict(job), workers=list(self.ours), pure=False,
-                                    retries=0)
-        self.hand[future.key] = _Held(place, job, list(self.ours), future, failed, alone)
-        future.add_done_callback(self.done.put)
+    def _meet(self) -> bool:
+        """Greet workers that are new, forget those that are gone; whether there is a scheduler.
 
-    def _again(self, held: _Held) -> Iterator[tuple[Any, Result]]:
-        """Give a job to others; after ATTEMPTS to one at the end, alone; and then give it up."""
-        if held.failed + 1 < ATTEMPTS:
-            self._submit(held.place, held.job, held.failed + 1, held.alone)
-        elif held.alone:
-            yield held.place, Result(notes=[
-                _("{number}: could not be graded: one worker after another ended with it").format(
-                    number=held.job.stem[:2])])
-        else:
-            self.suspects.append((held.place, held.job))
-
-    def _meet(self) -> None:
-        """Greet workers that are new, and forget those that are gone."""
-        threads = None
+        Raises Lost where there will be none, or no worker.
+        """
+        now, threads = time.monotonic(), None
         with contextlib.suppress(OSError):
             threads = self.client.nthreads() if self.client.status == "running" else None
         if threads is None:
-            if time.monotonic() - self.seen > LOST:
+            if now - self.seen > LOST:
                 raise Lost(_("The scheduler is gone."))
-            return
-        self.seen = time.monotonic()
+            return False
+        self.seen = now
         for address in self.greeted.keys() - threads.keys():
             del self.greeted[address]
             self.ours.pop(address, None)
@@ -153,6 +120,14 @@ class Fleet:
         for address, future in self.greeted.items():
             if future and future.done() and address not in self.ours:
                 self._welcome(address, future, threads[address])
+        if self.ours or any(future and not future.done() for future in self.greeted.values()):
+            self.since = now
+        elif self.greeted and not any(self.greeted.values()):
+            raise Lost(_("None of the workers can be asked."))
+        elif now - self.since > PATIENCE and not self.waited:
+            self.waited = True
+            self.say(_("No worker is there: waiting for one. Ctrl-C ends this."))
+        return True
 
     def _welcome(self, address: str, future: Future, threads: int) -> None:
         """Take in a worker that has answered, or say why it is not asked."""
@@ -170,47 +145,50 @@ class Fleet:
         self.say(f"{address}: {came['keeper']}")
         self.ours[address] = threads
 
-    def _patience(self) -> None:
-        """Say once that nobody is there who could work; raise Lost where nobody will be."""
-        if self.ours or any(future and not future.done() for future in self.greeted.values()):
-            self.since = time.monotonic()
-        elif self.greeted and not any(self.greeted.values()):
-            raise Lost(_("None of the workers can be asked."))
-        elif time.monotonic() - self.since > PATIENCE and not self.waited:
-            self.waited = True
-            self.say(_("No worker is there: waiting for one. Ctrl-C ends this."))
+    def _run(self, jobs: Iterable[tuple[Any, Job]]
+             ) -> Iterator[tuple[Any, Job, Result | None]]:
+        """Yield (place, job, result), None where the workers that had it have ended."""
+        left = iter(jobs)
+        hand: dict[Future, tuple[Any, Job, set[str]]] = {}
+        coming = next(left, None)
+        while coming or hand:
+            there = self._meet()
+            while there and coming and len(hand) < sum(self.ours.values()):
+                future = self.client.submit(grade, asdict(coming[1]), workers=list(self.ours),
+                                            pure=False)
+                hand[future] = *coming, set(self.ours)
+                coming = next(left, None)
+            if hand:
+                with contextlib.suppress(TimeoutError, CancelledError):
+                    wait(list(hand), timeout=1, return_when="FIRST_COMPLETED")
+            else:
+                time.sleep(0.2)
+            for future, (place, job, workers) in list(hand.items()):
+                gone = self.ours and workers.isdisjoint(self.ours)  # Dask would wait for ever
+                if not future.done() and not gone:
+                    continue
+                result = None
+                with contextlib.suppress(Exception):  # KilledWorker; a machine that just vanished
+                    if future.done():
+                        result = Result(**unpacked(future.result(timeout=30)))
+                    future.cancel()
+                del hand[future]
+                yield place, job, result
 
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
         """Yield (place, result) for each (place, job), as they come; raises Lost.
 
-        A worker that ends takes the jobs with it that wait behind the one which ended it. So what
-        came to nothing ATTEMPTS times is tried again at the end, with no other job at work; only
-        what comes to nothing then, too, is not graded, this time.
+        A worker that ends takes jobs with it that wait behind the one which ended it. So what came
+        to nothing is tried again at the end, by itself; what does then, too, is not graded.
         """
-        left = iter(jobs)
-        coming = next(left, None)
-        while coming or self.hand or self.suspects:
-            self._meet()
-            self._patience()
-            while coming and len(self.hand) < sum(self.ours.values()):
-                self._submit(*coming)
-                coming = next(left, None)
-            if self.ours and self.suspects and not coming and not self.hand:
-                self._submit(*self.suspects.pop(0), alone=True)
-            for key, held in list(self.hand.items()):
-                # all that could take it are gone, and others have come: Dask would wait for ever
-                if self.ours and self.ours.keys().isdisjoint(held.workers) \
-                        and not held.future.done():
-                    del self.hand[key]
-                    held.future.cancel()
-                    yield from self._again(held)
-            with contextlib.suppress(queue.Empty):
-                future = self.done.get(timeout=0.2 if not self.ours else 1)
-                if not (taken := self.hand.pop(future.key, None)):  # it was given to others
-                    continue
-                try:
-                    result = Result(**unpacked(future.result(timeout=30)))
-                except Exception:  # KilledWorker, cancelled, or a machine that vanished just then
-                    yield from self._again(taken)
-                else:
-                    yield taken.place, result
+        failed = []
+        for place, job, result in self._run(jobs):
+            if result:
+                yield place, result
+            else:
+                failed.append((place, job))
+        for one in failed:
+            for place, job, result in self._run([one]):
+                yield place, result or Result(notes=[_(
+                    "{number}: could not be graded: one worker after another ended with it"
+                    ).format(number=job.stem[:2])])

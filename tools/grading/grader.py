@@ -3,7 +3,8 @@
 What a box says is taken for what it is: the words of a hostile program, about one submission.
 """
 
-from pathlib import Path
+import base64
+import json
 from typing import Any
 
 from course.words import Sentence, _, told
@@ -23,8 +24,7 @@ NOTES = {"twice": _("check {number} is there more than once: the last one counts
 class Grader:
     """Grades one job after the other; an answer that is known to the letter has its verdict."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
+    def __init__(self) -> None:
         self.verdicts: dict[str, tuple[bool, str]] = {}  # by the key of what runs for a check
 
     def grade(self, job: Job) -> Result:
@@ -33,7 +33,7 @@ class Grader:
         if keeper() == "UNSAFE":
             sitting.note(_("graded without walls, by UNSAFE=1"))
         for _number in range(2 * len(sitting.checks) + 2 * ATTEMPTS):
-            with Box(self.folder) as box:
+            with Box() as box:
                 box.tell(sitting.asked())
                 for line in box.lines(job.seconds):
                     sitting.take(box, *line)
@@ -65,12 +65,13 @@ class Sitting:
         self.said: dict[str, tuple[bool, str]] = {}
         self.outputs: dict[str, Any] = {}
         self.ran: list[Any] | None = None  # why it came to no end; [] where it did
-        self.cell, self.plain = 0, False
+        self.cell = 0
 
     def asked(self) -> dict[str, Any]:
         """Return what a box is told: all of the job that is not done yet."""
         self.at = "start"
-        return {**self.job.sent(), "plain": self.plain,
+        return {"file": base64.b64encode(self.job.data).decode(), "page": self.job.page,
+                "master": json.loads(self.job.master), "seconds": self.job.seconds,
                 "outputs": self.outputs if self.ran is not None else None}
 
     def take(self, box: Box, *line: Any) -> None:
@@ -105,7 +106,7 @@ class Sitting:
             case ["page", str(body)]:
                 from tools.grading import page  # it needs nh3, which only grading has
                 self.result.page = page.document(self.job.stem, page.safe(body),
-                                                 self.result.language, page.colours())
+                                                 self.result.language)
 
     def ended(self, why: Sentence | str) -> None:
         """Take it that the box is gone: with what it was about."""
@@ -122,7 +123,7 @@ class Sitting:
         elif self.at == "executing" and self.ran is None:
             self._ran(why)
         elif self.at == "rendering":
-            self.at, self.plain = "end" if self.plain else "", True
+            self.at = "end"
         if self.at == "end":
             self.result.whole = self.faults < ATTEMPTS
             if self.job.page and self.keys and not self.result.page:

@@ -17,12 +17,11 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from course.words import Sentence, _
-from tools.grading.submission import MOST_FILE, printable
+from tools.grading.submission import MOST_FILE, printable, read
 
 MOST_ENTRIES = 20_000  # files and folders that are looked at for one student, or in an archive
 MOST_UNPACKED = 400_000_000  # bytes of an archive that are read
 MOST_DEPTH = 2  # archives in archives
-MOST_READ = 40_000_000  # bytes in which cells are looked for
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 # user and submission (Canvas), or user (Moodle), in front of the name that the file had
 PLATFORMS = re.compile(r"(?P<who>.+?_(?:LATE_)?\d+)_(?:\d+_|assignsubmission_\w+?_)(?P<file>.+)")
@@ -206,13 +205,12 @@ def _fits(name: str, stem: str) -> int:
 
 def _by_cells(path: Path, known: Marks) -> str:
     """Return the notebook that a file is by its cells, or ""."""
-    with contextlib.suppress(OSError):
-        opened = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_NOFOLLOW)
-        with os.fdopen(opened, "rb") as file:
-            there = _ids(file.read(MOST_READ))
-            best = max(known, key=lambda stem: len(known[stem] & there))
-            return best if len(known[best] & there) >= 3 else ""
-    return ""
+    try:
+        there = _ids(read(path))
+    except ValueError:
+        return ""
+    best = max(known, key=lambda stem: len(known[stem] & there))
+    return best if len(known[best] & there) >= 3 else ""
 
 
 def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:

@@ -3,9 +3,8 @@
     python -m tools.grading.inside
 
 This process runs nothing that a student wrote. Reading, each check, executing and rendering are
-children of it, which cannot look into it; where one leaves a process behind that does not end, this
-box ends, and another does the rest. Answer and check share a process: an answer that looks in it
-for the check's own objects can forge its verdict (instructor/README.md).
+children of it, which cannot look into it; where one leaves behind what cannot be ended, this box
+ends, and another does the rest.
 """
 
 import base64
@@ -160,12 +159,9 @@ class Inside:
 
     def main(self) -> None:
         """Do a job, or what is left of it."""
-        import torch
-
         import course.checks.say.messages as messages
         import course.plots  # noqa: F401 (once, before processes are forked)
         from tools.grading import page, plan
-        torch.set_num_threads(1)  # a forked child with more threads hangs
         messages.reason(ValueError("read what it needs while there are files to be opened"))
         job = json.loads(self.asked.readline())
         self.tell("at", "reading")
@@ -192,12 +188,10 @@ class Inside:
             self.tell("ran", self._executed(made["cells"], job["seconds"]))
             outputs = json.loads(self.asked.readline())
             self._tidy()
-        for plain in (False, True)[job["plain"]:]:
-            self.tell("at", "rendering")
-            body, why = self.part(RENDER, page.render, made["cells"], outputs, known, plain)
-            if not why:
-                self.tell("page", body)
-                return
+        self.tell("at", "rendering")
+        body, why = self.part(RENDER, page.render, made["cells"], outputs, known)
+        if not why:
+            self.tell("page", body)
 
     def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
         """Run the notebook and tell the outputs of each cell, as far as it came; return why."""

@@ -4,7 +4,6 @@ What was graded once is not graded again, after a crash or a correction; only an
 course, its packages or its data has another result.
 """
 
-import base64
 import functools
 import hashlib
 import json
@@ -14,7 +13,6 @@ import re
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 import nbformat
 
@@ -42,11 +40,6 @@ class Job:
         """Return the notebook's checks, in order."""
         return plan.checks_of(nbformat.from_dict(json.loads(self.master)))
 
-    def sent(self) -> dict[str, Any]:
-        """Return it as JSON, for a box."""
-        return {"file": base64.b64encode(self.data).decode(), "master": json.loads(self.master),
-                "seconds": self.seconds, "page": self.page}
-
 
 @dataclass
 class Result:
@@ -66,18 +59,14 @@ class Result:
 
 
 class Kept:
-    """The results in a folder, a file each, which is whole or not there.
-
-    A result is kept under a key made of its job, which holds the file that was handed in and the
-    student version, and of the versions of the course, its packages and data.
-    """
+    """The results in a folder, a file each, which is whole or not there."""
 
     def __init__(self, folder: Path, versions: dict[str, str]) -> None:
         self.folder, self.versions = folder, json.dumps(versions, sort_keys=True)
         folder.mkdir(parents=True, exist_ok=True)
 
     def key(self, job: Job) -> str:
-        """Return the name of a job's result."""
+        """Return the name of a job's result: made of the job, and of `versions`."""
         asked = asdict(job) | {"data": hashlib.sha256(job.data).hexdigest()}
         text = json.dumps([asked, self.versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()

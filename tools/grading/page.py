@@ -5,7 +5,6 @@ is cleaned as a whole, by a list of what may be in it (nh3), and a Content-Secur
 head allows no script, no form and nothing remote.
 """
 
-import base64
 import html
 import re
 from typing import Any
@@ -21,6 +20,7 @@ from course.words import Sentence, _, told
 from tools.grading.submission import clean, under, visible
 
 MOST_SHOWN = 100_000  # characters of a cell on the page
+MOST_MARKDOWN = 20_000  # and of one that is parsed: 60,000 brackets take minutes
 POLICY = ("default-src 'none'; img-src data:; style-src 'unsafe-inline'; base-uri 'none'; "
           "form-action 'none'")
 STYLE = """
@@ -38,7 +38,7 @@ img{max-width:100%;height:auto}td pre{white-space:pre-wrap;margin:0;background:n
 .scroll{overflow-x:auto}
 @media(max-width:40em){body{padding:.5em}th,td{padding:.3em}}
 @media print{pre{white-space:pre-wrap}}
-"""
+""" + HtmlFormatter().get_style_defs(".highlight")
 TAGS = (nh3.ALLOWED_TAGS | {"details", "summary", "section"}) - {"area", "map", "bdo"}
 PROPERTIES = {"color", "background", "background-color", "font-weight", "font-style",
               "text-decoration", "text-align", "white-space", "font-family", "font-size",
@@ -73,13 +73,13 @@ def safe(fragment: str) -> str:
         strip_comments=True)
 
 
-def document(title: str, body: str, language: str = "en", style: str = "") -> str:
+def document(title: str, body: str, language: str) -> str:
     """Return a whole page of a body that is safe already; `title` is text."""
     return (f"<!doctype html>\n<html lang=\"{language}\"><head><meta charset=\"utf-8\">"
             f"<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">"
             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
             "<meta name=\"referrer\" content=\"no-referrer\">"
-            f"<title>{html.escape(title)}</title><style>{STYLE}{style}</style></head>\n"
+            f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n"
             f"<body>{body}</body></html>\n")
 
 
@@ -87,9 +87,7 @@ def document(title: str, body: str, language: str = "en", style: str = "") -> st
 
 
 class _Exporter(HTMLExporter):
-    """nbconvert's HTML without a page around it; long or slow Markdown as plain text."""
-
-    plain = False
+    """nbconvert's HTML without a page around it; long Markdown as plain text."""
 
     def default_filters(self) -> Any:
         yield from super().default_filters()
@@ -97,7 +95,7 @@ class _Exporter(HTMLExporter):
 
     @pass_context
     def markdown2html(self, context: Any, source: str) -> str:
-        if self.plain or len(source) >= MOST_SHOWN:
+        if len(source) > MOST_MARKDOWN:
             return f"<pre>{html.escape(source)}</pre>"
         return safe(super().markdown2html(context, source))  # by itself: what it opens, it closes
 
@@ -106,16 +104,6 @@ def _text(data: Any) -> str:
     """Return a text in which nothing unseen is left but the colours of a terminal."""
     parts = re.split(r"(\x1b\[[\d;]*m)", clean(data))
     return "".join(part if at % 2 else visible(part) for at, part in enumerate(parts))
-
-
-def _picture(data: Any) -> str:
-    """Return a picture's base64 text if it is that, or ""."""
-    text = clean(data)
-    try:
-        base64.b64decode("".join(text.split()), validate=True)
-    except ValueError:
-        return ""
-    return text
 
 
 def _output(output: Any) -> nbformat.NotebookNode | None:
@@ -133,8 +121,8 @@ def _output(output: Any) -> nbformat.NotebookNode | None:
             kept = {"text/plain": _text(under(output, "data", "text/plain"))}
             if (markup := under(output, "data", "text/html")) is not None:
                 kept["text/html"] = safe(visible(clean(markup)))
-            kept |= {kind: picture for kind in ("image/png", "image/jpeg")
-                     if (picture := _picture(under(output, "data", kind)))}
+            kept |= {kind: picture for kind in ("image/png", "image/jpeg") if re.fullmatch(
+                r"[\w+/=\s]+", picture := clean(under(output, "data", kind)), re.ASCII)}
             alt = _text(under(output, "metadata", "image/png", "alt"))
             return new_output("display_data", data=kept, metadata={
                 "image/png": {"alt": html.escape(alt[:2000], quote=True)}} if alt else {})
@@ -142,11 +130,8 @@ def _output(output: Any) -> nbformat.NotebookNode | None:
 
 
 def render(cells: list[dict[str, Any]], outputs: dict[str, list[dict[str, Any]]],
-           said: dict[str, tuple[bool, str]], plain: bool) -> str:
-    """Return the body of a graded notebook: its cells, what they gave, what each check said.
-
-    `plain` shows Markdown as text: for a source that keeps the parser busy for minutes.
-    """
+           said: dict[str, tuple[bool, str]]) -> str:
+    """Return the body of a graded notebook: its cells, what they gave, what each check said."""
     shown = []
     for place, cell in enumerate(cells):
         source = visible(clean(cell["source"]))
@@ -161,13 +146,7 @@ def render(cells: list[dict[str, Any]], outputs: dict[str, list[dict[str, Any]]]
         shown.append(made)
     exporter = _Exporter(template_name="basic", exclude_input_prompt=True,
                          exclude_output_prompt=True, exclude_anchor_links=True)
-    exporter.plain = plain
     return exporter.from_notebook_node(new_notebook(cells=shown))[0]
-
-
-def colours() -> str:
-    """Return the style of highlighted code."""
-    return HtmlFormatter().get_style_defs(".highlight")
 
 
 def index(name: str, rows: list[tuple[str, str, str, str]], pages: list[str], notes: list[Sentence],

@@ -1,8 +1,7 @@
 """Find out what is to be done with a submission: cells for its page, and what each check needs.
 
 A check gets the *source* of an answer: its cell, and of the cells above the statements that it
-needs. Whatever else a student's notebook does, to modules, to IPython or to the checks, is not
-there when the check runs.
+needs. Nothing else that a notebook does is there when the check runs.
 """
 
 import ast

@@ -1,15 +1,13 @@
 """The checks of notebook 10: programs for a GPU. They are run by tir.threads, and need no GPU."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
 
 import numpy as np
 import tvm
 from tvm import te, topi
 
-from course import gpu
 from course.checks.compare.tolerance import random
+from course.checks.exercises import gpus
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import number
@@ -17,59 +15,6 @@ from course.checks.spec.spec import Spec, check
 from course.checks.spec.trials import Mistakes
 from course.tir.threads import Launch, thread_name
 from course.words import Sentence, _
-from data.store import CourseError
-
-_MOST_THREADS, _MOST_SHARED = 1024, 48 * 1024
-
-
-def _ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = True,
-         least: int = 1) -> Launch:
-    """Run what an answer made: one kernel, every index inside its buffer, no race.
-
-    With at least so many threads a block: with fewer NumPy would take long.
-    """
-    if not isinstance(func, tvm.tirx.PrimFunc):
-        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__,
-                          _("what is returned: a PrimFunc, as schedule.mod[\"main\"] is one"))
-    try:
-        if (threads := gpu.threads_of(func)) < least:
-            raise CheckFailed(_("at least {least} threads a block; {title}").format(
-                least=least, title=title), f"{threads}",
-                _("the extents of the loops that are bound to threadIdx"))
-        launch = gpu.run(func, *arrays, barriers=barriers)
-    except CheckFailed:
-        raise
-    except CourseError as error:
-        # form: no-gpu-program
-        raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
-                          error.args[0]) from None
-    if launch.races:
-        raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
-    if launch.threads > _MOST_THREADS:
-        raise CheckFailed(_("at most {most} threads a block; {title}").format(
-            most=_MOST_THREADS, title=title), f"{launch.threads}",
-            _("the extents of the loops that are bound to threadIdx"))
-    return launch
-
-
-def _numbers(*shape: int, seed: int = 0) -> np.ndarray:
-    """Return float32 numbers below 1 and, in every other column, below 400."""
-    found = random(*shape, seed=seed)
-    found[..., 1::2] *= 400
-    return found
-
-
-def _require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Launch) -> None:
-    wrong = ~np.isclose(came, right, 1e-4, 1e-5 * float(np.abs(right).max()))
-    if wrong.any():
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
-        writer = next(iter(launch.writer.values())).reshape(right.shape)[at]
-        raise CheckFailed(_("{right} at {place}; {title}").format(
-            right=f"{right[at]:.4g}", place=list(at), title=title),
-            _("{came} there, by {thread}; {share} of the values differ").format(
-                came=f"{came[at]:.4g}", share=f"{wrong.mean():.0%}",
-                thread=thread_name(*launch.names(writer)))
-            if writer >= 0 else _("no thread writes it"))
 
 
 def _at_once(launch: Launch) -> Sentence:
@@ -95,8 +40,8 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     """a thread for each pixel."""
     for rows, columns in _PIXELS:
         title = _("{rows} rows, {columns} columns").format(rows=rows, columns=columns)
-        X, Y = _numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
-        launch = _ran(thread_for_each_pixel(_brighter(rows, columns)), (X, Y), title)
+        X, Y = gpus.numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
+        launch = gpus.ran(thread_for_each_pixel(_brighter(rows, columns)), (X, Y), title)
         if launch.block != (_SIDE, _SIDE, 1):
             raise CheckFailed(_("blocks of {wanted} threads; {title}").format(
                 wanted=(_SIDE, _SIDE, 1), title=title), f"{launch.block}",
@@ -108,7 +53,7 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
                 # cause: x-is-columns
                 _("which loop is x: that of the columns") if launch.grid == (grid[1], grid[0], 1)
                 else _("as few blocks as cover the image, along each axis"))
-        _require_result(Y, X * 0.5 + 0.25, title, launch)
+        gpus.require_result(Y, X * 0.5 + 0.25, title, launch)
         i, j = np.indices((rows, columns))
         owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
         writer = launch.writer["Y"].reshape(rows, columns)
@@ -182,12 +127,12 @@ def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
     """
     for n, k, m in _DENSE:
         title = _("X ({n}, {k}), W ({m}, {k})").format(n=n, k=k, m=m)
-        X, W, Y = _numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
-        launch = _ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
-        _require_result(Y, X @ W.T, title, launch)
-        if launch.shared_bytes > _MOST_SHARED:
+        X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
+        launch = gpus.ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
+        gpus.require_result(Y, X @ W.T, title, launch)
+        if launch.shared_bytes > gpus.MOST_SHARED:
             raise CheckFailed(_("at most {most} bytes of shared memory a block; {title}").format(
-                most=f"{_MOST_SHARED:,}", title=title), f"{launch.shared_bytes:,}",
+                most=f"{gpus.MOST_SHARED:,}", title=title), f"{launch.shared_bytes:,}",
                 _("how deep the tiles are"))
         if launch.stores["Y"] > n * m:
             raise CheckFailed(_("{wanted} stores of Y; {title}").format(
@@ -196,26 +141,14 @@ def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
         yield title, n * m * k, launch
 
 
-def _require_few(found: Counter, buffers: Iterable[str], most: int, what: str, title: str,
-                 look_at: str = "") -> None:
-    """Raise CheckFailed where more was counted for some buffers than `most`."""
-    made = {name: found[name] for name in buffers}
-    if sum(made.values()) > most:
-        raise CheckFailed(
-            _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title),
-            f"{sum(made.values()):,}", look_at or (_(", ").join(
-                _("{name} {count}").format(name=name, count=f"{count:,}")
-                for name, count in made.items()) if len(made) > 1 else ""))
-
-
 @exercise("10.3", "dense_in_tiles(func)", seconds=20)
 def exercise_10_3(dense_in_tiles: Callable) -> str:
     """a dense layer with tiles in shared memory."""
     for title, products, launch in _of_dense(dense_in_tiles):
-        _require_few(launch.loads, "XW", products // 8, _("loads of X and W"), title,
+        gpus.require_few(launch.loads, "XW", products // 8, _("loads of X and W"), title,
                      _("how many results use a number that is in shared memory: rows and columns "
                        "of the tile"))
-        _require_few(launch.transactions, "XW", products // 128, _("transactions of X and W"),
+        gpus.require_few(launch.transactions, "XW", products // 128, _("transactions of X and W"),
                      title, _at_once(launch))
     return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
              "transactions, for {count} sizes").format(count=len(_DENSE))
@@ -237,9 +170,9 @@ def _smoothed(X: np.ndarray) -> np.ndarray:
 def exercise_10_4(with_barriers: Callable) -> str:
     """barriers where they belong."""
     title = _("the program that smooths")
-    X, Y = _numbers(128), np.full(128, np.nan, "float32")
-    launch = _ran(with_barriers(), (X, Y), title, barriers=False)
-    _require_result(Y, _smoothed(X), title, launch)
+    X, Y = gpus.numbers(128), np.full(128, np.nan, "float32")
+    launch = gpus.ran(with_barriers(), (X, Y), title, barriers=False)
+    gpus.require_result(Y, _smoothed(X), title, launch)
     if launch.grid != (4, 1, 1) or launch.block != (_WIDTH, 1, 1) \
             or launch.loads["X"] != X.size:
         raise CheckFailed(
@@ -281,10 +214,10 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
     """sums of rows, each by the threads of a block."""
     for n, k in _ROWS:
         title = _("X ({n}, {k})").format(n=n, k=k)
-        X, Y = _numbers(n, k), np.full(n, np.nan, "float32")
-        launch = _ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
+        X, Y = gpus.numbers(n, k), np.full(n, np.nan, "float32")
+        launch = gpus.ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
         _require_block_for_each_row(launch, n, title)
-        _require_result(Y, X.sum(axis=1), title, launch)
+        gpus.require_result(Y, X.sum(axis=1), title, launch)
         if launch.transactions["X"] > n * k // 32:
             raise CheckFailed(_("{wanted} transactions of X; {title}").format(
                 wanted=n * k // 32, title=title), f"{launch.transactions['X']}", _at_once(launch))
@@ -306,10 +239,10 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
         X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
         X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
-        launch = _ran(softmax_in_one_kernel(_softmax(n, k)), (X, Y), title)
+        launch = gpus.ran(softmax_in_one_kernel(_softmax(n, k)), (X, Y), title)
         _require_block_for_each_row(launch, n, title)
         power = np.exp(X - X.max(axis=1, keepdims=True))
-        _require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
+        gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
         if (made := sum(launch.transactions.values())) > 3 * n * k // 32:
             raise CheckFailed(_("at most {most} transactions; {title}").format(
                 most=3 * n * k // 32, title=title), _("{made}: {each}").format(
@@ -327,9 +260,9 @@ def exercise_10_7(tile_for_each_thread: Callable) -> str:
     """a dense layer with a tile of results in the registers of each thread."""
     for title, products, launch in _of_dense(tile_for_each_thread):
         shared = list(launch.rounds)
-        _require_few(launch.loads, shared, products // 2, _("reads of shared memory"), title)
-        _require_few(launch.conflicts, shared, 0, _("rounds for bank conflicts"), title)
-        _require_few(launch.loads, "XW", products // 16, _("loads of X and W"), title)
+        gpus.require_few(launch.loads, shared, products // 2, _("reads of shared memory"), title)
+        gpus.require_few(launch.conflicts, shared, 0, _("rounds for bank conflicts"), title)
+        gpus.require_few(launch.loads, "XW", products // 16, _("loads of X and W"), title)
     return _("equal, without a race, half a read of shared memory for each multiply-add, without "
              "bank conflicts, for {count} sizes").format(count=len(_DENSE))
 
@@ -345,9 +278,9 @@ def exercise_10_8(window_of_five: Callable) -> str:
     sizes = (40, 64, 7, 33, 61)
     for n in sizes:
         title = _("{count} results").format(count=n)
-        X, W, Y = _numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
-        launch = _ran(window_of_five(n), (X, W, Y), title, barriers=False)
-        _require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)
+        X, W, Y = gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
+        launch = gpus.ran(window_of_five(n), (X, W, Y), title, barriers=False)
+        gpus.require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)
         shape = (-(-n // _OF_ONE_BLOCK), 1, 1), (_OF_ONE_BLOCK, 1, 1)
         if (launch.grid, launch.block) != shape:
             raise CheckFailed(_("blocks {grid}, threads {block}; {title}").format(
@@ -356,7 +289,7 @@ def exercise_10_8(window_of_five: Callable) -> str:
                                   grid=launch.grid, block=launch.block))
         most = sum(min(_OF_ONE_BLOCK + _TAPS - 1, X.size - first)
                    for first in range(0, n, _OF_ONE_BLOCK))
-        _require_few(launch.loads, "X", most, _("loads of X"), title)
-        _require_few(launch.stores, "Y", n, _("stores of Y"), title)
+        gpus.require_few(launch.loads, "X", most, _("loads of X"), title)
+        gpus.require_few(launch.stores, "Y", n, _("stores of Y"), title)
     return _("equal, without a race, each number of X loaded once in a block, for {count} "
              "sizes").format(count=len(sizes))

@@ -1,9 +1,10 @@
-"""The checks of notebook 11: any batch, an operator, a cache, a struct, no threads, products."""
+"""The checks of notebook 11: models for any input, what ships them, and targets."""
 
 import functools
+import itertools
 import struct
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -13,6 +14,7 @@ import tvm_ffi
 from torch import nn
 from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
+from tvm.target.codegen import llvm_get_cpu_features
 
 import helpers
 from course.checks.compare.tolerance import random, to_numpy
@@ -596,3 +598,58 @@ def _require_rows(func: tirx.PrimFunc, name: str) -> None:
                           _("{lanes}, with steps of {steps}").format(lanes=lanes, steps=steps),
                           told)
     schedules.require_decomposed(func)
+
+
+# ---- what processors share -----------------------------------------------------------------
+
+_SETS = ("popcnt", "avx", "f16c", "avx2", "fma", "bmi2", "avx512f", "avx512bw", "avx512vnni",
+         "avxvnni")
+_PROCESSORS = ("nehalem", "sandybridge", "haswell", "znver3", "alderlake", "skylake-avx512",
+               "cascadelake", "znver4", "sapphirerapids")
+
+
+def _fleets() -> Iterator[tuple[str, ...]]:
+    """Yield one processor each, then two, then all of some kinds: the smallest come first."""
+    for size in (1, 2):
+        yield from itertools.combinations(_PROCESSORS, size)
+    yield from (_PROCESSORS, _PROCESSORS[3:6], _PROCESSORS[:1:-1], _PROCESSORS[5:])
+
+
+def _has(target: tvm.target.Target) -> set[str]:
+    return set(_SETS) & llvm_get_cpu_features(target)
+
+
+@exercise("11.7", "for_all(processors)")
+def exercise_11_7(for_all: Callable) -> str:
+    """a target for several processors."""
+    machine = {"kind": "llvm", "mtriple": "x86_64-linux-gnu"}
+    known = {name: _has(tvm.target.Target({**machine, "mcpu": name})) for name in _PROCESSORS}
+    for fleet in _fleets():
+        given = _("for {processors}").format(processors=", ".join(fleet))
+        names = list(fleet)
+        target = for_all(names)
+        if names != list(fleet):
+            raise CheckFailed(_("the given names as they were; {given}").format(given=given),
+                              ", ".join(map(str, names)))
+        if not isinstance(target, tvm.target.Target):
+            raise CheckFailed(_("a Target {given}").format(given=given), type(target).__name__)
+        kind, triple = target.kind.name, str(target.attrs.get("mtriple", ""))
+        if kind != "llvm" or not triple.startswith("x86_64") or "linux" not in triple:
+            raise CheckFailed(_("a target of kind llvm with mtriple {triple}").format(
+                triple=machine["mtriple"]), _("{kind} with mtriple {triple}").format(
+                    kind=kind, triple=triple or None))
+        shared, came = set.intersection(*(known[name] for name in fleet)), _has(target)
+        if came != shared:
+            lacks = next((name for name in fleet if came - known[name]), None)
+            raise CheckFailed(
+                _("{features} {given}").format(features=_in_order(shared), given=given),
+                _in_order(came),
+                _("{processor} has no {features}").format(
+                    processor=lacks, features=_in_order(came - known[lacks])) if lacks
+                else _("each has {features}").format(features=_in_order(shared - came)))
+    return _("{count} fleets of up to {most} processors: each gets what its processors share"
+             ).format(count=len(list(_fleets())), most=len(_PROCESSORS))
+
+
+def _in_order(names: set[str]) -> str:
+    return ", ".join(name for name in _SETS if name in names) or _("none of the features")

@@ -23,7 +23,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 import tvm
 from IPython import get_ipython
 
@@ -308,10 +307,6 @@ def _in_child(run: Callable[[], str], seconds: float, reaches: Callable[[], bool
     """Run a check in the forked child: its outcome."""
     gc.freeze()  # what the kernel has made is not to be looked through in each child
     _limit_computing(seconds)
-    # or the next lines bind this process to one CPU, and all checks of a machine share the first
-    os.environ["TVM_BIND_THREADS"] = "0"
-    torch.set_num_threads(1)  # without this and the next line a forked child hangs
-    tvm.get_global_func("runtime.config_threadpool")(1, 1)
     warnings.simplefilter("ignore")
     with open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) as printed, \
             contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):

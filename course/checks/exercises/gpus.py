@@ -1,0 +1,80 @@
+"""Programs for a GPU, run without one: what the checks of 10 and of 12.5 ask of each."""
+
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import tvm
+
+from course import gpu
+from course.checks.compare.tolerance import random
+from course.checks.say.messages import CheckFailed
+from course.tir.threads import Launch, thread_name
+from course.words import _
+from data.store import CourseError
+
+MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
+
+
+def ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = True,
+        least: int = 1) -> Launch:
+    """Run what an answer made: one kernel, every index inside its buffer, no race.
+
+    With at least so many threads a block: with fewer NumPy would take long.
+    """
+    if not isinstance(func, tvm.tirx.PrimFunc):
+        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__,
+                          _("what is returned: a PrimFunc, as schedule.mod[\"main\"] is one"))
+    try:
+        if (threads := gpu.threads_of(func)) < least:
+            raise CheckFailed(_("at least {least} threads a block; {title}").format(
+                least=least, title=title), f"{threads}",
+                _("the extents of the loops that are bound to threadIdx"))
+        launch = gpu.run(func, *arrays, barriers=barriers)
+    except CheckFailed:
+        raise
+    except CourseError as error:
+        # form: no-gpu-program
+        raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
+                          error.args[0]) from None
+    if launch.races:
+        raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
+    if launch.threads > MOST_THREADS:
+        raise CheckFailed(_("at most {most} threads a block; {title}").format(
+            most=MOST_THREADS, title=title), f"{launch.threads}",
+            _("the extents of the loops that are bound to threadIdx"))
+    return launch
+
+
+def numbers(*shape: int, seed: int = 0) -> np.ndarray:
+    """Return float32 numbers below 1 and, in every other column, below 400."""
+    found = random(*shape, seed=seed)
+    found[..., 1::2] *= 400
+    return found
+
+
+def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Launch) -> None:
+    """Raise CheckFailed where a result is wrong; say which thread wrote the first such place."""
+    wrong = ~np.isclose(came, right, 1e-4, 1e-5 * float(np.abs(right).max()))
+    if wrong.any():
+        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        writer = next(iter(launch.writer.values())).reshape(right.shape)[at]
+        raise CheckFailed(_("{right} at {place}; {title}").format(
+            right=f"{right[at]:.4g}", place=list(at), title=title),
+            _("{came} there, by {thread}; {share} of the values differ").format(
+                came=f"{came[at]:.4g}", share=f"{wrong.mean():.0%}",
+                thread=thread_name(*launch.names(writer)))
+            if writer >= 0 else _("no thread writes it"))
+
+
+def require_few(found: Counter, buffers: Iterable[str], most: int, what: str, title: str,
+                look_at: str = "") -> None:
+    """Raise CheckFailed where more was counted for some buffers than `most`."""
+    made = {name: found[name] for name in buffers}
+    if sum(made.values()) > most:
+        raise CheckFailed(
+            _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title),
+            f"{sum(made.values()):,}", look_at or (_(", ").join(
+                _("{name} {count}").format(name=name, count=f"{count:,}")
+                for name, count in made.items()) if len(made) > 1 else ""))

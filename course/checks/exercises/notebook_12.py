@@ -1,0 +1,348 @@
+"""The checks of notebook 12: attention as one kernel, and what it is made of."""
+
+import functools
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import tvm
+from tvm import tirx
+
+from course.checks.compare.tolerance import random
+from course.checks.exercises import gpus
+from course.checks.observe import primfuncs
+from course.checks.run.check import exercise
+from course.checks.say.messages import CheckFailed
+from course.checks.spec.forms import Misuse, program
+from course.checks.spec.spec import Cases, Spec, check
+from course.checks.spec.trials import Mistakes
+from course.tir.walk import accesses, walk
+from course.words import _
+
+# ---- merge ---------------------------------------------------------------------------------
+
+Part = tuple[float, float, np.ndarray]  # the largest score, the sum, the weighted values
+
+
+def _part(scores: np.ndarray, values: np.ndarray) -> Part:
+    """Return the partial softmax of scores (n,), with values (n, d); that of nothing for n = 0."""
+    largest = float(scores.max(initial=-np.inf))
+    powers = np.exp(scores - (largest if np.isfinite(largest) else 0))
+    return largest, float(powers.sum()), powers @ values
+
+
+def _merge(one: Part, other: Part, empty: bool = True, total: bool = True,
+           weighted: bool = True, first: bool = True, second: bool = True) -> Part:
+    """Return two parts as one; arguments other than the defaults are mistakes."""
+    most = max(one[0], other[0])
+    a, b = (float(np.exp(np.float64(part[0]) - most)) if part[0] > -np.inf or not empty else 0.0
+            for part in (one, other))
+    a, b = a if first else 1.0, b if second else 1.0
+    return (most, one[1] * (a if total else 1) + other[1] * (b if total else 1),
+            one[2] * (a if weighted else 1) + other[2] * (b if weighted else 1))
+
+
+def _folded(merge: Callable[[Part, Part], Part]) -> Callable[..., np.ndarray]:
+    """Return what a merge makes of a row that is cut, from the left; pieces may be empty."""
+    def of(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> np.ndarray:
+        ends = [0, *(min(cut, len(scores)) for cut in sorted(cuts)), len(scores)]
+        with np.errstate(all="ignore"):
+            whole = functools.reduce(merge, (_part(scores[a:b], values[a:b])
+                                             for a, b in zip(ends, ends[1:], strict=False)))
+        return np.array([*whole[:2], *whole[2]])
+    return of
+
+
+def _merged(answer: Callable) -> Callable[..., np.ndarray]:
+    def merge(one: Part, other: Part) -> Part:
+        given = one[2].copy(), other[2].copy()
+        came = answer(one, other)
+        shapes = [np.shape(each) for each in came] if isinstance(came, tuple) else []
+        if shapes != [(), (), one[2].shape]:
+            raise CheckFailed(_("a tuple: a number, a number, an array {shape}").format(
+                shape=one[2].shape), _("{value}, a {type}").format(
+                    value=repr(came)[:80], type=type(came).__name__), _("the return statement"))
+        if not all(np.array_equal(kept, part[2], equal_nan=True)
+                   for kept, part in zip(given, (one, other), strict=True)):
+            raise CheckFailed(_("the given parts as they were"), _("another array in one of them"),
+                              _("what is changed: += writes into the given array"))
+        return came
+    return _folded(merge)
+
+
+def _wrong(**mistake: Any) -> Callable[..., np.ndarray]:
+    return _folded(functools.partial(_merge, **mistake))
+
+
+_MERGES: Mistakes = {
+    _("exp(-inf - (-inf)) is NaN: an empty part has no largest score"): _wrong(empty=False),
+    _("the sums: each was taken against its own largest score, and has to shrink with it"):
+        _wrong(total=False),
+    _("the weighted values: they have to shrink as the sums do"): _wrong(weighted=False),
+    _("the sums and the values: each was taken against its own largest score"):
+        _wrong(total=False, weighted=False),
+    _("the factor of the first part: it has one too, where the second has the largest"):
+        _wrong(first=False),
+    _("the factor of the second part: it has one too, where the first has the largest"):
+        _wrong(second=False)}
+
+
+def _cut_rows() -> Cases:
+    """Yield every way to cut each row in two or three, parts of no score among them."""
+    masked = random(5, seed=2)
+    masked[[0, 1, 4]] = -np.inf
+    for scores in (3 * random(6), 900 * random(5, seed=1), np.linspace(-400, 400, 5), random(1),
+                   masked, np.full(3, -np.inf)):
+        scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
+        for first in range(len(scores) + 1):
+            for second in range(first, len(scores) + 1):
+                yield "", {"scores": scores, "values": values, "cuts": (first, second)}
+
+
+_MERGE = Spec(_merged, lambda scores, values, cuts: _folded(_merge)(scores, values, ()), _cut_rows,
+              {"scores": "n", "values": "n d"}, _MERGES, least={"n": 1, "d": 1},
+              fits=lambda given: all(cut >= 0 for cut in given["cuts"]),
+              atol=1e-5)
+
+
+@exercise("12.1", "merge(one, other)", seconds=10)
+def exercise_12_1(merge: Callable) -> str:
+    """the merge of two partial softmaxes."""
+    return _("right for {count} ways to cut rows in two and in three, into parts of no score and "
+             "of scores of -inf too").format(count=check(_MERGE, merge))
+
+
+# ---- a running softmax ---------------------------------------------------------------------
+
+
+def _attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray, divided: bool = True,
+               powers: Callable = np.exp) -> np.ndarray:
+    """Return attention of float32 (n, d), (m, d), (m, d); other arguments are mistakes."""
+    scores = Q.astype("float64") @ K.T / (math.sqrt(Q.shape[1]) if divided else 1)
+    weights = powers(scores - scores.max(axis=1, keepdims=True))
+    return (weights / weights.sum(axis=1, keepdims=True) @ V).astype("float32")
+
+
+def _ran_through(Q: np.ndarray, K: np.ndarray, V: np.ndarray, total: bool = True,
+                 weighted: bool = True, last: bool = True, start: float = -np.inf) -> np.ndarray:
+    """Return what a running softmax gives; arguments other than the defaults are mistakes."""
+    largest, summed = np.full(len(Q), start, "float32"), np.zeros(len(Q), "float32")
+    values = np.zeros((len(Q), V.shape[1]), "float32")
+    with np.errstate(all="ignore"):
+        for key, value in zip(K, V, strict=True):
+            score = Q @ key / np.float32(math.sqrt(Q.shape[1]))
+            new = np.maximum(largest, score)
+            shrink, weight = np.exp(largest - new), np.exp(score - new)
+            summed = summed * (shrink if total else 1) + weight
+            values = values * (shrink[:, None] if weighted else 1) + np.outer(weight, value)
+            largest = new
+        return values / summed[:, None] if last else values
+
+
+_ATTENTIONS: Mistakes = {
+    _("the scores: they are divided by the square root of d"):
+        lambda Q, K, V: _attention(Q, K, V, divided=False),
+    _("the exponential: this is 2 to the power of x, not e"):
+        lambda Q, K, V: _attention(Q, K, V, powers=np.exp2),
+    _("the sum: it has to shrink where a larger score comes"):
+        lambda Q, K, V: _ran_through(Q, K, V, total=False),
+    _("the weighted values: they have to shrink where a larger score comes"):
+        lambda Q, K, V: _ran_through(Q, K, V, weighted=False),
+    _("the sum and the values: both have to shrink where a larger score comes"):
+        lambda Q, K, V: _ran_through(Q, K, V, total=False, weighted=False),
+    _("the end: the weighted values are divided by the sum"):
+        lambda Q, K, V: _ran_through(Q, K, V, last=False),
+    _("the largest starts from 0, above some rows: start below every score"):
+        lambda Q, K, V: _ran_through(Q, K, V, start=0.0)}
+
+
+def _attentions() -> Cases:
+    for n, m, d in ((3, 5, 4), (1, 1, 2), (4, 9, 3), (2, 40, 8)):
+        for scale in (2, 30):
+            Q, K, V = scale * random(n, d), scale * random(m, d, seed=1), random(m, d, seed=2)
+            yield "", {"Q": Q, "K": K, "V": V}
+    for far in (np.arange(6), np.arange(6) - 306):
+        yield "", {"Q": np.ones((1, 2), "float32"),
+                   "K": np.stack([far, far], 1).astype("float32"), "V": random(6, 2, seed=3)}
+
+
+def _with_program(build: Callable, *shapes: Callable[..., tuple[int, ...]]
+                  ) -> Callable[..., np.ndarray]:
+    """Return an answer that makes a PrimFunc for some sizes as a function of its inputs."""
+    @functools.cache
+    def made(sizes: tuple[int, ...]) -> Callable:
+        func = primfuncs.with_buffers(build(*sizes), *(shape(*sizes) for shape in shapes))
+        return program(func)
+    return lambda sizes, *arrays: made(sizes)(arrays, shapes[-1](*sizes))
+
+
+def _running(answer: Callable) -> Callable[..., np.ndarray]:
+    run = _with_program(answer, lambda n, m, d: (n, d), lambda n, m, d: (m, d),
+                        lambda n, m, d: (m, d), lambda n, m, d: (n, d))
+    return lambda Q, K, V: run((*Q.shape[:1], *K.shape), Q, K, V)
+
+
+_RUNNING = Spec(_running, _attention, _attentions, {"Q": "n d", "K": "m d", "V": "m d"},
+                _ATTENTIONS, fault=Misuse, atol=1e-4)
+
+
+def _traffic(func: tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
+    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads."""
+    made, reads = {}, Counter[str]()
+    for node, place in walk(func.body):
+        for access in accesses(node, place):
+            made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
+            if not access.writes:
+                reads[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
+    return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
+
+
+@exercise("12.2", "running_attention(n, m, d)", seconds=30)
+def exercise_12_2(running_attention: Callable) -> str:
+    """attention with a running softmax, in loops."""
+    count = check(_RUNNING, running_attention)
+    n, m, d = 3, 200, 4
+    func = running_attention(n, m, d)
+    made, reads = _traffic(func)
+    if sum(made.values()) >= m:
+        raise CheckFailed(
+            _("fewer than {m} numbers kept at a time, for {m} keys").format(m=m),
+            _(", ").join(_("{name} {count}").format(name=name, count=size)
+                         for name, size in sorted(made.items())),
+            _("which buffer grows with the number of keys"))
+    for name in (func.params[1].name, func.params[2].name):
+        if reads[name] > n * m * d:
+            raise CheckFailed(
+                _("each number of {name} read once for each query, {count} times").format(
+                    name=name, count=f"{n * m * d:,}"), f"{reads[name]:,}",
+                _("the passes over the keys: one is enough"))
+    return _("equal to three operators on {count} inputs, with {numbers} numbers kept for {m} "
+             "keys").format(count=count, numbers=sum(made.values()), m=m)
+
+
+# ---- a polynomial --------------------------------------------------------------------------
+
+_DEGREES = range(1, 8)
+
+
+def _errors(coefficients: Sequence[float] | np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return places from -1/2 to 1/2, and there the relative error of a polynomial for 2**f."""
+    f = np.linspace(-0.5, 0.5, 2001)
+    return f, np.polynomial.polynomial.polyval(f, coefficients) / np.exp2(f) - 1
+
+
+@functools.cache
+def _through_chebyshevs_points(degree: int) -> tuple[float, ...]:
+    through = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[-0.5, 0.5])
+    return tuple(through.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef)
+
+
+@exercise("12.3", "coefficients(degree)", seconds=5)
+def exercise_12_3(coefficients: Callable) -> str:
+    """a polynomial for the powers of two."""
+    for degree in _DEGREES:
+        came = np.asarray(coefficients(degree), "float64")
+        if came.shape != (degree + 1,):
+            raise CheckFailed(_("{count} coefficients for degree {degree}").format(
+                count=degree + 1, degree=degree), f"{came.shape}")
+        f, error = _errors(came)
+        most = 1.5 * float(np.abs(_errors(_through_chebyshevs_points(degree))[1]).max())
+        if not np.abs(error).max() <= most:
+            worst = int(np.argmax(np.abs(error)))  # of NaN the first
+            taylor = [math.log(2) ** k / math.factorial(k) for k in range(degree + 1)]
+            raise CheckFailed(
+                _("a relative error of at most {most}, degree {degree}").format(
+                    most=f"{most:.2g}", degree=degree),
+                _("{error} at f = {place}").format(error=f"{error[worst]:.2g}",
+                                                  place=f"{f[worst]:.4g}"),
+                _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
+                  "stretch") if np.allclose(came, taylor, 1e-6, 0) else "")
+    return _("near the best that a polynomial can do, for degrees {first} to {last}").format(
+        first=_DEGREES[0], last=_DEGREES[-1])
+
+
+# ---- many parts ----------------------------------------------------------------------------
+
+
+def _all_at_once(M: np.ndarray, L: np.ndarray, A: np.ndarray, most: float | None = None,
+                 total: bool = True, weighted: bool = True) -> np.ndarray:
+    """Return the merge of all parts; arguments other than the defaults are mistakes."""
+    with np.errstate(all="ignore"):
+        powers = np.exp(M - (M.max() if most is None else np.float32(most)))
+        return (powers if weighted else np.ones_like(M)) @ A / (
+            (powers if total else np.ones_like(M)) @ L)
+
+
+_PARTS: Mistakes = {
+    _("the sums: each was taken against its own largest score"):
+        lambda M, L, A: _all_at_once(M, L, A, total=False),
+    _("the weighted values: each was taken against its own largest score"):
+        lambda M, L, A: _all_at_once(M, L, A, weighted=False),
+    _("the sums and the values: each was taken against its own largest score"):
+        lambda M, L, A: _all_at_once(M, L, A, total=False, weighted=False),
+    _("exp overflows or vanishes: the largest of all parts is subtracted"):
+        lambda M, L, A: _all_at_once(M, L, A, most=0)}
+
+
+def _some_parts() -> Cases:
+    grow = 40 * np.arange(5, dtype="float32")
+    for M in (random(4), random(1), 500 * random(6), random(3) - 500, grow, grow[::-1].copy()):
+        for empty in ([], [0], [len(M) - 1])[:3 if len(M) > 1 else 1]:
+            M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
+            M[empty], L[empty], A[empty] = -np.inf, 0, 0
+            yield "", {"M": M, "L": L, "A": A}
+
+
+def _merging(answer: Callable) -> Callable[..., np.ndarray]:
+    run = _with_program(answer, lambda p, d: (p,), lambda p, d: (p,), lambda p, d: (p, d),
+                        lambda p, d: (d,))
+    return lambda M, L, A: run(A.shape, M, L, A)
+
+
+_MERGE_PARTS = Spec(_merging, _all_at_once, _some_parts, {"M": "p", "L": "p", "A": "p d"}, _PARTS,
+                    fits=lambda given: bool((given["L"] >= 0).all() and given["L"].sum() > 0),
+                    fault=Misuse)
+
+
+@exercise("12.4", "merge_parts(parts, d)", seconds=20)
+def exercise_12_4(merge_parts: Callable) -> str:
+    """the merge of many parts, in one PrimFunc."""
+    return _("equal for {count} inputs, with empty parts too").format(
+        count=check(_MERGE_PARTS, merge_parts))
+
+
+# ---- on a GPU ------------------------------------------------------------------------------
+
+_ON_GPU, _SIDE = [(64, 12), (32, 16), (992, 1)], 32
+
+
+@exercise("12.5", "attention_on_gpu(n, d)", seconds=60)
+def exercise_12_5(attention_on_gpu: Callable) -> str:
+    """attention as one kernel on a GPU."""
+    for n, d in _ON_GPU:
+        title = _("{n} positions, {d} numbers").format(n=n, d=d)
+        Q, K, V = 9 * random(n, d), 9 * random(n, d, seed=1), random(n, d, seed=2)
+        Y = np.full((n, d), np.nan, "float32")
+        func: tvm.tirx.PrimFunc = attention_on_gpu(n, d)
+        launch = gpus.ran(func, (Q, K, V, Y), title, barriers=False, least=_SIDE)
+        gpus.require_result(Y, _attention(Q, K, V), title, launch)
+        q, k, v, y = (param.name for param in func.params)
+        blocks = n // _SIDE
+        if launch.grid != (blocks, 1, 1):
+            raise CheckFailed(_("{count} blocks, one for each 32 queries; {title}").format(
+                count=blocks, title=title), f"{launch.grid}")
+        gpus.require_few(launch.loads, (k, v), 2 * blocks * n * d, _("loads of K and V"), title,
+                         _("who loads a key: each block once, into shared memory"))
+        gpus.require_few(launch.transactions, (k, v), 2 * blocks * n * d // _SIDE,
+                         _("transactions of K and V"), title,
+                         _("which numbers 32 threads load together: neighbours"))
+        gpus.require_few(launch.stores, (y,), n * d, _("stores of the result"), title)
+        gpus.require_few(launch.conflicts, list(launch.rounds), 0,
+                         _("rounds for bank conflicts"), title)
+        if others := set(launch.transactions) - {q, k, v, y}:
+            raise CheckFailed(_("nothing else in global memory; {title}").format(title=title),
+                              ", ".join(sorted(others)))
+    return _("equal, without a race, each key and value loaded once a block, for {count} "
+             "sizes").format(count=len(_ON_GPU))

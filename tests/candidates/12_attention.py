@@ -1,0 +1,364 @@
+# %% shared
+import math
+
+import numpy as np
+import tvm
+from tvm.script import tirx as T
+
+
+def merged(one, other, total=True, weighted=True, largest=max, empty=True, base=math.e, factors=(True, True)):
+    m = largest(one[0], other[0])
+    with np.errstate(all="ignore"):
+        a, b = (float(base ** np.float64(part[0] - m)) if part[0] > -np.inf or not empty else 0.0 for part in (one, other))
+    a, b = a if factors[0] else 1.0, b if factors[1] else 1.0
+    return (m, one[1] * (a if total else 1) + other[1] * (b if total else 1),
+            one[2] * (a if weighted else 1) + other[2] * (b if weighted else 1))
+
+
+def running(n, m, d, scale=None, total=True, weighted=True, divided=True, start=-1e30, row=False, twice=False, last=0, base=1.0, beyond=0):
+    scale = 1 / math.sqrt(d) if scale is None else scale
+    room, passes = m if row else 1, 2 if twice else 1
+
+    @T.prim_func(s_tir=True)
+    def main(Q: T.Buffer((n, d), "float32"), K: T.Buffer((m, d), "float32"), V: T.Buffer((m, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        s = T.alloc_buffer((room,), "float32")
+        t = T.alloc_buffer((4,), "float32")
+        for q in range(n):
+            t[0] = T.float32(start)
+            for p in range(passes):
+                t[1] = T.float32(0)
+                for i in range(d):
+                    Y[q, i] = T.float32(0)
+                for k in range(m - last):
+                    s[k % room] = T.float32(0)
+                    for i in range(d):
+                        s[k % room] = s[k % room] + Q[q, i] * K[k + beyond, i] * T.float32(scale)
+                    t[3] = T.max(t[0], s[k % room])
+                    t[2] = T.exp((t[0] - t[3]) * T.float32(base))
+                    t[0] = t[3]
+                    s[k % room] = T.exp((s[k % room] - t[3]) * T.float32(base))
+                    t[1] = t[1] * T.Select(total, t[2], T.float32(1)) + s[k % room]
+                    for i in range(d):
+                        Y[q, i] = Y[q, i] * T.Select(weighted, t[2], T.float32(1)) + s[k % room] * V[k, i]
+            for i in range(d):
+                Y[q, i] = Y[q, i] / T.Select(divided, t[1], T.float32(1))
+    return main
+
+
+def many(parts, d, total=True, weighted=True, subtract=True, start=-1e30, count=None, divided=True):
+    @T.prim_func(s_tir=True)
+    def main(M: T.Buffer((parts,), "float32"), L: T.Buffer((parts,), "float32"), A: T.Buffer((parts, d), "float32"), Y: T.Buffer((d,), "float32")):
+        t = T.alloc_buffer((3,), "float32")
+        t[0] = T.float32(start)
+        for p in range(parts if count is None else count):
+            t[0] = T.max(t[0], M[p])
+        t[1] = T.float32(0)
+        for i in range(d):
+            Y[i] = T.float32(0)
+        for p in range(parts):
+            t[2] = T.exp(M[p] - T.Select(subtract, t[0], T.float32(0)))
+            t[1] = t[1] + L[p] * T.Select(total, t[2], T.float32(1))
+            for i in range(d):
+                Y[i] = Y[i] + A[p, i] * T.Select(weighted, t[2], T.float32(1))
+        for i in range(d):
+            Y[i] = Y[i] / T.Select(divided, t[1], T.float32(1))
+    return main
+
+
+def blocks(n, d, scale=None, first=True, second=True, turned=False, scope="shared", queries=32, pad=0, from_global=False, count=None):
+    scale, threads = 1 / math.sqrt(d) if scale is None else scale, queries
+    count = n // queries if count is None else count
+
+    @T.prim_func(s_tir=True)
+    def main(Q: T.Buffer((n, d), "float32"), K: T.Buffer((n, d), "float32"), V: T.Buffer((n, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        for b in T.thread_binding(count, thread="blockIdx.x"):
+            for t in T.thread_binding(threads, thread="threadIdx.x"):
+                ks = T.alloc_buffer((32, d + pad), "float32", scope="shared")
+                vs = T.alloc_buffer((32, d + pad), "float32", scope="shared")
+                o = T.alloc_buffer((d,), "float32", scope="local")
+                h = T.alloc_buffer((4,), "float32", scope="local")
+                for i in range(d):
+                    o[i] = T.float32(0)
+                h[0] = T.float32(-1e30)
+                h[1] = T.float32(0)
+                for tile in range(n // 32):
+                    if first:
+                        T.tvm_storage_sync("shared")
+                    for s in range(d * 32 // threads):
+                        if turned:
+                            ks[t, s] = K[tile * 32 + t, s]
+                            vs[t, s] = V[tile * 32 + t, s]
+                        else:
+                            ks[(s * threads + t) // d, (s * threads + t) % d] = K[tile * 32 + (s * threads + t) // d, (s * threads + t) % d]
+                            vs[(s * threads + t) // d, (s * threads + t) % d] = V[tile * 32 + (s * threads + t) // d, (s * threads + t) % d]
+                    if second:
+                        T.tvm_storage_sync("shared")
+                    for k in range(32):
+                        h[2] = T.float32(0)
+                        for i in range(d):
+                            if from_global:
+                                h[2] = h[2] + Q[b * threads + t, i] * K[tile * 32 + k, i]
+                            else:
+                                h[2] = h[2] + Q[b * threads + t, i] * ks[k, i]
+                        h[2] = h[2] * T.float32(scale)
+                        h[3] = T.exp(h[0] - T.max(h[0], h[2]))
+                        h[0] = T.max(h[0], h[2])
+                        h[2] = T.exp(h[2] - h[0])
+                        h[1] = h[1] * h[3] + h[2]
+                        for i in range(d):
+                            o[i] = o[i] * h[3] + h[2] * vs[k, i]
+                for i in range(d):
+                    Y[b * threads + t, i] = o[i] / h[1]
+    return main
+
+
+# %% 12.1 wrong: empty parts -> exp(-inf - (-inf)) is NaN
+def merge(one, other):
+    return merged(one, other, empty=False)
+
+
+# %% 12.1 wrong: the values do not shrink -> the weighted values: they have to shrink as the sums do
+def merge(one, other):
+    return merged(one, other, weighted=False)
+
+
+# %% 12.1 wrong: the second always shrinks alone -> the factor of the first part: it has one too
+def merge(one, other):
+    return merged(one, other, factors=(False, True))
+
+
+# %% 12.1 right: by the larger part
+def merge(one, other):
+    if one[0] < other[0]:
+        one, other = other, one
+    if other[0] == -np.inf:
+        return one
+    shrink = np.exp(other[0] - one[0])
+    return one[0], one[1] + shrink * other[1], one[2] + shrink * other[2]
+
+
+# %% 12.2 wrong: not divided by the square root -> the scores: they are divided by the square root of d
+def running_attention(n, m, d):
+    return running(n, m, d, scale=1)
+
+
+# %% 12.2 wrong: the values do not shrink -> the weighted values: they have to shrink
+def running_attention(n, m, d):
+    return running(n, m, d, weighted=False)
+
+
+# %% 12.2 wrong: a row of scores -> fewer than 200 numbers kept
+def running_attention(n, m, d):
+    return running(n, m, d, row=True)
+
+
+# %% 12.2 wrong: two passes -> read once for each query, 2,400 times
+def running_attention(n, m, d):
+    return running(n, m, d, twice=True)
+
+
+# %% 12.2 right: powers of two, values in a buffer of their own
+def running_attention(n, m, d):
+    @T.prim_func(s_tir=True)
+    def main(Q: T.Buffer((n, d), "float32"), K: T.Buffer((m, d), "float32"), V: T.Buffer((m, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        o = T.alloc_buffer((d,), "float32", scope="local")
+        t = T.alloc_buffer((4,), "float32", scope="local")
+        for q in range(n):
+            t[0] = T.float32(-1e30)
+            t[1] = T.float32(0)
+            for i in range(d):
+                o[i] = T.float32(0)
+            for k in range(m):
+                t[2] = T.float32(0)
+                for i in range(d):
+                    t[2] = t[2] + Q[q, i] * K[k, i]
+                t[2] = t[2] * T.float32(1.4426950408889634 / math.sqrt(d))
+                t[3] = t[0]
+                t[0] = T.max(t[0], t[2])
+                t[3] = T.exp2(t[3] - t[0])
+                t[2] = T.exp2(t[2] - t[0])
+                t[1] = t[1] * t[3] + t[2]
+                for i in range(d):
+                    o[i] = o[i] * t[3] + t[2] * V[k, i]
+            for i in range(d):
+                Y[q, i] = o[i] / t[1]
+    return main
+
+
+# %% 12.3 wrong: Taylor's -> Taylor's coefficients are exact at 0
+def coefficients(degree):
+    return [math.log(2) ** k / math.factorial(k) for k in range(degree + 1)]
+
+
+# %% 12.3 wrong: highest power first -> at f =
+def coefficients(degree):
+    f = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)) / 2
+    return np.polyfit(f, np.exp2(f), degree)
+
+
+# %% 12.3 wrong: fitted from 0 to 1 -> at f = -0.5
+def coefficients(degree):
+    f = 0.5 + np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)) / 2
+    return np.polyfit(f, np.exp2(f), degree)[::-1]
+
+
+# %% 12.3 right: least squares of the relative error, closer points at the ends
+def coefficients(degree):
+    f = np.cos(np.linspace(0, np.pi, 400)) / 2
+    return np.polynomial.polynomial.polyfit(f, np.exp2(f), degree, w=np.exp2(-f)).tolist()
+
+
+# %% 12.4 wrong: the sums as they are -> the sums: each was taken against its own largest score
+def merge_parts(parts, d):
+    return many(parts, d, total=False)
+
+
+# %% 12.4 wrong: nothing subtracted -> exp overflows or vanishes
+def merge_parts(parts, d):
+    return many(parts, d, subtract=False)
+
+
+# %% 12.4 wrong: neither shrinks -> the sums and the values: each was taken
+def merge_parts(parts, d):
+    return many(parts, d, total=False, weighted=False)
+
+
+# %% 12.4 right: one pass, as a running softmax
+def merge_parts(parts, d):
+    @T.prim_func(s_tir=True)
+    def main(M: T.Buffer((parts,), "float32"), L: T.Buffer((parts,), "float32"), A: T.Buffer((parts, d), "float32"), Y: T.Buffer((d,), "float32")):
+        t = T.alloc_buffer((4,), "float32")
+        t[0] = T.float32(-1e30)
+        t[1] = T.float32(0)
+        for i in range(d):
+            Y[i] = T.float32(0)
+        for p in range(parts):
+            t[2] = T.exp(t[0] - T.max(t[0], M[p]))
+            t[0] = T.max(t[0], M[p])
+            t[3] = T.exp(M[p] - t[0])
+            t[1] = t[1] * t[2] + L[p] * t[3]
+            for i in range(d):
+                Y[i] = Y[i] * t[2] + A[p, i] * t[3]
+        for i in range(d):
+            Y[i] = Y[i] / t[1]
+    return main
+
+
+# %% 12.5 wrong: keys from global memory -> loads of K and V
+def attention_on_gpu(n, d):
+    return blocks(n, d, from_global=True)
+
+
+# %% 12.5 wrong: no barrier before the tile is overwritten -> no race
+def attention_on_gpu(n, d):
+    return blocks(n, d, first=False)
+
+
+# %% 12.5 wrong: a thread loads its own row -> transactions of K and V
+def attention_on_gpu(n, d):
+    return blocks(n, d, turned=True, pad=1)
+
+
+# %% 12.5 right: rows of one number more, queries from global memory
+def attention_on_gpu(n, d):
+    return blocks(n, d, pad=1)
+
+
+# %% more
+
+# %% 12.1 wrong: neither shrinks -> the sums and the values: each was taken against its own
+def merge(one, other):
+    return merged(one, other, total=False, weighted=False)
+
+
+# %% 12.1 wrong: the sums do not shrink -> the sums: each was taken against its own largest score
+def merge(one, other):
+    return merged(one, other, total=False)
+
+
+# %% 12.1 wrong: the first alone shrinks -> the factor of the second part: it has one too
+def merge(one, other):
+    return merged(one, other, factors=(True, False))
+
+
+# %% 12.1 wrong: base 2 -> expected
+def merge(one, other):
+    return merged(one, other, base=2.0)
+
+
+# %% 12.1 wrong: a list -> a tuple: a number
+def merge(one, other):
+    return list(merged(one, other))
+
+
+# %% 12.1 wrong: writes into the given array -> the given parts as they were
+def merge(one, other):
+    m, total, weighted = merged(one, other)
+    one[2][:] = weighted
+    return m, total, one[2]
+
+
+# %% 12.1 wrong: the values added up -> an array (3,)
+def merge(one, other):
+    m, total, weighted = merged(one, other)
+    return m, total, weighted.sum()
+
+
+# %% 12.2 wrong: the sum does not shrink -> the sum: it has to shrink
+def running_attention(n, m, d):
+    return running(n, m, d, total=False)
+
+
+# %% 12.2 wrong: nothing shrinks -> the sum and the values: both have to shrink
+def running_attention(n, m, d):
+    return running(n, m, d, total=False, weighted=False)
+
+
+# %% 12.2 wrong: not divided at the end -> the end: the weighted values are divided
+def running_attention(n, m, d):
+    return running(n, m, d, divided=False)
+
+
+# %% 12.2 wrong: starts from 0 -> the largest starts from 0
+def running_attention(n, m, d):
+    return running(n, m, d, start=0)
+
+
+# %% 12.2 wrong: powers of two -> this is 2 to the power of x, not e
+def running_attention(n, m, d):
+    return running(n, m, d, base=math.log(2))
+
+
+# %% 12.2 wrong: the last key is left out -> expected
+def running_attention(n, m, d):
+    return running(n, m, d, last=min(1, m - 1))
+
+
+# %% 12.3 wrong: one too many -> 2 coefficients for degree 1
+def coefficients(degree):
+    return [0.0] * (degree + 2)
+
+
+# %% 12.4 wrong: the values as they are -> the weighted values: each was taken against its own
+def merge_parts(parts, d):
+    return many(parts, d, weighted=False)
+
+
+# %% 12.4 wrong: not divided -> expected
+def merge_parts(parts, d):
+    return many(parts, d, divided=False)
+
+
+# %% 12.5 wrong: no barrier before the tile is read -> no race
+def attention_on_gpu(n, d):
+    return blocks(n, d, second=False)
+
+
+# %% 12.5 wrong: not divided by the square root -> at [0, 0]
+def attention_on_gpu(n, d):
+    return blocks(n, d, scale=1)
+
+
+# %% 12.5 wrong: a block too few -> no thread writes it
+def attention_on_gpu(n, d):
+    return blocks(n, d, count=max(n // 32 - 1, 1))
