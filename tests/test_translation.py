@@ -297,6 +297,13 @@ def test_what_the_gate_lets_pass(english: str, chinese: str) -> None:
     assert translation_lint.differences(english, chinese, GLOSSARY) == []
 
 
+def test_english_that_is_quoted_is_said_by_a_cell() -> None:
+    said = "线程号是列号时（thread is the column），“it reads ... it writes”，**归约**（shared memory）。"
+    assert translation_lint.misquoted(said, "thread is the column; it reads, it writes") == []
+    wrong = translation_lint.misquoted(said, "threads run over columns; it reads, it stores")
+    assert [line.partition(" is")[0] for line in wrong] == ["'thread", "'it writes'"]
+
+
 def test_a_finding_has_its_line(course, capsys) -> None:
     course.english("# One", "Alpha: `x`.")
     course.translate("Alpha: `x`.", "甲。")

@@ -253,7 +253,7 @@ def check(names: Collection[str]) -> list[str]:
                     "" if unit.docstring or adapted else unit.key[0], unit.text,
                     folders=(above, folder))
                 if notebook.cells:
-                    lines += translation_lint.misquoted(unit.text, code + unit.english)
+                    lines += translation_lint.misquoted(unit.text, code)
                 found += [f"{file.catalogue.relative_to(ROOT)}:{unit.line}: {line}"
                           for line in lines]
     return found

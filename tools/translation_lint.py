@@ -179,7 +179,7 @@ def _words(english: str, chinese: str, prose: tuple[str, str], words: Glossary) 
 def misquoted(chinese: str, said: str) -> list[str]:
     """Return a line for each English phrase that is quoted, and that no code or output says.
 
-    `said`: the notebook's code and outputs, pictures' labels too; the glossary's terms count too.
+    `said`: the notebook's code and outputs, pictures' labels too; terms of the glossary are known.
     """
     known = (said + (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")).lower()
     return [f"{part!r} is quoted, and no cell says it: quote what it says now"
