@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngInfo
 from course import present, words
 from course.plots import figure
 from data import versions
-from tools import doctor, execute, lab, lang, messages, pages, progress, sync, translation
+from tools import doctor, execute, lab, lang, messages, pages, progress, sync
 from tools.student import for_students
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -121,12 +121,8 @@ def test_a_picture_that_was_exchanged_is_found(said) -> None:
 # ---- pairs ----
 
 
-def test_nothing_is_written_where_chinese_code_was_edited(monkeypatch) -> None:
-    monkeypatch.setattr(sync.translation, "foreign_code", lambda: ["zh/00_x.md: a code cell"])
+def test_a_wrong_name_is_told_before_anything_is_written(monkeypatch) -> None:
     monkeypatch.setattr(sync, "write_markdown", lambda: pytest.fail("written"))
-    for typed in ((), ("check",), ("md",), ("accept", "02")):
-        with pytest.raises(SystemExit, match="zh/00_x.md: a code cell"):
-            sync.main(*typed)
     with pytest.raises(SystemExit, match="Nothing is written. Nothing Chinese is called 99"):
         sync.main("md", "accept", "99")
 
@@ -305,7 +301,7 @@ def test_the_doctor_speaks_chinese_and_looks_for_a_font(monkeypatch, capsys) -> 
 @pytest.mark.parametrize("name", ["docs/troubleshooting.md", "docs/zh/troubleshooting.md"])
 def test_troubles_are_quoted_as_they_are_said(name: str, monkeypatch) -> None:
     language = "zh" if "/zh/" in name else "en"
-    catalogue = messages.read(words.CATALOGUE.read_bytes())
+    catalogue = messages.read(words.CATALOGUE)
     said = [one.string if language == "zh" else one.id for one in catalogue if one.id]
     said += [(ROOT / "instructor" / "student.mk").read_text(encoding="utf-8")]
     said += [versions.package("apache-tvm", "99")[1]]
@@ -314,7 +310,7 @@ def test_troubles_are_quoted_as_they_are_said(name: str, monkeypatch) -> None:
         kind = dataclasses.replace(present.KNOWN["c"], candidates=lambda found=found: found)
         monkeypatch.setitem(present.KNOWN, "c", kind)
         said.append(words.told(present.tool.__wrapped__("c").said, language))
-    rows = re.findall(r"^\| (.*?) \| ", translation.plain((ROOT / name).read_text()), re.MULTILINE)
+    rows = re.findall(r"^\| (.*?) \| ", (ROOT / name).read_text(), re.MULTILINE)
     quoted = [part.strip(" ,") for row in rows
               for quote in re.findall("`([^`]+)`" if language == "en" else "“([^”]+)”", row)
               for part in quote.split("...") if part.strip(" ,")]

@@ -10,6 +10,7 @@ import chinese
 import nbformat
 import numpy as np
 import pytest
+from tvm import te
 
 from course import checks, words
 from course.plots import figure
@@ -79,6 +80,8 @@ def test_a_sentence_is_said_in_either_language() -> None:
     both = _("; ").join([said, "lv1"]) + "!"
     assert both == "shape (2, 3) for all numbers the same; lv1!" == told(both, "en")
     assert told(both, "zh") == "形状 (2, 3)（所有的数都相同）；lv1!"
+    inside = _("{what} for {input}").format(what="3.15", input=said)
+    assert told(inside, "zh") == "3.15（形状 (2, 3)，所有的数都相同）"
     assert words.unpacked(words.packed([both]))[0].told("zh") == told(both, "zh")
     assert isinstance(both, str) and told("lv1", "zh") == "lv1" and told(_("lv1"), "zh") == "lv1"
 
@@ -163,7 +166,8 @@ def test_a_changed_message_is_english_until_somebody_has_looked(catalogue, monke
     monkeypatch.setattr(messages, "extracted", lambda: new)
     assert messages.write() and not messages.write()
     text = catalogue.read_text(encoding="utf-8")
-    assert "#, fuzzy" in text and "求和漏掉了最后一行" in text and "nobody says" not in text
+    assert '#, fuzzy\n#| msgid "the sum leaves out the last row {of}"\n' in text
+    assert "求和漏掉了最后一行" in text and "nobody says" not in text
     assert messages.missing() == [("the sum leaves out the very last row",)]
     assert messages.wrong() == []
 
@@ -194,6 +198,22 @@ def test_the_guard_sees_numbers_that_are_lost(monkeypatch) -> None:
     monkeypatch.setattr(words, "_chinese", lambda: {"{a} at {b}": "在 {a}"})
     (fault,) = chinese.faults(_("{a} at {b}").format(a=3, b=5))
     assert fault.startswith("the number 5 is missing")
+
+
+@chinese.quoted
+@pytest.mark.parametrize(("name", "language"), [("README.md", "en"), ("README.zh.md", "zh")])
+def test_the_readme_quotes_what_a_check_says(name: str, language: str, monkeypatch) -> None:
+    def flipped(x: te.Tensor, w: te.Tensor) -> te.Tensor:
+        n, channels, height, width = x.shape
+        f, _channels, kh, kw = w.shape
+        c, p, q = (te.reduce_axis((0, extent)) for extent in (channels, kh, kw))
+        return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
+            x[n, c, i + p, j + q] * w[f, c, kh - 1 - p, kw - 1 - q], axis=[c, p, q]))
+
+    monkeypatch.setattr(words, "_chosen", language)
+    with pytest.raises(checks.CheckFailed) as stopped:
+        checks.exercise_2_3(flipped)
+    assert f"```\n{stopped.value}\n```" in (ROOT / name).read_text(encoding="utf-8")
 
 
 @chinese.quoted

@@ -19,7 +19,7 @@ from pathlib import Path
 import nbformat
 
 from course.words import ROOT, _
-from tools import lang, messages, translation
+from tools import lang, messages
 from tools.pages import as_html
 from tools.student import SOLUTION, student_version
 
@@ -38,7 +38,7 @@ LONG = 45  # a secret line of so many characters may not stand inside another li
 def readme(edition: str = "en") -> str:
     """Return the students' README."""
     end = {"en": ".md", "zh": ".zh.md"}[edition]
-    return translation.plain((ROOT / f"instructor/student_README{end}").read_text(encoding="utf-8"))
+    return (ROOT / f"instructor/student_README{end}").read_text(encoding="utf-8")
 
 
 def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:
@@ -46,8 +46,6 @@ def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:
     patterns = FILES + (CHINESE if edition == "zh" else ())
     found = {path.relative_to(ROOT).as_posix(): path.read_bytes()
              for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
-    found |= {name: translation.plain(text.decode()).encode() for name, text in found.items()
-              if "/zh/" in name or ".zh." in name}
     found["README.md"] = readme(edition).encode()
     # what a student types without LANG is for the edition that was handed out
     makefile = (ROOT / "instructor" / "student.mk").read_text(encoding="utf-8")

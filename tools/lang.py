@@ -1,7 +1,7 @@
 """The course's editions: English, and Chinese where make was called with LANG=zh.
 
 `lang` is "en" or "zh"; without it the chosen one. The Chinese edition has folders of its own below
-the English ones: work/zh/, build/html/zh/. Its notebooks are made from paired_md/zh/, by
+the English ones: work/zh/, build/html/zh/. Its notebooks are made from po/zh/, by
 tools.translation; a Chinese handout has them in notebooks/zh/.
 """
 
@@ -26,7 +26,7 @@ def masters(lang: str = "") -> list[Path]:
     """Return the notebooks that an edition is made from; exit where it is not here."""
     lang = lang or CHOSEN
     found = sorted((ROOT / place("notebooks", lang)).glob("[0-9]*.ipynb"))
-    if lang == "zh" and not found and (ROOT / "paired_md" / "zh").is_dir():
+    if lang == "zh" and not found and (ROOT / "po" / "zh").is_dir():
         found = masters("en")
     if not found:
         here = {"zh": "en", "en": "zh"}[lang]

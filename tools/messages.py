@@ -9,19 +9,18 @@ and taken the mark away. What is no more said goes.
 """
 
 import ast
-import io
 import re
 import string
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import nbformat
-from babel.messages import Catalog, pofile
+from babel.messages import Catalog
 from babel.messages.extract import extract_from_file
-from babel.messages.pofile import write_po
 
 from course.words import CATALOGUE, ROOT
+from tools import catalogue
+from tools.catalogue import forms, read
 
 SOURCES = ("*.py", "data/**/*.py", "course/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
@@ -32,7 +31,7 @@ HEADER = """# What the course says beside its texts, in Chinese. The English is 
 
 def extracted() -> Catalog:
     """Return what the code says, and where."""
-    found = Catalog("zh", header_comment=HEADER, charset="utf-8")
+    found = Catalog("zh")
     for path in sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)):
         name = path.relative_to(ROOT).as_posix()
         for _line, message, _comments, _context in extract_from_file(
@@ -94,32 +93,14 @@ def of_pictures(path: Path) -> list[str]:
     return found
 
 
-def read(data: bytes) -> Catalog:
-    """Read a catalogue's text."""
-    return pofile.read_po(io.BytesIO(data), locale="zh")
-
-
-def up_to_date() -> bytes:
+def up_to_date() -> str:
     """Return the text of course/words/zh.po as it should be."""
-    catalogue = read(CATALOGUE.read_bytes()) if CATALOGUE.exists() else Catalog("zh")
-    catalogue.update(extracted())
-    catalogue.obsolete.clear()
-    for one in catalogue:  # what Babel guessed comes with the flags of where it came from
+    found = catalogue.merged(CATALOGUE, extracted())
+    found.obsolete.clear()
+    for one in found:  # what Babel guessed comes with the flags of where it came from
         if not one.python_brace_format:
             one.flags.discard("python-brace-format")
-    written = io.BytesIO()
-    write_po(written, catalogue, width=100, include_lineno=False, omit_header=True)
-    return f"{HEADER}\n{PLAIN}\n".encode() + written.getvalue()
-
-
-PLAIN = r'''msgid ""
-msgstr ""
-"Language: zh\n"
-"MIME-Version: 1.0\n"
-"Content-Type: text/plain; charset=utf-8\n"
-"Content-Transfer-Encoding: 8bit\n"
-"Plural-Forms: nplurals=1; plural=0;\n"
-'''
+    return catalogue.written(found, HEADER, width=100)
 
 
 def _places(text: str) -> set[str] | None:
@@ -130,16 +111,11 @@ def _places(text: str) -> set[str] | None:
         return None
 
 
-def _forms(text: Any) -> tuple[str, ...]:
-    """Return a message's forms: one, or where English has two for numbers both."""
-    return (text,) if isinstance(text, str) else tuple(text)
-
-
 def wrong() -> list[str]:
     """Return what is wrong with the Chinese of messages, a line each; what is fuzzy waits."""
     lines = []
-    for one in read(CATALOGUE.read_bytes()):
-        english, chinese = _forms(one.id), _forms(one.string or "")[0]
+    for one in read(CATALOGUE):
+        english, chinese = forms(one.id), forms(one.string or "")[0]
         if english[0] and chinese and not one.fuzzy:
             if "{" in "".join(english) and _places(chinese) not in map(_places, english):
                 lines.append(f"{CATALOGUE.name}: {chinese!r} has other places than {english[0]!r}")
@@ -151,24 +127,24 @@ def wrong() -> list[str]:
 
 def missing() -> list[tuple[str, ...]]:
     """Return the forms of each message that has no Chinese, or whose Chinese is fuzzy."""
-    return [_forms(one.id) for one in read(CATALOGUE.read_bytes())
-            if one.id and (one.fuzzy or not any(_forms(one.string)))]
+    return [forms(one.id) for one in read(CATALOGUE)
+            if one.id and (one.fuzzy or not any(forms(one.string)))]
 
 
 def summary() -> str:
     """Say how many messages have their Chinese."""
-    every = len(read(CATALOGUE.read_bytes()))
+    every = len(read(CATALOGUE))
     return f"Messages: {every - len(missing())} of {every} in Chinese, the others come in English."
 
 
 def write(change: bool = True) -> bool:
     """Bring course/words/zh.po up to date; return whether it was not."""
     text = up_to_date()
-    behind = not CATALOGUE.exists() or CATALOGUE.read_bytes() != text
+    behind = not CATALOGUE.exists() or CATALOGUE.read_text(encoding="utf-8") != text
     if behind and change:
-        CATALOGUE.write_bytes(text)
+        CATALOGUE.write_text(text, encoding="utf-8")
     return behind
 
 
 if __name__ == "__main__":
-    print("\n".join([*(repr(forms[0]) for forms in missing()), summary()]))
+    print("\n".join([*(repr(every[0]) for every in missing()), summary()]))

@@ -1,6 +1,7 @@
 """What `make sync` writes into the READMEs: counts, the tables' numbers, links."""
 
 import re
+from collections.abc import Callable
 
 import nbformat
 
@@ -11,38 +12,42 @@ from tools.translation import COUNTED, EXERCISES, ROW, WEEK, counted, masters, s
 # in a notebook's opening box
 MINUTES = re.compile(r"\*\*Time\*\* about (\d+) minutes")
 NEEDS = re.compile(r"\*\*You need\*\* (.*?)\.\s", re.DOTALL)
+READMES = ("README.md", "README.zh.md", "instructor/README.md", "instructor/README.zh.md")
 
 
-def write(change: bool = True) -> list[str]:
-    """Write what the notebooks say of themselves into the READMEs; return names that had others.
+def filler() -> Callable[[str, str], str]:
+    """Return what fills in, in a file's text by its name, what the notebooks say of themselves.
 
     Counts stand in their places, and in the table's rows minutes, exercises and needs; in the
     plan of the instructors' README points.
     """
-    counts, other = counted(), []
+    counts = counted()
     cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
     points = {number: [grader.get("points", 0) for cell in some
                        if (grader := cell.metadata.get("nbgrader", {})).get("grade")]
               for number, some in cells.items()}
     books, total = len(cells), sum(map(len, points.values()))
-    for name, language, comma, exercises in (
-            ("README.md", "en", ", ", f"{total} exercises in {books} notebooks"),
-            ("README.zh.md", "zh", "、", f"{books} 个 notebook，{total} 道练习"),
-            ("instructor/README.md", "en", "", ""), ("instructor/README.zh.md", "zh", "", "")):
-        path = translation.ROOT / name
-        wanted = text = path.read_text(encoding="utf-8") if path.is_file() else ""
+
+    def fill(name: str, text: str) -> str:
+        if name not in READMES:
+            return text
+        language, comma, exercises = ("zh", "、", f"{books} 个 notebook，{total} 道练习") \
+            if ".zh." in name else ("en", ", ", f"{total} exercises in {books} notebooks")
         for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
-            wanted = re.sub(f"(?<={place}).*?(?=<!--)", said, wanted, flags=re.DOTALL)
+            text = re.sub(f"{place}.*?(?=<!--)", place + said, text, flags=re.DOTALL)
         for number, some in cells.items():
-            wanted = re.sub(WEEK.format(number), rf"\g<1> {sum(points[number])} |", wanted)
+            text = re.sub(WEEK.format(number), rf"\g<1> {sum(points[number])} |", text)
             box = "\n".join(cell.source for cell in some)
             if (minutes := MINUTES.search(box)) and (needs := NEEDS.search(box)):
                 before = comma.join(sorted({*re.findall(r"\b\d\d\b", needs[1])}))
-                wanted = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {len(points[number])} "
-                                f"| {before} |", wanted)
-        wanted = addressed(wanted, language, cited())
-        if wanted != text:
-            other.append(name)
-            if change:
-                path.write_text(wanted, encoding="utf-8")
-    return other
+                text = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {len(points[number])} "
+                              f"| {before} |", text)
+        return addressed(text, language, cited())
+
+    return fill
+
+
+def write(change: bool, fill: Callable[[str, str], str]) -> list[str]:
+    """Fill in the English READMEs; return the names of those that had other counts."""
+    return [behind for name in READMES[::2] if (path := translation.ROOT / name).is_file()
+            for behind in translation.write(path, fill(name, path.read_text("utf-8")), change)]

@@ -1,4 +1,4 @@
-"""Keep notebooks/ and paired_md/ the same, and paired_md/zh/ on their code (tools.translation).
+"""Keep notebooks/ and paired_md/ the same, and the Chinese up to date (tools.translation).
 
     python -m tools.sync           write paired_md/ from notebooks/
     python -m tools.sync md        write the cells of notebooks/ from paired_md/; outputs of
@@ -74,16 +74,15 @@ def write_notebooks() -> None:
     write_markdown()
 
 
-def sync_chinese(change: bool = True, accept: Collection[str] = ()
-                 ) -> tuple[list[str], list[str]]:
-    """Bring the Chinese, zh.po and the READMEs up to date.
+def sync_chinese(change: bool = True, accept: Collection[str] = ()) -> list[str]:
+    """Bring the catalogues, the Chinese made of them, and the READMEs up to date.
 
-    Returns the files that were not, and what is wrong, in lines.
+    Returns the files that were not.
     """
-    behind, wrong = translation.write(change, accept)
+    behind = translation.merge(change, accept)
     behind += ["course/words/zh.po"] * messages.write(change)
-    behind += [] if wrong else readmes.write(change)
-    return behind, [*wrong, *messages.wrong()]
+    fill = readmes.filler()
+    return behind + translation.render(change, fill) + readmes.write(change, fill)
 
 
 def main(*words: str) -> None:
@@ -94,8 +93,6 @@ def main(*words: str) -> None:
         translation.files(accept)
     except translation.TranslationError as error:
         sys.exit(f"Nothing is written. {error}")
-    if found := translation.foreign_code():  # before what it is compared with is written
-        sys.exit("\n".join(found))
     names, check = differing(), task == ("check",)
     if check:
         if names:
@@ -107,12 +104,16 @@ def main(*words: str) -> None:
     else:
         sys.exit(f"Nothing is written: there is no {' '.join(task)!r}. `make sync` writes "
                  "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
-    behind, wrong = sync_chinese(not check, accept)
+    try:
+        behind = sync_chinese(not check, accept)
+    except translation.TranslationError as error:
+        sys.exit(str(error))
     if not check:
         own = "notebooks/{}.ipynb" if task else "paired_md/{}.md"
         written = dict.fromkeys([*map(own.format, names), *behind])
         print(f"Written: {', '.join(written)}." if written else "Nothing to write: all agree.")
-    if wrong := [f"{name} is not up to date: run `make sync`." for name in behind if check] + wrong:
+    wrong = [f"{name} is not up to date: run `make sync`." for name in behind if check]
+    if wrong := wrong + messages.wrong():
         sys.exit("\n".join(wrong))
 
 

@@ -1,89 +1,77 @@
-"""The Chinese edition: each paragraph of Chinese stands under a hash of its English one.
+"""The Chinese of notebooks and documents: catalogues in po/zh/, and the Markdown made of them.
 
     python -m tools.translation check            does each paragraph hold what its English has?
     python -m tools.translation check 02 docs/rosetta.md    some; tools.translation_lint says how
     python -m tools.translation status           how many paragraphs of each file are in Chinese
 
-`<!-- en: 3f9c1a2b -->` stands in front of a paragraph of paired_md/zh/, docs/zh/ or x.zh.md. The
-rules are gettext's; its .po files would hide the prose from readers on GitHub, and po4a is Perl.
-`make sync` keeps a translation wherever its English has moved to. Where the English changed, the
-Chinese stays in its place as `<!-- en: NEW was: OLD -->`, and the notebook has the English, until
-somebody mends it; `make sync ACCEPT=02` says that it is still right. New English comes as
-`<!-- en: HASH untranslated -->`. Chinese without English is kept at the end, in
-`<!-- old zh: ... -->`, until its English comes back or somebody deletes it. What stands below
-`<!-- en: none -->` has no English. The docstring of an exercise is a paragraph too: the 思路.
+A paragraph is a message of gettext: po/zh/02_emit_te_ingestion.po, po/zh/docs/rosetta.po. `make
+sync` merges the catalogues with the English (tools.catalogue), and writes paired_md/zh/, docs/zh/
+and x.zh.md from them. Where a paragraph has no Chinese, or one that is `fuzzy` because the English
+changed, its readers get the English; `make sync ACCEPT=02` says that the Chinese is still right.
+The docstring of an exercise is a paragraph too: the 思路, of the context "docstring".
 """
 
-import difflib
-import hashlib
 import inspect
+import json
 import re
 import sys
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
-from itertools import groupby, pairwise
+from itertools import groupby
 from pathlib import Path
+from typing import NamedTuple
 
 import jupytext
 import nbformat
+from babel.messages import Catalog
 from jupytext.config import load_jupytext_config
 
-from tools import translation_lint
+from tools import catalogue, translation_lint
+from tools.catalogue import TranslationError
 
 ROOT = Path(__file__).resolve().parent.parent
-MARK = re.compile(r"^<!-- en: ([0-9a-f]{8})(?: was: ([0-9a-f]{8})| (untranslated))? -->[ \t]*$",
-                  re.MULTILINE)
-OLD = re.compile(r"^<!-- old zh: (\w+)\n(.*?)\n-->[ \t]*$", re.MULTILINE | re.DOTALL)
-NONE = "<!-- en: none -->"
-ALMOST = re.compile(rf"^(?!{NONE}).*<!--\s*(?:en|old zh)\b.*$", re.MULTILINE)  # mistyped
+HEADER = """# The Chinese of {name}. Write the msgstr, and take `fuzzy` away where
+# it is right; `make sync` does the rest, and writes {chinese}.
+#"""
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
 ROW = r"(?m)^(\| \[{} [^|]*\|[^|]*)\|.*$"  # of a notebook in README's table, up to what is counted
 WEEK = r"(?m)^(\| \d+ \| {} \|.*\|) \d+ \|$"  # of a notebook in the instructors' plan: its points
 EXERCISES = "<!-- counted by make sync: exercises -->"  # up to the next comment
-APPROACH = "**思路"
 # of other commands and folders than the English: of these the gate sees only the Chinese
 ADAPTED = ("README.md", "instructor/student_README.md")
 
 
-class TranslationError(Exception):
-    """A file of the Chinese edition cannot be read; the message says where and what to do."""
-
-
 @dataclass(eq=False)
 class Unit:
-    """A paragraph: the hash of its English, its text, and the hash of what that translates."""
+    """A paragraph in English, and in Chinese if it has one that is up to date."""
 
-    known: str  # none: Chinese that is kept
-    text: str
-    of: str = ""  # none: it is English, or not finished
-    english: str = ""
-    cell: int = 0  # the number of its Markdown cell
-    docstring: bool = False
-
-    @property
-    def translated(self) -> bool:
-        return self.of == self.known
+    english: str
+    cell: int  # the number of its Markdown cell
+    docstring: bool
+    text: str = ""
+    shown: str = ""  # what readers of the Chinese edition get: a docstring stands in its code
+    line: int = 0  # of its catalogue
 
     @property
-    def shown(self) -> str:
-        """What a notebook shows: English is seen from paired_md/zh/, a docstring in its code."""
-        english = "" if self.docstring else self.english.replace("](../", "](../../")
-        return self.text if self.translated else english
-
-    def __str__(self) -> str:
-        if not self.known:
-            return f"<!-- old zh: {self.of or 'draft'}\n{self.text.replace('-->', '--&gt;')}\n-->"
-        note = "" if self.translated else f" was: {self.of}" if self.of else " untranslated"
-        return f"<!-- en: {self.known}{note} -->\n{self.text}".strip()
+    def key(self) -> tuple[str, str | None]:
+        """Its msgid and msgctxt."""
+        return normal(self.english), "docstring" if self.docstring else None
 
 
-def digest(english: str) -> str:
-    """Return the hash of a paragraph, wherever its lines end and whatever `make sync` counts."""
-    text = re.sub(r"(<!-- counted.*?-->).*?<!--", r"\1<!--", english, flags=re.DOTALL)
-    for row in (ROW, WEEK):
-        text = re.sub(row.format(r"\d\d"), r"\1", text)
-    text = re.sub(r"(?m)^git clone .* mlc-course.*$", "", text)
-    return hashlib.sha256(" ".join(text.split()).encode()).hexdigest()[:8]
+class File(NamedTuple):
+    """A notebook or document: in English, its catalogue, and what is made of them."""
+
+    source: Path
+    catalogue: Path
+    chinese: Path
+
+
+def normal(text: str) -> str:
+    """Return a paragraph without what `make sync` counts, and the address of a clone."""
+    text = re.sub(r"(<!-- counted.*?-->).*?<!--", r"\1<!--", text, flags=re.DOTALL)
+    text = re.sub(ROW.format(r"\d\d"), r"\1| | | |", text)
+    text = re.sub(WEEK.format(r"\d\d"), r"\1 0 |", text)
+    return re.sub(r"(?m)^git clone .* mlc-course.*$", "git clone ADDRESS mlc-course", text)
 
 
 def masters() -> list[Path]:
@@ -91,34 +79,34 @@ def masters() -> list[Path]:
     return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 
 
-def file_of(master: Path) -> Path:
-    """Return the path of a notebook's Chinese."""
-    return ROOT / "paired_md" / "zh" / f"{master.stem}.md"
-
-
-def files(names: Collection[str] = ()) -> dict[str, tuple[Path, Path]]:
-    """Return English and Chinese files by name, all or some: "02", else the English one's path."""
-    found = {}
-    globs = ("paired_md/zh/*.md", "docs/zh/*.md", "*.zh.md", "*/*.zh.md")
-    for path in sorted({*map(file_of, masters()), *(one for it in globs for one in ROOT.glob(it))}):
-        folder = path.parent.parent if path.parent.name == "zh" else path.parent
-        source = folder / path.name.replace(".zh.md", ".md")
-        name = source.relative_to(ROOT).as_posix()
-        if folder.name == "paired_md":
-            source = ROOT / "notebooks" / f"{path.stem}.ipynb"
-            name = path.name[:2] if source.exists() else name
-        found[name] = (source, path)
+def files(names: Collection[str] = ()) -> dict[str, File]:
+    """Return all files by name, or some: a notebook's is "02", a document's its English path."""
+    found, po = {}, ROOT / "po" / "zh"
+    notebooks = {po / f"{path.stem}.po": path for path in masters()}
+    for path in sorted({*po.rglob("*.po"), *notebooks}, key=lambda path: (path in notebooks, path)):
+        if master := notebooks.get(path):
+            found[path.name[:2]] = File(master, path, ROOT / "paired_md/zh" / f"{path.stem}.md")
+        else:
+            source = ROOT / path.relative_to(po).with_suffix(".md")
+            own = source.with_suffix(".zh.md")
+            found[source.relative_to(ROOT).as_posix()] = File(
+                source, path, source.parent / "zh" / source.name if source.parent.name == "docs"
+                else own)
     if unknown := set(names) - found.keys():
         raise TranslationError(f"Nothing Chinese is called {min(unknown)}: there are "
                                f"{', '.join(found)}.")
-    return {name: pair for name, pair in found.items() if name in names or not names}
+    for name, file in found.items():
+        if not file.source.exists():
+            raise TranslationError(f"{file.catalogue.relative_to(ROOT)} is the Chinese of nothing: "
+                                   f"there is no {name}. Rename or delete it.")
+    return {name: file for name, file in found.items() if name in names or not names}
 
 
 def paragraphs(text: str) -> list[str]:
     """Return the paragraphs of English Markdown.
 
     What has no words stays with a neighbour: fences, formulas and closing tags with what is above,
-    <details> with what is below. A mark between the items of a list would make two lists of it.
+    <details> with what is below. The items of a list are one paragraph.
     """
     found, listed = [""], re.compile(r"(?:[-*]|\d+\.) ")
     for gap, piece in re.findall(r"(\A|\n(?:[ \t]*\n)+)(.+?)(?=\n[ \t]*\n|\Z)", text.strip(), re.S):
@@ -151,79 +139,7 @@ def english(source: Path) -> tuple[list[Unit], nbformat.NotebookNode]:
                            one[0].startswith("<details><summary>Hint")), len(found))
                 found[at:at] = [(inspect.cleandoc(text), number, True) for text in
                                 re.findall('"""(.*?)"""', cell.source, re.DOTALL)[:1]]
-    return [Unit(digest(one[0]), one[0], "", *one) for one in found], notebook
-
-
-def units(text: str, name: str) -> list[Unit]:
-    """Return what stands in a file, in its order, then what is kept. Raises TranslationError."""
-    kept = [Unit("", chinese, known) for known, chinese in OLD.findall(text)]
-    runs, found = [OLD.sub("", text)], []
-    if name.startswith("paired_md"):  # what stands between code cells: two blank lines part nothing
-        cells = jupytext.reads(runs[0], "md:markdown").cells
-        runs = ["\n\n".join(cell.source for cell in run) for kind, run in
-                groupby(cells, lambda cell: cell.cell_type) if kind == "markdown"]
-    for run in runs:
-        first, *pieces = MARK.split(run)
-        for line in [*first.strip().splitlines(), *ALMOST.findall(MARK.sub("", run))][:1]:
-            raise TranslationError(f"{name}: above the line {line[:60]!r} stands no mark, or it is "
-                                   "a mistyped one: <!-- en: HASH -->, with the eight digits that "
-                                   "it had (git diff shows them).")
-        for known, was, untranslated, body in zip(*[iter(pieces)] * 4, strict=True):
-            found.append(Unit(known, body.strip(), was or ("" if untranslated else known)))
-    return found + kept
-
-
-def foreign_code() -> list[str]:
-    """Return a line for each Chinese code cell that is in neither form of its notebook."""
-    lines = []
-    for master in (master for master in masters() if file_of(master).exists()):
-        twin = ROOT / "paired_md" / f"{master.stem}.md"
-        known = as_markdown(nbformat.read(master, as_version=4))
-        known += twin.read_text(encoding="utf-8") if twin.exists() else ""
-        for cell in jupytext.read(file_of(master), fmt="md:markdown").cells:
-            if cell.cell_type == "code" and cell.source not in known:
-                line = next((one for one in cell.source.splitlines() if one not in known), "")
-                lines.append(f"{file_of(master).relative_to(ROOT)}: a code cell differs, "
-                             f"{line.strip()[:60]!r}: code is edited in notebooks/. Take it back.")
-    return lines
-
-
-def _alike(one: str, other: str) -> float:
-    """Return how much of two texts is the same in any language: names, numbers, the beginning."""
-    words = [{text[:1], *re.findall(r"[\w.]+", text, re.ASCII)} for text in (one, other)]
-    return len(words[0] & words[1]) / len(words[0] | words[1])
-
-
-def merge(wanted: list[Unit], have: list[Unit]) -> list[Unit]:
-    """Give English paragraphs the Chinese that there is; return Chinese that has no English.
-
-    That of the same English is taken, wherever it stood. In a stretch that changed, paragraphs
-    stay in their order where there are as many as before; else what is left over goes to the
-    paragraph that it is most like, or to that as far from the beginning.
-    """
-    have = [unit for unit in have if unit.text]  # without text: somebody took the Chinese out
-    left = [unit for unit in have if unit.of or digest(unit.text) != unit.known]
-    for want in wanted:
-        own = [unit for unit in left if unit.known == want.known][:1]
-        left = [unit for unit in left if unit not in own]
-        for unit in own or [unit for unit in have if unit.of == want.known][:1]:
-            want.text, want.of = unit.text, unit.of
-    matcher = difflib.SequenceMatcher(None, [unit.known for unit in have],
-                                      [want.known for want in wanted], autojunk=False)
-    for kind, start, end, new, new_end in matcher.get_opcodes():
-        as_many = end - start == new_end - new
-        pairs = [(0 if as_many else -_alike(wanted[at].text, have[old].text),
-                  abs(at - new - old + start), old, at)
-                 for old in range(start, end) for at in range(new, new_end) if kind == "replace"]
-        for *_, old, at in sorted(pairs):
-            unit, want = have[old], wanted[at]
-            if (unit in left and unit.known and want.text == want.english
-                    and unit.text.startswith(APPROACH) == want.docstring
-                    and unit.text.startswith("#") == want.text.startswith("#")):
-                left.remove(unit)
-                want.text, want.of = unit.text, unit.of
-    used = {want.text for want in wanted}
-    return [Unit("", unit.text, unit.of) for unit in left if unit.text not in used]
+    return [Unit(*one) for one in found], notebook
 
 
 def as_markdown(notebook: nbformat.NotebookNode) -> str:
@@ -232,99 +148,120 @@ def as_markdown(notebook: nbformat.NotebookNode) -> str:
     return jupytext.writes(notebook, "md:markdown", config=config)
 
 
-def current(name: str, accept: bool = False
-            ) -> tuple[list[Unit], str, nbformat.NotebookNode]:
-    """Return the paragraphs of one of `files`, up to date, the file's text, and the notebook.
+def current(name: str) -> tuple[list[Unit], str, nbformat.NotebookNode]:
+    """Return the paragraphs of one of `files`, the text of its Chinese, and the Chinese notebook.
 
-    Raises TranslationError.
+    The notebook has the master's code cells, outputs, ids and metadata; a document's is empty.
     """
-    ((source, path),) = files([name]).values()
-    if not source.exists():
-        raise TranslationError(f"{path.relative_to(ROOT)} is the Chinese of nothing: rename or "
-                               "delete it.")
-    wanted, notebook = english(source)
-    have = units(path.read_text(encoding="utf-8") if path.exists() else "",
-                 path.relative_to(ROOT).as_posix())
-    kept = merge(wanted, have)
-    for above, unit in pairwise(have):  # a 思路 stands where its translator has put it
-        for one in [one for one in wanted if one.docstring and one.text == unit.text]:
-            if place := [it for it in wanted if it.text == above.text and it.cell == one.cell]:
-                wanted.remove(one)
-                wanted.insert(wanted.index(place[0]) + 1, one)
-    for unit in wanted:
-        if accept and unit.of and not unit.translated:
-            print(f"{name}: still right for {unit.english[:70]!r}")
-            unit.of = unit.known
-    text = "\n\n".join(map(str, wanted))
-    if notebook.cells:
-        shown = []
-        cells = (cell for cell in notebook.cells if cell.cell_type == "markdown")
-        for cell, (_, group) in zip(cells, groupby(wanted, lambda unit: unit.cell), strict=True):
-            own = list(group)
-            shown.append((cell, "\n\n".join(unit.shown for unit in own if unit.shown)))
-            cell.source = "\n\n".join(map(str, own))
-        text = as_markdown(notebook).rstrip("\n")
-        for cell, said in shown:
-            cell.source = said
-        notebook.metadata["lang"] = "zh"
-    return wanted, "\n\n".join([text, *map(str, kept)]) + "\n", notebook
+    (file,) = files([name]).values()
+    (units, notebook), have = english(file.source), catalogue.read(file.catalogue)
+    # English is seen from one folder further below
+    link = r"\]\((?=\.\./)" if notebook.cells else r"\]\((?![a-z]+:|#)"
+    up = "](../" if file.chinese.parent.name == "zh" else "]("
+    for unit in units:
+        one = have.get(*unit.key)
+        if one and one.string and not one.fuzzy:
+            unit.text, unit.line = str(one.string), one.lineno or 0
+        unit.shown = unit.text or "" if unit.docstring else \
+            unit.text or re.sub(link, up, unit.english)
+    if not notebook.cells:
+        return units, "\n\n".join(unit.shown for unit in units) + "\n", notebook
+    cells = (cell for cell in notebook.cells if cell.cell_type == "markdown")
+    for cell, (_, group) in zip(cells, groupby(units, lambda unit: unit.cell), strict=True):
+        cell.source = "\n\n".join(unit.shown for unit in group if unit.shown)
+    text = as_markdown(notebook)
+    notebook.metadata["lang"] = "zh"
+    return units, text, notebook
 
 
 def notebook(master: Path) -> nbformat.NotebookNode:
-    """Return the Chinese notebook: the master's code cells, outputs, ids and metadata.
-
-    A paragraph that waits for its translation is in English. Raises TranslationError.
-    """
+    """Return the Chinese notebook; a paragraph that waits for its Chinese is in English."""
     return current(master.name[:2])[2]
 
 
-def plain(text: str) -> str:
-    """Return Chinese Markdown without marks and what is kept."""
-    return re.sub(rf"(?:{MARK.pattern}|^{NONE}$)\n", "", OLD.sub("", text), flags=re.MULTILINE)
+def _edited(file: File) -> str:
+    """Return a line of Chinese that somebody has written into what is made of the catalogue."""
+    if not file.chinese.exists() or (file.catalogue.exists() and file.chinese.stat().st_mtime_ns
+                                     <= file.catalogue.stat().st_mtime_ns):
+        return ""
+    have = catalogue.read(file.catalogue)
+    known = normal("\n".join(str(one.string) for one in [*have, *have.obsolete.values()]))
+    code = file.source.read_text(encoding="utf-8")
+    return next((line for line in normal(file.chinese.read_text(encoding="utf-8")).splitlines()
+                 if re.search(translation_lint.HAN, line) and line not in known
+                 and line.strip() not in code), "")
 
 
-def write(change: bool = True, accept: Collection[str] = ()) -> tuple[list[str], list[str]]:
-    """Bring the Chinese up to date, as far as its files can be read.
+def write(path: Path, text: str, change: bool) -> list[str]:
+    """Write a file that is not so, if `change`; return its name if it was not."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return []
+    if change:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return [path.relative_to(ROOT).as_posix()]
 
-    Returns the names of the files that were (with `change=False`: would be) written, and the
-    messages of those that cannot be read, which stay as they are.
+
+def merge(change: bool = True, accept: Collection[str] = ()) -> list[str]:
+    """Bring the catalogues up to date with the English, and return which were not.
+
+    With `change=False` nothing is written. Raises TranslationError.
     """
-    written, wrong = [], []
-    for name, (_, path) in files().items():
-        try:
-            _, text, _ = current(name, name in accept)
-        except TranslationError as error:
-            wrong.append(str(error))
-            continue
-        if not path.exists() or path.read_text(encoding="utf-8") != text:
-            written.append(path.relative_to(ROOT).as_posix())
-            if change:
-                path.parent.mkdir(exist_ok=True)
-                path.write_text(text, encoding="utf-8")
-    return written, wrong
+    every, behind = files(), []
+    for file in every.values():
+        if line := _edited(file):
+            made, po = (path.relative_to(ROOT) for path in (file.chinese, file.catalogue))
+            raise TranslationError(f"{made} is made by `make sync`, and {line.strip()[:60]!r} is "
+                                   f"not in {po}: write it there, then `touch {po}`.")
+    for name, file in every.items():
+        wanted = Catalog("zh")
+        for unit in english(file.source)[0]:
+            wanted.add(unit.key[0], context=unit.key[1])
+        found = catalogue.merged(file.catalogue, wanted)
+        for one in found:
+            one.flags &= {"fuzzy"}  # Babel takes a brace or a per cent for a template
+            if one.fuzzy and name in accept and one.id:
+                print(f"{name}: still right for {str(one.id)[:70]!r}")
+                catalogue.accept(one)
+        own = file.chinese.relative_to(ROOT).as_posix()
+        header = HEADER.format(name=file.source.relative_to(ROOT).as_posix(), chinese=own)
+        behind += write(file.catalogue, catalogue.written(found, header), change)
+    return behind
+
+
+def render(change: bool = True, fill: Callable[[str, str], str] = lambda name, text: text
+           ) -> list[str]:
+    """Write the Chinese from the catalogues, each text through `fill`; return which was not so."""
+    return [behind for name, file in files().items() for behind in write(
+        file.chinese, fill(file.chinese.relative_to(ROOT).as_posix(), current(name)[1]), change)]
 
 
 def check(names: Collection[str]) -> list[str]:
     """Return what Chinese paragraphs lack, or do wrong, a line each, with file and line."""
     found = []
-    for name, (_, path) in files(names).items():
-        text, folder = path.read_text(encoding="utf-8"), path.parent.relative_to(ROOT)
+    for name, file in files(names).items():
+        folder = file.chinese.parent.relative_to(ROOT)
         above = folder.parent if folder.name == "zh" else folder
         if adapted := name in ADAPTED:
             folder = Path()  # students get theirs on top of a handout
-        for unit in current(name)[0]:
-            line = text[:max(0, text.find(f"<!-- en: {unit.known}"))].count("\n") + 1
-            if unit.translated and not unit.text.startswith("[English]("):
-                found += [f"{path.relative_to(ROOT)}:{line}: {wrong}" for wrong in
-                          translation_lint.differences(
-                              "" if unit.docstring or adapted else unit.english,
-                              unit.text.partition(NONE)[0], folders=(above, folder))]
+        units, _, notebook = current(name)
+        code = json.dumps([cell for cell in notebook.cells if cell.cell_type == "code"],
+                          ensure_ascii=False)
+        for unit in units:
+            if unit.text and not unit.text.startswith("[English]("):
+                lines = translation_lint.differences(
+                    "" if unit.docstring or adapted else unit.key[0], unit.text,
+                    folders=(above, folder))
+                if notebook.cells:
+                    lines += translation_lint.misquoted(unit.text, code)
+                found += [f"{file.catalogue.relative_to(ROOT)}:{unit.line}: {line}"
+                          for line in lines]
     return found
 
 
 def counted(names: Collection[str] = ()) -> dict[str, tuple[int, int]]:
     """Return for each file how many paragraphs wait for their Chinese, and of how many."""
-    return {name: (sum(not unit.translated for unit in made), len(made))
+    return {name: (sum(not unit.text for unit in made), len(made))
             for name in files(names) for made, _, _ in [current(name)]}
 
 

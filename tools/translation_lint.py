@@ -28,6 +28,10 @@ HABITS = (  # what Chinese technical books don't do
      "no space between Chinese and a word, code span or formula"))
 
 
+# where a term may stand in English: in quotes, brackets, a formula, a name with a dot
+QUOTED = re.compile(r"《[^》]*》|[“（(][^“”（）()]*[”）)]|\w+(?: ?[·*+<=/-] ?\w+)+|\w+\.\w+")
+PHRASE = re.compile("[（“]([A-Za-z][^（）“”`\u3400-\u9fff]* [a-z]{2}[^（）“”`\u3400-\u9fff]*)[）”]")
+SHORT = 0.22  # of its English's length: no whole paragraph comes near it, the shortest has 0.26
 LINKS = ("link", "picture")
 KINDS = {"heading_open": "heading", "fence": "fenced block", "code_block": "fenced block",
          "math_block": "formula", "math_inline": "formula", "math_inline_double": "formula",
@@ -74,7 +78,7 @@ def parts(text: str) -> tuple[Counter[tuple[str, str]], str, list[str]]:
             else:
                 words += "\n" if token.type.endswith("break") else token.content
         words += "\n"
-    kept.update(("number", number) for number in re.findall(r"\d[\d,.]*\d", words))
+    kept.update(("number", number) for number in re.findall(r"\d[\d,.]*\d|\d(?!-)", words))
     kept["star", "★"] = words.count("★")
     return kept, words, hidden
 
@@ -153,8 +157,9 @@ def _terms(prose: str, words: Glossary) -> Counter[str]:
 def _words(english: str, chinese: str, prose: tuple[str, str], words: Glossary) -> list[str]:
     """Compare terms, names and fixed phrases."""
     wanted: defaultdict[frozenset[str], Counter[str]] = defaultdict(Counter)
-    for term, times in (_terms(prose[0], words) - _terms(prose[1], words)).items():
-        wanted[words.terms[term]][term] += times  # less what is quoted in English
+    quoted = _terms(" ; ".join(QUOTED.findall(prose[1])), words)
+    for term, times in (_terms(prose[0], words) - quoted).items():
+        wanted[words.terms[term]][term] += times
     lines = []
     for forms, terms in wanted.items():
         have, times = len(re.findall(_any(forms), prose[1])), terms.total()
@@ -169,6 +174,18 @@ def _words(english: str, chinese: str, prose: tuple[str, str], words: Glossary) 
             if not re.search(re.escape(form).replace("…", ".*"), chinese):
                 lines.append(f"{found[0][:60]!r} is {template!r} in the glossary")
     return lines
+
+
+def misquoted(chinese: str, said: str) -> list[str]:
+    """Return a line for each English phrase that is quoted, and that no code or output says.
+
+    `said`: the notebook's code and outputs, pictures' labels too; terms of the glossary are known.
+    """
+    known = (said + (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")).lower()
+    return [f"{part!r} is quoted, and no cell says it: quote what it says now"
+            for phrase in PHRASE.findall(chinese)
+            for part in re.split(r" *(?:\.\.\.|…|，) *", phrase)
+            if part.strip(" ,.").lower() not in known]
 
 
 def differences(english: str, chinese: str, words: Glossary | None = None,
@@ -197,7 +214,9 @@ def differences(english: str, chinese: str, words: Glossary | None = None,
         lines.append(f"asterisks show at {says[max(0, says.index('*') - 8):][:24]!r}: between bold "
                      "and its neighbour one of 。，：） needs a space, or stands outside")
     if re.search(r"\b[a-z]{2,}\b", said) and not re.search(HAN, says):
-        lines.append("no Chinese, though the mark does not say `untranslated`")
+        lines.append("no Chinese")
+    if len(said) > 150 and len(says) < SHORT * len(said):
+        lines.append(f"{len(says)} characters for {len(said)}: is a sentence missing?")
     lines += _words(english, chinese, (said, says), words)
     return lines + [f"{habit}: {says[max(0, found.start() - 6):][:14]!r}".replace("\\x00", "`...`")
                     for pattern, habit in HABITS if (found := pattern.search(says))]

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Path(__file__).with_name("zh.po")
 EDGE = re.compile(" ?(?:\0+ ?)+")  # of what fills a place
+NESTED = re.compile("(（[^（）]*)（([^（）]*)）(?=[）；，。])")  # brackets in brackets
 HAN, MARK = re.compile("[\u3400-\u9fff]"), re.compile("[，。；：（）、？“”]")
 _chosen = ""
 
@@ -122,7 +123,7 @@ def _told(template: str, places: dict[str, Any] | None, language: str) -> str:
         return said
     filled = said.format(**{name: f"\0{told(value, language)}\0" for name, value in places.items()})
     if language == "zh":
-        filled = EDGE.sub(_spaced, filled)
+        filled = NESTED.sub(r"\1，\2", EDGE.sub(_spaced, filled))
     return filled.replace("\0", "")
 
 

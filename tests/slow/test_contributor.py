@@ -136,18 +136,25 @@ def test_an_exercise_and_new_words_without_chinese(clone: Path) -> None:
                                                       "compare/mistakes.py"))
     with (checks / "exercises" / "notebook_03.py").open("a", encoding="utf-8") as file:
         file.write(CHECK)
+    _change(clone / "README.md", "git, make, Python 3.11", "only ")
+    _change(clone / "docs" / "tvm_errors.md", "a few distinctive words", "only ")
     said = run("tools.sync", "md")
     assert said.startswith("Written: notebooks/03_extern_library_calls.ipynb, "
-                           "paired_md/zh/03_extern_library_calls.md, course/words/zh.po, README.md")
+                           "po/zh/README.po, po/zh/docs/tvm_errors.po, "
+                           "po/zh/03_extern_library_calls.po, course/words/zh.po, README.zh.md, "
+                           "docs/zh/tvm_errors.md, instructor/README.zh.md, "
+                           "paired_md/zh/03_extern_library_calls.md, README.md")
     assert "Nothing to write" in run("tools.sync")
     run("tools.sync", "check")
     said = run("tools.translation", "check")
-    assert re.search(r"[4-9] of \d+ paragraphs wait .*[(]03: [4-9]", said)
+    assert re.search(r"[4-9] of \d+ paragraphs wait .* 03: [4-9]", said)
 
     said = run("pytest", "-q", "tests/test_exercises.py", "tests/slow/test_more_answers.py",
                "tests/slow/test_more_mutants.py", "--exercises", "3.3 3.7")
     assert re.search(r"^3[.]7   wrong  4 of  4   right 1 of 1$", said, re.MULTILINE)
     assert re.search(r", 0 with English, lost .*; \d\d+ more wait for theirs$", said, re.MULTILINE)
+    run("pytest", "-q", "tests/test_docs_zh.py", "tests/test_present.py",
+        "tests/test_translation.py", "tests/test_handouts.py")
     said = run("pytest", "-q", "-k", "catalogue or table or sentence", "tests/test_words.py",
                "tests/test_mutants.py")
     chinese, every = map(int, re.search(r"Messages: (\d+) of (\d+) in Chinese", said).groups())

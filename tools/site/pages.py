@@ -43,7 +43,7 @@ def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, 
     paragraphs, _, notebook = translation.current(master.name[:2])
     cells = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
     return notebook, {cell.id: [one.shown for one in paragraphs if one.cell == number
-                                and one.shown and not one.translated]
+                                and one.shown and not one.text]
                       for number, cell in enumerate(cells)}
 
 
@@ -229,7 +229,7 @@ def notebook_page(master: Path, language: str, build: Path) -> str:
     words = WORDS[language]
     notebook, waiting = read(master, language)
     untranslated = bool(waiting) and all(waiting.values())
-    file = master if language == "en" else translation.file_of(master)
+    file = master if language == "en" else translation.files()[master.name[:2]].chinese
     up = "" if language == "en" else "../"
     Described(source=picture(build / "pictures", up), lang=language).preprocess(notebook, {})
     names = terms.defined(master.name[:2], read(master, "en")[0], notebook)
@@ -270,7 +270,7 @@ def document_page(name: str, language: str) -> str:
     """Return the source of a document's page."""
     path, in_it = file_in(language, name)
     text = addressed(path.read_text(encoding="utf-8"), language, repository())
-    text = linked(translation.plain(text), path, language)
+    text = linked(text, path, language)
     return text if in_it else _labelled(text, WORDS[language].english)
 
 
@@ -341,7 +341,7 @@ def opening(pages: Iterable[str]) -> str:
 
 def readme(language: str) -> str:
     """Return the README in a language."""
-    return translation.plain(file_in(language, "README.md")[0].read_text(encoding="utf-8"))
+    return file_in(language, "README.md")[0].read_text(encoding="utf-8")
 
 
 def arrival(language: str, picture: str) -> str:

@@ -92,7 +92,7 @@ def addressed(readme: str, language: str, address: str | None) -> str:
         links = {"read": site, "colab": ways(first, language, address)["colab"],
                  "live": f"{site}live.html", "draw": f"{site}draw.html"}
     said = "".join(f" · [{WORDS[language].ways[name]}]({to})" for name, to in links.items())
-    return re.sub(f"(?<={LINKS}).*?(?=<!--)", said, readme)
+    return re.sub(f"{LINKS}.*?(?=<!--)", LINKS + said, readme)
 
 
 def built_from() -> str:
