@@ -41,9 +41,9 @@ MODEL = Joined().eval()
 INPUTS = [(torch.randn(5, 8), torch.randn(5, 3), torch.zeros(5)) for _ in range(2)]  # and labels
 
 
-def _imported(model: nn.Module) -> object:
+def _imported(model: nn.Module, inputs: tuple = INPUTS[0][:2]) -> object:
     with helpers.quiet():
-        program = torch.export.export(model, INPUTS[0][:2])
+        program = torch.export.export(model, inputs)
         return from_exported_program(program, unwrap_unit_return_tuple=True)
 
 
@@ -89,6 +89,50 @@ def test_several_wrong_layers_are_all_named() -> None:
     said = _said(_imported(wrong), MODEL)
     assert re.search(r"look at: +narrow, Linear: ", said)
     assert re.search(r"\n +and head, Linear: ", said)
+
+
+def test_what_axes_of_one_length_hide_is_not_blamed() -> None:
+    """Transposed, the first wrong value led on as well, and the next layers seemed to turn it."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(4, 2, 3),
+                          nn.Flatten(), nn.Linear(18, 3), nn.Tanh()).eval()
+    wrong = copy.deepcopy(model)
+    with torch.no_grad():
+        wrong[0].bias.zero_()
+    wrong[6] = nn.Sigmoid()
+    images = torch.randn(4, 1, 12, 12)
+    said = _said(_imported(wrong, (images,)), model, [(images, torch.zeros(4))])
+    assert re.findall(r"layer \d", said) == ["layer 0", "layer 6"], said
+    assert "the bias of the convolution is left out" in said
+
+
+class Scores(nn.Module):
+    """A softmax of square scores, and what it weighs."""
+
+    def __init__(self, axis: int) -> None:
+        super().__init__()
+        self.axis = axis
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return torch.softmax(x @ F.pad(y, (0, 5)).T * 2, self.axis) @ x
+
+
+def test_a_softmax_along_another_axis_takes_no_other_value() -> None:
+    said = _said(_imported(Scores(0).eval()), Scores(1).eval())
+    assert re.search(r"look at: +softmax: ", said) and "takes" not in said, said
+
+
+class Shared(Joined):
+    """A layer of two inputs, whose results are added."""
+
+    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        return self.wide(x) + self.wide(F.pad(y, (0, 5))) / 2
+
+
+def test_a_kernel_of_several_steps_beside_others_is_tried_alone(capsys) -> None:
+    model = Shared().eval()
+    mod = relax.transform.LegalizeOps()(_imported(model))
+    checks.check_equivalence(fuse_all(mod), model, INPUTS)
+    assert "Equivalent ✓" in capsys.readouterr().out
 
 
 def _mixed(function: object) -> nn.Module:

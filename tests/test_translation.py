@@ -298,7 +298,8 @@ def test_what_the_gate_lets_pass(english: str, chinese: str) -> None:
 
 
 def test_english_that_is_quoted_is_said_by_a_cell() -> None:
-    said = "线程号是列号时（thread is the column），“it reads ... it writes”，**归约**（shared memory）。"
+    said = ("线程号是列号时（thread is the column），“it reads ... it writes”，"
+            "**归约**（shared memory）。")
     assert translation_lint.misquoted(said, "thread is the column; it reads, it writes") == []
     wrong = translation_lint.misquoted(said, "threads run over columns; it reads, it stores")
     assert [line.partition(" is")[0] for line in wrong] == ["'thread", "'it writes'"]

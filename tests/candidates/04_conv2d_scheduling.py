@@ -162,7 +162,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(lanes)
     schedule.parallel(i)
 
-# %% 4.3 wrong: the columns go to the threads, lanes run along i -> lanes along j
+# %% 4.3 wrong: the columns go to the threads, lanes run along i -> each one column on | (1, 0)
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)
@@ -312,13 +312,13 @@ def sums_where_needed(schedule):
 def sums_where_needed(schedule):
     schedule.compute_at(schedule.get_sblock("pooled"), schedule.get_loops(schedule.get_sblock("sums"))[0])
 
-# %% 4.5 wrong: all rows at a time -> how many rows does one iteration of them need?
+# %% 4.5 wrong: all rows at a time -> at most 16 numbers of sums at a time | got: 64
 def sums_where_needed(schedule):
     row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
     outer, _ = schedule.split(row, factors=[1, None])
     schedule.compute_at(schedule.get_sblock("sums"), outer)
 
-# %% 4.5 wrong: loops cut, and no block moved -> the two blocks have no loop in common
+# %% 4.5 wrong: loops cut, and no block moved -> at most 16 numbers of sums at a time | got: 64
 def sums_where_needed(schedule):
     row, *_ = schedule.get_loops(schedule.get_sblock("sums"))
     schedule.split(row, factors=[None, 2])
@@ -337,7 +337,7 @@ def sums_where_needed(schedule):
 def row_in_registers(schedule):
     schedule.vectorize(schedule.get_loops(schedule.get_sblock("C"))[-1])
 
-# %% 4.6 wrong: the copy stays behind -> the copy of the sums: under which loop is it
+# %% 4.6 wrong: the copy stays behind -> at most 8 numbers of C_local at a time | got: 64
 def row_in_registers(schedule):
     schedule.cache_write(schedule.get_sblock("C"), 0, "local")
 
@@ -369,15 +369,15 @@ def eight_partial_sums(schedule):
     _, k = schedule.get_loops(schedule.get_sblock("total"))
     schedule.split(k, factors=[None, 8])
 
-# %% 4.7 wrong: of the other loop -> which of the two loops rfactor gets
+# %% 4.7 wrong: of the other loop -> eight partial sums for each of 4 rows | 16 in all
 def eight_partial_sums(schedule):
     partial_with(schedule, of=0, lanes=False)
 
-# %% 4.7 wrong: the partial sums come first in memory -> the second argument of rfactor
+# %% 4.7 wrong: the partial sums come first in memory -> neighbours in total.rf | of [(1, 0)]
 def eight_partial_sums(schedule):
     partial_with(schedule, axis=0)
 
-# %% 4.7 wrong: neighbours are added up -> which of the two loops of the split is the one over the partial sums
+# %% 4.7 wrong: neighbours are added up -> neighbours in A | of [(0, 4)]
 def eight_partial_sums(schedule):
     partial_with(schedule, factors=(8, None), of=0, last=0)
 
@@ -418,7 +418,7 @@ def schedule_conv2d(mod):
 def schedule_conv2d(mod):
     return conv_schedule(mod)
 
-# %% 4.5 wrong: a pair of rows, and no block moved under it -> at most 16 numbers of sums at a time, two rows
+# %% 4.5 wrong: a pair of rows, and no block moved under it -> at most 16 numbers of sums at a time
 def sums_where_needed(schedule):
     row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
     schedule.parallel(row)
@@ -433,7 +433,7 @@ def sums_where_needed(schedule):
 def sums_where_needed(schedule):
     schedule.compute_inline(schedule.get_sblock("sums"))
 
-# %% 4.5 wrong: columns outside -> at most 16 numbers of sums at a time, two rows
+# %% 4.5 wrong: columns outside -> at most 16 numbers of sums at a time
 def sums_where_needed(schedule):
     i, j, p, q = schedule.get_loops(schedule.get_sblock("pooled"))
     schedule.reorder(q, p, j, i)
@@ -458,7 +458,7 @@ def sums_where_needed(schedule):
 def row_in_registers(schedule):
     schedule.cache_read(schedule.get_sblock("C"), 0, "local")
 
-# %% 4.6 wrong: one sum at a time -> 8 numbers of C_local at a time, a row
+# %% 4.6 wrong: one sum at a time -> 8 sums side by side
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
     i, k, j = schedule.get_loops(block)
@@ -466,7 +466,7 @@ def row_in_registers(schedule):
     copy = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(copy, j)
 
-# %% 4.6 wrong: half a row -> 8 numbers of C_local at a time, a row
+# %% 4.6 wrong: half a row -> 8 sums side by side
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
     i, k, j = schedule.get_loops(block)
@@ -475,7 +475,7 @@ def row_in_registers(schedule):
     copy = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(copy, j0)
 
-# %% 4.6 wrong: two rows at a time -> 8 numbers of C_local at a time, a row
+# %% 4.6 wrong: two rows at a time -> at most 8 numbers of C_local at a time
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
     pair, _ = schedule.split(schedule.get_loops(block)[0], factors=[None, 2])
@@ -947,7 +947,7 @@ def eight_partial_sums(schedule):
     copy = schedule.cache_read(partial, 0, "global")
     schedule.compute_at(copy, i)
 
-# %% 4.7 wrong: the rows are the lanes -> which goes from row to row
+# %% 4.7 wrong: the rows are the lanes -> neighbours in total.rf
 def eight_partial_sums(schedule):
     i, k = schedule.get_loops("total")
     _, lanes = schedule.split(k, factors=[None, 8])
@@ -955,3 +955,22 @@ def eight_partial_sums(schedule):
     i, groups, lanes = schedule.get_loops(partial)
     schedule.reorder(groups, lanes, i)
     schedule.vectorize(i)
+
+# %% 4.2 wrong: a row's lanes lie far apart -> each one column on | of [(0, 16)]
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    lanes, outer = schedule.split(j, factors=[8, None])
+    schedule.reorder(outer, lanes)
+    schedule.vectorize(lanes)
+    schedule.parallel(i)
+
+# %% 4.4 wrong: a module of conv2d alone -> functions | ['conv2d']
+def schedule_conv2d(mod):
+    return tvm.IRModule({"conv2d": conv_schedule(mod)["conv2d"]})
+
+# %% 4.6 wrong: all rows wait in a second buffer -> at most 8 numbers of C_local at a time | 64
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "local")
+    schedule.cache_write(copy, 0, "local")
+    schedule.reverse_compute_at(copy, schedule.get_loops(block)[0])

@@ -107,19 +107,19 @@ def fast_dense(mod, name):
     s.vectorize(s.split(k, factors=[None, 16])[1])
     return s.mod
 
-# %% 6.2 wrong: rfactor of the outer loop -> each 338 weights from the next
+# %% 6.2 wrong: rfactor of the outer loop -> neighbours in the weights | of [(0, 338)]
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(16, None), take=0)
 
-# %% 6.2 wrong: rfactor of the outer loop of 338 -> the inner one of the loops that k is split into
+# %% 6.2 wrong: rfactor of the outer loop of 338 -> neighbours in the weights
 def fast_dense(mod, name):
     return dense_with(mod, name, take=0)
 
-# %% 6.2 wrong: the lanes are the first axis of the partial sums -> rfactor's second argument
+# %% 6.2 wrong: the lanes are the first axis of the partial sums -> neighbours in the partial sums
 def fast_dense(mod, name):
     return dense_with(mod, name, axis=0)
 
-# %% 6.2 wrong: the lanes are the middle axis -> neighbours among the partial sums
+# %% 6.2 wrong: the lanes are the middle axis -> neighbours in the partial sums
 def fast_dense(mod, name):
     return dense_with(mod, name, axis=1)
 
@@ -203,7 +203,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, s.get_loops(partial)[0])
     return s.mod
 
-# %% 6.2 wrong: lanes along the images -> all of the same weight
+# %% 6.2 wrong: lanes along the images -> neighbours in the weights | of [(0, 0)]
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=None))
     partial = s.get_sblock("matmul_rf", func_name=name)
@@ -213,7 +213,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.2 wrong: lanes along the outputs, beside rfactor -> each of another output
+# %% 6.2 wrong: lanes along the outputs, beside rfactor -> neighbours in the weights | of [(1, 0)]
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=None))
     partial = s.get_sblock("matmul_rf", func_name=name)
@@ -364,6 +364,29 @@ def in_tiles(schedule, rows, columns, portion):
     counts, inside = zip(*(schedule.split(loop, [None, size])
                            for loop, size in ((i, rows), (j, columns), (k, portion))))
     schedule.reorder(*counts, *inside)
+
+# %% 6.4 wrong: portions of 8, whatever is asked -> portions of 2 | B 712,704
+def in_tiles(schedule, rows, columns, portion):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    k0, k1 = schedule.split(k, [None, 8])
+    schedule.reorder(i0, j0, k0, i1, k1, j1)
+
+# %% 6.4 wrong: both matrices in local buffers, as a whole -> at most 768 numbers of B_local at a time | 4096
+def in_tiles(schedule, rows, columns, portion):
+    for which in (0, 1):
+        schedule.cache_read(schedule.get_sblock("C"), which, "local")
+
+# %% 6.4 right: a portion of B in a local buffer
+def in_tiles(schedule, rows, columns, portion):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    k0, k1 = schedule.split(k, [None, portion])
+    schedule.reorder(i0, j0, k0, i1, k1, j1)
+    schedule.compute_at(schedule.cache_read(block, 1, "local"), k0)
 
 # %% more
 

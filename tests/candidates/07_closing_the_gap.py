@@ -343,6 +343,15 @@ def one_region(schedule):
     schedule.compute_at(act, part)
     schedule.parallel(schedule.get_loops(act)[0])
 
+# %% 7.4 right: copies of the input and of a row of the total, in loops of their own
+def one_region(schedule):
+    act, wide, rest, total = map(schedule.get_sblock, ("act", "wide", "rest", "total"))
+    part = schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0])
+    schedule.parallel(part)
+    schedule.compute_at(act, part)
+    schedule.cache_read(act, 0, "global")
+    schedule.reverse_compute_at(schedule.cache_write(total, 0, "local"), schedule.get_loops(total)[0])
+
 # %% more
 
 # %% 7.2 right: lanes in the convolution, none in the pooling

@@ -440,6 +440,31 @@ def window_of_five(n):
 def window_of_five(n):
     return window(n, weights=True)
 
+# %% 10.8 wrong: from thread to thread of a warp, without shared memory -> at least 48 stores into shared memory | got: 0
+def window_of_five(n):
+    blocks = (n + 31) // 32
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((n + 4,), "float32"), W: T.Buffer((5,), "float32"), Y: T.Buffer((n,), "float32")):
+        for b in T.thread_binding(blocks, thread="blockIdx.x"):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                own = T.alloc_buffer((2,), scope="local")
+                other = T.alloc_buffer((2,), scope="local")
+                total = T.alloc_buffer((1,), scope="local")
+                total[0] = T.float32(0)
+                own[0] = T.float32(0)
+                own[1] = T.float32(0)
+                if b * 32 + t < n + 4:
+                    own[0] = X[b * 32 + t]
+                if t < 4 and b * 32 + 32 + t < n + 4:
+                    own[1] = X[b * 32 + 32 + t]
+                for k in range(5):
+                    other[0] = T.tvm_warp_shuffle(T.tvm_warp_activemask(), own[0], (t + k) % 32, 32, 32)
+                    other[1] = T.tvm_warp_shuffle(T.tvm_warp_activemask(), own[1], (t + k) % 32, 32, 32)
+                    total[0] = total[0] + T.Select(t + k < 32, other[0], other[1]) * W[k]
+                if b * 32 + t < n:
+                    Y[b * 32 + t] = total[0]
+    return main
+
 # %% more
 
 # %% 10.1 wrong: too many blocks -> as few blocks as cover the image

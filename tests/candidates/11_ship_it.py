@@ -265,6 +265,18 @@ def products_in_rows(mod):
             s.decompose_reduction(block, k)
     return s.mod
 
+# %% 11.6 wrong: four rows at a time, whatever the batch -> a write beside the output of PrimFunc matmul
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(in_rows(mod))
+    for name in ("matmul", "matmul1"):
+        s.split(s.get_loops(s.get_sblock("matmul_update", func_name=name))[0], [None, 4], disable_predication=True)
+    return s.mod
+
+# %% 11.6 wrong: main is optimised too -> no change besides matmul | these change no Relax function
+def products_in_rows(mod):
+    return relax.transform.ToNonDataflow()(in_rows(mod))
+
+
 # %% 11.7 wrong: what any of them has -> popcnt for nehalem, sandybridge | popcnt, avx | nehalem has no avx
 def for_all(processors):
     every = set.union(*map(features, processors))

@@ -241,7 +241,7 @@ class Chain:
                       for position in range(-self.count, len(self.bindings))
                       for axes in layouts(self.arrays(position)[0].shape, shape)]
             for place in places:
-                if place == self.at[taken]:
+                if (known := self.at[taken]) and place.position == known.position:
                     continue
                 value = self.value(place)
                 self.instead[number, taken] = place
@@ -262,11 +262,13 @@ class Chain:
             for number, place in every:
                 if not self._goes_on(number, place, directly):
                     continue
-                # before a softmax, a sum may do as much as with a bias: the last one counts
+                # before a softmax, a sum may do as much as with a bias: the last one counts, in
+                # its own order of the axes, if that does
                 ends = [later for same, later in every if same == number
                         and (later == place or directly and self._goes_on(number, later, True))]
-                self.fixed[number] = ends[-1]
-                return Parting(first, number, self.between(first, number), ends[-1])
+                place = next(one for one in ends if one.position == ends[-1].position)
+                self.fixed[number] = place
+                return Parting(first, number, self.between(first, number), place)
         last = self.count + len(self.steps) - 1
         end = None
         if len(self.own) > last:

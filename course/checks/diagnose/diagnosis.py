@@ -36,6 +36,7 @@ def _lines(said: Sequence[str]) -> str:
 
 def _steps(chain: Chain, first: int, last: int) -> str:
     """Return steps in words: "layer 4, Linear", or the first and the last of several."""
+    first = min(chain.inside(first, last), default=first) if last >= first else first
     says = chain.step(first).says
     return says if last <= first else _("{first} to {last}").format(first=says,
                                                                     last=chain.step(last).says)
@@ -259,8 +260,7 @@ def wrong_alone(mod: tvm.IRModule, model: nn.Module,
         takes = chain.between(number, number)
         places = [chain.at[taken] for taken in takes]
         if place and takes and all(one and one.position != place.position for one in places):
-            first = chain.inside(number, number)[0]
-            alone.append(Parting(first, number, takes, place))
+            alone.append(Parting(number, number, takes, place))
     for piece in built(mod, chain, alone, level):
         if wide := piece.wrong_of_wide():
             return _told(chain, piece.parting, piece, [_place(chain, piece.parting)], wide)

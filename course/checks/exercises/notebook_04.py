@@ -10,7 +10,7 @@ from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, imported_cnn, imported_cnn_of_8, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
-from course.tir.loops import lives, nests
+from course.tir.loops import nests
 from course.tir.walk import sblocks
 from course.words import _
 
@@ -58,7 +58,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
         nest = next((nest for nest in found if nest.block == "C"), found[-1])
         lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block))
         if lanes.extent != 8:
-            raise CheckFailed(_("8 lanes"), f"{lanes}", _("the factor of the split"))
+            raise CheckFailed(_("8 lanes"), f"{lanes}", schedules.told([nest]))
         if (laid := tuple(map(int, after.params[-1].shape))) != shape:
             raise CheckFailed(_("{block} in a buffer {shape}").format(block="C", shape=shape),
                               f"{laid}", _("what lays out {buffer} in another way").format(
@@ -66,7 +66,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
         if (steps := schedules.moves(nest, lanes, schedules.stored(nest))) != [(0, 1)]:
             raise CheckFailed(_("lanes along a row, each one column on"),
                               _("steps in (i, j) of {steps}").format(steps=steps),
-                              _("which loop is split into lanes: i or j?"))
+                              schedules.told(found))
         schedules.require_same_results(before, after)
     return _("a parallel outermost loop, 8 lanes along a row, the same results for six shapes")
 
@@ -96,10 +96,9 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
                        if not read.source.same_as(schedules.written(update)))
         if steps != [[(0, 0)], [(0, 1)]]:
             ways = ", ".join(str(way) for step in steps for way in step)
-            raise CheckFailed(_("lanes along j"),
+            raise CheckFailed(_("lanes along a row, each one column on"),
                               _("{lanes}, with steps in the matrices of {steps}").format(
-                                  lanes=lanes, steps=ways),
-                              _("which loop is innermost and vectorised"))
+                                  lanes=lanes, steps=ways), schedules.told([update]))
         schedules.require_same_results(before, after)
     return _("a parallel outermost loop, lanes along j, T.init apart, the same results for four "
              "shapes")
@@ -155,24 +154,7 @@ def exercise_4_5(sums_where_needed: Callable) -> str:
                          (schedules.scheduled_too, (20, 6, 3))]:
         before = _sums_and_pooling(*sizes)
         after = apply(sums_where_needed, before, _("sums under a loop of pooled"))
-        found, wanted = nests(after), 2 * sizes[1]
-        update = schedules.adds_up(after)
-        # the buffer of the sums, and those into which they are copied on their way to pooled
-        holds = [schedules.written(nest) for nest in [update, *schedules.after_sums(found, update)]]
-        life = max((one for one in lives(after)
-                    if any(one.buffer.same_as(buffer) for buffer in holds)),
-                   key=lambda one: one.most)
-        if life.most > wanted:
-            pooled = schedules.after_sums(found, update)[-1]
-            common = [loop for loop in update.loops if loop in pooled.loops]
-            raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time, two rows").format(
-                                  wanted=wanted, buffer=life.buffer.name),
-                              _("{count}; {loops}").format(count=life.most,
-                                                           loops=schedules.told(found)),
-                              _("the loops that the two have in common, {loops}: how many rows "
-                                "does one iteration of them need?").format(
-                                    loops=", ".join(map(str, common))) if common else
-                              _("the two blocks have no loop in common: compute_at"))
+        schedules.require_few_sums(after, schedules.adds_up(after), 2 * sizes[1])
         schedules.require_same_results(before, after)
     return _("at most two rows of sums at a time, the same results for four shapes")
 
@@ -187,14 +169,7 @@ def exercise_4_6(row_in_registers: Callable) -> str:
         update = schedules.adds_up(after)
         schedules.require_local(update, _("a row"))
         schedules.require_complete(after, update, _("the sums"))
-        (life,) = (one for one in lives(after) if one.buffer.same_as(schedules.written(update)))
-        if life.most != columns:
-            raise CheckFailed(_("{count} numbers of {buffer} at a time, a row").format(
-                                  count=columns, buffer=life.buffer.name),
-                              _("{count}; {loops}").format(count=life.most,
-                                                           loops=schedules.told(nests(after))),
-                              _("the copy of the sums: under which loop is it, and what is "
-                                "complete in one iteration of that?"))
+        schedules.require_few_sums(after, update, columns)
         first = update.loops.index(schedules.reducing_loops(update)[0])
         if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
             raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
@@ -220,26 +195,16 @@ def exercise_4_7(eight_partial_sums: Callable) -> str:
         if (count := int(np.prod(schedules.written(partial).shape))) != 8 * sizes[0]:
             raise CheckFailed(_("eight partial sums for each of {count} rows").format(
                                   count=sizes[0]), _("{count} in all").format(count=count),
-                              _("the factors of the split, and which of the two loops rfactor "
-                                "gets"))
+                              schedules.told([partial]))
         lanes = schedules.require_lanes(partial, _("the partial sums"))
-        ways = schedules.moves(partial, lanes, schedules.indices(partial.realize.block.reads[0]))
-        if any(way[0] for way in ways):
-            raise CheckFailed(_("lanes over the partial sums"),
-                              _("{lanes}, which goes from row to row").format(lanes=lanes),
-                              _("which loop is innermost and vectorised"))
-        for region, look_at in [
-                (partial.realize.block.writes[0],
-                 _("the second argument of rfactor: the axis of the new buffer that counts the "
-                   "partial sums")),
-                (partial.realize.block.reads[0],
-                 _("which of the two loops of the split is the one over the partial sums"))]:
+        for region in (*partial.realize.block.writes, *partial.realize.block.reads[:1]):
             steps = schedules.moves(partial, lanes, schedules.indices(region))
             if steps != [(0, 1)]:
                 raise CheckFailed(_("lanes that are neighbours in {buffer}").format(
                                       buffer=region.source.name),
                                   _("steps in {buffer} of {steps}, with {lanes}").format(
-                                      buffer=region.source.name, steps=steps, lanes=lanes), look_at)
+                                      buffer=region.source.name, steps=steps, lanes=lanes),
+                                  schedules.told([partial]))
         schedules.require_same_results(before, after)
     return _("eight partial sums of each row as the lanes of a vector, the same results for three "
              "shapes")

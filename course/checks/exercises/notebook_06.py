@@ -206,33 +206,16 @@ def _require_partial_lanes(partial: Nest, weights: Sequence[Any]) -> int:
     """Return the number of lanes; raise CheckFailed unless they are 8 or 16, and neighbours."""
     lanes = schedules.require_lanes(partial, _("block {block}").format(
         block=schedules.base_name(partial)))
-    look_at = _("which loop is innermost and vectorised: the one that was rfactored")
-    match steps := schedules.moves(partial, lanes, weights):
-        case [(0, 1)]:
-            came = ""
-        case [(0, distance)] if distance > 1:
-            came = _("{lanes}, each {distance} weights from the next").format(lanes=lanes,
-                                                                              distance=distance)
-            look_at = _("rfactor: it gets the inner one of the loops that k is split into")
-        case [(1, 0)]:
-            came = _("{lanes}, each of another output").format(lanes=lanes)
-        case [(0, 0)]:
-            came = _("{lanes}, all of the same weight").format(lanes=lanes)
-        case _:
-            came = _("{lanes}: steps in (output, input) of {steps}").format(lanes=lanes,
-                                                                            steps=steps)
-    if came:
-        raise CheckFailed(_("lanes that are neighbours among the weights"), came, look_at)
-    steps = schedules.moves(partial, lanes, schedules.stored(partial))
-    if steps != [(*[0] * (len(steps[0]) - 1), 1)]:
-        shape = [int(extent) for extent in schedules.written(partial).shape]
-        raise CheckFailed(_("lanes that are neighbours among the partial sums"),
-                          _("steps of {steps} in {buffer}{shape}").format(steps=steps,
-                                                                          buffer=partial.buffer,
-                                                                          shape=shape),
-                          _("rfactor's second argument: with 2 the partial sums are the last axis"))
+    for what, indices in ((_("the weights"), weights),
+                          (_("the partial sums"), schedules.stored(partial))):
+        steps = schedules.moves(partial, lanes, indices)
+        if steps != [(*[0] * (len(indices) - 1), 1)]:
+            raise CheckFailed(_("lanes that are neighbours in {buffer}").format(buffer=what),
+                              _("steps in {buffer} of {steps}, with {lanes}").format(
+                                  buffer=what, steps=steps, lanes=lanes),
+                              schedules.told([partial]))
     if lanes.extent not in (8, 16):
-        raise CheckFailed(_("8 or 16 lanes"), f"{lanes}", _("the factor by which k is split"))
+        raise CheckFailed(_("8 or 16 lanes"), f"{lanes}", schedules.told([partial]))
     return int(lanes.extent)
 
 
@@ -285,13 +268,20 @@ def exercise_6_4(in_tiles: Callable) -> str:
     for apply, sizes, tile in [
             (schedules.scheduled, (64, 64, 64), (16, 16, 8)),
             (schedules.scheduled_too, (32, 64, 48), (8, 16, 8)),
-            (schedules.scheduled_too, (48, 32, 64), (16, 32, 4))]:
+            (schedules.scheduled_too, (48, 64, 64), (4, 64, 2))]:
         before, (rows, columns, depth) = schedules.product(*sizes), tile
         after = apply(lambda schedule, tile=tile: in_tiles(schedule, *tile), before,
                       _("loops over tiles"))
         wide, deep = (-(-4 * side // LINE) for side in (columns, depth))  # a row of each in lines
         lines = rows * wide + 2 * (rows * deep + depth * wide)  # of which the next portion is one
         most = int(_tile_bytes(*sizes, rows, columns))
+        most_local = rows * columns + 2 * depth * (rows + columns)
+        for nest in nests(after):  # what is local is not counted below
+            held = schedules.tile(nest, schedules.kept_in(after, nest)[0], schedules.stored(nest))
+            if held > most_local and schedules.written(nest).scope() == "local":
+                raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time").format(
+                                      wanted=most_local, buffer=nest.buffer), str(held),
+                                  schedules.told(nests(after)))
         try:
             came = bytes_into_cache(after, lines * LINE)
         except Unknown:

@@ -17,7 +17,7 @@ from course.checks.spec.forms import number
 from course.checks.spec.spec import Cases, Spec, check
 from course.checks.spec.trials import Mistakes
 from course.kernels import relu
-from course.tir.loops import Nest, lives, nests
+from course.tir.loops import Nest, nests
 from course.words import _
 
 # ---- what a tile loads ---------------------------------------------------------------------
@@ -301,21 +301,13 @@ def _require_one_region(func: tvm.tirx.PrimFunc, sizes: tuple[int, int, int, int
                                  if loop.kind == "parallel"))
     if len(regions) != 1:
         raise CheckFailed(_("one parallel loop in the program"), str(len(regions)), told)
-    region, = regions
-    outside = [nest.block for nest in every if nest.loops[:1] != (region,)
-               and nest.buffer != func.params[-1].name]
+    of = {name: [nest for nest in every if nest.block.split("_")[0] == name]  # and what copies it
+          for name in ("act", "wide", "rest")}
+    mine = [nest for some in of.values() for nest in some]
+    outside = [nest.block for nest in mine if nest.loops[:1] != tuple(regions)]
     if outside:
         raise CheckFailed(_("the parallel loop outermost around {blocks}").format(
                               blocks=", ".join(outside)),
-                          _("the parallel loop is {loop}").format(loop=region), told)
-    for nest in every:
-        if region in nest.loops:
-            schedules.require_threads(parts, nest)
-    acts = [schedules.written(nest) for nest in every
-            if schedules.touches(nest, func.params[0]) and not nest.reduces]
-    for life in lives(func):
-        if any(life.buffer.same_as(act) for act in acts) and life.most > batch * units:
-            raise CheckFailed(
-                _("at most {wanted} numbers of {buffer} at a time").format(
-                    wanted=batch * units, buffer=life.buffer.name),
-                str(life.most), told)
+                          _("the parallel loop is {loop}").format(loop=regions[0]), told)
+    schedules.require_threads(parts, *mine)
+    schedules.require_few_kept(func, list(map(schedules.written, of["act"])), batch * units)

@@ -290,6 +290,9 @@ def exercise_10_8(window_of_five: Callable) -> str:
         most = sum(min(_OF_ONE_BLOCK + _TAPS - 1, X.size - first)
                    for first in range(0, n, _OF_ONE_BLOCK))
         gpus.require_few(launch.loads, "X", most, _("loads of X"), title)
+        if (put := sum(launch.stores[name] for name in launch.rounds)) < most:
+            raise CheckFailed(_("at least {least} stores into shared memory; {title}").format(
+                least=most, title=title), f"{put}")
         gpus.require_few(launch.stores, "Y", n, _("stores of Y"), title)
     return _("equal, without a race, each number of X loaded once in a block, for {count} "
              "sizes").format(count=len(sizes))

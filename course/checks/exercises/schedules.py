@@ -3,7 +3,7 @@
 import contextlib
 import itertools
 import traceback
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 from unittest import mock
 
@@ -23,7 +23,7 @@ from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.trials import require_equal
 from course.tir.evaluate import every
-from course.tir.loops import Nest, is_reduction, nests
+from course.tir.loops import Nest, is_reduction, lives, nests
 from course.tir.walk import Loop
 from course.words import _
 
@@ -267,32 +267,48 @@ def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
 def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModule:
     """Return the module that an answer makes of a copy of `original`.
 
-    Raises CheckFailed where that is no module, or comes from another one than the one given: then
-    its functions have other GlobalVars, and what is added to the module does not appear in it.
+    Raises CheckFailed where that is no module, or is the same whatever is given.
     """
     with _or_decomposed_too_early(lambda: answer(copied(original), *more)):
         mod = answer(copied(original), *more)
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed(_("an IRModule"), type(mod).__name__, _("the return value: schedule.mod"))
-    known = {variable.name_hint: variable for variable in original.get_global_vars()}
-    if any(variable.name_hint in known and not variable.same_as(known[variable.name_hint])
-           for variable in mod.get_global_vars()):
-        marked = copied(original)
-        name = "only_in_the_module_that_is_given"
-        marked[name] = next(func for func in original.functions.values()
-                            if isinstance(func, tvm.tirx.PrimFunc))
-        again = answer(marked, *more)
-        if isinstance(again, tvm.IRModule) and name not in {
-                variable.name_hint for variable in again.get_global_vars()}:
-            raise CheckFailed(_("the module that is given, scheduled"),
-                              _("another module of the same functions"),
-                              # cause: own-module
-                              _("the name in tvm.s_tir.Schedule(...): the function's argument, "
-                                "not a variable of the notebook"))
+    own = False
+    with contextlib.suppress(Exception):  # an answer that uses what it is given needs it
+        again = answer(tvm.IRModule(), *more)
+        own = isinstance(again, tvm.IRModule) and tvm_ffi.structural_equal(again, mod)
+    if own:
+        raise CheckFailed(_("the module that is given, scheduled"),
+                          _("the same module where an empty one is given"),
+                          # cause: own-module
+                          _("the name in tvm.s_tir.Schedule(...): the function's argument, "
+                            "not a variable of the notebook"))
     for func in mod.functions.values():
         if isinstance(func, tvm.tirx.PrimFunc):
             warn_of_copies(func)
     return mod
+
+
+def only_changed(mod: tvm.IRModule, original: tvm.IRModule, names: Collection[str], called: str
+                 ) -> dict[str, Any]:
+    """Return a module's functions; raise CheckFailed where others than `names` have changed.
+
+    `called` is what those of `names` are called in messages.
+    """
+    before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
+                     for m in (original, mod))
+    if set(before) != set(after):
+        raise CheckFailed(_("functions {names}").format(names=sorted(before)),
+                          str(sorted(after)), _("what you return"))
+    for other in before:
+        if other not in names and not tvm_ffi.structural_equal(before[other], after[other]):
+            raise CheckFailed(_("no change besides {called}").format(called=called),
+                              _("{other} has changed").format(other=other),
+                              _("what you call beside the schedule's steps: these change no "
+                                "Relax function")
+                              if isinstance(before[other], relax.Function) else
+                              _("func_name of the blocks that you schedule"))
+    return after
 
 
 @contextlib.contextmanager
@@ -303,23 +319,11 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
     Raises CheckFailed where another one does. Where it has not changed at all, a CheckFailed that
     is raised inside the `with` also says so. `called` is the function's name in messages.
     """
-    before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
-                     for m in (original, mod))
-    if set(before) != set(after):
-        raise CheckFailed(_("functions {names}").format(names=sorted(before)),
-                          str(sorted(after)), _("what you return"))
-    for other in before:
-        if other != name and not tvm_ffi.structural_equal(before[other], after[other]):
-            raise CheckFailed(_("no change besides {called}").format(called=called or name),
-                              _("{other} has changed").format(other=other),
-                              _("what you call beside the schedule's steps: these change no "
-                                "Relax function")
-                              if isinstance(before[other], relax.Function) else
-                              _("func_name of the blocks that you schedule"))
+    func = only_changed(mod, original, [name], called or name)[name]
     try:
-        yield after[name]
+        yield func
     except CheckFailed as failed:
-        if not tvm_ffi.structural_equal(after[name], before[name]):
+        if not tvm_ffi.structural_equal(func, original[name]):
             raise
         expected, came, look_at = failed.parts
         raise CheckFailed(expected, _("{came}; {name} is as it was").format(came=came,
@@ -389,6 +393,21 @@ def after_sums(found: Sequence[Nest], update: Nest) -> list[Nest]:
     return later
 
 
+def require_few_kept(func: tvm.tirx.PrimFunc, buffers: Sequence[Any], most: int) -> None:
+    """Raise CheckFailed where a buffer keeps more numbers than `most` at a time."""
+    for life in lives(func) if buffers else ():
+        if life.most > most and any(life.buffer.same_as(buffer) for buffer in buffers):
+            raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time").format(
+                                  wanted=most, buffer=life.buffer.name),
+                              str(life.most), told(nests(func)))
+
+
+def require_few_sums(func: tvm.tirx.PrimFunc, update: Nest, most: int) -> None:
+    """Do as require_few_kept for a block's sums, and for copies on their way to the output."""
+    require_few_kept(func, [written(nest) for nest in
+                            [update, *after_sums(nests(func), update)]], most)
+
+
 def require_threads(least: int, *nests: Nest) -> None:
     """Raise CheckFailed unless the outermost loop of each nest is parallel.
 
@@ -397,29 +416,28 @@ def require_threads(least: int, *nests: Nest) -> None:
     for nest in nests:
         if not nest.loops:
             raise CheckFailed(_("a parallel outermost loop"),
-                              _("no loop around block {block}").format(block=nest.block),
-                              _("the loops of this block"))
+                              _("no loop around block {block}").format(block=nest.block))
         outer = nest.loops[0]
         if outer.kind != "parallel":
             raise CheckFailed(_("a parallel outermost loop"),
                               _("{outer}, around block {block}").format(outer=outer,
                                                                         block=nest.block),
-                              _("schedule.parallel: which loop does it get?"))
+                              told([nest]))
         if outer in reducing_loops(nest):
             raise CheckFailed(_("threads that write different elements"),
                               _("the parallel loop {outer} moves a reduction axis of "
                                 "{block}").format(outer=outer, block=nest.block),
-                              _("which loop is made parallel"))
+                              told([nest]))
         if _most(outer) < least:
             raise CheckFailed(_("at least {least} iterations to share").format(least=least),
-                              f"{outer}", _("the factors of the split, or fuse before parallel"))
+                              f"{outer}", told([nest]))
 
 
 def require_lanes(nest: Nest, what: str) -> Loop:
     """Return the innermost loop; raise CheckFailed unless it is a vector of two lanes or more."""
     if not nest.loops:
         raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
-                          _("no loop at all"), _("the loops of this block"))
+                          _("no loop at all"))
     inner = nest.loops[-1]
     if inner.kind != "vectorized":
         found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
@@ -427,10 +445,10 @@ def require_lanes(nest: Nest, what: str) -> Loop:
                           (_("innermost is {inner}; vectorised: {found}") if found
                            else _("innermost is {inner}")).format(
                               inner=inner, found=(*found, "")[0]),
-                          _("schedule.vectorize, and the order of the loops"))
+                          told([nest]))
     if _most(inner) < 2:
         raise CheckFailed(_("a vector of {what}: at least two lanes").format(what=what), f"{inner}",
-                          _("the factor of the split: how many iterations has the inner loop?"))
+                          told([nest]))
     return inner
 
 
@@ -470,7 +488,7 @@ def require_lanes_along_x(nest: Nest, what: str) -> None:
         raise CheckFailed(_("lanes of {what} along x, each one column on").format(what=what),
                           _("steps in (image, channel, y, x) of {steps}, with {lanes}").format(
                               steps=steps, lanes=lanes),
-                          _("which loop is innermost and vectorised: one over x alone"))
+                          told([nest]))
 
 
 def require_unrolled_window(conv: Nest) -> None:

@@ -9,6 +9,7 @@ pages that nobody may touch are there for them, in checks.observe.guard_pages.
 
 import contextlib
 import ctypes
+import itertools
 import math
 import mmap
 import sys
@@ -324,8 +325,10 @@ def looks_up(func: tvm.tirx.PrimFunc) -> bool:
 # ---- arrays that notice --------------------------------------------------------------------
 
 _ALIGNED = 64  # bytes: what TVM's kernels take for granted
-_NOBODYS = np.uint8(0xFF)  # fills what stands between an array and a page that nobody may touch:
-# as a float it is NaN, so that what was read there shows
+_NOBODYS = np.uint32(0xFFC00000)  # fills what stands between an array and a page that nobody may
+# touch: as a float it is NaN, so that what was read there shows. The lower 22 bits are another
+# number at each place of each array: a sum keeps them of a NaN that was read, and writes them
+_numbers = itertools.count(1, 5381)
 
 
 @dataclass
@@ -339,6 +342,7 @@ class Fenced:
     tensor: Any
     array: np.ndarray
     around: list[np.ndarray]
+    before: list[np.ndarray]
 
     @classmethod
     def of(cls, values: np.ndarray, at_start: bool = False) -> "Fenced":
@@ -348,7 +352,8 @@ class Fenced:
         inside = -(-size // page) * page
         area = mmap.mmap(-1, inside + 2 * page)
         every = np.frombuffer(area, np.uint8)
-        every[:] = _NOBODYS
+        words = every.view(np.uint32)
+        words[:] = _NOBODYS + (np.arange(len(words), dtype=np.uint32) + next(_numbers)) % 2**22
         start = page if at_start else page + inside - -(-size // _ALIGNED) * _ALIGNED
         array = every[start:start + values.nbytes].view(values.dtype).reshape(values.shape)
         array[...] = values
@@ -357,11 +362,11 @@ class Fenced:
             protect = ctypes.CDLL(None, use_errno=True).mprotect
             for edge in (0, page + inside):
                 protect(ctypes.c_void_p(every.ctypes.data + edge), ctypes.c_size_t(page), 0)
-        return cls(tvm.runtime.from_dlpack(array), array, around)
+        return cls(tvm.runtime.from_dlpack(array), array, around, list(map(np.copy, around)))
 
     def require_whole(self, what: str) -> None:
         """Raise CheckFailed where something was written beside the array."""
-        if any((rest != _NOBODYS).any() for rest in self.around):
+        if not all(map(np.array_equal, self.around, self.before)):
             raise CheckFailed(_("every index inside its buffer"),
                               _("a write beside {what}, outside the range of its shape").format(
                                   what=what), _("every index against its shape"))
