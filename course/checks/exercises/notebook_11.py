@@ -564,8 +564,8 @@ def exercise_11_6(products_in_rows: Callable) -> str:
     """products of matrices with lanes along their rows."""
     original = _products()
     mod = schedules.returned(products_in_rows, original)
-    products = [variable.name_hint for variable in original.get_global_vars()
-                if variable.name_hint.startswith("matmul")]
+    products = sorted(name for name in (one.name_hint for one in original.get_global_vars())
+                      if name.startswith("matmul"))
     functions = schedules.only_changed(mod, original, products, "matmul")
     for name in products:
         if isinstance(original[name].params[-1].shape[-1], tirx.IntImm):
