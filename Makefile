@@ -75,12 +75,12 @@ site: $(PAGES)  ## build the web site from the stored notebooks, both languages,
 ##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/
 	@$(PY) -m tools.site
 
-# nothing of the course is needed for it: where there is no .venv, two small packages in build/ do
+# nothing of the course is needed for it: where there is no .venv, three small packages in build/ do
 COLAB := $(if $(wildcard $(PINNED)),$(PY),build/colab.venv/bin/python)
 build/colab.venv/bin/python:
 	@$(GATE)
 	@$(PYTHON) -m venv build/colab.venv
-	@build/colab.venv/bin/pip install --quiet -c requirements.txt nbformat jupytext || { rm -r build/colab.venv; exit 1; }
+	@build/colab.venv/bin/pip install --quiet -c requirements.txt babel nbformat jupytext || { rm -r build/colab.venv; exit 1; }
 colab: $(filter build/%,$(COLAB))  ## write students' notebooks that set Google Colab up, both languages, to build/colab/ (NB="02 03": some)
 ##zh colab: 生成可在 Google Colab 中打开的学生版 notebook（中英文都有），写入 build/colab/（NB="02 03"：只要其中几个）
 	@$(COLAB) -m tools.colab $(NB)

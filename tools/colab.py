@@ -3,7 +3,7 @@
     python -m tools.colab            all notebooks, in both languages: what the workflow publishes
     python -m tools.colab 02 03      some of them
 
-Python's library and nbformat are enough for it; jupytext for the Chinese ones.
+Python's library and nbformat are enough for it; Babel and jupytext for the Chinese ones.
 
 Each begins with a cell that clones the repository and installs TVM's two packages beside Colab's
 own PyTorch, and goes on in the clone. The address is that of the git remote `origin`, or the line
