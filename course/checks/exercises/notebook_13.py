@@ -1,0 +1,1 @@
+"""The checks of notebook 13: numbers of few bits."""

@@ -1,0 +1,4 @@
+# %% shared
+import numpy as np
+import tvm
+from tvm.script import tirx as T
