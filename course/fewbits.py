@@ -23,7 +23,7 @@ def in_groups(weights: np.ndarray, size: int, bits: int) -> tuple[np.ndarray, np
 
 
 def activations(x: np.ndarray, largest: float) -> tuple[np.ndarray, np.float32]:
-    """Return numbers from 0 on as uint8 in steps of largest / 255, larger ones cut; and the step."""
+    """Return numbers from 0 on as uint8, larger ones clipped; and the step, largest / 255."""
     step = np.float32(largest / 255)
     return np.rint(x / step).clip(0, 255).astype("uint8"), step
 
