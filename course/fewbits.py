@@ -42,11 +42,15 @@ def layer(weight: np.ndarray, bias: np.ndarray, step: np.float32
           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return a layer in integers: its weights as int8 (m, k), its bias as int32, and the unit.
 
-    `step` is the input's; the unit (m,) is what 1 in a sum stands for.
+    `step` is the input's; the unit (m,) is what 1 in a sum stands for. Raises ValueError where a
+    sum could leave int32, for inputs of uint8.
     """
     matrix, steps = in_groups(weight.reshape(len(weight), -1), weight[0].size, 8)
     unit = step * steps[:, 0]
-    return matrix, np.rint(bias / unit).astype("int32"), unit
+    whole = np.rint(bias.astype("float64") / unit)
+    if (np.abs(whole) + 255.0 * np.abs(matrix.astype("int64")).sum(axis=1) >= 2**31).any():
+        raise ValueError("a sum of products and a bias may not fit int32")
+    return matrix, whole.astype("int32"), unit
 
 
 # ---- how far off a layer is, in units of the input's step times the weight's ---------------
