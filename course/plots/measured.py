@@ -236,14 +236,18 @@ def staircase(shares: Mapping[str, Mapping[int, float]]) -> None:
         said=said), measured=True)
 
 
-def by_length(lines: Mapping[str, Mapping[int, float]], what: str, measured: bool = False) -> None:
-    """Draw what programs take at lengths, both axes in powers: a line each, named at its end."""
+def by_length(lines: Mapping[str, Mapping[float, float]], what: str, measured: bool = False,
+              along: str = "positions") -> None:
+    """Draw what programs take at lengths, or at others `along`: a line each, named at its end.
+
+    The upright axis is in powers; the other one too, if it goes beyond ten times its least.
+    """
     figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
     lengths = sorted({length for line in lines.values() for length in line})
     for (name, line), colour, marker in zip(lines.items(), _TRAILS, "osD^vPX", strict=False):
         axes.plot(list(line), list(line.values()), color=colour, marker=marker, label=_(name))
-    axes.set(xscale="log", yscale="log", xticks=lengths, xticklabels=lengths,
-             xlabel=_("positions"), ylabel=_(what))
+    axes.set(xscale="log" if lengths[-1] > 10 * lengths[0] else "linear", yscale="log",
+             xticks=lengths, xticklabels=lengths, xlabel=_(along), ylabel=_(what))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter("{x:,.4g}")
     axes.grid(axis="y", color="#eaeef2")
@@ -251,5 +255,5 @@ def by_length(lines: Mapping[str, Mapping[int, float]], what: str, measured: boo
     said = _("; ").join(_("{name}: {shares}").format(name=_(name), shares=_(", ").join(
         f"{length:,} {value:,.4g}" for length, value in line.items()))
         for name, line in lines.items())
-    show(figure, _("{what}, against positions. {said}.").format(what=_(what), said=said),
-         measured=measured)
+    show(figure, _("{what}, against {along}. {said}.").format(
+        what=_(what), along=_(along), said=said), measured=measured)
