@@ -17,16 +17,19 @@ Pair = tuple[tirx.PrimFunc, tirx.PrimFunc]  # what an instruction computes, and 
 
 # ---- instructions that a CPU lacks, in arithmetic -----------------------------------------------
 
-# of an instruction's name: which features of a CPU have it, any of these
-_HAVE = {"llvm.x86.avx512.vpdpbusd.512": ["avx512vnni"],
-         "llvm.x86.avx512.vpdpbusd.256": ["avxvnni", "avx512vnni"],
-         "llvm.x86.avx512.pmaddw.d.512": ["avx512bw"],
-         "llvm.x86.avx512.pmaddubs.w.512": ["avx512bw"], "llvm.x86.avx2.pmadd.wd": ["avx2"]}
+# by the name of LLVM's intrinsic, the bits of its vectors, and the features of which a CPU needs one
+_KNOWN = {"llvm.x86.avx512.vpdpbusd.512": (512, ["avx512vnni"]),
+          "llvm.x86.avx512.vpdpbusd.256": (256, ["avxvnni", "avx512vnni"]),
+          "llvm.x86.avx512.vpdpbusd.128": (128, ["avxvnni", "avx512vnni"]),
+          "llvm.x86.avx512.pmaddw.d.512": (512, ["avx512bw"]),
+          "llvm.x86.avx2.pmadd.wd": (256, ["avx2"]), "llvm.x86.sse2.pmadd.wd": (128, ["sse2"]),
+          "llvm.x86.avx512.pmaddubs.w.512": (512, ["avx512bw"])}
+_ARM = "llvm.aarch64.neon.usdot.v4i32.v16i8"  # of the same vectors as vpdpbusd.128
 
 
 def has(target: tvm.target.Target, name: str) -> bool:
     """Whether a CPU has an instruction, by the name of LLVM's intrinsic; only those known here."""
-    return any(target_has_features(feature, target) for feature in _HAVE.get(name, ()))
+    return name in _KNOWN and any(target_has_features(one, target) for one in _KNOWN[name][1])
 
 
 def _added(products: ir.Expr, lanes: int, count: int) -> ir.Expr:
@@ -48,10 +51,12 @@ def _in_arithmetic(call: ir.Call) -> ir.Expr:
     Only inside `with target:`, as in `compiled`; elsewhere, and for others, the call as it is.
     """
     name, target = str(llvm_get_intrinsic_name(int(call.args[0]))), tvm.target.Target.current()
-    if target is None or name not in _HAVE or has(target, name):
+    if target is None or name not in _KNOWN or has(target, name):
         return call
     *start, a, b = call.args[1:]
-    bits = 128 * (4 if name.endswith("512") else 2)
+    bits = _KNOWN[name][0]
+    if name.endswith("vpdpbusd.128") and target_has_features("i8mm", target):
+        return tirx.call_llvm_pure_intrin(call.ty.dtype, _ARM, *start, a, b)
     if "vpdpbusd" in name:
         four = _products(a, b, f"uint8x{bits // 8}", f"int8x{bits // 8}")
         return start[0] + _added(four, bits // 32, 4)
@@ -76,7 +81,7 @@ def compiled(func: tirx.PrimFunc, target: tvm.target.Target) -> tvm.runtime.Modu
 def count(func: tirx.PrimFunc, target: tvm.target.Target, word: str) -> int:
     """Return how often the machine code of a PrimFunc for some CPU has an instruction."""
     lines = compiled(func, target).mod.inspect_source("asm").splitlines()
-    return sum(line.split()[:1] == [word] for line in lines)
+    return sum(word in line.split()[:2] for line in lines)  # LLVM may write {vex} first
 
 
 # ---- a layer of integers ------------------------------------------------------------------------
@@ -84,12 +89,15 @@ def count(func: tirx.PrimFunc, target: tvm.target.Target, word: str) -> int:
 
 def lanes_of(target: tvm.target.Target) -> int:
     """Return how many int32 the widest vectors of a CPU have."""
+    if target_has_features("i8mm", target):
+        return 4
     return 16 if target_has_features("avx512bw", target) else 8
 
 
 def of_pairs(lanes: int) -> Pair:
-    """Return an intrinsic that adds two products to each of `lanes` sums, 8 or 16 of them."""
-    name = {8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    """Return an intrinsic that adds two products to each of 4, 8 or 16 sums."""
+    name = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd",
+            16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
 
     @T.prim_func(s_tir=True)
     def description(A: T.Buffer((2,), "uint8", offset_factor=1),
@@ -120,17 +128,20 @@ def of_pairs(lanes: int) -> Pair:
     return description, implementation
 
 
-def dense(batch: int, inputs: int, outputs: int, lanes: int, width: int) -> tirx.PrimFunc:
-    """Return C = A B, the int32 sums of a dense layer: A uint8 (batch, inputs), C (batch, outputs).
+def dense(batch: int, inputs: int, outputs: int, lanes: int, width: int, integers: bool = True
+          ) -> tirx.PrimFunc:
+    """Return C = A B of a dense layer: A uint8 (batch, inputs), C int32 (batch, outputs).
 
     B is int8 (outputs // lanes, inputs // width, lanes, width), in the order in which it is read.
+    Without `integers` all three are float32.
     """
-    A = te.placeholder((batch, inputs), "uint8", name="A")
-    B = te.placeholder((outputs // lanes, inputs // width, lanes, width), "int8", name="B")
+    one, other, total = ("uint8", "int8", "int32") if integers else ("float32",) * 3
+    A = te.placeholder((batch, inputs), one, name="A")
+    B = te.placeholder((outputs // lanes, inputs // width, lanes, width), other, name="B")
     k = te.reduce_axis((0, inputs), name="k")
     return te.create_prim_func([A, B, te.compute((batch, outputs), lambda i, j: te.sum(
-        A[i, k].astype("int32")
-        * B[j // lanes, k // width, j % lanes, k % width].astype("int32"), k), name="C")])
+        A[i, k].astype(total)
+        * B[j // lanes, k // width, j % lanes, k % width].astype(total), k), name="C")])
 
 
 def in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: int, rows: int,
@@ -257,6 +268,13 @@ def of_four_bits(n: int, k: int, lanes: int, intrinsic: str, panels: int = 4) ->
     schedule.decompose_reduction(y, group)
     schedule.tensorize(lane, intrinsic)
     return schedule.mod["main"]
+
+
+def as_read(matrix: np.ndarray, lanes: int, width: int) -> np.ndarray:
+    """Return weights (outputs, inputs) in the order of `dense`; zeros fill the last lanes."""
+    matrix = np.pad(matrix, ((0, -len(matrix) % lanes), (0, 0)))
+    cut = matrix.reshape(len(matrix) // lanes, lanes, -1, width)
+    return np.ascontiguousarray(cut.swapaxes(1, 2))
 
 
 def in_panels(matrix: np.ndarray, width: int) -> np.ndarray:
