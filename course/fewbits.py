@@ -38,6 +38,17 @@ def least_loss(x: np.ndarray, bits: int) -> float:
     return best[1]
 
 
+def layer(weight: np.ndarray, bias: np.ndarray, step: np.float32
+          ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return a layer in integers: its weights as int8 (m, k), its bias as int32, and the unit.
+
+    `step` is the input's; the unit (m,) is what 1 in a sum stands for.
+    """
+    matrix, steps = in_groups(weight.reshape(len(weight), -1), weight[0].size, 8)
+    unit = step * steps[:, 0]
+    return matrix, np.rint(bias / unit).astype("int32"), unit
+
+
 # ---- how far off a layer is, in units of the input's step times the weight's ---------------
 
 
