@@ -4,6 +4,7 @@ The notebook shows this code and explains it. What instructions do: Intel, Intri
 """
 
 import importlib.util
+from collections import Counter
 from pathlib import Path
 from types import ModuleType
 
@@ -15,7 +16,7 @@ from tvm.target.codegen import llvm_get_intrinsic_name, target_has_features
 
 Pair = tuple[tirx.PrimFunc, tirx.PrimFunc]  # what an instruction computes, and how to call it
 
-# ---- instructions that a CPU lacks, in arithmetic -----------------------------------------------
+# ---- instructions that a CPU lacks, in arithmetic ---------------------------------------------
 
 # by the name of LLVM's intrinsic, the bits of its vectors, and the features of which a CPU needs one
 _KNOWN = {"llvm.x86.avx512.vpdpbusd.512": (512, ["avx512vnni"]),
@@ -78,10 +79,10 @@ def compiled(func: tirx.PrimFunc, target: tvm.target.Target) -> tvm.runtime.Modu
         return tvm.compile(func.with_attr("global_symbol", "main"), target=target)
 
 
-def count(func: tirx.PrimFunc, target: tvm.target.Target, word: str) -> int:
-    """Return how often the machine code of a PrimFunc for some CPU has an instruction."""
+def instructions(func: tirx.PrimFunc, target: tvm.target.Target) -> Counter[str]:
+    """Return how often each instruction is in the machine code of a PrimFunc for some CPU."""
     lines = compiled(func, target).mod.inspect_source("asm").splitlines()
-    return sum(word in line.split()[:2] for line in lines)  # LLVM may write {vex} first
+    return Counter(line.replace("{vex}", "").split()[0] for line in lines if line.strip())
 
 
 # ---- a layer of integers ------------------------------------------------------------------------
