@@ -23,7 +23,7 @@ def in_groups(weights: np.ndarray, size: int, bits: int) -> tuple[np.ndarray, np
 
 
 def activations(x: np.ndarray, largest: float) -> tuple[np.ndarray, np.float32]:
-    """Return numbers from 0 on as uint8 in steps of largest / 255, larger ones cut; and the step."""
+    """Return numbers from 0 on as uint8, larger ones clipped; and the step, largest / 255."""
     step = np.float32(largest / 255)
     return np.rint(x / step).clip(0, 255).astype("uint8"), step
 
@@ -42,11 +42,15 @@ def layer(weight: np.ndarray, bias: np.ndarray, step: np.float32
           ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return a layer in integers: its weights as int8 (m, k), its bias as int32, and the unit.
 
-    `step` is the input's; the unit (m,) is what 1 in a sum stands for.
+    `step` is the input's; the unit (m,) is what 1 in a sum stands for. Raises ValueError where a
+    sum could leave int32, for inputs of uint8.
     """
     matrix, steps = in_groups(weight.reshape(len(weight), -1), weight[0].size, 8)
     unit = step * steps[:, 0]
-    return matrix, np.rint(bias / unit).astype("int32"), unit
+    whole = np.rint(bias.astype("float64") / unit)
+    if (np.abs(whole) + 255.0 * np.abs(matrix.astype("int64")).sum(axis=1) >= 2**31).any():
+        raise ValueError("a sum of products and a bias may not fit int32")
+    return matrix, whole.astype("int32"), unit
 
 
 # ---- how far off a layer is, in units of the input's step times the weight's ---------------
