@@ -16,7 +16,7 @@ from tvm.target.codegen import llvm_get_intrinsic_name, target_has_features
 
 Pair = tuple[tirx.PrimFunc, tirx.PrimFunc]  # what an instruction computes, and how to call it
 
-# ---- instructions that a CPU lacks, in arithmetic ---------------------------------------------
+# ---- instructions that a CPU lacks, in arithmetic --------------------------------------------
 
 # by the name of LLVM's intrinsic, the bits of its vectors, and the features of which a CPU needs one
 _KNOWN = {"llvm.x86.avx512.vpdpbusd.512": (512, ["avx512vnni"]),
@@ -24,7 +24,9 @@ _KNOWN = {"llvm.x86.avx512.vpdpbusd.512": (512, ["avx512vnni"]),
           "llvm.x86.avx512.vpdpbusd.128": (128, ["avxvnni", "avx512vnni"]),
           "llvm.x86.avx512.pmaddw.d.512": (512, ["avx512bw"]),
           "llvm.x86.avx2.pmadd.wd": (256, ["avx2"]), "llvm.x86.sse2.pmadd.wd": (128, ["sse2"]),
-          "llvm.x86.avx512.pmaddubs.w.512": (512, ["avx512bw"])}
+          "llvm.x86.avx512.pmaddubs.w.512": (512, ["avx512bw"]),
+          "llvm.x86.avx2.pmadd.ub.sw": (256, ["avx2"]),
+          "llvm.x86.ssse3.pmadd.ub.sw.128": (128, ["ssse3"])}
 _ARM = "llvm.aarch64.neon.usdot.v4i32.v16i8"  # of the same vectors as vpdpbusd.128
 
 
@@ -61,7 +63,7 @@ def _in_arithmetic(call: ir.Call) -> ir.Expr:
     if "vpdpbusd" in name:
         four = _products(a, b, f"uint8x{bits // 8}", f"int8x{bits // 8}")
         return start[0] + _added(four, bits // 32, 4)
-    if "pmaddubs" in name:  # each sum of two becomes the nearest number of 16 bits
+    if "pmaddubs" in name or ".ub.sw" in name:  # each sum of two becomes the nearest number of 16 bits
         two = _added(_products(a, b, f"uint8x{bits // 8}", f"int8x{bits // 8}"), bits // 16, 2)
         least, most = (tirx.Broadcast(tirx.const(end, "int32"), bits // 16)
                        for end in (-2**15, 2**15 - 1))

@@ -13,7 +13,7 @@ from course import intrinsics
 from course.checks.compare.tolerance import random
 from course.checks.observe import primfuncs
 from course.checks.run.check import exercise
-from course.checks.say.messages import CheckFailed
+from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.forms import Misuse, program
 from course.checks.spec.spec import Cases, Spec, check
 from course.checks.spec.trials import Mistakes, require_equal
@@ -218,20 +218,20 @@ _DOTS: Mistakes = {
     _("C: the products are added to what it holds"): lambda A, B, C: _fours(A, B, C, start=False)}
 
 
-def _dot_cases(lanes: int, words: Any) -> Cases:
+def _dot_cases(lanes: int, half: Any) -> Cases:
     draw = np.random.default_rng(lanes)
     for a, b in ((None, None), (255, 127), (255, -128), (200, 100), (None, 1)):
         A = draw.integers(0, 256, 4) if a is None else np.full(4, a)
         B = draw.integers(-128, 128, (lanes, 4)) if b is None else np.full((lanes, 4), b)
-        yield words, {"A": A.astype("uint8"), "B": B.astype("int8"),
-                      "C": draw.integers(-10**6, 10**6, lanes).astype("int32")}
+        yield "", {"half": half, "A": A.astype("uint8"), "B": B.astype("int8"),
+                   "C": draw.integers(-10**6, 10**6, lanes).astype("int32")}
 
 
 def _adding(func: Any) -> Callable[..., np.ndarray]:
     """Return a PrimFunc that adds to its last buffer as a function of all three."""
     run = intrinsics.compiled(func, _ANY)["main"]
 
-    def of(A: np.ndarray, B: np.ndarray, C: np.ndarray) -> np.ndarray:
+    def of(half: Any, A: np.ndarray, B: np.ndarray, C: np.ndarray) -> np.ndarray:
         sums = tvm.runtime.tensor(C)
         run(tvm.runtime.tensor(A), tvm.runtime.tensor(B), sums)
         return sums.numpy()
@@ -252,18 +252,22 @@ def _buffers(func: Any, *wanted: tuple[tuple[int, ...], str]) -> Any:
 @exercise("13.4", "of_fours(lanes)", seconds=60)
 def exercise_13_4(of_fours: Callable) -> str:
     """an intrinsic that adds four products, as VNNI has it."""
-    for lanes in (4, 8, 16):
+    for lanes in (16, 8, 4):
         came = of_fours(lanes)
         if not isinstance(came, tuple) or len(came) != 2:
             raise CheckFailed(_("a tuple: a description, an implementation"), type(came).__name__)
         buffers = ((4,), "uint8"), ((lanes, 4), "int8"), ((lanes,), "int32")
-        for func, words in zip(came, (_("the description, {lanes} lanes"),
-                                      _("the implementation, {lanes} lanes")), strict=True):
-            title = words.format(lanes=lanes)
-            check(Spec(_adding, _fours, functools.partial(_dot_cases, lanes, title),
-                       named=_DOTS, atol=0), _buffers(func, *buffers))
-        found = {word: count for word, count in intrinsics.instructions(came[1], _WITH).items()
-                 if word.startswith(_MULTIPLY)}
+        for func, half in zip(came, (_("description"), _("implementation")), strict=True):
+            check(Spec(_adding, lambda half, A, B, C: _fours(A, B, C),
+                       functools.partial(_dot_cases, lanes, half), named=_DOTS, atol=0,
+                       formula=lambda given: (given["A"], given["B"], given["C"])),
+                  _buffers(func, *buffers))
+        try:
+            words = intrinsics.instructions(came[1], _WITH)
+        except RuntimeError as error:
+            raise CheckFailed(_("a call that LLVM takes"), reason(error),
+                              _("the types of the vectors that are handed over")) from None
+        found = {word: count for word, count in words.items() if word.startswith(_MULTIPLY)}
         if found != {"vpdpbusd": 1}:
             raise CheckFailed(_("one vpdpbusd for {lanes} sums, and no other multiplication, "
                                 "compiled for AMD Zen 4").format(lanes=lanes), str(found),
@@ -283,7 +287,7 @@ def _require_found(pair: Any, lanes: int) -> None:
                                        4, 3, 2)
     except tvm.s_tir.schedule.ScheduleError as error:
         raise CheckFailed(_("a description that tensorize finds in the loops of the dense layer"),
-                          str(error).strip().splitlines()[-1][:160],
+                          f"ScheduleError: {str(error).strip().splitlines()[-1][:160]}",
                           _("the description: its loops, T.reads, scopes")) from None
     out = tvm.runtime.tensor(np.zeros((6, 4 * lanes), "int32"))
     intrinsics.compiled(func, _ANY)["main"](
