@@ -22,6 +22,85 @@ def lost(x, most, bits, clip=True):
     return float(((np.minimum(q, 2**bits - 1 if clip else np.inf) * step - x) ** 2).mean())
 
 
+def dot_of_fours(lanes, one="int32", start=True, turned=False, parts=1, reads="CAB", types="int8", saturated=False, loops=False, half=False, zero=False):
+    wide, sums, some = f"{types}x{4 * lanes // parts}", f"int32x{lanes // parts}", lanes // parts
+    if types == "int32":
+        wide = sums
+    word = {4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw", 16: "llvm.x86.avx512.pmaddubs.w.512"}[lanes]
+    adds = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    name = f"llvm.x86.avx512.vpdpbusd.{32 * some}"
+
+    @T.prim_func(s_tir=True)
+    def description(A: T.Buffer((4,), "uint8", offset_factor=1), B: T.Buffer((lanes, 4), "int8", offset_factor=1), C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+        with T.sblock("root"):
+            if reads == "CAB":
+                T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
+            else:
+                T.reads(A[0:4], B[0:lanes, 0:4], C[0:lanes])
+            T.writes(C[0:lanes])
+            for j, k in T.grid(lanes, 4):
+                with T.sblock("dot"):
+                    vj, vk = T.axis.remap("SR", [j, k])
+                    C[vj] = C[vj] + T.Cast("int32", T.Cast(one, A[vk])) * T.Cast("int32", B[vj, vk])
+
+    @T.prim_func(s_tir=True)
+    def implementation(A: T.Buffer((4,), "uint8", offset_factor=1), B: T.Buffer((lanes, 4), "int8", offset_factor=1), C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+        with T.sblock("root"):
+            T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
+            T.writes(C[0:lanes])
+            if loops:
+                for j in T.vectorized(lanes):
+                    C[j] = C[j] + T.Cast("int32", A[0]) * T.Cast("int32", B[j, 0]) + T.Cast("int32", A[1]) * T.Cast("int32", B[j, 1]) + T.Cast("int32", A[2]) * T.Cast("int32", B[j, 2]) + T.Cast("int32", A[3]) * T.Cast("int32", B[j, 3])
+            elif saturated:
+                C[T.ramp(0, 1, lanes)] = C.vload([0], f"int32x{lanes}") + T.call_llvm_pure_intrin(
+                    T.llvm_lookup_intrinsic_id(adds), T.call_llvm_pure_intrin(
+                        T.llvm_lookup_intrinsic_id(word),
+                        T.reinterpret(T.broadcast(T.reinterpret(A.vload([0], "uint8x4"), dtype="int32"), lanes), dtype=f"int8x{4 * lanes}"),
+                        B.vload([0, 0], f"int8x{4 * lanes}"), dtype=f"int16x{2 * lanes}"),
+                    T.broadcast(T.int16(1), 2 * lanes), dtype=f"int32x{lanes}")
+            else:
+                four: T.let = T.reinterpret(A.vload([0], "uint8x4"), dtype="int32")
+                for part in T.unroll(parts):
+                    a: T.let = T.reinterpret(T.broadcast(four, some), dtype=wide)
+                    b: T.let = T.reinterpret(B.vload([part * some, 0], f"int8x{4 * some}"), dtype=wide)
+                    none: T.let = T.broadcast(0, some)
+                    added: T.let = T.call_llvm_pure_intrin(
+                        T.llvm_lookup_intrinsic_id(name), none if zero or not start else C.vload([part * some], sums),
+                        b if turned else a, a if turned else b, dtype=sums)
+                    C[T.ramp(part * some, 1, some)] = C.vload([part * some], sums) + added if zero else added
+    return (description,) if half else (description, implementation)
+
+
+def four_bits(n, k, zero=8, turned=False, signed=False, inner=False, first=False, lanes=16, whole=False, times=1):
+    rows, columns = (n // 32 if whole else 1), (k if whole else 1)
+    size = 1 if lanes == 1 else 16
+
+    @T.prim_func(s_tir=True)
+    def main(x: T.Buffer((k,), "float32"), W: T.Buffer((n // 32, k, 16), "uint8"), S: T.Buffer((n // 32, k // 32, 32), "float32"), y: T.Buffer((n,), "float32")):
+        sums = T.alloc_buffer((2, 16), "float32", scope="local")
+        q = T.alloc_buffer((rows, columns, 32), "float32")
+        for p in range(n // 32):
+            for l in range(32):
+                sums[l // 16, l % 16] = T.float32(0)
+            for j in range(k):
+                for again in range(times):
+                    for l0 in range(16 // size):
+                        for l in T.vectorized(size):
+                            q[p % rows, j % columns, l0 * size + l] = T.Cast("float32", T.bitwise_and(T.Cast("int32", W[p, j, l0 * size + l]), 15))
+                    for l0 in range(16 // size):
+                        for l in T.vectorized(size):
+                            q[p % rows, j % columns, 16 + l0 * size + l] = T.Cast("float32", T.shift_right(T.Cast("int32", W[p, j, l0 * size + l]), 4))
+                for h in range(2):
+                    for l in range(16):
+                        sums[h, l] = sums[h, l] + x[j] * S[p, 0 if first else j // 32, h * 16 + l] * (
+                            T.Select(q[p % rows, j % columns, (h * 16 + l) // 2 + l % 2 * 16 if inner else ((1 - h) if turned else h) * 16 + l] > T.float32(7 if signed else 99), T.float32(-16), T.float32(0 if signed else -zero))
+                            + q[p % rows, j % columns, (h * 16 + l) // 2 + l % 2 * 16 if inner else ((1 - h) if turned else h) * 16 + l])
+            for h in range(2):
+                for l in range(16):
+                    y[p * 32 + h * 16 + l] = sums[h, l]
+    return main
+
+
 # %% 13.1 wrong: cut off, not rounded -> the nearest integer is wanted, and astype cuts off
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, to=np.trunc)
@@ -169,4 +248,108 @@ def longest_sum(one, other, bits):
     return k
 
 
+# %% 13.4 wrong: pairs in 16 bits -> implementation | pairs of products are added in 16 bits
+def of_fours(lanes):
+    return dot_of_fours(lanes, saturated=True)
+
+
+# %% 13.4 wrong: A and B exchanged -> implementation | A and B: the first of the two
+def of_fours(lanes):
+    return dot_of_fours(lanes, turned=True)
+
+
+# %% 13.4 wrong: two calls -> one vpdpbusd for 16 sums | 'vpdpbusd': 2
+def of_fours(lanes):
+    return dot_of_fours(lanes, parts=2) if lanes > 4 else dot_of_fours(lanes)
+
+
+# %% 13.4 wrong: T.reads in another order -> a description that tensorize finds | its loops, T.reads
+def of_fours(lanes):
+    return dot_of_fours(lanes, reads="ABC")
+
+
+# %% 13.4 right: products alone, added to C afterwards
+def of_fours(lanes):
+    return dot_of_fours(lanes, zero=True)
+
+
+# %% 13.5 wrong: no zero point -> the zero point: each weight is stored as 8 more
+def times_four_bits(n, k):
+    return four_bits(n, k, zero=0)
+
+
+# %% 13.5 wrong: the halves exchanged -> the halves: they are exchanged
+def times_four_bits(n, k):
+    return four_bits(n, k, turned=True)
+
+
+# %% 13.5 wrong: the whole matrix unpacked -> at most 128 numbers of its own | which buffer grows
+def times_four_bits(n, k):
+    return four_bits(n, k, whole=True)
+
+
+# %% 13.5 wrong: byte by byte -> W read in 8 or 16 lanes | T.vectorized
+def times_four_bits(n, k):
+    return four_bits(n, k, lanes=1)
+
+
+# %% 13.5 right: each weight by its own step
+def times_four_bits(n, k):
+    return four_bits(n, k)
+
+
 # %% more
+
+# %% 13.4 wrong: A with a sign -> description | A: its numbers have no sign
+def of_fours(lanes):
+    return dot_of_fours(lanes, one="int8")
+
+
+# %% 13.4 wrong: C is overwritten -> implementation | C: the products are added
+def of_fours(lanes):
+    return dot_of_fours(lanes, start=False)
+
+
+# %% 13.4 wrong: vectors of int32, as the library has -> a call that LLVM takes | the types of the vectors
+def of_fours(lanes):
+    return dot_of_fours(lanes, types="int32")
+
+
+# %% 13.4 wrong: no instruction -> one vpdpbusd for 16 sums
+def of_fours(lanes):
+    return dot_of_fours(lanes, loops=True)
+
+
+# %% 13.4 wrong: the description alone -> a tuple: a description, an implementation
+def of_fours(lanes):
+    return dot_of_fours(lanes, half=True)
+
+
+# %% 13.4 wrong: always 16 lanes -> a PrimFunc of buffers
+def of_fours(lanes):
+    return dot_of_fours(16)
+
+
+# %% 13.5 wrong: neighbours in a byte -> the halves: the high ones are 16 outputs on
+def times_four_bits(n, k):
+    return four_bits(n, k, inner=True)
+
+
+# %% 13.5 wrong: negative from 8 on -> the zero point: bits from 8 on are no negative numbers
+def times_four_bits(n, k):
+    return four_bits(n, k, signed=True)
+
+
+# %% 13.5 wrong: the first group's steps -> the steps: each group has its own
+def times_four_bits(n, k):
+    return four_bits(n, k, first=True)
+
+
+# %% 13.5 wrong: 7 and not 8 -> the zero point: it is 8, not 7
+def times_four_bits(n, k):
+    return four_bits(n, k, zero=7)
+
+
+# %% 13.5 wrong: unpacked twice -> each byte of W read at most twice
+def times_four_bits(n, k):
+    return four_bits(n, k, times=2)
