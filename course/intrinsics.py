@@ -63,7 +63,7 @@ def _in_arithmetic(call: ir.Call) -> ir.Expr:
     if "vpdpbusd" in name:
         four = _products(a, b, f"uint8x{bits // 8}", f"int8x{bits // 8}")
         return start[0] + _added(four, bits // 32, 4)
-    if "pmaddubs" in name or ".ub.sw" in name:  # each sum of two becomes the nearest number of 16 bits
+    if "pmaddubs" in name or ".ub.sw" in name:  # a sum becomes the nearest number of 16 bits
         two = _added(_products(a, b, f"uint8x{bits // 8}", f"int8x{bits // 8}"), bits // 16, 2)
         least, most = (tirx.Broadcast(tirx.const(end, "int32"), bits // 16)
                        for end in (-2**15, 2**15 - 1))
