@@ -16,7 +16,7 @@ from tvm.target.codegen import llvm_get_intrinsic_name, target_has_features
 
 Pair = tuple[tirx.PrimFunc, tirx.PrimFunc]  # what an instruction computes, and how to call it
 
-# ---- instructions that a CPU lacks, in arithmetic --------------------------------------------
+# ---- instructions that a CPU lacks, in arithmetic -------------------------------------------
 
 # by the name of LLVM's intrinsic, the bits of its vectors, and the features of which a CPU needs one
 _KNOWN = {"llvm.x86.avx512.vpdpbusd.512": (512, ["avx512vnni"]),
