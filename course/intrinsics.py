@@ -18,7 +18,7 @@ Pair = tuple[tirx.PrimFunc, tirx.PrimFunc]  # what an instruction computes, and 
 
 # ---- instructions that a CPU lacks, in arithmetic -------------------------------------------
 
-# by the name of LLVM's intrinsic, the bits of its vectors, and the features of which a CPU needs one
+# by the name of LLVM's intrinsic: the bits of its vectors, the features of which a CPU needs one
 _KNOWN = {"llvm.x86.avx512.vpdpbusd.512": (512, ["avx512vnni"]),
           "llvm.x86.avx512.vpdpbusd.256": (256, ["avxvnni", "avx512vnni"]),
           "llvm.x86.avx512.vpdpbusd.128": (128, ["avxvnni", "avx512vnni"]),
