@@ -322,8 +322,8 @@ _HALVES: Mistakes = {
     _("the steps: each group has its own"): functools.partial(_unpacked, first=True)}
 
 
-def _packed_cases() -> Cases:
-    for panels, groups in ((1, 1), (1, 3), (3, 2), (2, 4)):
+def _packed_cases(*sizes: tuple[int, int]) -> Cases:
+    for panels, groups in sizes or ((1, 1), (1, 3), (3, 2), (2, 4)):
         W = np.random.default_rng(panels).integers(0, 256, (panels, 32 * groups, 16))
         yield "", {"x": random(32 * groups), "W": W.astype("uint8"),
                    "S": 0.1 + abs(random(panels, groups, 32, seed=1))}
@@ -337,7 +337,8 @@ def _times(answer: Callable) -> Callable[..., np.ndarray]:
     return lambda x, W, S: made(32 * len(W), len(x))((x, W, S), (32 * len(W),))
 
 
-_FOUR_BITS = Spec(_times, _unpacked, _packed_cases, named=_HALVES, fault=Misuse, atol=1e-3)
+_FOUR_BITS = Spec(_times, _unpacked, _packed_cases, named=_HALVES, fault=Misuse, atol=1e-3,
+                  beyond=lambda: _packed_cases((31, 1), (1, 31)))
 
 
 @exercise("13.5", "times_four_bits(n, k)", seconds=30)
