@@ -1,6 +1,7 @@
 """The checks of notebook 13: numbers of few bits."""
 
 import functools
+import itertools
 from collections.abc import Callable, Iterator
 from numbers import Integral
 from typing import Any
@@ -171,14 +172,14 @@ def exercise_13_3(longest_sum: Callable) -> str:
                 raise CheckFailed(_("an integer; {title}").format(title=title),
                                   _("{value}, a {type}").format(
                                       value=repr(came)[:80], type=type(came).__name__))
-            products = [a * b for a in one for b in other]
-            for product in products:
-                if not low <= int(came) * product <= high:
+            products = [x * y for x, y in itertools.product(one, other)]
+            for one_product in products:
+                if not low <= int(came) * one_product <= high:
                     raise CheckFailed(
                         _("a sum from {low} to {high}; {title}").format(
                             low=low, high=high, title=title),
                         _("{count} products of {product} are {sum}").format(
-                            count=int(came), product=product, sum=int(came) * product))
+                            count=int(came), product=one_product, sum=int(came) * one_product))
             if all(low <= (int(came) + 1) * product <= high for product in products):
                 raise CheckFailed(
                     _("the largest K; {title}").format(title=title),
