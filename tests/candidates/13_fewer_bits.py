@@ -298,6 +298,14 @@ def times_four_bits(n, k):
     return four_bits(n, k)
 
 
+# %% 13.2 wrong: equal differences from a twentieth on -> an rms error of at most
+def best_range(x, bits):
+    def loss(most):
+        step = most / (2 ** bits - 1)
+        return ((np.rint(x.clip(0, most) / step) * step - x) ** 2).mean()
+    return float(min(np.linspace(x.max() / 20, x.max(), 100), key=loss))
+
+
 # %% more
 
 # %% 13.4 wrong: A with a sign -> description | A: its numbers have no sign

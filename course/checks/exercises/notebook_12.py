@@ -275,7 +275,7 @@ _PARTS: Mistakes = {
 def _some_parts() -> Cases:
     grow = 40 * np.arange(5, dtype="float32")
     for M in (random(4), random(1), 500 * random(6), random(3) - 500, grow, grow[::-1].copy()):
-        for empty in ([], [0], [len(M) - 1])[:3 if len(M) > 1 else 1]:
+        for empty in ([], [0], [len(M) - 1], [0, 1])[:4 if len(M) == 4 else 3 if len(M) > 1 else 1]:
             M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
             M[empty], L[empty], A[empty] = -np.inf, 0, 0
             yield "", {"M": M, "L": L, "A": A}

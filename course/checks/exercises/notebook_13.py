@@ -114,10 +114,13 @@ def _samples() -> Iterator[tuple[str, np.ndarray]]:
     draw = np.random.default_rng(0)
     outlier = draw.uniform(0, 1, 4000)
     outlier[7] = 300
-    for words, x in ((_("even numbers up to 1"), draw.uniform(0, 1, 2000)),
+    many = draw.uniform(0, 1, 100_000)
+    many[7] = 100
+    for words, x in ((_("uniform numbers from 0 to 1"), draw.uniform(0, 1, 2000)),
                      (_("a ReLU of normal numbers"), draw.normal(size=2000).clip(0)),
                      (_("exponential numbers"), 1e-3 * draw.exponential(size=2000)),
-                     (_("even numbers, and one outlier"), outlier),
+                     (_("uniform numbers, and one outlier"), outlier),
+                     (_("100,000 uniform numbers, and one outlier"), many),
                      (_("one number"), np.array([3.5]))):
         yield words, x.astype("float32")
 

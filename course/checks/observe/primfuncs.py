@@ -96,13 +96,26 @@ def has_while(func: tvm.tirx.PrimFunc) -> bool:
 
 
 def traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
-    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads."""
+    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads.
+
+    Of an if and its else only one runs: the one that reads more counts.
+    """
     made, reads = {}, Counter[str]()
+    branches: dict[int, tuple[Counter[str], Counter[str]]] = {}
     for node, place in walk(func.body):
         for access in accesses(node, place):
             made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
-            if not access.writes:
-                reads[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
+            if access.writes:
+                continue
+            into = reads
+            if access.place.guards:
+                outermost = access.place.guards[0]
+                no = isinstance(outermost, tirx.Not)
+                into = branches.setdefault(hash(outermost.a if no else outermost),
+                                           (Counter(), Counter()))[no]
+            into[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
+    for one, other in branches.values():
+        reads += one | other
     return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
 
 
