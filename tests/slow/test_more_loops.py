@@ -6,8 +6,6 @@ import tvm
 
 from course.plots import moving, walks
 
-pytestmark = test_live.NODE
-
 
 @pytest.mark.parametrize("program", walks.PROGRAMS, ids=lambda program: program.id)
 def test_many_random_steps_are_tvms(program: walks.Program) -> None:
