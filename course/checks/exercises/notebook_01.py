@@ -80,9 +80,7 @@ def _ten_numbers(per_class_recall: Callable) -> Callable[..., np.ndarray]:
     def run(confusion: np.ndarray) -> np.ndarray:
         came = per_class_recall(confusion)
         if type(came) is not np.ndarray or came.dtype == object:
-            raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}",
-                              _("the return statement; np.array makes an array of a list of "
-                                "numbers"))
+            raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}")
         return came
     return run
 
@@ -245,7 +243,7 @@ def _one_number(answer: Any) -> Any:
         if answer is not None:
             kind = _("a {type}, {value}").format(type=type(answer).__name__,
                                                  value=repr(answer)[:80])
-        raise CheckFailed(_("one number, the mean loss"), kind, _("the return statement"))
+        raise CheckFailed(_("one number, the mean loss"), kind)
     came = np.asarray(answer, dtype=np.float64)
     return np.where(np.isfinite(came), came, np.inf)
 
@@ -426,8 +424,7 @@ def _three_ints(conv2d_cost: Callable) -> Callable[..., np.ndarray]:
         if not isinstance(came, tuple | list) or len(came) != 3 or not all(
                 isinstance(number, int | np.integer) for number in came):
             raise CheckFailed(_("a tuple of three ints: parameters, FLOPs, bytes"),
-                              repr(came)[:80],
-                              _("the return statement; / gives a float, // an int"))
+                              repr(came)[:80])
         return np.array(came)
     return run
 

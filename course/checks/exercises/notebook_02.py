@@ -302,8 +302,7 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
         kernel, came = _in_place_of(index, name, calls, made_of_constants, inputs, values)
         if came:
             raise CheckFailed(_("the {says} as one PrimFunc that takes its bias").format(
-                                  says=_SAYS[type(model[index])]), came,
-                              _("the tensor expression of this layer: x, w and b go in"))
+                                  says=_SAYS[type(model[index])]), came)
         inside = _reductions(made.mod[kernel])  # also of what was fused since
         sums = [operation.name for func, operations in expressions.made
                 if any(tvm_ffi.structural_equal(one, other, True)
@@ -398,8 +397,7 @@ def _require_shifted(create_model: Callable) -> None:
         if not np.allclose(came, expected, 1e-2, 1e-4):
             raise CheckFailed(_("PyTorch's probabilities for {words}").format(words=words),
                               _("others, by up to {came}").format(
-                                  came=f"{np.abs(came - expected).max():.2g}"),
-                              _("the softmax, for numbers that large"))
+                                  came=f"{np.abs(came - expected).max():.2g}"))
 
 
 @exercise("2.7", "create_model_without_topi(weights)", seconds=30, prepare=[reference, random_cnn])

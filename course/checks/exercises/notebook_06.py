@@ -160,8 +160,7 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
         raise CheckFailed(_("weights {weights} and images {images}, as they are stored").format(
                               weights=(OUTPUTS, INPUTS), images=(IMAGES, INPUTS)),
                           _("{block} reads buffers of shapes {reads}").format(block=block,
-                                                                              reads=sorted(reads)),
-                          _("no other layout is needed"))
+                                                                              reads=sorted(reads)))
     lanes = _require_partial_lanes(partial, weights)
     schedules.require_local(partial, _("the dense layer"))
     schedules.require_complete(func, partial, _("the partial sums"))
@@ -285,8 +284,8 @@ def exercise_6_4(in_tiles: Callable) -> str:
         try:
             came = bytes_into_cache(after, lines * LINE)
         except Unknown:
-            raise CheckFailed(_("indices of loops alone"), _("an index that depends on data"),
-                              _("what is scheduled: block C")) from None
+            raise CheckFailed(_("indices of loops alone"),
+                              _("an index that depends on data")) from None
         if (total := sum(came.values())) > most:
             raise CheckFailed(
                 _("at most {most} bytes for matrices {sizes}, with tiles of {rows} x {columns}, "

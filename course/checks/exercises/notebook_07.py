@@ -221,10 +221,9 @@ def _array(follow_layout: Callable) -> Callable[..., np.ndarray]:
         given = weights.copy()
         came = follow_layout(weights, places, lanes)
         if not np.array_equal(weights, given):
-            raise CheckFailed(_("weights that stay as they are"), _("they were changed"),
-                              _("what is assigned: a new array is wanted"))
+            raise CheckFailed(_("weights that stay as they are"), _("they were changed"))
         if type(came) is not np.ndarray:
-            raise CheckFailed(_("a NumPy array"), type(came).__name__, _("the return statement"))
+            raise CheckFailed(_("a NumPy array"), type(came).__name__)
         return came
     return run
 

@@ -65,11 +65,8 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
                 for extent, size in zip(buffer.shape, shape, strict=True))
         for buffer, shape in zip(types, shapes, strict=True))
     if not fits:
-        turned = came != wanted and sorted(came) == sorted(wanted)
         raise CheckFailed(_("buffers {wanted}").format(wanted=", ".join(wanted)),
-                          ", ".join(came) or _("none"),
-                          _("the order of the arguments: what is written comes last")
-                          if turned else _("the shapes and dtypes of the arguments"))
+                          ", ".join(came) or _("none"))
     if has_while(func):
         raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
                           _("the loop: a compiled while that never ends cannot be stopped"))
@@ -100,9 +97,7 @@ def require_order(func: tvm.tirx.PrimFunc) -> None:
     if one in written and other not in written:
         raise CheckFailed(_("the arguments in the order X, Y"),
                           _("the first argument, {one}, is written, and the last, {other}, is "
-                            "only read").format(one=one, other=other),
-                          _("the order of the arguments: what is read comes first, what is "
-                            "written last"))
+                            "only read").format(one=one, other=other))
 
 
 def names_read(expression: Any) -> set[str]:
@@ -157,9 +152,7 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),
                           _("{once} with one thread, {again} with several").format(
-                              once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"),
-                          _("what reads an element before it has been written, and which loop is "
-                            "parallel"))
+                              once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"))
     return once
 
 
@@ -182,8 +175,7 @@ def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray
         fenced.require_whole(_("input {number}").format(number=number))
         if not np.array_equal(fenced.array, array, equal_nan=True):
             raise CheckFailed(_("that the inputs stay as they were"),
-                              _("other numbers in input {number}").format(number=number),
-                              _("what is assigned: only elements of the output"))
+                              _("other numbers in input {number}").format(number=number))
     output.require_whole(_("the output"))
     return output.array.copy()
 
@@ -218,7 +210,6 @@ def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
                                       .astype(str(buffer.ty.dtype))) for buffer in own]
         executable(source, destination, *scratch)
         if not np.array_equal(source.numpy(), x):
-            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
-                              _("what is assigned: only elements of Y"))
+            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"))
         return destination.numpy()
     return run
