@@ -112,7 +112,7 @@ def lnumpy_softmax(X, Y):
     Y[0, 0] = 0
     np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
 
-# %% 0.1 wrong: the largest is not subtracted -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+# %% 0.1 wrong: the largest is not subtracted -> the exponentials overflow or vanish: no maximum is subtracted
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         total = 0.0

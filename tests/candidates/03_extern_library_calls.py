@@ -22,7 +22,7 @@ def register_softmax():
     def softmax(x, out):
         torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 0))
 
-# %% 3.1 wrong: the exponentials overflow -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+# %% 3.1 wrong: the exponentials overflow -> the exponentials overflow or vanish: no maximum is subtracted
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):

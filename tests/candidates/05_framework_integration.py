@@ -609,7 +609,7 @@ def cnn_rules():
         return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max", True)
     return rw(pool=r)
 
-# %% 5.4 wrong: softmax without max subtraction -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+# %% 5.4 wrong: softmax without max subtraction -> the exponentials overflow or vanish: no maximum is subtracted
 def cnn_rules():
     def r(bb, nm, node, l):
         e = bb.emit(relax.op.exp(nm[node.args[0]]))

@@ -267,7 +267,7 @@ def tile_bytes(n, m, depth, rows, columns):
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (n * depth + depth * m + n * m)
 
-# %% 6.3 wrong: one tile -> this is one tile: how many are there?
+# %% 6.3 wrong: one tile -> this is one tile
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (depth * (rows + columns) + rows * columns)
 

@@ -92,25 +92,17 @@ def _between(reads: _Reads, lasts: Callable = max) -> int:
 
 _COUNTED: Mistakes = {
     # cause: storage-each-counted
-    _("each tensor has a storage of its own: which of them are needed at the same time?"):
+    _("each tensor has a storage of its own"):
         (lambda reads: len(reads) - 1, len, lambda reads: len(reads) + 1),
     # cause: two-in-turns
     _("two that take turns: a tensor that is read again later keeps its place meanwhile"):
         (lambda reads: min(2, len(reads) - 1), lambda reads: 2),
     _("tensor 0: the input has its memory already"):
         lambda reads: _most(reads, lambda number, _: number < len(reads)),
-    _("the last tensor: the output is allocated apart"):
-        lambda reads: _most(reads, lambda number, _: number > 0),
-    _("tensor 0 and the last one: input and output have memory of their own"):
-        _most,
     _("a call that reads one tensor while it writes another needs both"):
         lambda reads: _most(reads, lambda number, call: 0 < number < call),
     _("until when a tensor is needed: until the last call that reads it, not the first"):
-        lambda reads: _between(reads, min),
-    _("tensors that only wait: what one call reads and writes is not all that is needed"): (
-        lambda reads: max(len({*numbers, call} - {0, len(reads)})
-                          for call, numbers in enumerate(reads, 1)),
-        lambda reads: max(len(set(numbers) - {0}) for numbers in reads))}
+        lambda reads: _between(reads, min)}
 
 
 @prepared
@@ -186,7 +178,6 @@ def exercise_3_2(storages_needed: Callable) -> str:
 
 # Functions of x, weight and bias: what main does beside its call.
 _BIAS_OF_LINEAR: Mistakes = {
-    _("the bias: it is 0 in the call, or taken off again"): lambda x, w, b: x @ w.T,
     _("the bias: env.linear adds it already"): lambda x, w, b: x @ w.T + 2 * b}
 
 

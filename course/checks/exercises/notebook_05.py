@@ -610,7 +610,6 @@ _ANY_BATCH: Mistakes = {
     # cause: no-linear-biases
     _("the rule for nn.Linear: the biases are left out"): _without_biases,
     _("the rule for +: its second term is dropped"): functools.partial(_with_add, lambda a, b: a),
-    _("the rule for +: its first term is dropped"): functools.partial(_with_add, lambda a, b: b),
     _("the rule for +: it adds the first term to itself"):
         functools.partial(_with_add, lambda a, b: a + a),
     _("the rule for +: it adds the second term to itself"):

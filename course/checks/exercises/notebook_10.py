@@ -84,12 +84,7 @@ _TRANSACTIONS: Mistakes = {
     _("a stretch of 128 bytes has 32 of these numbers, not 16"):
         lambda first, step: _stretches(first, step, size=8),
     _("the bytes divided, and rounded up: the stretches begin at multiples of 128"):
-        lambda first, step: -(-4 * (31 * step + 1) // 128),
-    _("the stretches between two threads' elements are not brought"):
-        lambda first, step: 4 * (first + 31 * step) // 128 - 4 * first // 128 + 1,
-    _("as many as the step: never more than there are threads"): lambda first, step: step,
-    _("threads 0 to 31 are 32 threads"):
-        lambda first, step: _stretches(first, step, threads=31)}
+        lambda first, step: -(-4 * (31 * step + 1) // 128)}
 
 
 _OF_A_WARP = Spec(

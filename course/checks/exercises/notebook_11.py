@@ -156,9 +156,7 @@ _OF_AMAX: Mistakes = {
     _("dim may have several axes"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim[:1], keepdim)),
     _("amax is the largest, not the smallest"):
-        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amin(a, dim, keepdim)),
-    _("the largest, not the largest absolute value"):
-        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a.abs(), dim, keepdim))}
+        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amin(a, dim, keepdim))}
 
 
 class _Largest(nn.Module):

@@ -224,12 +224,7 @@ def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data
                               _("PrimFunc {name}: iterations {first} and {second} of the loop "
                                 "{loop} {verb} {text}").format(name=name, first=first,
                                                                second=second, loop=loop, verb=verb,
-                                                               text=_text(access.buffer, element)),
-                              # cause: parallel
-                              _("which loop is made parallel: none along which a sum or a maximum "
-                                "runs") if loop.kind == "parallel" else
-                              _("which loop is vectorised: none along which a sum or a maximum "
-                                "runs"))
+                                                               text=_text(access.buffer, element)))
 
 
 def _different(same: Sequence[Access]) -> Iterator[Access]:

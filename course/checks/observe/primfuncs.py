@@ -105,8 +105,7 @@ def names_read(expression: Any) -> set[str]:
     return {access.buffer.name for access in loads(expression)}
 
 
-def require_first_values(func: tvm.tirx.PrimFunc, name: str,
-                         look_at: str = _("T.init: what does an element start from?")) -> None:
+def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
 
     In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
@@ -120,8 +119,7 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str,
                               _("{name} adds to {buffer}, or compares with it, in {place}, and "
                                 "nothing was written into {buffer} before").format(name=name,
                                                                                    buffer=buffer,
-                                                                                   place=place),
-                              look_at)
+                                                                                   place=place))
         written.add(buffer)
 
 
