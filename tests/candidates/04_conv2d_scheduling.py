@@ -921,7 +921,7 @@ def sums_where_needed(schedule):
     schedule.compute_at("sums", row)
     schedule.unsafe_set_dtype(schedule.cache_read("sums", 1, "global"), 0, "float16")
 
-# %% 4.6 wrong: k inside j again -> the order of the loops around C: it was i, k, j
+# %% 4.6 wrong: k inside j again -> sums side by side, inside the loop over k
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
     copy = schedule.cache_write(block, 0, "local")

@@ -344,7 +344,7 @@ tune = tuner_with(gives="both")
 # %% 8.2 wrong: nothing is returned -> the return statement
 tune = tuner_with(gives="nothing")
 
-# %% 8.2 wrong: none is correct, and min fails -> the last step, where nothing was measured
+# %% 8.2 wrong: none is correct, and min fails -> None; none correct
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     times = {name: [] for name in correct}
@@ -362,7 +362,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
     return names[int(np.argmin(np.median(table, axis=1)))] if names else None
 
-# %% 8.2 wrong: the first of a sorted list that is empty -> where nothing was measured
+# %% 8.2 wrong: the first of a sorted list that is empty -> None; none correct
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]

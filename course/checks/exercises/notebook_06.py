@@ -175,13 +175,9 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
     if (served := schedules.tile(partial, inside, [image])) < IMAGES:
         raise CheckFailed(_("all four images inside the loop over the inputs"),
                           _("{served} inside {loop}").format(
-                              served=served, loop=partial.loops[inside - 1]),
-                          _("reorder: the loop over the images goes inside, so that each weight "
-                            "that was loaded serves all four"))
+                              served=served, loop=partial.loops[inside - 1]))
     if (least := min(kept, schedules.tile(partial, inside, [image, output]))) < 8:
-        raise CheckFailed(_("8 to 40 results at a time"), _("{least} of them").format(least=least),
-                          _("split the loop over the outputs, and put the inner one inside the "
-                            "loop over the inputs too"))
+        raise CheckFailed(_("8 to 40 results at a time"), _("{least} of them").format(least=least))
     return kept
 
 

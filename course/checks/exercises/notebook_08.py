@@ -204,13 +204,11 @@ def _require_structure(schedule: tvm.s_tir.Schedule, most: int) -> None:
         between = conv.loops[window[0] + 1]
         raise CheckFailed(_("the inner pieces inside the whole window"),
                           _("{name} in {extent} between the window's loops").format(
-                              name=between.name, extent=between.extent),
-                          _("reorder: ..., ry, rx, and then the inner pieces"))
+                              name=between.name, extent=between.extent))
     came, wanted = _inside(schedule, conv)
     if came < wanted:
         raise CheckFailed(_("{count} iterations inside the window: the inner pieces").format(
-                              count=wanted), f"{came}",
-                          _("reorder: ..., ry, rx, and then the inner pieces"))
+                              count=wanted), f"{came}")
     if came > most:
         raise CheckFailed(_("tiles of at most {most} numbers").format(most=most), f"{came:,}")
     schedules.require_decomposed(program)
@@ -320,8 +318,7 @@ def _run_tuner(tune: Callable, title: str, repeats: int | None, fakes: Sequence[
                               _("try around is_correct, and except Exception"))
         if not right and isinstance(raised, ValueError | IndexError | TypeError):
             raise CheckFailed(_("; ").join(["None", title]), reason(raised),
-                              _("the last step, where nothing was measured; {line}").format(
-                                  line=line_of_answer(raised)))
+                              line_of_answer(raised))
         raise raised
     _require_calls(log, [fake.name for fake in fakes], [fake.name for fake in right], rounds, title)
     if list(handed.items()) != list(candidates.items()):

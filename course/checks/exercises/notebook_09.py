@@ -677,7 +677,9 @@ def _planned(plan: Callable) -> Callable[..., np.ndarray]:
         came = plan(copy.deepcopy(lives))
         if not isinstance(came, list | tuple) or not all(
                 isinstance(number, int | np.integer) and number >= 0 for number in came):
-            raise _Broken(_("a list of numbers of storages, 0 and above"), repr(came)[:80])
+            raise _Broken(_("a list of numbers of storages, 0 and above"),
+                          repr(came)[:80] if isinstance(came, list | tuple)
+                          else type(came).__name__)
         if len(came) != len(lives):
             raise _Broken(_("{count} numbers, one for each tensor").format(count=len(lives)),
                           f"{len(came)}")

@@ -235,9 +235,7 @@ def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
     except tvm.s_tir.ScheduleError as error:
         shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
         raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
-                              shapes=shapes), reason(error),
-                          _("the factors of your splits: those that belong to one "
-                            "shape alone; None lets TVM compute them")) from None
+                              shapes=shapes), reason(error)) from None
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds

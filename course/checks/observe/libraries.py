@@ -52,8 +52,7 @@ def registered(register: Callable, name: str) -> Callable:
         new = sorted(set(tvm_ffi.registry.list_global_func_names()) - before)
         raise CheckFailed(_("a function registered as {name}").format(name=name),
                           _("{new} in the registry").format(new=", ".join(new) or _("nothing new")),
-                          _("the name in register_global_func, letter by letter") if new else
-                          _("register_global_func: does it run when your function is called?"))
+                          _("the name in register_global_func, letter by letter") if new else "")
     try:
         register()
     except RuntimeError as error:
