@@ -179,7 +179,7 @@ def fast_dense(mod, name):
 def fast_dense(mod, name):
     return dense_with(mod, name, decompose="matmul")
 
-# %% 6.2 wrong: returns the schedule -> the return value: schedule.mod
+# %% 6.2 wrong: returns the schedule -> an IRModule | Schedule
 def fast_dense(mod, name):
     return tvm.s_tir.Schedule(dense_with(mod, name))
 
