@@ -251,7 +251,7 @@ def plan(lives):
     return [place % 2 for place in range(len(lives))]
 
 
-# %% 9.5 wrong: the first that is free, however large -> bytes;
+# %% 9.5 wrong: the first that is free, however large -> bytes | by the storages
 def plan(lives):
     needed, numbers = [], []
     for first, last, count in lives:
@@ -338,10 +338,10 @@ fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * 
 # %% 9.3 wrong: by the variance -> divided by the variance, not by its root
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / (v + e), f * (b - m) + s))
 
-# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; a convolution without a bias | with a bias and without one
+# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; a convolution without a bias
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m) + s), either=False)
 
-# %% 9.3 wrong: decomposed by TVM, and left there -> at most 2 operators | what can be computed now
+# %% 9.3 wrong: decomposed by TVM, and left there -> at most 2 operators
 def fold_batch_norm(mod):
     return relax.transform.DecomposeOpsForInference()(mod)
 
@@ -371,7 +371,7 @@ use_clip = clip_with(high=int)
 use_clip = clip_with(replace=lambda x, most, parts: relax.op.nn.relu(x))
 
 
-# %% 9.1 wrong: nothing is rewritten -> calls of R.clip: 1; a ReLU cut at 6 | what does it say
+# %% 9.1 wrong: nothing is rewritten -> calls of R.clip: 1; a ReLU cut at 6
 def use_clip(mod):
     return mod
 
@@ -414,12 +414,12 @@ def verdicts():
     return dict.fromkeys("abcde")
 
 
-# %% 9.2 wrong: e is right -> an input for which rewrite e is wrong | at the edge
+# %% 9.2 wrong: e is right -> an input for which rewrite e is wrong
 def verdicts():
     return right_verdicts(e=None)
 
 
-# %% 9.2 wrong: an input against c -> c: an input for which the two sides differ | None is a verdict
+# %% 9.2 wrong: an input against c -> c: an input for which the two sides differ
 def verdicts():
     return right_verdicts(c=an_input())
 
@@ -434,7 +434,7 @@ def verdicts():
     return right_verdicts(e=an_input(np.nan))
 
 
-# %% 9.2 wrong: float64 -> the array's shape and dtype
+# %% 9.2 wrong: float64 -> a: a float32 array of shape (1, 2, 4, 4), with numbers from -5 | float64, (1, 2, 4, 4)
 def verdicts():
     return right_verdicts(a=an_input().astype("float64"))
 
@@ -569,7 +569,7 @@ def plan(lives):
     return [0] * len(lives)
 
 
-# %% 9.5 wrong: the smallest that is free -> bytes; | the one that grows least
+# %% 9.5 wrong: the smallest that is free -> bytes | by the storages
 def plan(lives):
     sizes, needed, numbers = [], [], []
     for first, last, count in lives:
@@ -580,7 +580,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: no storage ever grows -> at most 2,515,072 bytes | the one that grows least
+# %% 9.5 wrong: no storage ever grows -> at most 2,515,072 bytes
 def plan(lives):
     sizes, needed, numbers = [], [], []
     for first, last, count in lives:
@@ -646,7 +646,7 @@ def hand_over(mod):
     return handed(mod, dense_patterns(right=False))
 
 
-# %% 9.6 wrong: the shorter pattern first -> calls of R.nn.relu: 0 | has another one taken
+# %% 9.6 wrong: the shorter pattern first -> calls of R.nn.relu: 0
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(first=False))

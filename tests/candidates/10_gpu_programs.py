@@ -467,7 +467,7 @@ def window_of_five(n):
 
 # %% more
 
-# %% 10.1 wrong: too many blocks -> as few blocks as cover the image
+# %% 10.1 wrong: too many blocks -> a grid of (1, 3, 1) blocks, x first; 33 rows, 7 columns | (2, 4, 1)
 def thread_for_each_pixel(func):
     s = tvm.s_tir.Schedule(func)
     row, column = s.get_loops(s.get_sblock("Y"))
@@ -480,7 +480,7 @@ def thread_for_each_pixel(func):
     return s.mod["main"]
 
 
-# %% 10.1 wrong: neighbours in different blocks -> a block is a square
+# %% 10.1 wrong: neighbours in different blocks -> row 1, column 0: thread (0, 1) of block 0 | thread 0 of block (0, 1)
 def thread_for_each_pixel(func):
     return pixels(func, outer_threads=True)
 
@@ -634,7 +634,7 @@ def with_barriers():
     return main
 
 
-# %% 10.1 wrong: z for the rows of blocks -> (3, 1, 2) | as few blocks as cover the image
+# %% 10.1 wrong: z for the rows of blocks -> a grid of (1, 3, 1) blocks, x first; 33 rows, 7 columns | (1, 1, 3)
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.z", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
 
@@ -671,7 +671,7 @@ def softmax_in_one_kernel(func):
     return softmax(func, bound=("norm", "exp", "maxelem"))
 
 
-# %% 10.6 wrong: the exponentials computed twice -> which numbers of them a warp takes
+# %% 10.6 wrong: the exponentials computed twice -> at most 45 transactions; X (5, 96) | 60: X 45, T_softmax_norm 15
 def softmax_in_one_kernel(func):
     s = tvm.s_tir.Schedule(func)
     s.compute_inline(s.get_sblock("T_softmax_exp"))
@@ -756,7 +756,7 @@ def dense_in_tiles(func):
     return tiles(func, 16, 16, 32, coalesced=False)
 
 
-# %% 10.3 wrong: the sums in global memory -> where the sum grows: cache_write
+# %% 10.3 wrong: the sums in global memory -> 4,096 stores of Y; X (64, 96), W (64, 96) | 397,312
 def dense_in_tiles(func):
     s = tvm.s_tir.Schedule(func)
     sums = s.get_sblock("Y")
