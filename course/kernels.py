@@ -373,7 +373,7 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
     return module_of(schedule.mod["main"], pack(weights, columns, parts))
 
 
-def onnx_runtime(model: torch.nn.Module, batch: torch.Tensor, threads: int
+def onnx_runtime(model: torch.nn.Module, threads: int, *inputs: torch.Tensor
                  ) -> tuple[Callable[[], None], Callable[[], np.ndarray]] | None:
     """Return a call of a PyTorch model in ONNX Runtime, and what returns its output.
 
@@ -384,12 +384,13 @@ def onnx_runtime(model: torch.nn.Module, batch: torch.Tensor, threads: int
     import onnxruntime
     with contextlib.redirect_stdout(io.StringIO()), warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        program = torch.onnx.export(model, (batch,), dynamo=True, verbose=False)
+        program = torch.onnx.export(model, inputs, dynamo=True, verbose=False)
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     session = onnxruntime.InferenceSession(program.model_proto.SerializeToString(), options)
     binding = session.io_binding()
-    binding.bind_cpu_input(session.get_inputs()[0].name, batch.numpy())
+    for place, tensor in zip(session.get_inputs(), inputs, strict=True):
+        binding.bind_cpu_input(place.name, tensor.numpy())
     binding.bind_output(session.get_outputs()[0].name)
     return (lambda: session.run_with_iobinding(binding),
             lambda: binding.copy_outputs_to_cpu()[0])

@@ -203,7 +203,7 @@ def _askers(tmp_path: Path) -> dict[str, Callable[[], object]]:
             "c": lambda: native.alone(tmp_path), "arm64": lambda: native.alone(tmp_path, arm=True),
             "wasm": wasm.linker, "node": lambda: wasm.in_node(tmp_path),
             "nvrtc": lambda: gpu.ptx(_bound()), "git": lambda: project._git("log"),
-            "onnxruntime": lambda: kernels.onnx_runtime(torch.nn.ReLU(), torch.ones(1), 1),
+            "onnxruntime": lambda: kernels.onnx_runtime(torch.nn.ReLU(), 1, torch.ones(1)),
             "": lambda: gpu.run_source(_bound(), np.ones(32), np.ones(32))}
 
 

@@ -96,22 +96,26 @@ def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
 def _lifted(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
     """Return by how many points each end's label is moved up, so that none covers another.
 
-    A label is about a decade wide on the roofline's axes, and 0.16 decades high.
+    ends: where they lie in the picture, in points. A label is 13 high and at most 120 wide.
     """
     lifted: dict[str, float] = {}
     placed: list[tuple[float, float]] = []
     for name, (x, y) in sorted(ends.items(), key=lambda end: end[1][1]):
-        at, high = np.log10(x), np.log10(y)
-        for other, top in sorted(placed):
-            if abs(at - other) < 0.8 and high - top < 0.16:
-                high = max(high, top + 0.16)
-        placed.append((at, high))
-        lifted[name] = float(high - np.log10(y)) * 65  # points in a decade, about
+        high = y
+        for other, top in sorted(placed, key=lambda place: place[1]):
+            if abs(x - other) < 120 and high - top < 13:
+                high = max(high, top + 13)
+        placed.append((x, high))
+        lifted[name] = high - y
     return lifted
 
 
+def _speed(speed: float) -> str:
+    return f"{speed:.0f}" if speed >= 100 else f"{speed:.3g}"
+
+
 def _peak(peak: float) -> Sentence:
-    return _("peak {peak} GFLOP/s").format(peak=f"{peak:.0f}")
+    return _("peak {peak} GFLOP/s").format(peak=_speed(peak))
 
 
 def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str, float],
@@ -124,7 +128,7 @@ def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str
     _note(axes, _peak(peak), (end, peak), (-4, 4), ha="right")
     for name, ceiling in ceilings.items():
         axes.plot([ceiling / bandwidth, end], [ceiling] * 2, linestyle="--", lw=0.8, color=EDGE)
-        said = _("{name}: {speed}").format(name=_(name), speed=f"{ceiling:.3g}")
+        said = _("{name}: {speed}").format(name=_(name), speed=_speed(ceiling))
         _note(axes, said, (end, ceiling), (-4, -9), ha="right")
     axes.fill_between(intensity, roof, peak * 3, color="#d0d7de", alpha=0.4, linewidth=0)
 
@@ -149,7 +153,12 @@ def roofline(peak: float, bandwidth: float,
     intensity = np.geomspace(min(knee, *(x for x, _ in reached)) / 2,
                              max(knee, *(x for x, _ in reached)) * 4, 99)
     _draw_roof(axes, peak, bandwidth, ceilings, intensity)
-    lift = _lifted({name: trail[-1] for name, trail in spots.items()})
+    axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
+             ylim=(min([y for _, y in reached] + list(ceilings.values())) / 2, peak * 3),
+             xlabel=_("floating-point operations for each byte moved"), ylabel="GFLOP/s")
+    figure.draw_without_rendering()  # the layout: only now is it known where a point lies
+    lift = _lifted({name: tuple(axes.transData.transform(trail[-1]) * 72 / figure.dpi)
+                    for name, trail in spots.items()})
     for (name, trail), colour in zip(spots.items(), itertools.cycle(_TRAILS)):
         x, y = zip(*trail, strict=True)
         axes.plot(x, y, linestyle=":", marker="o", markersize=4, alpha=0.6, color=colour)
@@ -157,13 +166,10 @@ def roofline(peak: float, bandwidth: float,
                   fillstyle="full" if timed[name] else "none")
         _note(axes, _(name), (x[-1], y[-1]), (8, lift[name] - 3), size=9, color=colour, zorder=3,
               bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
-    axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
-             ylim=(min([y for _, y in reached] + list(ceilings.values())) / 2, peak * 3),
-             xlabel=_("floating-point operations for each byte moved"), ylabel="GFLOP/s")
     axes.xaxis.set_minor_formatter("")  # where the axis has few decades they overlap
     axes.annotate(_("beyond the roof"), (0.02, 0.93), xycoords="axes fraction", size=9, color=EDGE)
     lower = [_peak(peak), *(
-        _("{name} {speed}").format(name=_(name), speed=f"{ceiling:.3g}")
+        _("{name} {speed}").format(name=_(name), speed=_speed(ceiling))
         for name, ceiling in ceilings.items())]
     says = [(_("{name} at {speeds} GFLOP/s") if timed[name] else
              _("{name} at most {speeds} GFLOP/s")).format(
