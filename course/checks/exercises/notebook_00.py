@@ -70,9 +70,8 @@ def _other_constants(trials: Trials) -> Mistakes:
 
 
 def _relu6_cases() -> Cases:
-    yield (_("numbers from -8 to 11.5"),
-           {"X": np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)})
-    yield from ((words, {"X": x}) for words, x in rows(4, 10))
+    yield "", {"X": np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)}
+    yield from (("", {"X": x}) for x in rows(4, 10))
 
 
 _CUT = Spec(lambda func: whatever_was_there(func, (4, 10)), lambda X: np.clip(X, 0, 6),
@@ -164,8 +163,8 @@ def _row_max_cases() -> Cases:
     mixed = 5 * random(5, 12)
     mixed[1], mixed[3], mixed[4, 0] = -np.abs(mixed[1]) - 1, -2e30, 40  # rows with none above zero
     mixed[3, 5], mixed[0, 11] = -1e30, 9
-    yield _("rows with nothing above zero among them"), {"X": mixed}
-    yield from ((words, {"X": x}) for words, x in rows(5, 12))
+    yield "", {"X": mixed}
+    yield from (("", {"X": x}) for x in rows(5, 12))
 
 
 _LARGEST = Spec(lambda func: whatever_was_there(func, (5,)), lambda X: X.max(1), _row_max_cases,

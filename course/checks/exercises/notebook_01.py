@@ -180,27 +180,20 @@ def _one_number(answer: Any) -> Any:
 
 
 def _batches() -> Cases:
-    """Yield batches: what is special about it, logits (n, c) of float32, and labels (n,)."""
+    """Yield batches: logits (n, c) of float32, and labels (n,)."""
     mixed = np.array([[1000], [-1000], [0], [500], [1000], [-1000]])
     lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
     won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
-    cases = [("", (6, 10), 0), ("", (1, 7), 0), ("", (5, 3), 0), ("", (2, 17), 0), ("", (4, 1), 0),
-             ("", (40, 35), 0),
-             (_(" between -50 and 50"), (6, 10), 47 * np.sign(random(6, 10, seed=5))),
-             (_(" around 500"), (6, 10), 500), (_(" around 1000"), (6, 10), 1000),
-             (_(" around -1000"), (6, 10), -1000),
-             (_(" around 1000 in some rows, -1000 in others"), (6, 10), mixed),
-             (_(" where a wrong class is 200 ahead"), (6, 10), lost / 5),
-             (_(" where a wrong class is 1000 ahead"), (6, 10), lost),
-             (_(" where the right class is 1000 ahead"), (6, 10), won),
-             (_(" where one class is 1000 behind"), (6, 10), -lost)]
-    for number, (words, (n, c), offset) in enumerate(cases):
+    cases = [((6, 10), 0), ((1, 7), 0), ((5, 3), 0), ((2, 17), 0), ((4, 1), 0), ((40, 35), 0),
+             ((6, 10), 47 * np.sign(random(6, 10, seed=5))), ((6, 10), 500), ((6, 10), 1000),
+             ((6, 10), -1000), ((6, 10), mixed), ((6, 10), lost / 5), ((6, 10), lost),
+             ((6, 10), won), ((6, 10), -lost)]
+    for number, ((n, c), offset) in enumerate(cases):
         labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
         if (n, c) == (2, 17):
             labels = np.array([16, 0])  # the last class and the first
-        logits = (3 * random(n, c, seed=number) + offset).astype("float32")
-        yield (_("logits of shape {shape}{words}").format(shape=logits.shape, words=words),
-               {"logits": logits, "labels": labels})
+        yield "", {"logits": (3 * random(n, c, seed=number) + offset).astype("float32"),
+                   "labels": labels}
 
 
 def _losses(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
