@@ -1,24 +1,19 @@
-"""Ask the site's search, a script of the browser's, by Node.js."""
+"""Ask the site's search, a script of the browser's."""
 
 import json
-import subprocess
 from pathlib import Path
 
-import pytest
-
-from course import present
+import in_node
 
 SCRIPT = Path(__file__).resolve().parent.parent / "docs" / "site" / "_static" / "search.js"
-ASK = """
-const { Finder, excerpt } = require(process.argv[1]);
-const [sections, queries] = JSON.parse(require("fs").readFileSync(0, "utf8"));
-const finder = new Finder(sections);
-console.log(JSON.stringify(queries.map((query) => {
-  const { results, wanted } = finder.find(query);
-  return results.slice(0, 3).map(({ section }) =>
-    ({ ...section, excerpt: excerpt(section.text, wanted) }));
-})));
-"""
+ASK = """({ Finder, excerpt }, [sections, queries]) => {
+  const finder = new Finder(sections);
+  return queries.map((query) => {
+    const { results, wanted } = finder.find(query);
+    return results.slice(0, 3).map(({ section }) =>
+      ({ ...section, excerpt: excerpt(section.text, wanted) }));
+  });
+}"""
 
 
 def sections(site: Path) -> list[dict]:
@@ -29,11 +24,7 @@ def sections(site: Path) -> list[dict]:
 
 def answers(known: list[dict], queries: list[str]) -> list[list[dict]]:
     """Return of each query the first three sections, best first, each with its excerpt."""
-    if not (node := present.tool("node").command):
-        pytest.skip(present.tool("node").said)
-    done = subprocess.run([*node, "-e", ASK, str(SCRIPT)], input=json.dumps([known, queries]),
-                          capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    return in_node.answer(SCRIPT, ASK, [known, queries])
 
 
 def named(section: dict) -> str:

@@ -3,29 +3,21 @@
 import json
 import random
 import re
-import subprocess
 from typing import Any
 
+import in_node
 import pytest
 import tvm
 
-from course import present
 from course.listing import show
 from course.plots import moving, walks
 
-NODE = pytest.mark.skipif(not present.tool("node"), reason=present.tool("node").said)
 MESSAGES = walks.refusals()
 
 
-def of_the_page(script: str, given: Any) -> Any:
-    """Return what the page's code answers; `script` is a function of Loops and of `given`."""
-    code = f"const Loops = require({json.dumps(str(moving.DOCS / 'loops.js'))});\n" \
-           f"const given = JSON.parse(require('fs').readFileSync(0, 'utf8'));\n" \
-           f"process.stdout.write(JSON.stringify(({script})(Loops, given)));"
-    done = subprocess.run(["node", "-e", code], input=json.dumps(given), capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def of_the_page(function: str, given: Any) -> Any:
+    """Return what a function of the page's Loops and of `given` returns."""
+    return in_node.answer(moving.DOCS / "loops.js", function, given)
 
 
 FOLLOW = """(Loops, { program, steps }) => {
@@ -69,7 +61,6 @@ def compare(program: walks.Program, seed: int, length: int) -> tuple[tvm.s_tir.S
     return schedule, shown[-1]["nested"]
 
 
-@NODE
 @pytest.mark.parametrize("program", walks.PROGRAMS, ids=lambda program: program.id)
 def test_random_steps_are_tvms(program: walks.Program) -> None:
     for seed in range(4):
@@ -81,7 +72,6 @@ def follow(program: str, *steps: walks.Step) -> list[dict[str, Any]]:
     return of_the_page(FOLLOW, {"program": walks.described(found), "steps": steps})
 
 
-@NODE
 def test_split_then_fuse() -> None:
     """The tile of notebook 04: its rows and columns become the lanes of one vector."""
     seen = follow("conv", ("split", 2, 2), ("split", 4, 2), ("reorder", 3, 4), ("fuse", 4, 5),
@@ -93,7 +83,6 @@ def test_split_then_fuse() -> None:
         in seen[-1]["code"]
 
 
-@NODE
 def test_each_refusal_has_its_reason() -> None:
     sums = follow("sum", ("vectorize", 1, 0), ("parallel", 1, 0), ("unroll", 1, 0), ("fuse", 1, 0),
                   ("split", 1, 4), ("fuse", 0, 2), ("fuse", 0, 1), ("parallel", 0, 0))
@@ -101,7 +90,6 @@ def test_each_refusal_has_its_reason() -> None:
                                             "between", "", "reduction"]
 
 
-@NODE
 def test_what_the_schedule_takes_and_the_build_refuses() -> None:
     for kind, op in (("parallel", "parallel"), ("vectorized", "vectorize")):
         one, two = follow("add", (op, 0, 0), (op, 1, 0))
@@ -109,7 +97,6 @@ def test_what_the_schedule_takes_and_the_build_refuses() -> None:
         assert two["nested"] == {"kind": kind, "outer": "i", "inner": "j"}
 
 
-@NODE
 def test_the_page_notices_when_it_is_wrong() -> None:
     found, made = walks.checked(walks.PROGRAMS[0], 20, MESSAGES)
     assert made >= 20
@@ -156,7 +143,6 @@ def test_a_page_for_each_place() -> None:
     assert not re.search(r"@(DATA|LOOPS|THEME)@", beside + alone + part)
 
 
-@NODE
 def test_an_address_says_what_is_shown() -> None:
     steps = [["split", 2, 2], ["split", 4, 2], ["reorder", 3, 4], ["fuse", 4, 5],
              ["vectorize", 4, 0]]

@@ -1,6 +1,7 @@
 """plots: what a stored picture is known by, code beside code, boxes and arrows, contrast."""
 
 import base64
+import functools
 import io
 import re
 
@@ -15,6 +16,7 @@ from bs4 import BeautifulSoup, Tag
 from matplotlib import colormaps, colors, font_manager
 from matplotlib.text import Text
 from PIL import Image
+from relax_models import relax_model, relu
 from tvm import te
 
 import helpers
@@ -195,20 +197,8 @@ def test_the_text_of_a_reduction_has_its_sums(shown) -> None:
 
 
 def test_tensors_take_turns_in_their_storages(shown) -> None:
-    bb = tvm.relax.BlockBuilder()
-    a = tvm.relax.Var("a", tvm.relax.TensorType((2, 2), "float32"))
-    with bb.function("main", params=[a]):
-        with bb.dataflow():
-            b = a
-            for _ in range(4):
-                b = bb.emit_te(tvm.topi.nn.relu, b)
-            gv = bb.emit_output(b)
-        bb.emit_func_output(gv)
-    mod = bb.get()
-    for run in (tvm.relax.transform.ToNonDataflow(), tvm.relax.transform.CallTIRRewrite(),
-                tvm.relax.transform.StaticPlanBlockMemory()):
-        mod = run(mod)
-    plots.storages(mod)
+    plots.storages(_planned(relax_model(
+        lambda bb, x: functools.reduce(lambda y, _: relu(bb, y), range(4), x), 2, 2)))
     ((_, metadata),) = shown
     assert metadata["image/png"]["alt"] == (
         "Storages over time. lv in storage, 16 bytes: from call 1 to 2; lv1 in storage1, 16 bytes: "
@@ -283,15 +273,9 @@ def test_a_bias_is_drawn_where_it_broadcasts_to(shown) -> None:
 
 
 def test_calls_are_drawn_with_their_constants_and_shapes(shown) -> None:
-    bb = tvm.relax.BlockBuilder()
-    x = tvm.relax.Var("x", tvm.relax.TensorType((2, 3), "float32"))
     weight = tvm.relax.const(np.ones((4, 3), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            gv = bb.emit_output(bb.emit_te(tvm.topi.nn.relu,
-                                           bb.emit_te(tvm.topi.nn.dense, x, weight)))
-        bb.emit_func_output(gv)
-    plots.calls(bb.get())
+    plots.calls(relax_model(
+        lambda bb, x: relu(bb, bb.emit_te(tvm.topi.nn.dense, x, weight)), 2, 3))
     assert shown[0][1]["image/png"]["alt"] == (
         "The calls of main: input (2, 3); dense with (4, 3) gives (2, 4); relu gives (2, 4).")
 

@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 import torch
 import tvm
-from tvm import te
+from relax_models import relax_model
+from tvm import relax, te
 
 import helpers
 from course import gpu, kernels, present
@@ -296,13 +297,8 @@ def test_a_library_is_linked_by_what_works(tmp_path: Path) -> None:
 def test_a_module_of_library_calls_needs_no_compiler(path: Path) -> None:
     tvm.register_global_func("env.present", lambda x, out: out.copyfrom(x.numpy() * 2),
                              override=True)
-    bb, tensor = tvm.relax.BlockBuilder(), tvm.relax.TensorType((3,), "float32")
-    x = tvm.relax.Var("x", tensor)
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            y = bb.emit_output(tvm.relax.op.call_dps_packed("env.present", (x,), tensor))
-        bb.emit_func_output(y)
-    came = helpers.build(bb.get())["main"](tvm.runtime.tensor(np.ones(3, "float32"))).numpy()
+    mod = relax_model(lambda bb, x: relax.op.call_dps_packed("env.present", (x,), x.ty), 3)
+    came = helpers.build(mod)["main"](tvm.runtime.tensor(np.ones(3, "float32"))).numpy()
     assert came.tolist() == [2, 2, 2]
 
 

@@ -3,11 +3,11 @@
 import json
 import re
 import shutil
-import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
+import in_node
 import numpy as np
 import pytest
 import torch
@@ -103,18 +103,11 @@ def test_each_string_of_the_page_is_used_and_in_both_languages() -> None:
     assert set(re.findall(r'say\("(\w+)"', code)) <= strings.keys()
 
 
-def _in_page(script: str, given: Any) -> Any:
-    """Return what the page's code answers; `script` is a function of Garment and of `given`."""
-    code = f"const Garment = require({json.dumps(str(browser.HERE / 'garment.js'))});\n" \
-           f"const given = JSON.parse(require('fs').readFileSync(0, 'utf8'));\n" \
-           f"process.stdout.write(JSON.stringify(({script})(Garment, given)));"
-    done = subprocess.run(["node", "-e", code], input=json.dumps(given), capture_output=True,
-                          text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+def _in_page(function: str, given: Any) -> Any:
+    """Return what a function of the page's Garment and of `given` returns."""
+    return in_node.answer(browser.HERE / "garment.js", function, given)
 
 
-@NODE
 def test_the_pages_weights_are_those_of_float16() -> None:
     every = np.array([0, -0.0, 1, -1.5, 65504, 6e-8, 6.1e-5, -3e-6, 0.333, *np.random.default_rng(
         0).normal(0, 0.1, 300)], "<f2")
@@ -123,7 +116,6 @@ def test_the_pages_weights_are_those_of_float16() -> None:
     assert np.array_equal(np.array(came, "float32"), every.astype("float32"))
 
 
-@NODE
 def test_an_outline_is_filled_and_the_garment_stands_in_the_middle() -> None:
     size = 40
     ring = np.zeros((size, size), int)
@@ -145,7 +137,6 @@ def test_an_outline_is_filled_and_the_garment_stands_in_the_middle() -> None:
     assert not any(empty)
 
 
-@NODE
 def test_a_garment_drawn_flat_has_its_class() -> None:
     """On the trained weights alone: the stand-in's model knows the stand-in's drawings."""
     if not is_real():

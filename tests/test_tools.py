@@ -127,31 +127,33 @@ def test_a_wrong_name_is_told_before_anything_is_written(monkeypatch) -> None:
         sync.main("md", "accept", "99")
 
 
-def test_a_pair_that_differs_is_named(tmp_path: Path, monkeypatch) -> None:
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch) -> tuple[Path, Path]:
+    """A notebook of a course of its own, and where its Markdown will be."""
     for folder in ("notebooks", "paired_md"):
         (tmp_path / folder).mkdir()
     (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
     monkeypatch.setattr(sync, "ROOT", tmp_path)
     _notebook(tmp_path / "notebooks" / "00_x.ipynb", "1 + 1")
+    return tmp_path / "notebooks" / "00_x.ipynb", tmp_path / "paired_md" / "00_x.md"
+
+
+def test_a_pair_that_differs_is_named(pair: tuple[Path, Path]) -> None:
+    ipynb, md = pair
     assert sync.differing() == ["00_x"]
     sync.write_markdown()
     assert sync.differing() == []
-    md = tmp_path / "paired_md" / "00_x.md"
     md.write_text(md.read_text().replace("1 + 1", "1 + 2"))
     assert sync.differing() == ["00_x"]
     sync.write_notebooks()
     assert sync.differing() == []
-    assert nbformat.read(tmp_path / "notebooks" / "00_x.ipynb", 4).cells[0].source == "1 + 2"
+    assert nbformat.read(ipynb, 4).cells[0].source == "1 + 2"
 
 
-def test_outputs_and_ids_survive_a_sync_from_the_markdown(tmp_path: Path, monkeypatch) -> None:
-    for folder in ("notebooks", "paired_md"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
-    monkeypatch.setattr(sync, "ROOT", tmp_path)
-    path = tmp_path / "notebooks" / "00_x.ipynb"
-    notebook = _notebook(path, "print(1)")
-    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="1\n")]
+def test_outputs_and_ids_survive_a_sync_from_the_markdown(pair: tuple[Path, Path]) -> None:
+    path, _md = pair
+    notebook = nbformat.read(path, 4)
+    notebook.cells[0].outputs = [nbformat.v4.new_output("stream", text="2\n")]
     nbformat.write(notebook, path)
     sync.write_markdown()
     before = path.read_text()
@@ -160,13 +162,8 @@ def test_outputs_and_ids_survive_a_sync_from_the_markdown(tmp_path: Path, monkey
     assert after.cells == nbformat.reads(before, 4).cells
 
 
-def test_sync_does_not_overwrite_edits(tmp_path: Path, monkeypatch) -> None:
-    for folder in ("notebooks", "paired_md"):
-        (tmp_path / folder).mkdir()
-    (tmp_path / "pyproject.toml").write_text((ROOT / "pyproject.toml").read_text())
-    monkeypatch.setattr(sync, "ROOT", tmp_path)
-    ipynb, md = tmp_path / "notebooks" / "00_x.ipynb", tmp_path / "paired_md" / "00_x.md"
-    _notebook(ipynb, "1 + 1")
+def test_sync_does_not_overwrite_edits(pair: tuple[Path, Path]) -> None:
+    ipynb, md = pair
     sync.write_markdown()
     os.utime(ipynb, (1, 1))  # the pair says the same: it does not matter which is newer
     sync.refuse_to_overwrite_edits(to_markdown=True)
@@ -336,8 +333,8 @@ def test_tools_for_students_speak_chinese() -> None:
 # ---- imports ----
 
 FLOORS = (("course.words",), ("data", "course.tir", "course.present", "course.progress"),
-          ("helpers", "course.attention", "course.kernels", "course.listing", "course.devices",
-           "course.gpu"),
+          ("helpers", "course.attention", "course.fewbits", "course.intrinsics", "course.kernels",
+           "course.listing", "course.devices", "course.gpu"),
           ("course.plots", "course.ship"), ("course.checks",), ("tools",))
 ROOMS = ("say", "run", "compare", "observe", "spec", "diagnose", "exercises")  # of checks/
 

@@ -319,17 +319,15 @@ def main(arguments: list[str]) -> int:
         published = {kind for job in solved for _text, kind in plan.of_file(
             job.data, json.loads(job.master))["answers"].values()}
         count = sum(len(student.found.taken) for student in every)
-        rows: dict[int, list[str]] = {}
+        bar = tqdm(total=count, unit=_("notebook"), disable=None, dynamic_ncols=True)
+        report = Report(every, {check.number: check.points for _stem, check in checks},
+                        {check.number: stem for stem, check in checks}, published, options.to, bar)
         try:
-            with tqdm(total=count, unit=_("notebook"), disable=None, dynamic_ncols=True) as bar, \
-                    _stoppable():
-                report = Report(every, {check.number: check.points for _stem, check in checks},
-                                {check.number: stem for stem, check in checks}, published,
-                                options.to, bar, rows)
+            with bar, _stoppable():
                 _grade_all(report, solved, Kept(options.to / "graded", course_versions()), options)
         except (KeyboardInterrupt, Lost) as why:
             said = [str(why) if isinstance(why, Lost) else _("Stopped.")]
-            if rows:
+            if report.rows:
                 said.append(_("{table} has the rows of the students above. What was graded is "
                               "kept: the same command does the rest.").format(
                                   table=f"{options.to.name}/grades.csv"))

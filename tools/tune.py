@@ -44,8 +44,8 @@ def fuse(mod: tvm.IRModule) -> tvm.IRModule:
     return relax.transform.AttachAttrLayoutFreeBuffers()(kernels.fuse_by_kind(mod))
 
 
-def tune(mod: tvm.IRModule, folder: Path, work_dir: str, trials: int = TRIALS,
-         measured_on: devices.Devices | None = None) -> None:
+def tune(mod: tvm.IRModule, folder: Path, work_dir: str, measured_on: devices.Devices | None
+         ) -> None:
     """Tune every PrimFunc of mod; write the best record of each into folder.
 
     What is measured meanwhile goes to `work_dir`. For the CPU of the devices, or of this machine;
@@ -58,12 +58,8 @@ def tune(mod: tvm.IRModule, folder: Path, work_dir: str, trials: int = TRIALS,
     if measured_on:
         target, runner = measured_on.target(), measured_on.runner()
     tasks = sorted(ms.relax_integration.extract_tasks(mod, target), key=lambda task: task.task_name)
-    if trials < ROUND * len(tasks):
-        raise CourseError(_("{trials} trials are too few: each of {count} PrimFuncs takes {round} "
-                            "at a time, so {least} at least.").format(
-            trials=trials, count=len(tasks), round=ROUND, least=ROUND * len(tasks)))
     found = ms.relax_integration.tune_relax(
-        mod, {}, target, work_dir, max_trials_global=trials, num_trials_per_iter=ROUND, seed=0,
+        mod, {}, target, work_dir, max_trials_global=TRIALS, num_trials_per_iter=ROUND, seed=0,
         runner=runner,
         # there alone: the search, in this process, wants the instructions to be there
         builder=devices.builder())
@@ -83,12 +79,12 @@ def tune(mod: tvm.IRModule, folder: Path, work_dir: str, trials: int = TRIALS,
         print(f"{task.task_name:26} {min(map(float, record.run_secs)) * 1e6:8.1f} µs")
 
 
-def _child(folder: Path, work_dir: str, trials: int, there: devices.Devices | None) -> None:
+def _child(folder: Path, work_dir: str, there: devices.Devices | None) -> None:
     """Tune, in a process of its own; end with 1 and one line where something is wrong."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
     try:
         cnn = helpers.pytorch_model(helpers.load_weights("cnn"))
-        tune(fuse(helpers.import_model(cnn, SHAPE)), folder, work_dir, trials, there)
+        tune(fuse(helpers.import_model(cnn, SHAPE)), folder, work_dir, there)
     except CourseError as error:
         sys.exit(str(error))
 
@@ -140,7 +136,6 @@ def main(arguments: list[str]) -> int:
     parser = argparse.ArgumentParser(description="Tune the fused CNN of notebook 08.")
     parser.add_argument("--tracker", help="host:port of a running RPC tracker")
     parser.add_argument("--key", help="the key of the servers that are to measure")
-    parser.add_argument("--trials", type=int, default=TRIALS, help="candidates in all")
     parser.add_argument("--to", type=Path, default=helpers.ROOT / "data" / "tuned")
     options = parser.parse_args(arguments)
     # the semaphores of a process that was killed are cleaned up without a word
@@ -149,7 +144,7 @@ def main(arguments: list[str]) -> int:
         there = _devices(options)
         with tempfile.TemporaryDirectory() as work_dir:
             process = multiprocessing.get_context("spawn").Process(
-                target=_child, args=(options.to, work_dir, options.trials, there))
+                target=_child, args=(options.to, work_dir, there))
             process.start()
             return wait(process, there)
     except CourseError as error:

@@ -107,15 +107,15 @@ def taken(value: relax.Expr) -> list[relax.Expr]:
         isinstance(part, tvm.ir.GenericConst) and isinstance(part.ty, relax.TensorType))]
 
 
-def _relax_graph(mod: tvm.IRModule, name: str, by_data: bool) -> nx.DiGraph:
-    """Return the operators of a Relax function as a graph.
+def _relax_graph(mod: tvm.IRModule, by_data: bool) -> nx.DiGraph:
+    """Return the operators of a module's main as a graph.
 
     Nodes are numbers, with name, kind, and the number of their dataflow block. What comes from
     outside, parameters and constants, are nodes of kind "input"; what is returned, "returned".
     Edges have the tensor as their text, or "" where nothing but the order of the program counts:
     unless `by_data`, block after block, and line after line outside of dataflow blocks.
     """
-    func, graph, constants = mod[name], nx.DiGraph(), itertools.count()
+    func, graph, constants = mod["main"], nx.DiGraph(), itertools.count()
     made = {param: _add(graph, _typed(param.name, param), "input") for param in func.params}
     first: dict[relax.Var, str] = {}  # by_data: a second name of memory is not another tensor
     before: list[int] = []
@@ -246,14 +246,14 @@ def _draw_arrows(axes: plt.Axes, layout: _Layout, arrows: list[tuple[int, int, s
         said.add((a, text))
 
 
-def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = False) -> None:
-    """Draw a Relax function as a graph, from its bindings: operators are boxes, tensors arrows.
+def computational_graph(mod: tvm.IRModule, by_data: bool = False) -> None:
+    """Draw a module's main as a graph, from its bindings: operators are boxes, tensors arrows.
 
     Parameters and constants stand beside each box that takes them, the first one above. A
     dataflow block is a grey area. Outside of one, boxes stand one below the other in the order of
     the program, unless `by_data`: then nothing counts but which box takes which box's result.
     """
-    graph = _relax_graph(mod, name, by_data)
+    graph = _relax_graph(mod, by_data)
     titles, kinds = dict(graph.nodes(data="name")), dict(graph.nodes(data="kind"))
     users = {titles[node]: list(graph.successors(node)) for node in graph if kinds[node] == "input"}
     returned = {node: titles[node] for node in graph if kinds[node] == "returned"}
@@ -280,8 +280,8 @@ def computational_graph(mod: tvm.IRModule, name: str = "main", by_data: bool = F
     if len(found) > 1:
         axes.legend(handles=swatches(found, _INK), loc="upper left", bbox_to_anchor=(0, 0),
                     fontsize=7.5, frameon=False, ncols=len(found))
-    show(figure, _("Computational graph of {name}: {says}.").format(
-        name=name, says=_says(users, titles, arrows, returned)))
+    show(figure, _("Computational graph of main: {says}.").format(
+        says=_says(users, titles, arrows, returned)))
 
 
 def _says(users: dict[str, list[int]], titles: dict[int, str], arrows: list[tuple[int, int, str]],

@@ -114,18 +114,18 @@ def _speed(speed: float) -> str:
     return f"{speed:.0f}" if speed >= 100 else f"{speed:.3g}"
 
 
-def _peak(peak: float) -> Sentence:
-    return _("peak {peak} GFLOP/s").format(peak=_speed(peak))
+def _peak(peak: float, unit: str) -> Sentence:
+    return _("peak {peak} {unit}").format(peak=_speed(peak), unit=unit)
 
 
 def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str, float],
-               intensity: np.ndarray) -> None:
+               intensity: np.ndarray, unit: str) -> None:
     """Draw what the machine allows at each intensity, in operations for each byte moved."""
     roof, end = np.minimum(peak, bandwidth * intensity), intensity[-1]
     axes.plot(intensity, roof, color=EDGE)
     slope = (intensity[0] * peak / bandwidth) ** 0.5  # the middle of the slope, for its label
     _note(axes, f"{bandwidth:.0f} GB/s", (slope, bandwidth * slope), (-4, 4), ha="right")
-    _note(axes, _peak(peak), (end, peak), (-4, 4), ha="right")
+    _note(axes, _peak(peak, unit), (end, peak), (-4, 4), ha="right")
     for name, ceiling in ceilings.items():
         axes.plot([ceiling / bandwidth, end], [ceiling] * 2, linestyle="--", lw=0.8, color=EDGE)
         said = _("{name}: {speed}").format(name=_(name), speed=_speed(ceiling))
@@ -135,13 +135,14 @@ def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str
 
 def roofline(peak: float, bandwidth: float,
              trails: dict[str, list[tuple[float, float, float | None]]],
-             ceilings: dict[str, float]) -> None:
+             ceilings: dict[str, float], unit: str = "GFLOP/s") -> None:
     """Draw what was reached against what the machine allows: a roofline, both axes logarithmic.
 
     peak in GFLOP/s, bandwidth in GB/s. A trail has the versions of an operator, each as
     (floating-point operations, bytes moved at least, microseconds); the last is drawn larger.
     None for microseconds: it was not timed, and lies on the roof, which is what it can reach.
     ceilings: the limits in GFLOP/s of programs that use less than the whole machine, by their name.
+    Where operations are not floating-point ones, `unit` says what is counted in a second.
     """
     figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
     spots = {name: [(flops / moved, flops / us / 1e3 if us else
@@ -152,10 +153,11 @@ def roofline(peak: float, bandwidth: float,
     knee = peak / bandwidth  # in the picture always: it is what makes a roof of two lines
     intensity = np.geomspace(min(knee, *(x for x, _ in reached)) / 2,
                              max(knee, *(x for x, _ in reached)) * 4, 99)
-    _draw_roof(axes, peak, bandwidth, ceilings, intensity)
+    _draw_roof(axes, peak, bandwidth, ceilings, intensity, unit)
     axes.set(xscale="log", yscale="log", xlim=(intensity[0], intensity[-1]),
              ylim=(min([y for _, y in reached] + list(ceilings.values())) / 2, peak * 3),
-             xlabel=_("floating-point operations for each byte moved"), ylabel="GFLOP/s")
+             xlabel=_("floating-point operations for each byte moved") if unit == "GFLOP/s"
+             else _("operations for each byte moved"), ylabel=unit)
     figure.draw_without_rendering()  # the layout: only now is it known where a point lies
     lift = _lifted({name: tuple(axes.transData.transform(trail[-1]) * 72 / figure.dpi)
                     for name, trail in spots.items()})
@@ -168,12 +170,12 @@ def roofline(peak: float, bandwidth: float,
               bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
     axes.xaxis.set_minor_formatter("")  # where the axis has few decades they overlap
     axes.annotate(_("beyond the roof"), (0.02, 0.93), xycoords="axes fraction", size=9, color=EDGE)
-    lower = [_peak(peak), *(
+    lower = [_peak(peak, unit), *(
         _("{name} {speed}").format(name=_(name), speed=_speed(ceiling))
         for name, ceiling in ceilings.items())]
-    says = [(_("{name} at {speeds} GFLOP/s") if timed[name] else
-             _("{name} at most {speeds} GFLOP/s")).format(
-        name=_(name), speeds=_(" then ").join(f"{spot[1]:.1f}" for spot in trail))
+    says = [(_("{name} at {speeds} {unit}") if timed[name] else
+             _("{name} at most {speeds} {unit}")).format(
+        name=_(name), unit=unit, speeds=_(" then ").join(f"{spot[1]:.1f}" for spot in trail))
         for name, trail in spots.items()]
     show(figure, _("Roofline, {lower}, bandwidth {bandwidth} GB/s. {says}.").format(
         lower=_("; ").join(lower), bandwidth=f"{bandwidth:.0f}", says=_("; ").join(says)),
@@ -242,14 +244,18 @@ def staircase(shares: Mapping[str, Mapping[int, float]]) -> None:
         said=said), measured=True)
 
 
-def by_length(lines: Mapping[str, Mapping[int, float]], what: str, measured: bool = False) -> None:
-    """Draw what programs take at lengths, both axes in powers: a line each, named at its end."""
+def by_length(lines: Mapping[str, Mapping[float, float]], what: str, measured: bool = False,
+              along: str = "positions") -> None:
+    """Draw what programs take at lengths, or at others `along`: a line each, named at its end.
+
+    The upright axis is in powers; the other one too, if it goes beyond ten times its least.
+    """
     figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
     lengths = sorted({length for line in lines.values() for length in line})
     for (name, line), colour, marker in zip(lines.items(), _TRAILS, "osD^vPX", strict=False):
         axes.plot(list(line), list(line.values()), color=colour, marker=marker, label=_(name))
-    axes.set(xscale="log", yscale="log", xticks=lengths, xticklabels=lengths,
-             xlabel=_("positions"), ylabel=_(what))
+    axes.set(xscale="log" if lengths[-1] > 10 * lengths[0] else "linear", yscale="log",
+             xticks=lengths, xticklabels=lengths, xlabel=_(along), ylabel=_(what))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter("{x:,.4g}")
     axes.grid(axis="y", color="#eaeef2")
@@ -257,5 +263,5 @@ def by_length(lines: Mapping[str, Mapping[int, float]], what: str, measured: boo
     said = _("; ").join(_("{name}: {shares}").format(name=_(name), shares=_(", ").join(
         f"{length:,} {value:,.4g}" for length, value in line.items()))
         for name, line in lines.items())
-    show(figure, _("{what}, against positions. {said}.").format(what=_(what), said=said),
-         measured=measured)
+    show(figure, _("{what}, against {along}. {said}.").format(
+        what=_(what), along=_(along), said=said), measured=measured)

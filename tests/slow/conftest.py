@@ -1,5 +1,6 @@
 """What several slow tests begin with."""
 
+import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,5 +19,5 @@ def clone(tmp_path_factory) -> Path:
     for name in filter(None, listed.split("\0")):
         if (ROOT / name).is_file():
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (place / name).write_bytes((ROOT / name).read_bytes())
+            shutil.copy2(ROOT / name, place / name)
     return place

@@ -1,5 +1,6 @@
 """Gradescope's autograder, laid out as the service does it, and points as JSON."""
 
+import io
 import json
 import os
 import shutil
@@ -28,10 +29,16 @@ WHOLE = {"score": (int, float), "output": str, "output_format": str, "stdout_vis
 
 
 @pytest.fixture(scope="module")
-def place(tmp_path_factory) -> Path:
+def packed() -> bytes:
+    """The zip."""
+    return autograder.write("02").read_bytes()
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory, packed: bytes) -> Path:
     """What Gradescope makes of the zip, with the environment that setup.sh would fill."""
     place = tmp_path_factory.mktemp("autograder")
-    with zipfile.ZipFile(autograder.write("02")) as archive:
+    with zipfile.ZipFile(io.BytesIO(packed)) as archive:
         archive.extractall(place / "source")
     shutil.copy(place / "source" / "run_autograder", place)
     os.symlink(sys.prefix, place / "source" / "course" / ".venv")  # installed: pip finds all of it
@@ -113,10 +120,9 @@ def linear(x, w, b):
     assert f"{box.USER}, Operation not permitted, None" in results["tests"][1]["output"]
 
 
-def test_no_solution_is_in_the_zip_and_its_bytes_are_the_same() -> None:
-    written = [autograder.write("02").read_bytes() for _ in range(2)]
-    assert written[0] == written[1]
-    archive = zipfile.ZipFile(autograder.write("02"))
+def test_no_solution_is_in_the_zip_and_its_bytes_are_the_same(packed: bytes) -> None:
+    assert autograder.write("02").read_bytes() == packed
+    archive = zipfile.ZipFile(io.BytesIO(packed))
     modes = {info.filename: info.external_attr >> 16 for info in archive.infolist()}
     assert {name for name in modes if "/" not in name} == {"setup.sh", "run_autograder"}
     assert modes["setup.sh"] == modes["run_autograder"] == 0o100755

@@ -3,6 +3,7 @@
 import io
 import os
 import random
+import shutil
 import tarfile
 import zipfile
 from pathlib import Path
@@ -193,14 +194,22 @@ CLASSES = {
                  "zoe/nothing.txt": b""}, {"jane_doe": 1, "anna_77": 3, "ben": 1, "zoe": 0})}
 
 
+@pytest.fixture(scope="module")
+def build() -> Path:
+    """Where all classes are graded: the results of a file are kept, for it is in most of them."""
+    place = ROOT / "build" / "test_inputs"
+    shutil.rmtree(place, ignore_errors=True)
+    return place
+
+
 @BOX
 @pytest.mark.parametrize("platform", CLASSES)
-def test_a_class_is_read_as_a_platform_packs_it(tmp_path: Path, platform: str) -> None:
+def test_a_class_is_read_as_a_platform_packs_it(tmp_path: Path, platform: str, build: Path
+                                                ) -> None:
     """From the archive that the platform gives: a row for every student, with the points."""
     files, points = CLASSES[platform]
     (tmp_path / "class.zip").write_bytes(zipped(**files))
     place = _write(tmp_path / "class", files) if platform == "by hand" else tmp_path / "class.zip"
-    build = ROOT / "build" / f"test_inputs {platform}"
     run = submissions.run(submissions.command(place, build, 60), build)
     assert run.status == 0, run.printed
     assert {name: int(row["total"]) for name, row in run.rows.items()} == points, run.printed

@@ -33,19 +33,11 @@ def _run(*command: str, cwd: Path, **environment: str) -> subprocess.CompletedPr
 
 
 @pytest.fixture(scope="module")
-def clone(tmp_path_factory) -> Path:
-    """A clone with the working tree's files; its .venv is the one that runs the tests."""
-    place = tmp_path_factory.mktemp("site") / "course"
-    _run("git", "clone", "--quiet", str(ROOT), str(place), cwd=ROOT)
-    listed = _run("git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", cwd=ROOT)
-    for name in filter(None, listed.stdout.split("\0")):
-        if (ROOT / name).is_file():
-            (place / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, place / name)
-    for path in place.glob("requirements*.txt"):
-        os.utime(path, (0, 0))  # nothing is to be installed anew
-    (place / ".venv").symlink_to(sys.prefix)
-    return place
+def clone(clone: Path) -> Path:
+    """It, with the .venv that runs the tests, in which nothing is to be installed anew."""
+    os.utime(clone / "requirements.txt", (0, 0))
+    (clone / ".venv").symlink_to(sys.prefix)
+    return clone
 
 
 @pytest.fixture(scope="module")

@@ -2,13 +2,11 @@
 
 import functools
 import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
-from tvm import tirx
 
 from course.checks.compare.tolerance import random
 from course.checks.exercises import gpus
@@ -18,7 +16,6 @@ from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import Misuse, program
 from course.checks.spec.spec import Cases, Spec, check
 from course.checks.spec.trials import Mistakes
-from course.tir.walk import accesses, walk
 from course.words import _
 
 # ---- merge ---------------------------------------------------------------------------------
@@ -187,24 +184,13 @@ _RUNNING = Spec(_running, _attention, _attentions, {"Q": "n d", "K": "m d", "V":
                 _ATTENTIONS, fault=Misuse, atol=1e-4)
 
 
-def _traffic(func: tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
-    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads."""
-    made, reads = {}, Counter[str]()
-    for node, place in walk(func.body):
-        for access in accesses(node, place):
-            made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
-            if not access.writes:
-                reads[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
-    return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
-
-
 @exercise("12.2", "running_attention(n, m, d)", seconds=30)
 def exercise_12_2(running_attention: Callable) -> str:
     """attention with a running softmax, in loops."""
     count = check(_RUNNING, running_attention)
     n, m, d = 3, 200, 4
     func = running_attention(n, m, d)
-    made, reads = _traffic(func)
+    made, reads = primfuncs.traffic(func)
     if sum(made.values()) >= m:
         raise CheckFailed(
             _("fewer than {m} numbers kept at a time, for {m} keys").format(m=m),

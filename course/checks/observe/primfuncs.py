@@ -1,6 +1,8 @@
 """PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
 
 import functools
+import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,7 +13,7 @@ from tvm import s_tir, tirx
 from course.checks.observe.memory import Fenced, require_safe_access
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed
-from course.tir.walk import constant, loads, stores, walk
+from course.tir.walk import accesses, constant, loads, stores, walk
 from course.words import _
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
@@ -88,6 +90,17 @@ def has_while(func: tvm.tirx.PrimFunc) -> bool:
 
 
 # ---- what it reads and writes --------------------------------------------------------------
+
+
+def traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
+    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads."""
+    made, reads = {}, Counter[str]()
+    for node, place in walk(func.body):
+        for access in accesses(node, place):
+            made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
+            if not access.writes:
+                reads[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
+    return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
 
 
 def require_order(func: tvm.tirx.PrimFunc) -> None:

@@ -41,6 +41,13 @@ def _numbers(value: float) -> Iterator[float]:
         yield float(round(value))
 
 
+def _holds(dtype: np.dtype, number: float) -> bool:
+    """Whether an array of a dtype can have a number: integers neither fractions nor too many."""
+    if dtype.kind not in "iu":
+        return True
+    return number == int(number) and np.iinfo(dtype).min <= number <= np.iinfo(dtype).max
+
+
 def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield arrays of the same shape with more zeros, then with simpler numbers."""
     places = np.flatnonzero(array)
@@ -50,15 +57,14 @@ def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
         fewer = array.copy()
         fewer.flat[places[some]] = 0
         yield fewer
-    whole = array.dtype.kind in "iu"
     for number in NUMBERS[1:max(map(_rank, array.flat[places].tolist()), default=0)]:
-        if number == int(number) or not whole:
+        if _holds(array.dtype, number):
             same = array.copy()  # all of them at once
             same.flat[places] = number
             yield same
     for place in places:
         for number in _numbers(float(array.flat[place])):
-            if number == int(number) or not whole:
+            if _holds(array.dtype, number):
                 other = array.copy()
                 other.flat[place] = number
                 yield other

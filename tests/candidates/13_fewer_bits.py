@@ -1,0 +1,355 @@
+# %% shared
+import math
+
+import numpy as np
+import tvm
+from tvm.script import tirx as T
+
+
+def in_steps(weights, size, bits, to=np.rint, axis=2, largest=np.abs, most=None, empty=1.0, kind="int8", steps_as="float32"):
+    n, k = weights.shape
+    groups = weights.reshape(n, k // size, size)
+    top = largest(groups).max(axis=axis, keepdims=True) / ((2 ** (bits - 1) - 1) if most is None else most)
+    top = np.broadcast_to(np.where(top == 0, empty, top), (n, k // size, 1)).astype("float32")
+    with np.errstate(all="ignore"):
+        q = to(groups / top)
+    return q.reshape(n, k).astype(kind), top[..., 0].astype(steps_as)
+
+
+def lost(x, most, bits, clip=True):
+    step = most / (2**bits - 1)
+    q = np.rint(x / step)
+    return float(((np.minimum(q, 2**bits - 1 if clip else np.inf) * step - x) ** 2).mean())
+
+
+def dot_of_fours(lanes, one="int32", start=True, turned=False, parts=1, reads="CAB", types="int8", saturated=False, loops=False, half=False, zero=False):
+    wide, sums, some = f"{types}x{4 * lanes // parts}", f"int32x{lanes // parts}", lanes // parts
+    if types == "int32":
+        wide = sums
+    word = {4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw", 16: "llvm.x86.avx512.pmaddubs.w.512"}[lanes]
+    adds = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
+    name = f"llvm.x86.avx512.vpdpbusd.{32 * some}"
+
+    @T.prim_func(s_tir=True)
+    def description(A: T.Buffer((4,), "uint8", offset_factor=1), B: T.Buffer((lanes, 4), "int8", offset_factor=1), C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+        with T.sblock("root"):
+            if reads == "CAB":
+                T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
+            else:
+                T.reads(A[0:4], B[0:lanes, 0:4], C[0:lanes])
+            T.writes(C[0:lanes])
+            for j, k in T.grid(lanes, 4):
+                with T.sblock("dot"):
+                    vj, vk = T.axis.remap("SR", [j, k])
+                    C[vj] = C[vj] + T.Cast("int32", T.Cast(one, A[vk])) * T.Cast("int32", B[vj, vk])
+
+    @T.prim_func(s_tir=True)
+    def implementation(A: T.Buffer((4,), "uint8", offset_factor=1), B: T.Buffer((lanes, 4), "int8", offset_factor=1), C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+        with T.sblock("root"):
+            T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
+            T.writes(C[0:lanes])
+            if loops:
+                for j in T.vectorized(lanes):
+                    C[j] = C[j] + T.Cast("int32", A[0]) * T.Cast("int32", B[j, 0]) + T.Cast("int32", A[1]) * T.Cast("int32", B[j, 1]) + T.Cast("int32", A[2]) * T.Cast("int32", B[j, 2]) + T.Cast("int32", A[3]) * T.Cast("int32", B[j, 3])
+            elif saturated:
+                C[T.ramp(0, 1, lanes)] = C.vload([0], f"int32x{lanes}") + T.call_llvm_pure_intrin(
+                    T.llvm_lookup_intrinsic_id(adds), T.call_llvm_pure_intrin(
+                        T.llvm_lookup_intrinsic_id(word),
+                        T.reinterpret(T.broadcast(T.reinterpret(A.vload([0], "uint8x4"), dtype="int32"), lanes), dtype=f"int8x{4 * lanes}"),
+                        B.vload([0, 0], f"int8x{4 * lanes}"), dtype=f"int16x{2 * lanes}"),
+                    T.broadcast(T.int16(1), 2 * lanes), dtype=f"int32x{lanes}")
+            else:
+                four: T.let = T.reinterpret(A.vload([0], "uint8x4"), dtype="int32")
+                for part in T.unroll(parts):
+                    a: T.let = T.reinterpret(T.broadcast(four, some), dtype=wide)
+                    b: T.let = T.reinterpret(B.vload([part * some, 0], f"int8x{4 * some}"), dtype=wide)
+                    none: T.let = T.broadcast(0, some)
+                    added: T.let = T.call_llvm_pure_intrin(
+                        T.llvm_lookup_intrinsic_id(name), none if zero or not start else C.vload([part * some], sums),
+                        b if turned else a, a if turned else b, dtype=sums)
+                    C[T.ramp(part * some, 1, some)] = C.vload([part * some], sums) + added if zero else added
+    return (description,) if half else (description, implementation)
+
+
+def four_bits(n, k, zero=8, turned=False, signed=False, inner=False, first=False, lanes=16, whole=False, times=1):
+    rows, columns = (n // 32 if whole else 1), (k if whole else 1)
+    size = 1 if lanes == 1 else 16
+
+    @T.prim_func(s_tir=True)
+    def main(x: T.Buffer((k,), "float32"), W: T.Buffer((n // 32, k, 16), "uint8"), S: T.Buffer((n // 32, k // 32, 32), "float32"), y: T.Buffer((n,), "float32")):
+        sums = T.alloc_buffer((2, 16), "float32", scope="local")
+        q = T.alloc_buffer((rows, columns, 32), "float32")
+        for p in range(n // 32):
+            for l in range(32):
+                sums[l // 16, l % 16] = T.float32(0)
+            for j in range(k):
+                for again in range(times):
+                    for l0 in range(16 // size):
+                        for l in T.vectorized(size):
+                            q[p % rows, j % columns, l0 * size + l] = T.Cast("float32", T.bitwise_and(T.Cast("int32", W[p, j, l0 * size + l]), 15))
+                    for l0 in range(16 // size):
+                        for l in T.vectorized(size):
+                            q[p % rows, j % columns, 16 + l0 * size + l] = T.Cast("float32", T.shift_right(T.Cast("int32", W[p, j, l0 * size + l]), 4))
+                for h in range(2):
+                    for l in range(16):
+                        sums[h, l] = sums[h, l] + x[j] * S[p, 0 if first else j // 32, h * 16 + l] * (
+                            T.Select(q[p % rows, j % columns, (h * 16 + l) // 2 + l % 2 * 16 if inner else ((1 - h) if turned else h) * 16 + l] > T.float32(7 if signed else 99), T.float32(-16), T.float32(0 if signed else -zero))
+                            + q[p % rows, j % columns, (h * 16 + l) // 2 + l % 2 * 16 if inner else ((1 - h) if turned else h) * 16 + l])
+            for h in range(2):
+                for l in range(16):
+                    y[p * 32 + h * 16 + l] = sums[h, l]
+    return main
+
+
+# %% 13.1 wrong: cut off, not rounded -> the nearest integer is wanted, and astype cuts off
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, to=np.trunc)
+
+
+# %% 13.1 wrong: rounded down -> integers from
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, to=np.floor)
+
+
+# %% 13.1 wrong: one step for all -> one step for each group: this is one for all
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, axis=None)
+
+
+# %% 13.1 wrong: a step for each row -> one step for each group: this is one for each row
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, axis=(1, 2))
+
+
+# %% 13.1 wrong: without abs -> input W
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, largest=lambda groups: groups)
+
+
+# %% 13.1 wrong: 0 / 0 -> steps above 0 | a group of zeros: any step above 0 will do
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, empty=0.0)
+
+
+# %% 13.1 wrong: all integers of the kind -> integers from -127 to 127 | from -128 to
+def grouped(weights, size, bits):
+    q, steps = in_steps(weights, size, bits, most=2 ** (bits - 1))
+    return q.clip(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), steps
+
+
+# %% 13.1 wrong: steps as float64 -> a tuple: int8 | float64
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, steps_as="float64")
+
+
+# %% 13.1 wrong: in place -> the given array as it was | what is changed
+def grouped(weights, size, bits):
+    q, steps = in_steps(weights, size, bits)
+    weights /= np.repeat(steps, size, axis=1)
+    return q, steps
+
+
+# %% 13.1 right: in loops
+def grouped(weights, size, bits):
+    most = 2 ** (bits - 1) - 1
+    q, steps = np.zeros(weights.shape, "int8"), np.ones((len(weights), weights.shape[1] // size), "float32")
+    for i, row in enumerate(weights):
+        for g in range(len(row) // size):
+            part = row[g * size:(g + 1) * size]
+            if part.any():
+                steps[i, g] = max(abs(part.min()), abs(part.max())) / most
+                q[i, g * size:(g + 1) * size] = np.floor(part / steps[i, g] + 0.5)
+    return q, steps
+
+
+# %% 13.2 wrong: the largest -> an rms error of at most | the largest number is the range: a smaller one may lose less
+def best_range(x, bits):
+    return float(x.max())
+
+
+# %% 13.2 wrong: a percentile -> an rms error of at most
+def best_range(x, bits):
+    return float(np.percentile(x, 99.9))
+
+
+# %% 13.2 wrong: the mean of the differences -> an rms error of at most
+def best_range(x, bits):
+    def mean(most):
+        step = most / (2**bits - 1)
+        return np.abs(np.rint(x.clip(0, most) / step) * step - x).mean()
+    return min(np.geomspace(x.max() / 1000, x.max(), 700), key=mean)
+
+
+# %% 13.2 wrong: rounding only -> an rms error of at most
+def best_range(x, bits):
+    return min(np.linspace(x.max() / 100, x.max(), 100), key=lambda most: lost(x.clip(0, most), most, bits))
+
+
+# %% 13.2 wrong: the step -> an rms error of at most
+def best_range(x, bits):
+    return min(np.geomspace(x.max() / 1000, x.max(), 700), key=lambda most: lost(x, most, bits)) / (2**bits - 1)
+
+
+# %% 13.2 wrong: an array -> a number above 0
+def best_range(x, bits):
+    return np.array([x.max()])
+
+
+# %% 13.2 right: equal differences, then closer
+def best_range(x, bits):
+    low, high = 0.0, float(x.max())
+    for _ in range(3):
+        tried = np.linspace(low, high, 201)[1:]
+        best = int(np.argmin([lost(x, most, bits) for most in tried]))
+        low, high = float(tried[max(best - 2, 0)]) if best else low, float(tried[min(best + 2, 199)])
+    return float(tried[best])
+
+
+# %% 13.3 wrong: unsigned -> a sum from | products of
+def longest_sum(one, other, bits):
+    return (2**bits - 1) // max(abs(a * b) for a in one for b in other)
+
+
+# %% 13.3 wrong: only upwards -> a sum from | products of
+def longest_sum(one, other, bits):
+    return (2 ** (bits - 1) - 1) // max(1, max(a * b for a in one for b in other))
+
+
+# %% 13.3 wrong: a symmetric accumulator -> the largest K | products fit too
+def longest_sum(one, other, bits):
+    return (2 ** (bits - 1) - 1) // max(abs(a * b) for a in one for b in other)
+
+
+# %% 13.3 wrong: by the highest ends alone -> a sum from | products of
+def longest_sum(one, other, bits):
+    return (2 ** (bits - 1) - 1) // max(1, abs(one[1] * other[1]))
+
+
+# %% 13.3 wrong: one too many -> a sum from | products of
+def longest_sum(one, other, bits):
+    products = [a * b for a in one for b in other]
+    return min(2 ** (bits - 1) // abs(product) + (product > 0) for product in products if product)
+
+
+# %% 13.3 wrong: a float -> an integer
+def longest_sum(one, other, bits):
+    return 2 ** (bits - 1) / max(abs(a * b) for a in one for b in other)
+
+
+# %% 13.3 right: by doubling
+def longest_sum(one, other, bits):
+    low, high = -(2 ** (bits - 1)), 2 ** (bits - 1) - 1
+    products = [a * b for a in one for b in other]
+    fits = lambda k: all(low <= k * product <= high for product in products)
+    k = 0
+    for bit in reversed(range(bits + 1)):
+        if fits(k + 2**bit):
+            k += 2**bit
+    return k
+
+
+# %% 13.4 wrong: pairs in 16 bits -> implementation | pairs of products are added in 16 bits
+def of_fours(lanes):
+    return dot_of_fours(lanes, saturated=True)
+
+
+# %% 13.4 wrong: A and B exchanged -> implementation | A and B: the first of the two
+def of_fours(lanes):
+    return dot_of_fours(lanes, turned=True)
+
+
+# %% 13.4 wrong: two calls -> one vpdpbusd for 16 sums | 'vpdpbusd': 2
+def of_fours(lanes):
+    return dot_of_fours(lanes, parts=2) if lanes > 4 else dot_of_fours(lanes)
+
+
+# %% 13.4 wrong: T.reads in another order -> a description that tensorize finds | its loops, T.reads
+def of_fours(lanes):
+    return dot_of_fours(lanes, reads="ABC")
+
+
+# %% 13.4 right: products alone, added to C afterwards
+def of_fours(lanes):
+    return dot_of_fours(lanes, zero=True)
+
+
+# %% 13.5 wrong: no zero point -> the zero point: each weight is stored as 8 more
+def times_four_bits(n, k):
+    return four_bits(n, k, zero=0)
+
+
+# %% 13.5 wrong: the halves exchanged -> the halves: they are exchanged
+def times_four_bits(n, k):
+    return four_bits(n, k, turned=True)
+
+
+# %% 13.5 wrong: the whole matrix unpacked -> at most 128 numbers of its own | which buffer grows
+def times_four_bits(n, k):
+    return four_bits(n, k, whole=True)
+
+
+# %% 13.5 wrong: byte by byte -> W read in 8 or 16 lanes | T.vectorized
+def times_four_bits(n, k):
+    return four_bits(n, k, lanes=1)
+
+
+# %% 13.5 right: each weight by its own step
+def times_four_bits(n, k):
+    return four_bits(n, k)
+
+
+# %% more
+
+# %% 13.4 wrong: A with a sign -> description | A: its numbers have no sign
+def of_fours(lanes):
+    return dot_of_fours(lanes, one="int8")
+
+
+# %% 13.4 wrong: C is overwritten -> implementation | C: the products are added
+def of_fours(lanes):
+    return dot_of_fours(lanes, start=False)
+
+
+# %% 13.4 wrong: vectors of int32, as the library has -> a call that LLVM takes | the types of the vectors
+def of_fours(lanes):
+    return dot_of_fours(lanes, types="int32")
+
+
+# %% 13.4 wrong: no instruction -> one vpdpbusd for 16 sums
+def of_fours(lanes):
+    return dot_of_fours(lanes, loops=True)
+
+
+# %% 13.4 wrong: the description alone -> a tuple: a description, an implementation
+def of_fours(lanes):
+    return dot_of_fours(lanes, half=True)
+
+
+# %% 13.4 wrong: always 16 lanes -> a PrimFunc of buffers
+def of_fours(lanes):
+    return dot_of_fours(16)
+
+
+# %% 13.5 wrong: neighbours in a byte -> the halves: the high ones are 16 outputs on
+def times_four_bits(n, k):
+    return four_bits(n, k, inner=True)
+
+
+# %% 13.5 wrong: negative from 8 on -> the zero point: bits from 8 on are no negative numbers
+def times_four_bits(n, k):
+    return four_bits(n, k, signed=True)
+
+
+# %% 13.5 wrong: the first group's steps -> the steps: each group has its own
+def times_four_bits(n, k):
+    return four_bits(n, k, first=True)
+
+
+# %% 13.5 wrong: 7 and not 8 -> the zero point: it is 8, not 7
+def times_four_bits(n, k):
+    return four_bits(n, k, zero=7)
+
+
+# %% 13.5 wrong: unpacked twice -> each byte of W read at most twice
+def times_four_bits(n, k):
+    return four_bits(n, k, times=2)
