@@ -188,6 +188,8 @@ _AVG_POOL2D: dict[str, Mistake] = {
 
 _LINEAR_BIAS: dict[str, Mistake] = {
     _("the bias of the linear layer is left out"): lambda layer, x: F.linear(x, layer.weight),
+    _("the bias is added along the batch instead of the features"):
+        lambda layer, x: F.linear(x, layer.weight) + layer.bias[:len(x), None],
     _("the bias: it is inside the sum, so it is added k times"):
         lambda layer, x: F.linear(x, layer.weight, x.shape[-1] * layer.bias)}
 
