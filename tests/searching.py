@@ -30,4 +30,4 @@ def answers(known: list[dict], queries: list[str]) -> list[list[dict]]:
 def named(section: dict) -> str:
     """Return a section as tests/queries.toml names it."""
     page = section["page"]
-    return f"{page[:2] if page[:2].isdigit() else page}: {section['title']}"
+    return f"{page[:2] if page[:2].isdigit() else page}#{section['id']}"

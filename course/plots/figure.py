@@ -6,6 +6,7 @@ import functools
 import hashlib
 import html
 import io
+import logging
 import os
 import re
 from collections import Counter
@@ -35,6 +36,8 @@ FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han S
 @functools.cache
 def chinese_font() -> str:
     """Return the name of an installed font that has Chinese letters, or ""."""
+    # some have one weight, which Matplotlib would say in a red box above each picture
+    logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     known = {entry.fname for entry in font_manager.fontManager.ttflist}
     for path in set(font_manager.findSystemFonts()) - known:  # installed after Matplotlib looked
         with contextlib.suppress(Exception):  # a file that is no font, or a kind it cannot read
@@ -52,6 +55,12 @@ def speak(figure: plt.Figure, tongue: str) -> None:
             if tongue == "zh":  # a letter that the first has not is taken from the second
                 text.set_fontfamily([*text.get_fontfamily(), chinese_font()])
                 text.set_fontstyle("normal")  # Chinese has no italics
+
+
+def settle(figure: plt.Figure) -> None:
+    """Say the sentences in a figure as its reader can read them, before anything is laid out."""
+    if language() == "zh":  # without a font for Chinese letters they would be boxes
+        speak(figure, "zh" if chinese_font() else "en")
 
 
 def caption(text: str) -> Sentence:
@@ -168,8 +177,7 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     `make outputs` keeps each as SVG too, for the site, named by the PNG: tools.execute. The Chinese
     one, where a font has its letters, has the text in it.
     """
-    if language() == "zh":  # without a font for Chinese letters they would be boxes
-        speak(figure, "zh" if chinese_font() else "en")
+    settle(figure)
     words = told(alt, language()).replace("\n", " ")
     about, drawn = {"alt": words}, None
     if not measured:

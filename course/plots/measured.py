@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.ticker import LogLocator, NullFormatter
 
 import helpers
-from course.plots.figure import BLUE, EDGE, caption, show
+from course.plots.figure import BLUE, EDGE, caption, settle, show
 from course.words import Sentence, _
 
 # on white at least 4.5 to 1, so that names in these colours can be read
@@ -158,6 +158,7 @@ def roofline(peak: float, bandwidth: float,
              ylim=(min([y for _, y in reached] + list(ceilings.values())) / 2, peak * 3),
              xlabel=_("floating-point operations for each byte moved") if unit == "GFLOP/s"
              else _("operations for each byte moved"), ylabel=unit)
+    settle(figure)
     figure.draw_without_rendering()  # the layout: only now is it known where a point lies
     lift = _lifted({name: tuple(axes.transData.transform(trail[-1]) * 72 / figure.dpi)
                     for name, trail in spots.items()})

@@ -33,7 +33,7 @@
   const ASKING = new Set(("a an the is are was be do does did can could should i you we my me it its what which how why "
     + "where when who whom to of in on for from with by at get got have has use using there this that and or not if "
     + "mean means really please see want need know try trying much many keep keeps im dont doesnt cant cannot wont "
-    + "isnt don doesn won isn t s re ll ve").split(" "));
+    + "isnt don doesn won isn t s re ll ve vs versus difference between than then as so into while").split(" "));
   // Words of a question about something that went wrong.
   const FAILING = new RegExp(String.raw`\b(errors?|exceptions?|fail(s|ed|ure)?|crash(es|ed)?|broken|d(ies|ied|ying)|wrong`
     + String.raw`|missing|cannot|can't|unable|invalid|unexpected|mismatch)\b|报错|错误|失败|崩溃|出错|不匹配|找不到|无法|异常`, "i");
@@ -89,6 +89,7 @@
   const FIELDS = { title: 4, names: 9, above: 2.5, text: 1.25, code: 0.7 };
 
   const MESSAGES = new Set(["tvm_errors", "troubleshooting"]), LISTS = new Set(["terms", "changelog"]);
+  const CALM = 0.6;
 
   class Finder {
     constructor(sections) {
@@ -138,7 +139,7 @@
       if (pair) return pair.map((part) => [part]);
       for (let most = 1; most <= (word.length < 4 ? 0 : word.length < 8 ? 1 : 2); most++) {
         const near = those((other) => apart(word, other, most) <= most);
-        if (near.length) return [near];
+        if (near.length) return [[near.reduce((one, other) => this.rare(other) < this.rare(one) ? other : one)]];
       }
       const part = parts.find((one) => this.index.has(one));
       if (part) return [[part]];
@@ -162,14 +163,14 @@
         const best = [all[0], ...all.slice(1).filter((form) => /[._:]/.test(form))]
           .find((form) => this.index.has(form));
         return best ? [{ found: [best], part: 1 }]
-          : this.guessed(piece.toLowerCase(), all).map((found) => ({ found, part: 0.8 }));
+          : this.guessed(piece.toLowerCase(), all).map((found) => ({ found, part: 0.8, piece }));
       });
       asked.slice(1).forEach(({ 0: piece }, at) => {  // "cache write" is also cache_write
         const name = `${asked[at][0]}_${piece}`.toLowerCase();
         if (this.index.has(name)) wishes.push({ found: [name], part: 1 });
       });
-      return wishes.filter(({ found }) => found.length).map(({ found, part }) =>
-        ({ found, counts: part * Math.max(...found.map((form) => this.rare(form))) }));
+      return wishes.filter(({ found }) => found.length).map(({ found, part, piece }) =>
+        ({ found, piece, counts: part * Math.max(...found.map((form) => this.rare(form))) }));
     }
 
     // The sections that answer a query, the best first, and the forms that are marked in them.
@@ -177,7 +178,10 @@
       const wishes = this.wishes(without(query));
       const failing = FAILING.test(query);
       const sum = wishes.reduce((total, wish) => total + wish.counts, 0);
-      const asked = [...new Set([query, without(query)])].map(phrase);
+      // a word that is nowhere here, as the word that it may be, where that is one
+      const meant = wishes.reduce((text, { found, piece }) =>
+        piece && found.length === 1 ? text.replace(piece, found[0]) : text, without(query));
+      const asked = [...new Set([query, without(query), meant])].map(phrase);
       const share = (part, whole) =>
         whole.includes(part) ? part.trim().length / whole.trim().length : 0;
       const most = (of) => Math.max(...asked.map(of));
@@ -194,10 +198,11 @@
         if (!score) return;
         score += 1.5 * named ** 2 / sum;
         score *= (covered / sum) ** 1.5;
+        if (MESSAGES.has(section.page) && !failing) score *= CALM;
         // what the section is of, as the query or a part of it; the query as a part of its title
         score += 4 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
         score += 5 * sum * most((one) => share(one, section.head));
-        if (failing && MESSAGES.has(section.page)) score *= 6;
+        if (MESSAGES.has(section.page) && failing) score *= 6;
         if (!section.above.length) score *= 0.5;  // the top of a page, if none of its sections does
         if (section.id === "recap") score *= 0.5;  // it repeats what others explain
         if (LISTS.has(section.page)) score *= 0.6;  // they name what others explain
