@@ -48,10 +48,10 @@ def test_a_kernel_speaks_what_was_asked_for_or_its_folders(
 
 def test_before_the_packages_are_installed_it_is_english() -> None:
     code = ("import sys; sys.modules['babel'] = None; from course.words import _; "
-            "print(_('the return statement'), _('is {found}').format(found=3))")
+            "print(_('five rounds'), _('is {found}').format(found=3))")
     said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, text=True, check=True,
                           capture_output=True, env={**os.environ, "MLC_LANG": "zh"})
-    assert said.stdout == "the return statement is 3\n"
+    assert said.stdout == "five rounds is 3\n"
 
 
 @pytest.mark.parametrize("name", ["course/__init__.py", "course/words/__init__.py",
@@ -61,19 +61,19 @@ def test_what_the_doctor_needs_is_read_by_old_pythons_too(name: str) -> None:
 
 
 def test_english_is_the_default() -> None:
-    assert words.language() == "en" and _("the return statement") == "the return statement"
+    assert words.language() == "en" and _("five rounds") == "five rounds"
 
 
 @chinese.quoted
 def test_a_sentence_is_said_in_either_language() -> None:
     """Also one in the place of another, one that is joined, and one that came through JSON."""
     said = _("{what} for {input}").format(
-        what=_("shape {shape}").format(shape=(2, 3)), input=_("all numbers the same"))
+        what=_("shape {shape}").format(shape=(2, 3)), input=_("five rounds"))
     both = _("; ").join([said, "lv1"]) + "!"
-    assert both == "shape (2, 3) for all numbers the same; lv1!" == told(both, "en")
-    assert told(both, "zh") == "形状 (2, 3)（所有的数都相同）；lv1!"
+    assert both == "shape (2, 3) for five rounds; lv1!" == told(both, "en")
+    assert told(both, "zh") == "形状 (2, 3)（五轮）；lv1!"
     inside = _("{what} for {input}").format(what="3.15", input=said)
-    assert told(inside, "zh") == "3.15（形状 (2, 3)，所有的数都相同）"
+    assert told(inside, "zh") == "3.15（形状 (2, 3)，五轮）"
     assert words.unpacked(words.packed([both]))[0].told("zh") == told(both, "zh")
     assert isinstance(both, str) and told("lv1", "zh") == "lv1" and told(_("lv1"), "zh") == "lv1"
 
@@ -179,7 +179,7 @@ def test_chinese_whose_places_or_words_do_not_fit_is_told(catalogue) -> None:
     ("a sentence that nobody has put into the catalogue", "English: "),
     ("AssertionError: shapes do not match", ""), ("[0, 1]", ""), ("np.matmul", ""),
     (_("your line {line}: {source}").format(line=2, source="return a if all b else c"), ""),
-    (Sentence("; {a}").format(a="x"), "") , (_("the return statement") + "  ", "a space too many"),
+    (Sentence("; {a}").format(a="x"), "") , (_("five rounds") + "  ", "a space too many"),
 ])
 def test_the_guard_sees_english_and_spaces(found: str, fault: str) -> None:
     faults = chinese.faults(found)

@@ -112,7 +112,7 @@ def lnumpy_softmax(X, Y):
     Y[0, 0] = 0
     np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
 
-# %% 0.1 wrong: the largest is not subtracted -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+# %% 0.1 wrong: the largest is not subtracted -> the exponentials overflow or vanish: no maximum is subtracted
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         total = 0.0
@@ -339,7 +339,7 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.3 wrong: without T.init -> T.init: what does an element start from
+# %% 0.3 wrong: without T.init -> that every element has a first value | f adds to Y, or compares with it, in Y, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -349,7 +349,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 wrong: without T.init in a temporary -> T.init: what does an element start from
+# %% 0.3 wrong: without T.init in a temporary -> that every element has a first value | f adds to M, or compares with it, in M, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -492,7 +492,7 @@ def make_row_max():
 def looks_pure(function, x, shape):
     return True
 
-# %% 0.4 wrong: only the input is looked at -> two fillings of out that differ
+# %% 0.4 wrong: only the input is looked at -> False for a function that adds x to what out held | True
 def looks_pure(function, x, shape):
     given = x.copy()
     function(given, np.zeros(shape, dtype="float32"))
@@ -509,7 +509,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: NaN is not equal to NaN -> equal_nan=True
+# %% 0.4 wrong: NaN is not equal to NaN -> True for a function that writes NaN where x < 0 | False
 def looks_pure(function, x, shape):
     outputs = []
     for filling in (0, 1):
@@ -552,7 +552,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: both fillings low -> one of them above all numbers
+# %% 0.4 wrong: both fillings low -> False for a function that writes the larger of x and what out | True
 def looks_pure(function, x, shape):
     outputs = []
     for filling in (-1e6, -1e5):
@@ -600,11 +600,11 @@ def create_deep_mlp():
 def create_deep_mlp():
     return deep_mlp(last=True)
 
-# %% 0.5 wrong: one image -> a symbol for the number of images
+# %% 0.5 wrong: one image -> x of shape (n, 784) | (1, 784)
 def create_deep_mlp():
     return deep_mlp(symbolic=False)
 
-# %% 0.5 wrong: without T.init -> T.init: what does an element start from
+# %% 0.5 wrong: without T.init -> that every element has a first value | PrimFunc linear adds to Y, or compares with it, in Y, and
 def create_deep_mlp():
     return deep_mlp(init=False)
 
@@ -612,11 +612,11 @@ def create_deep_mlp():
 def create_deep_mlp():
     return deep_mlp(bias=False)
 
-# %% 0.5 wrong: only the first image is computed -> only image 0 is right
+# %% 0.5 wrong: only the first image is computed -> input x:  2 x 784
 def create_deep_mlp():
     return deep_mlp(rows=False)
 
-# %% 0.5 wrong: the parameters in another order -> the order of its parameters
+# %% 0.5 wrong: the parameters in another order -> b0 of shape (128) | (64, 128)
 def create_deep_mlp():
     return deep_mlp(order=True)
 
@@ -1050,7 +1050,7 @@ def make_row_max():
                 Z[vi] = Z[vi] + Y[vi]
     return f
 
-# %% 0.4 wrong: NaN in x is not equal to itself -> in x neither
+# %% 0.4 wrong: NaN in x is not equal to itself -> True for a function that doubles an x with NaN in it | False
 def looks_pure(function, x, shape):
     outputs = []
     for filling in (-1e6, 12345.0):
@@ -1069,7 +1069,7 @@ def looks_pure(function, x, shape):
         function(given, outputs[-1])
     return np.array_equal(given, x, equal_nan=True) and np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: two calls before it looks -> the output after each single call
+# %% 0.4 wrong: two calls before it looks -> False for a function that writes every other element, and the | True
 def looks_pure(function, x, shape):
     outputs = []
     for filling in (-1e6, 12345.0):
@@ -1471,7 +1471,7 @@ def make_relu6():
                 Y[vi, vj] = T.float32(3)
     return f
 
-# %% 0.2 wrong: arguments in the order Y, X -> the order of the arguments
+# %% 0.2 wrong: arguments in the order Y, X -> the arguments in the order X, Y | the first argument, Y, is written, and the last, X, is only read
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(Y: T.Buffer((4, 10), "float32"), X: T.Buffer((4, 10), "float32")):
@@ -1740,7 +1740,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], Y[vi])
     return f
 
-# %% 0.3 wrong: arguments exchanged -> what is written comes last
+# %% 0.3 wrong: arguments exchanged -> buffers float32 (5, 12), float32 (5,) | float32 (5,), float32 (5, 12)
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(Y: T.Buffer((5,), "float32"), X: T.Buffer((5, 12), "float32")):
@@ -1952,7 +1952,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return kept and np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: the input within a tolerance -> a tolerance hides small changes
+# %% 0.4 wrong: the input within a tolerance -> False for a function that changes x by a millionth | True
 def looks_pure(function, x, shape):
     outputs, kept = [], True
     for filling in (-1e6, 1e6):
@@ -1962,7 +1962,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return kept and np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: the outputs are never compared -> two fillings of out that differ
+# %% 0.4 wrong: the outputs are never compared -> False for a function that adds x to what out held | True
 def looks_pure(function, x, shape):
     outputs, kept = [], True
     for filling in (-1e6, 1e6):
@@ -1992,7 +1992,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return kept and not np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: both fillings high -> one of them above all numbers
+# %% 0.4 wrong: both fillings high -> False for a function that writes the smaller of x and what out | True
 def looks_pure(function, x, shape):
     outputs, kept = [], True
     for filling in (1e6, 1e5):
@@ -2144,7 +2144,7 @@ def timed(f):
 def lnumpy_softmax(X, Y):
     pass
 
-# %% 0.4 wrong: round to 3 decimals before comparing -> a tolerance hides small changes
+# %% 0.4 wrong: round to 3 decimals before comparing -> False for a function that changes one small element of x by the | True
 def looks_pure(function, x, shape):
     a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
     c, d = x.copy(), x.copy()
@@ -2152,7 +2152,7 @@ def looks_pure(function, x, shape):
     r = lambda v: np.round(v, 3)
     return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True) and np.array_equal(r(d), r(x), equal_nan=True))
 
-# %% 0.4 wrong: compares what is rounded to six decimals -> a tolerance hides small changes
+# %% 0.4 wrong: compares what is rounded to six decimals -> False for a function that changes one small element of x by the | True
 def looks_pure(function, x, shape):
     a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
     c, d = x.copy(), x.copy()

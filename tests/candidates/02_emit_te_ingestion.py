@@ -213,7 +213,7 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return te.compute((128, 128), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
 
-# %% 2.1 wrong: returns the formula instead of the tensor -> return what te.compute gives
+# %% 2.1 wrong: returns the formula instead of the tensor -> a te.Tensor as the result | NoneType
 def leaky_relu(x, slope):
     te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
 
@@ -254,11 +254,11 @@ def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k) + b[j])
 
-# %% 2.2 wrong: by TOPI -> without topi
+# %% 2.2 wrong: by TOPI -> an expression of your own | one by TOPI: topi's dense
 def linear(x, w, b):
     return topi.nn.dense(x, w, b)
 
-# %% 2.2 wrong: by TOPI in a first stage -> without topi
+# %% 2.2 wrong: by TOPI in a first stage -> an expression of your own | one by TOPI: topi's dense
 def linear(x, w, b):
     y = topi.nn.dense(x, w)
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
@@ -310,7 +310,7 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 3, width - kw + 3), lambda n, f, i, j: te.sum(
         padded[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: by TOPI -> without topi
+# %% 2.3 wrong: by TOPI -> an expression of your own | one by TOPI: topi's conv2d
 def conv2d(x, w):
     return topi.nn.conv2d(x, w, 1, 0, 1)
 
@@ -372,7 +372,7 @@ def max_pool(x):
 def create_model_via_emit_te(weights):
     return cnn_with(weights, softmax=None)
 
-# %% 2.5 wrong: no emit_output -> emit_output
+# %% 2.5 wrong: no emit_output -> a well-formed IRModule | ValueError: DataflowVar lv10 is used outside DataflowBlock.
 def create_model_via_emit_te(weights):
     return cnn_with(weights, output=False)
 
@@ -399,7 +399,7 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return cnn_with(weights, batch=1)
 
-# %% 2.5 wrong: forgets bb.get() -> what your function returns
+# %% 2.5 wrong: forgets bb.get() -> an IRModule | NoneType
 def create_model_via_emit_te(weights):
     cnn_with(weights)
 
@@ -579,7 +579,7 @@ def create_model_via_emit_te(weights):
     return cnn_with(weights, relu=False, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.nn.relu, lv) if place == "pool" else lv)
 
-# %% 2.6 wrong: the sum leaves out the last k, where the trained model has zeros -> but 1 at [0, 5407] | layer 4, Linear
+# %% 2.6 wrong: the sum leaves out the last k, where the trained model has zeros -> layer 4, Linear
 def create_model_via_own_te(weights):
     return own_cnn(weights, one_short=True)
 

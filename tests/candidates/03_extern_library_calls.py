@@ -22,7 +22,7 @@ def register_softmax():
     def softmax(x, out):
         torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 0))
 
-# %% 3.1 wrong: the exponentials overflow -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+# %% 3.1 wrong: the exponentials overflow -> the exponentials overflow or vanish: no maximum is subtracted
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -169,7 +169,7 @@ def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (1, weight.shape[1]), name="env.Linear")
 
-# %% 3.3 wrong: returns the builder -> what your function returns: an IRModule
+# %% 3.3 wrong: returns the builder -> an IRModule | BlockBuilder
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (1, weight.shape[1]), get=False)
@@ -262,7 +262,7 @@ def register_conv2d():
         out = nn.functional.conv2d(x, w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: returns instead of writing -> nobody takes the value
+# %% 3.4 wrong: returns instead of writing -> that out is written | out still holds only the NaN from before the call, and a value
 def register_conv2d():
     def conv2d(x, w, b, out):
         return nn.functional.conv2d(x, w, b.flatten())
@@ -649,7 +649,7 @@ def register_softmax():
     def softmax(x, out):
         torch.softmax(torch.from_dlpack(x), 1, dtype=torch.float64, out=torch.from_dlpack(out))
 
-# %% 3.1 wrong: arguments in the order out, x -> the order of the arguments: x, out
+# %% 3.1 wrong: arguments in the order out, x -> that x stays as it was, and out is written | env.softmax wrote into x, and not into out, its last argument
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(out, x):
@@ -1068,7 +1068,7 @@ def register_softmax(x, out):
     e = np.exp(a - a.max(1, keepdims=True))
     o[...] = e / e.sum(1, keepdims=True)
 
-# %% 3.1 wrong: defined and returned, not registered -> register_global_func: does it run
+# %% 3.1 wrong: defined and returned, not registered -> a function registered as env.softmax | nothing new in the registry
 def register_softmax():
     def softmax(x, out):
         a, o = np.from_dlpack(x), np.from_dlpack(out)

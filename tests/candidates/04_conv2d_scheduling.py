@@ -199,7 +199,7 @@ def schedule_matmul(schedule):
     schedule.parallel(schedule.fuse(i, j0))
     schedule.decompose_reduction(block, k0)
 
-# %% 4.4 wrong: not scheduled at all -> step 2: compute_inline
+# %% 4.4 wrong: not scheduled at all -> no padding block | block pad_temp still writes pad_temp; conv2d is as it was
 def schedule_conv2d(mod):
     return mod
 
@@ -233,7 +233,7 @@ def schedule_conv2d(mod):
     schedule.compute_inline(schedule.get_sblock("pad_temp"))
     return schedule.mod
 
-# %% 4.4 wrong: returns the schedule -> the return value: schedule.mod
+# %% 4.4 wrong: returns the schedule -> an IRModule | Schedule
 def schedule_conv2d(mod):
     return tvm.s_tir.Schedule(conv_schedule(mod))
 
@@ -877,7 +877,7 @@ def schedule_matmul(schedule):
     i, j, k0 = schedule.get_loops(block)
     schedule.decompose_reduction(block, k0)
 
-# %% 4.4 wrong: scheduled, then dead code and constants cleaned up in main -> main has changed | these change no Relax function
+# %% 4.4 wrong: scheduled, then dead code and constants cleaned up in main -> main has changed
 def schedule_conv2d(mod):
     s = tvm.s_tir.Schedule(mod)
     conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
@@ -921,7 +921,7 @@ def sums_where_needed(schedule):
     schedule.compute_at("sums", row)
     schedule.unsafe_set_dtype(schedule.cache_read("sums", 1, "global"), 0, "float16")
 
-# %% 4.6 wrong: k inside j again -> the order of the loops around C: it was i, k, j
+# %% 4.6 wrong: k inside j again -> sums side by side, inside the loop over k
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
     copy = schedule.cache_write(block, 0, "local")

@@ -171,7 +171,7 @@ def avg_pool(x, kernel, stride):
 def avg_pool(x, kernel, stride):
     return pool_with(x, kernel, stride, extra=2)
 
-# %% 5.2 wrong: by TOPI -> without topi
+# %% 5.2 wrong: by TOPI -> an expression of your own | one by TOPI: topi's pool2d
 def avg_pool(x, kernel, stride):
     return topi.nn.pool2d(x, kernel, stride, (1, 1), (0, 0, 0, 0), "avg")
 
@@ -268,7 +268,7 @@ def cnn_rules():
     del rules[nn.Softmax]
     return rules
 
-# %% 5.4 wrong: keys are names -> the classes themselves
+# %% 5.4 wrong: keys are names -> rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax | no rule for Conv2d, MaxPool2d, Flatten, Softmax; keys
 def cnn_rules():
     return {kind.__name__: rule for kind, rule in rules_with().items()}
 
@@ -609,7 +609,7 @@ def cnn_rules():
         return bb.emit_te(topi.nn.pool2d, nm[node.args[0]], two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max", True)
     return rw(pool=r)
 
-# %% 5.4 wrong: softmax without max subtraction -> the exponentials overflow or vanish: is each row's own maximum subtracted?
+# %% 5.4 wrong: softmax without max subtraction -> the exponentials overflow or vanish: no maximum is subtracted
 def cnn_rules():
     def r(bb, nm, node, l):
         e = bb.emit(relax.op.exp(nm[node.args[0]]))

@@ -187,7 +187,7 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, pool_init=False)
 
-# %% 7.2 wrong: returns the schedule -> the return value: schedule.mod
+# %% 7.2 wrong: returns the schedule -> an IRModule | Schedule
 def fast_conv_pool(mod, name):
     return tvm.s_tir.Schedule(conv_with(mod, name))
 

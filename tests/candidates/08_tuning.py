@@ -176,11 +176,11 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, seeded=None)
 
-# %% 8.1 wrong: each draw alone has the limit -> what the draws before it left
+# %% 8.1 wrong: each draw alone has the limit -> tiles of at most 128 numbers | 26 x 2 x 4 = 208
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="each")
 
-# %% 8.1 wrong: three parts, two of them inside -> besides the three inner pieces
+# %% 8.1 wrong: three parts, two of them inside -> tiles of at most 128 numbers | 338
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, parts=3)
 
@@ -250,7 +250,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
 # %% 8.2 wrong: the one that raises is kept -> 'broken' is timed
 tune = tuner_with(on_error=True)
 
-# %% 8.2 wrong: after an exception nothing more is checked -> continue, not break
+# %% 8.2 wrong: after an exception nothing more is checked -> that each candidate is checked once; five rounds | 'even': 0 times
 tune = tuner_with(stop="break")
 
 # %% 8.2 wrong: one try around the whole loop -> 'broken' was the last that was checked
@@ -268,7 +268,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: each is checked twice -> keep what is_correct said
+# %% 8.2 wrong: each is checked twice -> that each candidate is checked once; five rounds | 'steady': 2 times
 tune = tuner_with(once=False)
 
 # %% 8.2 wrong: checked after the measurement -> before anything is timed
@@ -323,28 +323,28 @@ tune = tuner_with(lambda times: times[len(times) // 2])
 # %% 8.2 wrong: one candidate after the other -> the loop over the rounds goes outside
 tune = tuner_with(order="one after the other")
 
-# %% 8.2 wrong: there and back -> in each round the order of the dict
+# %% 8.2 wrong: there and back -> rounds: steady, spiky, lucky, even, hasty, late, slow, steady | steady, spiky, lucky, even, hasty, late, slow, slow, ...
 tune = tuner_with(order="there and back")
 
-# %% 8.2 wrong: always five rounds -> repeats: how many rounds are there
+# %% 8.2 wrong: always five rounds -> 3 calls of time_of for each; repeats=3 | 5 for 'a'
 tune = tuner_with(repeats_are=5)
 
-# %% 8.2 wrong: once to warm up -> one time_of too many
+# %% 8.2 wrong: once to warm up -> 5 calls of time_of for each; five rounds | 6 for 'steady'
 tune = tuner_with(warm=True)
 
-# %% 8.2 wrong: the candidate instead of its name -> its name is wanted
+# %% 8.2 wrong: the candidate instead of its name -> 'spiky', the least median; five rounds | the candidate 'spiky', and not its name
 tune = tuner_with(gives="candidate")
 
-# %% 8.2 wrong: the time instead of the name -> the name is wanted, not its time
+# %% 8.2 wrong: the time instead of the name -> 'spiky', the least median; five rounds | 10
 tune = tuner_with(gives="time")
 
-# %% 8.2 wrong: name and time -> the name alone
+# %% 8.2 wrong: name and time -> 'spiky', the least median; five rounds | tuple
 tune = tuner_with(gives="both")
 
-# %% 8.2 wrong: nothing is returned -> the return statement
+# %% 8.2 wrong: nothing is returned -> 'spiky', the least median; five rounds | None
 tune = tuner_with(gives="nothing")
 
-# %% 8.2 wrong: none is correct, and min fails -> the last step, where nothing was measured
+# %% 8.2 wrong: none is correct, and min fails -> None; none correct
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     times = {name: [] for name in correct}
@@ -353,16 +353,16 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidates[name]))
     return min(times, key=lambda name: np.median(times[name]))
 
-# %% 8.2 wrong: an empty name where none is correct -> where no candidate was correct
+# %% 8.2 wrong: an empty name where none is correct -> None; none correct
 tune = tuner_with(empty="")
 
-# %% 8.2 wrong: the medians of the rounds, not of the candidates -> which times are compared, and which name
+# %% 8.2 wrong: the medians of the rounds, not of the candidates -> 'spiky', the least median; five rounds | 'steady'
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
     return names[int(np.argmin(np.median(table, axis=1)))] if names else None
 
-# %% 8.2 wrong: the first of a sorted list that is empty -> where nothing was measured
+# %% 8.2 wrong: the first of a sorted list that is empty -> None; none correct
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
@@ -431,7 +431,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     return ranked[0] if ranked else None
 
 
-# %% 8.3 wrong: each once -> two equal programs | measurements of one program lie apart
+# %% 8.3 wrong: each once -> two equal programs
 def faster(a, b, now):
     start = now()
     a()
@@ -485,7 +485,7 @@ def faster(a, b, now):
 # %% 8.4 wrong: the place in the list -> this is the place in the list
 replayed = replaying(place=True)
 
-# %% 8.4 wrong: all decisions are taken for tiles -> of which kind is it
+# %% 8.4 wrong: all decisions are taken for tiles -> the tiles [[2, 2, 1, 1], [1, 1, 16, 2], [13, 1, 2, 1], [1, 1 | [[2, 2, 1, 1], [1, 1, 16, 2], [13, 1, 2, 1], [1, 1, 2, 13], [1
 replayed = replaying(all_kinds=True)
 
 # %% 8.4 wrong: the last steps are left out -> the steps after EnterPostproc: they are missing
@@ -494,7 +494,7 @@ replayed = replaying(post=False)
 # %% 8.4 wrong: nothing is applied -> func itself came
 replayed = replaying(apply=False)
 
-# %% 8.4 wrong: the module -> schedule.mod["main"]
+# %% 8.4 wrong: the module -> a PrimFunc; a short record | IRModule
 replayed = replaying(gives="mod")
 
 # %% 8.4 right: the kinds first, then a dictionary of the decisions
@@ -535,7 +535,7 @@ faster = measuring(count=1000)
 def faster(a, b, now):
     return block(a, now), block(b, now)
 
-# %% 8.3 wrong: quartiles of all times, which grow with the heat -> what is compared: the times of one round
+# %% 8.3 wrong: quartiles of all times, which grow with the heat -> 'b'; a machine that gets slower, 44 µs for a, 40 µs for b | None in 5 of 5 tries
 def faster(a, b, now):
     for _ in range(400):
         a(), b()
@@ -565,13 +565,13 @@ def faster(a, b, now):
 # %% 8.4 wrong: the attributes of the draw -> the tiles
 replayed = replaying(tiles=False)
 
-# %% 8.4 wrong: the dictionary alone -> two things
+# %% 8.4 wrong: the dictionary alone -> a dictionary, and a PrimFunc
 replayed = replaying(gives="drawn")
 
 # %% 8.4 wrong: the two exchanged -> a dictionary, and a PrimFunc
 replayed = replaying(gives="exchanged")
 
-# %% 8.4 wrong: the schedule -> schedule.mod["main"]
+# %% 8.4 wrong: the schedule -> a PrimFunc; a short record | Schedule
 replayed = replaying(gives="schedule")
 
 # %% 8.4 wrong: what the first record drew, whatever is given -> the tiles
@@ -581,7 +581,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return kept.setdefault("drawn", drawn), program
 
-# %% 8.4 wrong: drawn anew by the space -> the record that is applied
+# %% 8.4 wrong: drawn anew by the space -> the program that the record makes; a short record
 def replayed(record, func):
     drawn, _ = replaying()(record, func)
     undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
@@ -619,7 +619,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, used=False)
 
-# %% 8.1 wrong: the module is returned -> the return value: schedule itself
+# %% 8.1 wrong: the module is returned -> a Schedule, which knows its trace | IRModule
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, gives="mod")
 
@@ -664,7 +664,7 @@ def random_conv2d(func, seed, most):
     s.decompose_reduction(conv, rc)
     return s
 
-# %% 8.1 wrong: no limit -> what the draws before it left
+# %% 8.1 wrong: no limit -> tiles of at most 128 numbers | 26 x 2 x 4 = 208
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="none")
 
@@ -682,7 +682,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, 128)
 
-# %% 8.2 wrong: nothing above 1000 can be the least -> what the search for the least begins with
+# %% 8.2 wrong: nothing above 1000 can be the least -> 'slow', the least median; a single correct one | None
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
@@ -708,7 +708,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
     return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 wrong: names are handed to is_correct -> candidates.items(): names and candidates
+# %% 8.2 wrong: names are handed to is_correct -> that is_correct and time_of get a candidate | the name 'slow'
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, name)]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]

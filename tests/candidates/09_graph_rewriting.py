@@ -97,7 +97,7 @@ def handed(mod, patterns, run=True, **more):
 use_clip = clip_with(high=lambda most: 6)
 
 
-# %% 9.1 wrong: one side only -> calls of R.clip: 1; the number on the left | of which side?
+# %% 9.1 wrong: one side only -> calls of R.clip: 1; the number on the left
 use_clip = clip_with(either=False)
 
 
@@ -124,17 +124,17 @@ def use_clip(mod):
     return mod
 
 
-# %% 9.2 wrong: d is right -> an input for which rewrite d is wrong | one window
+# %% 9.2 wrong: d is right -> an input for which rewrite d is wrong
 def verdicts():
     return right_verdicts(d=None)
 
 
-# %% 9.2 wrong: an input against b -> b: an input for which the two sides differ | whether there is such an input
+# %% 9.2 wrong: an input against b -> b: an input for which the two sides differ
 def verdicts():
     return right_verdicts(b=an_input())
 
 
-# %% 9.2 wrong: positive numbers against a -> a: an input for which the two sides differ | number by number
+# %% 9.2 wrong: positive numbers against a -> a: an input for which the two sides differ
 def verdicts():
     return right_verdicts(a=an_input(4, 3))
 
@@ -144,7 +144,7 @@ def verdicts():
     return right_verdicts(a=an_input(400, -400))
 
 
-# %% 9.2 wrong: one window alone -> the array's shape and dtype
+# %% 9.2 wrong: one window alone -> a: a float32 array of shape (1, 2, 4, 4), with numbers from -5 | float32, (2, 2)
 def verdicts():
     return right_verdicts(a=np.array([[1, -1], [1, -1]], "float32"))
 
@@ -210,12 +210,12 @@ def in_order():
     return ["ConvertLayout", "FoldConstant", "DeadCodeElimination", "CanonicalizeBindings"]
 
 
-# %% 9.4 wrong: one is missing -> once | the names of the list
+# %% 9.4 wrong: one is missing -> once
 def in_order():
     return ["ConvertLayout", "FoldConstant", "CanonicalizeBindings"]
 
 
-# %% 9.4 wrong: passes instead of names -> a list of names | what is returned
+# %% 9.4 wrong: passes instead of names -> a list of names
 def in_order():
     return [to_nhwc, fold_constants, canonicalize, remove_dead_code]
 
@@ -230,12 +230,12 @@ def in_order():
     return "ConvertLayout", "FoldConstant", "CanonicalizeBindings", "DeadCodeElimination"
 
 
-# %% 9.5 wrong: one for each -> when does one become free?
+# %% 9.5 wrong: one for each -> at most 346,112 bytes | 692,224, by the storages [0, 1]
 def plan(lives):
     return list(range(len(lives)))
 
 
-# %% 9.5 wrong: read and written by one call -> < or <=?
+# %% 9.5 wrong: read and written by one call -> different storages for tensors alive at the same time | (1, 2, 346112) and (2, 2, 346112) both in storage 0
 def plan(lives):
     needed, numbers = [], []
     for first, last, count in lives:
@@ -246,12 +246,12 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: two in turns, whatever comes -> different storages for tensors alive at the same time | which storages are free
+# %% 9.5 wrong: two in turns, whatever comes -> different storages for tensors alive at the same time
 def plan(lives):
     return [place % 2 for place in range(len(lives))]
 
 
-# %% 9.5 wrong: the first that is free, however large -> bytes; | the one that grows least
+# %% 9.5 wrong: the first that is free, however large -> bytes | by the storages
 def plan(lives):
     needed, numbers = [], []
     for first, last, count in lives:
@@ -261,7 +261,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: only what ended with the call before is free -> at most 1,010 bytes | the one that grows least
+# %% 9.5 wrong: only what ended with the call before is free -> at most 1,000 bytes | 2,000, by the storages [0, 1]
 def plan(lives):
     needed, numbers = [], []
     for first, last, count in lives:
@@ -301,7 +301,7 @@ def hand_over(mod):
     return handed(mod, dense_patterns(left=False))
 
 
-# %% 9.6 wrong: the ReLU stays outside -> calls of R.nn.relu: 0 | the pattern with the ReLU
+# %% 9.6 wrong: the ReLU stays outside -> calls of R.nn.relu: 0
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(relu=False))
@@ -321,7 +321,7 @@ def hand_over(mod):
     return handed(mod, dense_patterns())
 
 
-# %% 9.6 wrong: the weight is taken for turned around -> a module that runs; a bias on the left | the shapes that it gets
+# %% 9.6 wrong: the weight is taken for turned around -> a module that runs; a bias on the left
 def hand_over(mod):
     def kernel(inner, x, w, b):
         k, m = (int(e) for e in w.ty.shape)
@@ -338,10 +338,10 @@ fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * 
 # %% 9.3 wrong: by the variance -> divided by the variance, not by its root
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / (v + e), f * (b - m) + s))
 
-# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; a convolution without a bias | with a bias and without one
+# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; a convolution without a bias
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m) + s), either=False)
 
-# %% 9.3 wrong: decomposed by TVM, and left there -> at most 2 operators | what can be computed now
+# %% 9.3 wrong: decomposed by TVM, and left there -> at most 2 operators
 def fold_batch_norm(mod):
     return relax.transform.DecomposeOpsForInference()(mod)
 
@@ -371,7 +371,7 @@ use_clip = clip_with(high=int)
 use_clip = clip_with(replace=lambda x, most, parts: relax.op.nn.relu(x))
 
 
-# %% 9.1 wrong: nothing is rewritten -> calls of R.clip: 1; a ReLU cut at 6 | what does it say
+# %% 9.1 wrong: nothing is rewritten -> calls of R.clip: 1; a ReLU cut at 6
 def use_clip(mod):
     return mod
 
@@ -414,12 +414,12 @@ def verdicts():
     return dict.fromkeys("abcde")
 
 
-# %% 9.2 wrong: e is right -> an input for which rewrite e is wrong | at the edge
+# %% 9.2 wrong: e is right -> an input for which rewrite e is wrong
 def verdicts():
     return right_verdicts(e=None)
 
 
-# %% 9.2 wrong: an input against c -> c: an input for which the two sides differ | None is a verdict
+# %% 9.2 wrong: an input against c -> c: an input for which the two sides differ
 def verdicts():
     return right_verdicts(c=an_input())
 
@@ -434,7 +434,7 @@ def verdicts():
     return right_verdicts(e=an_input(np.nan))
 
 
-# %% 9.2 wrong: float64 -> the array's shape and dtype
+# %% 9.2 wrong: float64 -> a: a float32 array of shape (1, 2, 4, 4), with numbers from -5 | float64, (1, 2, 4, 4)
 def verdicts():
     return right_verdicts(a=an_input().astype("float64"))
 
@@ -569,7 +569,7 @@ def plan(lives):
     return [0] * len(lives)
 
 
-# %% 9.5 wrong: the smallest that is free -> bytes; | the one that grows least
+# %% 9.5 wrong: the smallest that is free -> bytes | by the storages
 def plan(lives):
     sizes, needed, numbers = [], [], []
     for first, last, count in lives:
@@ -580,7 +580,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: no storage ever grows -> at most 2,515,072 bytes | the one that grows least
+# %% 9.5 wrong: no storage ever grows -> at most 2,515,072 bytes
 def plan(lives):
     sizes, needed, numbers = [], [], []
     for first, last, count in lives:
@@ -646,7 +646,7 @@ def hand_over(mod):
     return handed(mod, dense_patterns(right=False))
 
 
-# %% 9.6 wrong: the shorter pattern first -> calls of R.nn.relu: 0 | has another one taken
+# %% 9.6 wrong: the shorter pattern first -> calls of R.nn.relu: 0
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(first=False))

@@ -162,12 +162,12 @@ def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
 
 
-# %% 10.1 wrong: threads alone exchanged -> x counts the columns, for blocks as for threads
+# %% 10.1 wrong: threads alone exchanged -> row 0, column 1: thread 1 of block 0 | thread (0, 1) of block 0
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.y", "blockIdx.x", "threadIdx.x", "threadIdx.y"))
 
 
-# %% 10.1 wrong: a row of 256 threads -> blocks of (16, 16, 1) threads | the factors of the splits
+# %% 10.1 wrong: a row of 256 threads -> blocks of (16, 16, 1) threads
 def thread_for_each_pixel(func):
     return pixels(func, side=(1, 256))
 
@@ -186,7 +186,7 @@ def thread_for_each_pixel(func):
     return s.mod["main"]
 
 
-# %% 10.1 wrong: the schedule comes back -> what is returned: a PrimFunc
+# %% 10.1 wrong: the schedule comes back -> a PrimFunc; 33 rows, 7 columns | Schedule
 def thread_for_each_pixel(func):
     return tvm.s_tir.Schedule(func)
 
@@ -211,7 +211,7 @@ def transactions(first, step):
     return len({(first + step * t) // 128 for t in range(32)})
 
 
-# %% 10.2 wrong: nothing is returned -> the return statement
+# %% 10.2 wrong: nothing is returned -> a number | None, a NoneType
 def transactions(first, step):
     len({4 * (first + step * t) // 128 for t in range(32)})
 
@@ -227,7 +227,7 @@ def transactions(first, step):
     return 1 + sum(a != b for a, b in zip(stretches, stretches[1:]))
 
 
-# %% 10.3 wrong: tiles of eight -> loads of X and W | rows and columns of the tile
+# %% 10.3 wrong: tiles of eight -> loads of X and W
 def dense_in_tiles(func):
     return tiles(func, 8, 8, 8)
 
@@ -287,7 +287,7 @@ def with_barriers():
     return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "        " + SYNC, BACK, "    " + SYNC, OUT])
 
 
-# %% 10.4 wrong: without shared memory -> nothing but barriers is to be added
+# %% 10.4 wrong: without shared memory -> the same program: 4 blocks of 32 threads, each number of X | blocks (4, 1, 1), threads (32, 1, 1), 1000 loads of X
 def with_barriers():
     return smoothing([
         "mean[0] = X[block * 32 + thread]", "for step in range(3):", "    mean[0] = X[block * 32 + thread]",
@@ -343,7 +343,7 @@ def softmax_in_one_kernel(func):
     return softmax(func, scopes=("shared", "global", "shared"))
 
 
-# %% 10.6 wrong: each thread has neighbours of its own -> which numbers of them a warp takes
+# %% 10.6 wrong: each thread has neighbours of its own -> at most 45 transactions; X (5, 96) | 135: X 90, T_softmax_norm 45
 def softmax_in_one_kernel(func):
     return softmax(func, neighbours=False)
 
@@ -467,7 +467,7 @@ def window_of_five(n):
 
 # %% more
 
-# %% 10.1 wrong: too many blocks -> as few blocks as cover the image
+# %% 10.1 wrong: too many blocks -> a grid of (1, 3, 1) blocks, x first; 33 rows, 7 columns | (2, 4, 1)
 def thread_for_each_pixel(func):
     s = tvm.s_tir.Schedule(func)
     row, column = s.get_loops(s.get_sblock("Y"))
@@ -480,7 +480,7 @@ def thread_for_each_pixel(func):
     return s.mod["main"]
 
 
-# %% 10.1 wrong: neighbours in different blocks -> a block is a square
+# %% 10.1 wrong: neighbours in different blocks -> row 1, column 0: thread (0, 1) of block 0 | thread 0 of block (0, 1)
 def thread_for_each_pixel(func):
     return pixels(func, outer_threads=True)
 
@@ -634,7 +634,7 @@ def with_barriers():
     return main
 
 
-# %% 10.1 wrong: z for the rows of blocks -> (3, 1, 2) | as few blocks as cover the image
+# %% 10.1 wrong: z for the rows of blocks -> a grid of (1, 3, 1) blocks, x first; 33 rows, 7 columns | (1, 1, 3)
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.z", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
 
@@ -671,7 +671,7 @@ def softmax_in_one_kernel(func):
     return softmax(func, bound=("norm", "exp", "maxelem"))
 
 
-# %% 10.6 wrong: the exponentials computed twice -> which numbers of them a warp takes
+# %% 10.6 wrong: the exponentials computed twice -> at most 45 transactions; X (5, 96) | 60: X 45, T_softmax_norm 15
 def softmax_in_one_kernel(func):
     s = tvm.s_tir.Schedule(func)
     s.compute_inline(s.get_sblock("T_softmax_exp"))
@@ -756,7 +756,7 @@ def dense_in_tiles(func):
     return tiles(func, 16, 16, 32, coalesced=False)
 
 
-# %% 10.3 wrong: the sums in global memory -> where the sum grows: cache_write
+# %% 10.3 wrong: the sums in global memory -> 4,096 stores of Y; X (64, 96), W (64, 96) | 397,312
 def dense_in_tiles(func):
     s = tvm.s_tir.Schedule(func)
     sums = s.get_sblock("Y")

@@ -136,7 +136,7 @@ def one_more_letter(model, token, keys, values):
     return model.head(model.norm(x)), torch.stack(all_keys), torch.stack(all_values)
 
 
-# %% 11.1 wrong: at most 32 -> from where to where?
+# %% 11.1 wrong: at most 32 -> main to take a batch of 64; a model of images | InternalError: Check failed: (offset + needed_size <=
 def for_any_batch(module, example):
     return batched(module, example, most=32)
 
@@ -178,17 +178,17 @@ def dl_tensor(numbers, shape, axes, address, first):
     return struct.pack(f"<{p}iiiBBH{p}{p}{gap}Q", numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)
 
 
-# %% 11.5 wrong: the first nest alone -> each statement of kind tirx.For
+# %% 11.5 wrong: the first nest alone -> no parallel loop; a softmax of four nests | 3 of 4
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("T.parallel(", "T.serial(", 1))
 
 
-# %% 11.5 wrong: vectors too -> vectorized and unrolled ones stay so
+# %% 11.5 wrong: vectors too -> the other loops as they were: vectorized 4; a dense layer in | serial 4
 def for_the_browser(func):
     return without(func, lambda loop: loop.kind in (tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED))
 
 
-# %% 11.5 wrong: unrolled in place of parallel -> vectorized and unrolled ones stay so
+# %% 11.5 wrong: unrolled in place of parallel -> the other loops as they were: serial 24; a dense layer in | unrolled 24
 def for_the_browser(func):
     return without(func, kind=tirx.ForKind.UNROLLED)
 
@@ -272,7 +272,7 @@ def products_in_rows(mod):
         s.split(s.get_loops(s.get_sblock("matmul_update", func_name=name))[0], [None, 4], disable_predication=True)
     return s.mod
 
-# %% 11.6 wrong: main is optimised too -> no change besides matmul | these change no Relax function
+# %% 11.6 wrong: main is optimised too -> no change besides matmul
 def products_in_rows(mod):
     return relax.transform.ToNonDataflow()(in_rows(mod))
 
@@ -465,7 +465,7 @@ def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, code=0)
 
 
-# %% 11.4 wrong: always four axes -> the field axes, and the sizes of those before it
+# %% 11.4 wrong: always four axes -> 02 00 00 00 in the bytes from 12, the field axes | 04 00 00 00
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, 4, address, first)
 
@@ -475,17 +475,17 @@ def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, device=2)
 
 
-# %% 11.4 wrong: eight bytes too many -> nothing after the last
+# %% 11.4 wrong: eight bytes too many -> 48 bytes; dl_tensor(0x7f123456789abc40, 0x55d1aa22c3e8, 4, 8 | 56, and those between the fields: 00 00 00 00 00 00 00 00
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first) + bytes(8)
 
 
-# %% 11.4 wrong: noise in the gap -> zeros between the fields
+# %% 11.4 wrong: noise in the gap -> 40 bytes; dl_tensor(0xc1d2e300, 0xa1b2f408, 2, 4 | 40, and those between the fields: 01 01 01 01
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, filling=b"\1")
 
 
-# %% 11.4 wrong: a list of numbers -> struct.pack gives bytes
+# %% 11.4 wrong: a list of numbers -> bytes | list
 def dl_tensor(numbers, shape, axes, address, first):
     return list(laid_out(numbers, shape, axes, address, first))
 
@@ -500,7 +500,7 @@ def dl_tensor(numbers, shape, axes, address, first):
     return bytes(Tensor(numbers, (1, 0), axes, (2, 32), 1, shape, 0, first))
 
 
-# %% 11.5 wrong: outside of sblocks alone -> each statement of kind tirx.For
+# %% 11.5 wrong: outside of sblocks alone -> no parallel loop; a ReLU whose second loop is parallel | 1 of 1
 def for_the_browser(func):
     schedule = tvm.s_tir.Schedule(func)
     first = schedule.get_child_blocks(schedule.get_sblock("root"))[0]
@@ -508,7 +508,7 @@ def for_the_browser(func):
     return without(func, lambda loop: loop.kind == tirx.ForKind.PARALLEL and loop.loop_var.name == name)
 
 
-# %% 11.5 wrong: the text of it -> what is returned: a PrimFunc
+# %% 11.5 wrong: the text of it -> a PrimFunc; a dense layer in vectors | str
 def for_the_browser(func):
     return func.script().replace("T.parallel(", "T.serial(")
 

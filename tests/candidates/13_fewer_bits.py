@@ -142,7 +142,7 @@ def grouped(weights, size, bits):
     return in_steps(weights, size, bits, steps_as="float64")
 
 
-# %% 13.1 wrong: in place -> the given array as it was | what is changed
+# %% 13.1 wrong: in place -> the given array as it was | other numbers in it
 def grouped(weights, size, bits):
     q, steps = in_steps(weights, size, bits)
     weights /= np.repeat(steps, size, axis=1)
@@ -263,7 +263,7 @@ def of_fours(lanes):
     return dot_of_fours(lanes, parts=2) if lanes > 4 else dot_of_fours(lanes)
 
 
-# %% 13.4 wrong: T.reads in another order -> a description that tensorize finds | its loops, T.reads
+# %% 13.4 wrong: T.reads in another order -> a description that tensorize finds
 def of_fours(lanes):
     return dot_of_fours(lanes, reads="ABC")
 
@@ -283,7 +283,7 @@ def times_four_bits(n, k):
     return four_bits(n, k, turned=True)
 
 
-# %% 13.5 wrong: the whole matrix unpacked -> at most 128 numbers of its own | which buffer grows
+# %% 13.5 wrong: the whole matrix unpacked -> at most 128 numbers of its own
 def times_four_bits(n, k):
     return four_bits(n, k, whole=True)
 
@@ -318,7 +318,7 @@ def of_fours(lanes):
     return dot_of_fours(lanes, start=False)
 
 
-# %% 13.4 wrong: vectors of int32, as the library has -> a call that LLVM takes | the types of the vectors
+# %% 13.4 wrong: vectors of int32, as the library has -> a call that LLVM takes
 def of_fours(lanes):
     return dot_of_fours(lanes, types="int32")
 

@@ -9,7 +9,6 @@ from collections.abc import Iterator
 import numpy as np
 
 from course.checks.compare.tolerance import random
-from course.words import _
 
 
 def shapes(*notebooks: int) -> Iterator[tuple[int, ...]]:
@@ -28,40 +27,35 @@ def shapes(*notebooks: int) -> Iterator[tuple[int, ...]]:
     yield from dict.fromkeys(found)
 
 
-def rows(n: int, m: int) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield float32 arrays of shape (n, m) for functions of each row, after a title for each."""
+def rows(n: int, m: int) -> Iterator[np.ndarray]:
+    """Yield float32 arrays of shape (n, m) for functions of each row."""
     base = random(n, m)
-    yield _("numbers from -1 to 1"), base
+    yield base
     for scale in (6, 40):
-        yield (_("numbers up to {scale}").format(scale=scale),
-               (scale * random(n, m, seed=scale)).astype("float32"))
+        yield (scale * random(n, m, seed=scale)).astype("float32")
     # Among large numbers float32 has few between: these are 20 apart, and one wins.
     draw = np.random.default_rng([n, m])
     apart = 20 * draw.permuted(np.tile(np.arange(m, dtype="float32"), (n, 1)), axis=1)
     for least in (200, 9000):  # exp overflows at 89 in float32, at 710 in float64
-        yield (_("numbers from {least} on, or from -{least} down").format(least=least),
-               np.sign(base) * (least + apart))
+        yield np.sign(base) * (least + apart)
     # of all places between the first and the last, each row has another one
     own = 1 + np.arange(n) % max(m - 2, 1) if m > 1 else 0
-    places = {_("first"): 0, _("own"): own, _("last"): m - 1}
-    for sign, says in ((1000, _("the largest number of each row in its {place} place")),
-                       (-1000, _("the smallest number of each row in its {place} place"))):
-        for name, place in places.items():
+    for extreme in (1000, -1000):
+        for place in (0, own, m - 1):
             array = base.copy()
-            array[np.arange(n), place] = sign
-            yield says.format(place=name), array
-    yield _("every number below -100000"), -1e5 - 20 - apart
-    yield _("every number above 100000"), 1e5 + apart
+            array[np.arange(n), place] = extreme
+            yield array
+    yield -1e5 - 20 - apart
+    yield 1e5 + apart
     below = [-60, -5e5, -2500, -400, -200]  # a search that starts from too high a number finds none
-    yield _("rows below -60, -200, -400, -2,500 and -500,000"), np.array(
-        [[below[i % 5]] for i in range(n)], "float32") - apart
-    yield _("rows of very different size"), np.array(  # neither the first nor the last is largest
+    yield np.array([[below[i % 5]] for i in range(n)], "float32") - apart
+    yield np.array(  # rows of very different size, neither the first nor the last the largest
         [[1000 * (n // 2 - (i - 1) % n)] for i in range(n)], "float32") + apart
-    yield _("all numbers the same"), np.full((n, m), 2.5, "float32")
-    yield "zeros", np.zeros((n, m), "float32")
+    yield np.full((n, m), 2.5, "float32")
+    yield np.zeros((n, m), "float32")
 
 
-def grids(*notebooks: int) -> Iterator[tuple[str, np.ndarray]]:
+def grids(*notebooks: int) -> Iterator[np.ndarray]:
     """Yield all of `rows` in the notebook's shape, and some of them in each of the other shapes."""
     first, *others = shapes(*notebooks)
     yield from rows(*first)

@@ -76,9 +76,7 @@ _CONV2D_BIAS: dict[str, Mistake] = {
     _("the bias is added along the width instead of the channels"):
         lambda layer, x: _conv_bias(layer, x, 3),
     _("the bias is added along the height instead of the channels"):
-        lambda layer, x: _conv_bias(layer, x, 2),
-    _("the bias is added along the batch instead of the channels"):
-        lambda layer, x: _conv_bias(layer, x, 0)}
+        lambda layer, x: _conv_bias(layer, x, 2)}
 
 _CONV2D: dict[str, Mistake] = {
     _("the kernel is flipped (a deep-learning conv2d does not)"):
@@ -150,9 +148,7 @@ _POOLING: dict[str, Mistake] = {
     _("the window and the stride: it is always 2x2 with stride 2"):
         lambda layer, x: _pool(layer, x, kernel_size=2, stride=2),
     _("the window, the stride and the padding: it is always 2x2 with stride 2 and no padding"):
-        lambda layer, x: _pool(layer, x, kernel_size=2, stride=2, padding=0),
-    _("the number of windows: one is missing in each direction; see + 1"):
-        lambda layer, x: layer(x)[..., :-1, :-1]}
+        lambda layer, x: _pool(layer, x, kernel_size=2, stride=2, padding=0)}
 
 
 def _padded(layer: nn.MaxPool2d, x: Tensor, value: float, turned: bool = False) -> Tensor:
@@ -183,15 +179,7 @@ def _divided(layer: nn.AvgPool2d, x: Tensor, by: Callable[[int, int], float]) ->
 
 _AVG_POOL2D: dict[str, Mistake] = {
     _("the division: this is the sum"): lambda layer, x: _divided(layer, x, lambda *_: 1),
-    _("the division: it is by the stride's product, not the window's size"):
-        lambda layer, x: _divided(layer, x, lambda *_: float(np.prod(pair(layer.stride)))),
     _("the division: it is always by 4"): lambda layer, x: _divided(layer, x, lambda *_: 4),
-    _("the division: it is by the rows of the window, not by its elements"):
-        lambda layer, x: _divided(layer, x, lambda rows, _: rows),
-    _("the division: it is by the columns of the window, not by its elements"):
-        lambda layer, x: _divided(layer, x, lambda _, columns: columns),
-    _("the division: it is by rows plus columns, not by rows times columns"):
-        lambda layer, x: _divided(layer, x, lambda rows, columns: rows + columns),
     _("the reduction: this is the maximum"):
         lambda layer, x: F.max_pool2d(x, layer.kernel_size, layer.stride, layer.padding)}
 
@@ -200,8 +188,6 @@ _AVG_POOL2D: dict[str, Mistake] = {
 
 _LINEAR_BIAS: dict[str, Mistake] = {
     _("the bias of the linear layer is left out"): lambda layer, x: F.linear(x, layer.weight),
-    _("the bias of the linear layer is added twice"):
-        lambda layer, x: F.linear(x, layer.weight, 2 * layer.bias),
     _("the bias is added along the batch instead of the features"):
         lambda layer, x: F.linear(x, layer.weight) + layer.bias[:len(x), None],
     _("the bias: it is inside the sum, so it is added k times"):
@@ -221,8 +207,7 @@ _RELU: dict[str, Mistake] = {
 
 _FLATTEN: dict[str, Mistake] = {
     _("flattened as NHWC instead of NCHW: the channels are not moved to the end"):
-        lambda layer, x: x.permute(0, 2, 3, 1).flatten(1),
-    _("the batch: it is flattened too"): lambda layer, x: x.flatten(0)}
+        lambda layer, x: x.permute(0, 2, 3, 1).flatten(1)}
 
 
 # ---- softmax -------------------------------------------------------------------------------
@@ -251,11 +236,6 @@ def _sum_goes_on(layer: nn.Softmax, x: Tensor) -> Tensor:
     return powers / powers.sum(_dim(layer), keepdim=True).cumsum(0)
 
 
-def _all_of_the_array(layer: nn.Softmax, x: Tensor) -> Tensor:
-    powers = (x - x.max()).exp()
-    return powers / powers.sum()
-
-
 _SOFTMAX: dict[str, Mistake] = {
     _("the softmax is left out"): lambda layer, x: x,
     _("the quotient: the exponentials are not divided by their sum"): _shifted,
@@ -263,7 +243,7 @@ _SOFTMAX: dict[str, Mistake] = {
     _("the sum: it runs over the whole array, not over one row"):
         lambda layer, x: _shifted(layer, x) / _shifted(layer, x).sum(),
     _("the sum: it goes on from row to row; it has to start anew in each"): _sum_goes_on,
-    _("the exponentials overflow or vanish: is each row's own maximum subtracted?"):
+    _("the exponentials overflow or vanish: no maximum is subtracted"):
         lambda layer, x: _quotient(layer, x.exp()),
     # cause: max-of-all
     _("the maximum: it is that of the whole array, not of each row (all exponentials of a row "
@@ -271,10 +251,6 @@ _SOFTMAX: dict[str, Mistake] = {
         lambda layer, x: _quotient(layer, (x - x.max()).exp()),
     _("the maximum: it starts from 0, and for rows below 0 that is too large"):
         lambda layer, x: _quotient(layer, (x - _largest(layer, x).clamp(0)).exp()),
-    _("the maximum: each column's is subtracted, not each row's"):
-        lambda layer, x: _quotient(layer, (x - x.amax(0, keepdim=True)).exp()),
-    _("maximum and sum: of each row, not of the whole array (axis=1, keepdims=True)"):
-        _all_of_the_array,
     _("log_softmax instead of softmax: this is the logarithm of the softmax"):
         lambda layer, x: x.log_softmax(_dim(layer))}
 
@@ -330,8 +306,6 @@ _INPUT: dict[str, Mistake] = {
     # cause: input-float16
     _("the input is rounded to float16 before it is used"):
         lambda layer, x: layer(x.half().float()),
-    _("the input is rounded to bfloat16 before it is used"):
-        lambda layer, x: layer(x.bfloat16().float()),
     # cause: input-whole
     _("the input is cut to whole numbers before it is used"): _of_whole_input,
     # cause: input-sign
@@ -339,21 +313,15 @@ _INPUT: dict[str, Mistake] = {
 _BIAS: dict[str, Mistake] = {
     # cause: rolled-bias
     _("the bias: each place has the number of the one before"):
-        _with(lambda bias: bias.roll(1), "bias"),
-    _("the bias: each place has the number of the next one"):
-        _with(lambda bias: bias.roll(-1), "bias"),
-    _("the bias runs backwards"): _with(lambda bias: bias.flip(0), "bias")}
+        _with(lambda bias: bias.roll(1), "bias")}
 _WEIGHT: dict[str, Mistake] = {
     # cause: rolled-weight
     _("the weight's first axis: each place has the numbers of the one before"):
         _with(lambda weight: weight.roll(1, 0)),
-    _("the weight's first axis: each place has the numbers of the next one"):
-        _with(lambda weight: weight.roll(-1, 0)),
     # cause: reversed-weight
     _("the weight's first axis runs backwards"): _with(lambda weight: weight.flip(0)),
     # cause: weight-float16
     _("the weight is rounded to float16"): _with(lambda weight: weight.half().float()),
-    _("the weight is rounded to bfloat16"): _with(lambda weight: weight.bfloat16().float()),
     # cause: weight-whole
     _("the weight is cut to whole numbers"): _of_whole_weights,
     # cause: weight-sign

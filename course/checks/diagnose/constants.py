@@ -60,6 +60,5 @@ def inexact_constant(mod: tvm.IRModule, model: nn.Module, layers: Collection[str
                        "differ") if differ.sum() > 1 else
                      _("a constant with {value} for {right} at {place}")).format(
                          count=f"{differ.sum() - 1:,}", place=where(differ),
-                         value=f"{came[at]:.6g}", right=f"{weight[at]:.6g}"),
-                    _("what becomes of this weight before it is a constant"))
+                         value=f"{came[at]:.6g}", right=f"{weight[at]:.6g}"))
     return None

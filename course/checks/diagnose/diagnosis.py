@@ -150,12 +150,10 @@ def _returns_another(chain: Chain, mod: tvm.IRModule, model: nn.Module) -> Check
     if place.position == final:
         if inexact := inexact_constant(mod, model):
             return inexact
-        return CheckFailed(_("PyTorch's values within the tolerance"), _("values close to them"),
-                           _("the order of the axes that main returns, and the precision"))
+        return CheckFailed(_("PyTorch's values within the tolerance"), _("values close to them"))
     return CheckFailed(_("that main returns {name}, which is {layer}").format(
                            name=_value(chain, place.position), layer=chain.step(last).says),
-                       _value(chain, final),
-                       _("what main returns, and what computes it"))
+                       _value(chain, final))
 
 
 def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[str],

@@ -82,18 +82,16 @@ def _require_fit(binding: relax.VarBinding, operation: Callable) -> None:
         inspect.signature(operation).bind(*taken)
     except TypeError as error:
         raise CheckFailed(_("{name}: a function of as many tensors as its call takes, {count}"
-                            ).format(name=binding.var.name, count=len(taken)), reason(error),
-                          _("the parameters of the function")) from None
+                            ).format(name=binding.var.name, count=len(taken)),
+                          reason(error)) from None
     output = operation(*taken)
     if not isinstance(output, te.Tensor):
-        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
-                          _("what the operation for {name} returns").format(name=binding.var.name))
+        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__)
     came, expected = (f"{dtype} {tuple(map(int, shape))}" for dtype, shape in (
         (output.dtype, output.shape), (binding.var.ty.dtype, binding.var.ty.shape)))
     if came != expected:
         raise CheckFailed(_("{expected} for {name}").format(expected=expected,
-                                                            name=binding.var.name), came,
-                          _("the shape of te.compute, and the dtype of what it computes"))
+                                                            name=binding.var.name), came)
 
 
 def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModule:
@@ -108,8 +106,7 @@ def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModul
     for name, operation in operations.items():
         if name not in bindings:
             raise CheckFailed(_("names of bindings of main: {names}").format(
-                                  names=", ".join(bindings)), repr(name),
-                              _("the keys of the dictionary, which are texts"))
+                                  names=", ".join(bindings)), repr(name))
         _require_fit(bindings[name], operation)
     changer = _Mended(mod, operations)
     main = changer.visit_expr(mod["main"])

@@ -24,13 +24,11 @@ def ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = Tr
     With at least so many threads a block: with fewer NumPy would take long.
     """
     if not isinstance(func, tvm.tirx.PrimFunc):
-        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__,
-                          _("what is returned: a PrimFunc, as schedule.mod[\"main\"] is one"))
+        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__)
     try:
         if (threads := gpu.threads_of(func)) < least:
             raise CheckFailed(_("at least {least} threads a block; {title}").format(
-                least=least, title=title), f"{threads}",
-                _("the extents of the loops that are bound to threadIdx"))
+                least=least, title=title), f"{threads}")
         launch = gpu.run(func, *arrays, barriers=barriers)
     except CheckFailed:
         raise
@@ -42,8 +40,7 @@ def ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = Tr
         raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
     if launch.threads > MOST_THREADS:
         raise CheckFailed(_("at most {most} threads a block; {title}").format(
-            most=MOST_THREADS, title=title), f"{launch.threads}",
-            _("the extents of the loops that are bound to threadIdx"))
+            most=MOST_THREADS, title=title), f"{launch.threads}")
     return launch
 
 

@@ -149,8 +149,7 @@ def _require_kept(given: Mapping[str, np.ndarray], weights: Mapping[str, np.ndar
         came = _("other numbers in {name}").format(name=other[0])
     else:
         return
-    raise CheckFailed(_("that weights stays as it was: the cells below read it too"), came,
-                      _("what changes the dictionary or its arrays: take copies"))
+    raise CheckFailed(_("that weights stays as it was: the cells below read it too"), came)
 
 
 def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:
@@ -181,8 +180,7 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
                                   helpers.script(function)):
                 raise CheckFailed(wanted,
                                   _("PrimFunc {name_hint} calls a library, by {found}").format(
-                                      name_hint=variable.name_hint, found=found[0]),
-                                  _("the loops of this operator"))
+                                      name_hint=variable.name_hint, found=found[0]))
             continue
         if not isinstance(function, relax.Function):
             continue

@@ -61,8 +61,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
             raise CheckFailed(_("8 lanes"), f"{lanes}", schedules.told([nest]))
         if (laid := tuple(map(int, after.params[-1].shape))) != shape:
             raise CheckFailed(_("{block} in a buffer {shape}").format(block="C", shape=shape),
-                              f"{laid}", _("what lays out {buffer} in another way").format(
-                                  buffer="C"))
+                              f"{laid}")
         if (steps := schedules.moves(nest, lanes, schedules.stored(nest))) != [(0, 1)]:
             raise CheckFailed(_("lanes along a row, each one column on"),
                               _("steps in (i, j) of {steps}").format(steps=steps),
@@ -173,8 +172,7 @@ def exercise_4_6(row_in_registers: Callable) -> str:
         first = update.loops.index(schedules.reducing_loops(update)[0])
         if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
             raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
-                                  count=columns), f"{together}; {schedules.told([update])}",
-                              _("the order of the loops around C: it was i, k, j"))
+                                  count=columns), f"{together}; {schedules.told([update])}")
         schedules.require_same_results(before, after)
     return _("a row of sums in a local buffer, copied when complete, the same results for three "
              "shapes")

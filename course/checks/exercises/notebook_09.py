@@ -5,6 +5,7 @@ generator.
 import contextlib
 import copy
 import functools
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -25,6 +26,8 @@ from course.checks.exercises.models import INPUT, cnn, random_cnn
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.shrink import Inputs
+from course.checks.spec.spec import Spec, check
 from course.checks.spec.trials import Mistakes, judged
 from course.words import _
 
@@ -117,19 +120,36 @@ def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule]
     return built
 
 
-def _require_count(mod: tvm.IRModule, name: str, wanted: int, title: str, look_at: str) -> None:
+def _of_graphs(named: Mistakes, graphs: Mapping[str, Any], right: Callable[..., Tensor],
+               arrays: Mapping[str, list[list[np.ndarray]]], atol: float) -> Spec:
+    """Return the specification of compiled graphs by their titles: what `_answered` returns.
+
+    `graphs` are what `right` and the mistakes take before the inputs; `arrays` the inputs of each.
+    """
+    def tensors(given: Mapping[str, Any]) -> tuple[Any, ...]:
+        graph, *inputs = given.values()
+        return graphs[graph], *map(torch.from_numpy, inputs)
+    return Spec(
+        lambda answered: lambda graph, **inputs: _result(
+            answered[graph][1], *inputs.values(), title=graph),
+        lambda **given: right(*tensors(given)).numpy(),
+        lambda: ((title, {"graph": title, **{f"x{place}": x for place, x in enumerate(inputs)}})
+                 for title, every in arrays.items() for inputs in every),
+        named=named, formula=tensors, atol=atol)
+
+
+def _require_count(mod: tvm.IRModule, name: str, wanted: int, title: str) -> None:
     if (came := _count(mod, name)) != wanted:
         raise CheckFailed(_("calls of R.{name}: {wanted}; {title}").format(
-            wanted=wanted, name=name, title=title), f"{came}", look_at)
+            wanted=wanted, name=name, title=title), f"{came}")
 
 
 def _result(main: Callable, *arrays: np.ndarray, title: str) -> np.ndarray:
     try:
         return to_numpy(main(*map(tvm.runtime.tensor, arrays)))
     except (ValueError, TypeError, RuntimeError) as error:
-        raise CheckFailed(_("a module that runs; {title}").format(title=title), reason(error),
-                          _("what is called, and whether it expects the shapes that it "
-                            "gets")) from None
+        raise CheckFailed(_("a module that runs; {title}").format(title=title),
+                          reason(error)) from None
 
 
 # ---- a pattern -----------------------------------------------------------------------------
@@ -227,22 +247,15 @@ def exercise_9_1(use_clip: Callable) -> str:
     """a clip for the minimum of a ReLU."""
     cuts = _cuts()
     answered = _answered(use_clip, {cut.title: _graph(cut.shapes, cut.emit) for cut in cuts})
-    with judged(_CUT, 1e-6) as note:
-        for cut in cuts:
-            main = answered[cut.title][1]
-            for scale in (1, 10, 400):
-                arrays = [scale * random(*shape, seed=place + scale)
-                          for place, shape in enumerate(cut.shapes)]
-                tensors = [torch.from_numpy(array) for array in arrays]
-                right = cut.torch(lambda a, most: a.clamp(0, most), *tensors)
-                note(_result(main, *arrays, title=cut.title), right.numpy(), cut.torch, *tensors,
-                     words=cut.title)
+    check(_of_graphs(_CUT, {cut.title: cut.torch for cut in cuts},
+                     lambda graph, *x: graph(lambda a, most: a.clamp(0, most), *x),
+                     {cut.title: [[scale * random(*shape, seed=place + scale)
+                                   for place, shape in enumerate(cut.shapes)]
+                                  for scale in (1, 10, 400)] for cut in cuts}, 1e-6), answered)
     for cut in cuts:
         came = answered[cut.title][0]
-        look_at = _("the pattern: what does it say, and of which side?") if cut.left["clip"] \
-            else _("what is not to be changed: what was found is returned as it is")
         for name in ("clip", "minimum", "nn.relu"):
-            _require_count(came, name, cut.left[name], cut.title, look_at)
+            _require_count(came, name, cut.left[name], cut.title)
     return _("clips for ReLUs cut at 0.5, 2, 6 and 20, the number on either side; other minima "
              "and ReLUs\nstay as they were")
 
@@ -269,11 +282,10 @@ def _require_input(letter: str, given: Any) -> None:
         raise CheckFailed(wanted, type(given).__name__,
                           _("None says that a rewrite is right, an array that it is wrong"))
     if given.shape != _SHAPE or given.dtype != np.float32:
-        raise CheckFailed(wanted, f"{given.dtype}, {given.shape}",
-                          _("the array's shape and dtype"))
+        raise CheckFailed(wanted, f"{given.dtype}, {given.shape}")
     if not (np.isfinite(given).all() and np.abs(given).max() <= _MOST):
         raise CheckFailed(wanted, _("numbers from {least} to {most}").format(
-            least=f"{given.min():.4g}", most=f"{given.max():.4g}"), _("the numbers of the array"))
+            least=f"{given.min():.4g}", most=f"{given.max():.4g}"))
 
 
 @exercise("9.2", "verdicts()")
@@ -284,15 +296,13 @@ def exercise_9_2(verdicts: Callable) -> str:
     if not isinstance(came, dict) or set(came) != set(_REWRITES):
         raise CheckFailed(_("a dictionary with the keys {keys}").format(keys=list(_REWRITES)),
                           _("keys {keys}").format(keys=list(came)) if isinstance(came, dict)
-                          else type(came).__name__, _("what verdicts returns"))
+                          else type(came).__name__)
     for letter, (before, after) in _REWRITES.items():
         given = came[letter]
         if given is None:
             if letter not in _RIGHT:
                 raise CheckFailed(_("an input for which rewrite {letter} is wrong").format(
-                    letter=letter), _("None: right for all inputs"),
-                    _("one window that has numbers of both signs, one at the edge, one in the "
-                      "middle: both sides by hand"))
+                    letter=letter), _("None: right for all inputs"))
             continue
         _require_input(letter, given)
         x = torch.from_numpy(np.ascontiguousarray(given))  # it takes no negative strides
@@ -301,10 +311,7 @@ def exercise_9_2(verdicts: Callable) -> str:
             raise CheckFailed(
                 _("{letter}: an input for which the two sides differ by more than {least}").format(
                     letter=letter, least=_LEAST),
-                _("they differ by {difference} at most").format(difference=f"{difference:.2g}"),
-                _("whether there is such an input at all: None is a verdict, too")
-                if letter in _RIGHT else _("both sides for this input, number by number: where "
-                                           "does the operator treat numbers unlike others?"))
+                _("they differ by {difference} at most").format(difference=f"{difference:.2g}"))
     return _("two rewrites are right; for each of the other three, both sides were run on your "
              "input, and differ")
 
@@ -449,28 +456,20 @@ _NORM: Mistakes = {
 def exercise_9_3(fold_batch_norm: Callable) -> str:
     """a normalisation folded into the convolution before it."""
     answered = _answered(fold_batch_norm, {one.title: mod for one, mod in _normalized()})
-    with judged(_NORM, 1e-4) as note:
-        for one, _mod in _normalized():
-            main = answered[one.title][1]
-            x = random(*one.shape, seed=7)
-            images = torch.from_numpy(x)
-            note(_result(main, x, title=one.title), one.model(images).numpy(), one, images,
-                 words=one.title)
+    models = {one.title: one for one, _mod in _normalized()}
+    check(_of_graphs(_NORM, models, lambda one, x: one.model(x), {
+        title: [[random(*one.shape, seed=7)]] for title, one in models.items()}, 1e-4), answered)
     for one, mod in _normalized():
         if one.stays is None:
             continue
         came = _tidy(answered[one.title][0])
-        _require_count(came, "nn.batch_norm", one.stays, one.title,
-                       _("the pattern: with a bias and without one") if not one.stays
-                       else _("the pattern: it begins with a convolution"))
-        _require_count(came, "nn.conv2d", _count(mod, "nn.conv2d"), one.title,
-                       _("what takes the pattern's place: one convolution"))
+        _require_count(came, "nn.batch_norm", one.stays, one.title)
+        _require_count(came, "nn.conv2d", _count(mod, "nn.conv2d"), one.title)
         most = len(_calls(mod))
         if len(_calls(came)) > most:
             raise CheckFailed(
                 _("at most {most} operators; {title}").format(most=most, title=one.title),
-                ", ".join(call.op.name.removeprefix("relax.") for call in _calls(came)),
-                _("what can be computed now: w' and b' are constants"))
+                ", ".join(call.op.name.removeprefix("relax.") for call in _calls(came)))
     return _("equal to PyTorch with and without a bias, with strides, padding, groups and other "
              "epsilons; nine\nnormalisations are gone, two that follow no convolution are left")
 
@@ -520,10 +519,10 @@ def exercise_9_4(in_order: Callable) -> str:
         raise CheckFailed(_("a list of names"), type(order).__name__
                           if not isinstance(order, list | tuple)
                           else _("a list of {kinds}").format(kinds=", ".join(sorted(
-                              {type(name).__name__ for name in order}))), _("what is returned"))
+                              {type(name).__name__ for name in order}))))
     if sorted(order) != sorted(_PASSES):
         raise CheckFailed(_("each of {names} once").format(names=", ".join(_PASSES)),
-                          ", ".join(order) or _("none"), _("the names of the list"))
+                          ", ".join(order) or _("none"))
     says = _("{operators} operators, {bindings} bindings")
     for title, untidy, least in _untidy():
         mod = tvm.transform.Sequential([_PASSES[name] for name in order])(untidy)
@@ -541,20 +540,17 @@ def _what_is_left(mod: tvm.IRModule) -> str:
     late = [call for call in _calls(mod) if call.op.name == "relax.permute_dims"
             and not isinstance(call.args[0], relax.Var)]
     if late:
-        return _("{count} transposes of constants are left: who made them, and who came before "
-                 "that?").format(count=len(late))
+        return _("{count} transposes of constants are left").format(count=len(late))
     (block,) = mod["main"].body.blocks
     users = relax.analysis.udchain(block)
     result = mod["main"].body.body
     dead = [binding.var.name for binding in block.bindings
             if not users.get(binding.var) and not binding.var.same_as(result)]
     if dead:
-        return _("{name} has no use: since which pass, and who removes such a thing?").format(
-            name=", ".join(dead))
+        return _("{name} has no use").format(name=", ".join(dead))
     named = [binding.var.name for binding in block.bindings
              if not isinstance(binding.value, relax.Call)]
-    return _("{names} compute nothing: since which pass, and who puts what they stand for in their "
-             "place?").format(names=", ".join(named))
+    return _("{names} compute nothing").format(names=", ".join(named))
 
 
 # ---- a plan --------------------------------------------------------------------------------
@@ -645,31 +641,6 @@ def _alive(lives: _Lives) -> int:
                default=0)
 
 
-def _require_plan(came: Any, lives: _Lives, title: str) -> None:
-    """Raise CheckFailed unless this is a plan in which nothing is overwritten."""
-    if not isinstance(came, list | tuple) or not all(
-            isinstance(number, int | np.integer) and number >= 0 for number in came):
-        raise CheckFailed(_("a list of numbers of storages, 0 and above; {title}").format(
-            title=title), repr(came)[:80], _("what plan returns"))
-    if len(came) != len(lives):
-        raise CheckFailed(_("{count} numbers, one for each tensor; {title}").format(
-            count=len(lives), title=title), f"{len(came)}", _("what plan returns"))
-    latest: dict[int, tuple[int, int, int]] = {}
-    for number, life in zip(came, lives, strict=True):
-        before = latest.get(number)
-        if before and life[0] <= before[1]:
-            look_at = _("a call that reads the one while it writes the other needs both: < or "
-                        "<=?") if life[0] == before[1] else \
-                _("which storages are free when a tensor comes, and until when each is needed")
-            raise CheckFailed(
-                _("different storages for tensors alive at the same time; {title}").format(
-                    title=title),
-                _("{one} and {other} both in storage {number}").format(
-                    one=before, other=life, number=number), look_at)
-        if not before or life[1] > before[1]:
-            latest[number] = life
-
-
 def _bytes(came: Sequence[int], lives: _Lives) -> int:
     """Return the bytes of a plan: of each storage its largest tensor."""
     largest: dict[int, int] = {}
@@ -678,24 +649,67 @@ def _bytes(came: Sequence[int], lives: _Lives) -> int:
     return sum(largest.values())
 
 
+class _Broken(CheckFailed):
+    """What a plan of memory does, and none may."""
+
+
+def _most(lives: _Lives) -> int | None:
+    """Return the bytes that suffice: of tensors of one size, and of some of those of _plans."""
+    if len(sizes := {count for _first, _last, count in lives}) < 2:
+        return _alive(lives) * sum(sizes)
+    known = [(every, most) for _title, every, most in _plans()
+             if not Counter(lives) - Counter(every)]
+    return min((most for every, most in known if every == lives or lives not in
+                [same for same, _most in known]), default=None)
+
+
+def _are_lives(given: Inputs) -> bool:
+    """Whether this is what plan takes, and it is known how many bytes suffice."""
+    lives = given["lives"]
+    return lives == sorted(lives) and all(
+        len(life) == 3 and 1 <= life[0] <= life[1] and life[2] > 0 for life in lives
+    ) and _most(lives) is not None
+
+
+def _planned(plan: Callable) -> Callable[..., np.ndarray]:
+    """Return a plan as a function that gives nothing, or raises _Broken."""
+    def run(lives: _Lives) -> np.ndarray:
+        came = plan(copy.deepcopy(lives))
+        if not isinstance(came, list | tuple) or not all(
+                isinstance(number, int | np.integer) and number >= 0 for number in came):
+            raise _Broken(_("a list of numbers of storages, 0 and above"),
+                          repr(came)[:80] if isinstance(came, list | tuple)
+                          else type(came).__name__)
+        if len(came) != len(lives):
+            raise _Broken(_("{count} numbers, one for each tensor").format(count=len(lives)),
+                          f"{len(came)}")
+        latest: dict[int, tuple[int, int, int]] = {}
+        for number, life in zip(came, lives, strict=True):
+            before = latest.get(number)
+            if before and life[0] <= before[1]:
+                raise _Broken(_("different storages for tensors alive at the same time"),
+                              _("{one} and {other} both in storage {number}").format(
+                                  one=before, other=life, number=number))
+            if not before or life[1] > before[1]:
+                latest[number] = life
+        most = _most(lives)
+        if most is not None and (total := _bytes(came, lives)) > most:
+            raise _Broken(_("at most {most} bytes").format(most=f"{most:,}"),
+                          _("{total}, by the storages {plan}").format(
+                              total=f"{total:,}", plan=str(came)[:80]))
+        return np.empty(0)
+    return run
+
+
+_PLAN = Spec(_planned, lambda lives: np.empty(0),
+             lambda: ((title, {"lives": lives}) for title, lives, _bytes_of in _plans()),
+             fits=_are_lives, fault=_Broken)
+
+
 @exercise("9.5", "plan(lives)", prepare=[_untidy_cnn, _plans])
 def exercise_9_5(plan: Callable) -> str:
     """a plan of memory."""
-    for title, lives, most in _plans():
-        came = plan(copy.deepcopy(lives))
-        _require_plan(came, lives, title)
-        if (total := _bytes(came, lives)) > most:
-            same = len({count for _, _, count in lives}) == 1
-            look_at = _("which of several free storages a tensor gets: one that is large enough, "
-                        "or the one that grows least")
-            if total == sum(count for _, _, count in lives):
-                # cause: storage-each
-                look_at = _("every tensor has a storage of its own: when does one become free?")
-            elif same:
-                look_at = _("a new storage only where none is free: {alive} tensors are alive at "
-                            "once").format(alive=_alive(lives))
-            raise CheckFailed(_("at most {most} bytes; {title}").format(
-                most=f"{most:,}", title=title), f"{total:,}", look_at)
+    check(_PLAN, plan)
     return _("no tensor overwrites another; no more bytes than TVM's plans of five modules, and no "
              "more storages\nthan tensors alive at once, for chains and for up to 300 tensors")
 
@@ -808,16 +822,14 @@ def _require_handed_over(came: tvm.IRModule, layers: Sequence[_Layer], title: st
     """Raise CheckFailed unless each dense layer is one call of external code."""
     dense = sum(layer.axes == 1 for layer in layers)  # TVM's add matches both ways round
     matrices = [layer for layer in layers if layer.axes == 2]
-    look_at = _("the patterns: a product of anything, and a bias of one axis")
-    _require_count(came, "matmul", len(layers) - dense, title, look_at)
-    _require_count(came, "call_dps_packed", dense, title, look_at)
-    _require_count(came, "add", len(matrices), title, look_at)
-    _require_count(came, "nn.relu", sum(layer.relu for layer in matrices), title,
-                   _("the pattern with the ReLU: has another one taken its layer before?"))
+    _require_count(came, "matmul", len(layers) - dense, title)
+    _require_count(came, "call_dps_packed", dense, title)
+    _require_count(came, "add", len(matrices), title)
+    _require_count(came, "nn.relu", sum(layer.relu for layer in matrices), title)
     modules = (came.attrs or {}).get("external_mods")
     if not modules:
         raise CheckFailed(_("compiled modules beside the IRModule; {title}").format(title=title),
-                          _("none"), _("RunCodegen, and what your generator returns"))
+                          _("none"))
 
 
 def _with_code(hand_over: Callable, mod: tvm.IRModule) -> tvm.IRModule:
@@ -850,8 +862,8 @@ def exercise_9_6(hand_over: Callable) -> str:
         mod, model = _random_dense_cnn()
         title = _("the CNN")
         came, main = _answered(hand_over, {title: mod})[title]
-        _require_count(came, "call_dps_packed", 2, title, _("the patterns"))
-        _require_count(came, "nn.relu", 1, title, _("the pattern with the ReLU"))
+        _require_count(came, "call_dps_packed", 2, title)
+        _require_count(came, "nn.relu", 1, title)
         x = random(*INPUT)
         note(_result(main, x, title=title), model(torch.from_numpy(x)).numpy(), None, x,
              words=title)

@@ -23,6 +23,7 @@ from course.checks.observe.guard_pages import guarded
 from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.spec import Cases, Spec, check
 from course.checks.spec.trials import Mistakes, judged, require_equal
 from course.tir.loops import nests
 from course.tir.walk import Loop, walk
@@ -88,7 +89,7 @@ def exercise_11_1(for_any_batch: Callable) -> str:
         params = mod["main"].params
         if len(params) != len(shapes):
             raise CheckFailed(_("main with {count} parameters; {title}").format(
-                count=len(shapes), title=title), f"{len(params)}", _("the inputs of the example"))
+                count=len(shapes), title=title), f"{len(params)}")
         for batch in _BATCHES:
             given = _inputs(shapes, batch)
             with torch.no_grad():
@@ -103,17 +104,14 @@ def exercise_11_1(for_any_batch: Callable) -> str:
                 raise CheckFailed(
                     _("main to take {words}").format(words=words), reason(error),
                     _("the Dim of each input's first axis: {fixed} is a number in main").format(
-                        fixed=fixed[0]) if fixed
-                    else _("the Dims: from where to where?")) from None
+                        fixed=fixed[0]) if fixed else "") from None
             if came.shape != right.shape or not np.allclose(came, right, 1e-4, 1e-4):
                 raise CheckFailed(_("PyTorch's result for {words}").format(words=words),
                                   _("{came} in place of {right}").format(
                                       came=came.shape, right=right.shape)
                                   if came.shape != right.shape else
                                   _("|difference| up to {largest}").format(
-                                      largest=f"{np.abs(came - right).max():.2g}"),
-                                  _("what is exported: the module as it is, and which input "
-                                    "is which"))
+                                      largest=f"{np.abs(came - right).max():.2g}"))
         _require_range(mod, title)
     return _("{count} models, one with two inputs, for batches of {batches}").format(
         count=len(_models()), batches=", ".join(map(str, _BATCHES)))
@@ -126,25 +124,24 @@ def _require_range(mod: tvm.IRModule, title: str) -> None:
     if largest != {_MOST}:
         raise CheckFailed(_("a batch of at most {most}; {title}").format(most=_MOST, title=title),
                           _("at most {came}").format(came=sorted(largest)) if largest
-                          else _("no upper limit"),
-                          _("the Dim: from where to where?"))
+                          else _("no upper limit"))
 
 
 # ---- an operator ---------------------------------------------------------------------------
 
-_AMAX: list[tuple[str, Callable[..., torch.Tensor]]] = [
-    ("amax(x)", lambda x, f: f(x)), ("amax(x, [1])", lambda x, f: f(x, [1])),
-    ("amax(x, [-1], True)", lambda x, f: f(x, [-1], True)),
-    ("amax(x, [0, 2])", lambda x, f: f(x, [0, 2])),
-    ("amax(x, [2], False)", lambda x, f: f(x, [2], False)),
-    ("amax(x, [], True)", lambda x, f: f(x, [], True)),
-    ("amax(x * x, [1, -1], True)", lambda x, f: f(x * x, [1, -1], True)),
-    ("amax(x, [2, 0])", lambda x, f: f(x, [2, 0])),
-    ("amax(x, [0, 1])", lambda x, f: f(x, [0, 1])),
-    ("amax(x, [-2])", lambda x, f: f(x, [-2])),
-    ("amax(x, [0, 1, 2], True)", lambda x, f: f(x, [0, 1, 2], True)),
-    ("amax(x[:, None], [-1, 1, 2])", lambda x, f: f(x[:, None], [-1, 1, 2])),
-    ("amax(100 * x[0], [1])", lambda x, f: f(100 * x[0], [1]))]
+_AMAX: dict[str, Callable[..., torch.Tensor]] = {
+    "amax(x)": lambda x, f: f(x), "amax(x, [1])": lambda x, f: f(x, [1]),
+    "amax(x, [-1], True)": lambda x, f: f(x, [-1], True),
+    "amax(x, [0, 2])": lambda x, f: f(x, [0, 2]),
+    "amax(x, [2], False)": lambda x, f: f(x, [2], False),
+    "amax(x, [], True)": lambda x, f: f(x, [], True),
+    "amax(x * x, [1, -1], True)": lambda x, f: f(x * x, [1, -1], True),
+    "amax(x, [2, 0])": lambda x, f: f(x, [2, 0]),
+    "amax(x, [0, 1])": lambda x, f: f(x, [0, 1]),
+    "amax(x, [-2])": lambda x, f: f(x, [-2]),
+    "amax(x, [0, 1, 2], True)": lambda x, f: f(x, [0, 1, 2], True),
+    "amax(x[:, None], [-1, 1, 2])": lambda x, f: f(x[:, None], [-1, 1, 2]),
+    "amax(100 * x[0], [1])": lambda x, f: f(100 * x[0], [1])}
 _OF_AMAX: Mistakes = {
     # cause: keepdim-true
     _("keepdim: with True the axes stay, with 1 element each"):
@@ -159,16 +156,29 @@ _OF_AMAX: Mistakes = {
     _("dim may have several axes"):
         lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a, dim[:1], keepdim)),
     _("amax is the largest, not the smallest"):
-        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amin(a, dim, keepdim)),
-    _("the largest, not the largest absolute value"):
-        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amax(a.abs(), dim, keepdim))}
+        lambda x, f: f(x, lambda a, dim=(), keepdim=False: torch.amin(a, dim, keepdim))}
 
 
 class _Largest(nn.Module):
     """All ways to call amax, in one module."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(call(x, torch.amax) for _title, call in _AMAX)
+        return tuple(call(x, torch.amax) for call in _AMAX.values())
+
+
+def _largest(main: Callable) -> Callable[..., np.ndarray]:
+    """Return a compiled module of all calls as a function of the call and its input."""
+    return lambda call, x: main(tvm.runtime.tensor(x))[list(_AMAX).index(call)].numpy()
+
+
+def _calls() -> Cases:
+    x = random(2, 3, 4, seed=2) * 500 - 300
+    return ((_("the call {call}").format(call=call), {"call": call, "x": x}) for call in _AMAX)
+
+
+_CALLS = Spec(_largest, lambda call, x: _AMAX[call](torch.from_numpy(x), torch.amax).numpy(),
+              _calls, named=_OF_AMAX,
+              formula=lambda given: (torch.from_numpy(given["x"]), _AMAX[given["call"]]))
 
 
 @exercise("11.2", "convert_amax(node, importer)", prepare=[_exporting])
@@ -178,20 +188,14 @@ def exercise_11_2(convert_amax: Callable) -> str:
         came = convert_amax(node, importer)
         if not isinstance(came, relax.Expr):
             raise CheckFailed(_("a Relax variable for {node}").format(node=node),
-                              type(came).__name__, _("the return statement, and emit"))
+                              type(came).__name__)
         return came
 
-    x = torch.from_numpy(random(2, 3, 4, seed=2) * 500 - 300)
     with helpers.quiet():
-        program = torch.export.export(_Largest().eval(), (x,))
+        program = torch.export.export(_Largest().eval(), (torch.zeros(2, 3, 4),))
         mod = from_exported_program(program, custom_convert_map={"amax.default": rule})
         machine = build(mod)
-    came = machine["main"](tvm.runtime.tensor(x.numpy()))
-    with judged(_OF_AMAX) as note:
-        for (title, call), one in zip(_AMAX, came, strict=True):
-            note(one.numpy(), call(x, torch.amax).numpy(), x, call,
-                 words=_("the call {call}").format(call=title))
-    return _("right for {count} ways to call it").format(count=len(_AMAX))
+    return _("right for {count} ways to call it").format(count=check(_CALLS, machine["main"]))
 
 
 # ---- a cache -------------------------------------------------------------------------------
@@ -256,8 +260,7 @@ def _require_three(came: Any, words: str) -> Sequence[torch.Tensor]:
             or not all(isinstance(one, torch.Tensor) for one in came):
         raise CheckFailed(_("three tensors: logits, keys, values; {words}").format(words=words),
                           type(came).__name__ if not isinstance(came, tuple | list)
-                          else _("{count} of them").format(count=len(came)),
-                          _("the return statement"))
+                          else _("{count} of them").format(count=len(came)))
     return came
 
 
@@ -382,12 +385,11 @@ def exercise_11_4(dl_tensor: Callable) -> str:
     for case in _TENSORS:
         one = dl_tensor(*case)
         if not isinstance(one, bytes | bytearray):
-            raise CheckFailed(_("bytes"), type(one).__name__,
-                              _("the return statement: struct.pack gives bytes"))
+            raise CheckFailed(_("bytes"), type(one).__name__)
         came.append(bytes(one))
     right = [_laid_out(*case) for case in _TENSORS]
     cause = next((text for text, wrong in _OF_STRUCTS.items() for each in wrong
-                  if came == [_joined(each(case)) for case in _TENSORS]), None)
+                  if came == [_joined(each(case)) for case in _TENSORS]), "")
     for case, one, fields in zip(_TENSORS, came, right, strict=True):
         given = _("dl_tensor({numbers}, {shape}, {axes}, {address}, {first})").format(
             numbers=hex(case[0]), shape=hex(case[1]), axes=case[2], address=case[3],
@@ -398,13 +400,11 @@ def exercise_11_4(dl_tensor: Callable) -> str:
                     _("{bytes} in the bytes from {first}, the field {name}; {given}").format(
                         bytes=_hex(field), first=at, name=name, given=given),
                     _hex(there) or _("they end before it, after {count}").format(count=len(one)),
-                    cause or _("the field {name}, and the sizes of those before it").format(
-                        name=name))
+                    cause)
         if one != (whole := _joined(fields)):
             raise CheckFailed(_("{count} bytes; {given}").format(count=len(whole), given=given),
                               _("{count}, and those between the fields: {bytes}").format(
-                                  count=len(one), bytes=_hex(_between(one, fields)) or "-"),
-                              _("zeros between the fields, and nothing after the last"))
+                                  count=len(one), bytes=_hex(_between(one, fields)) or "-"))
     return _("right for {count} tensors, with addresses of 8 and of 4 bytes").format(
         count=len(_TENSORS))
 
@@ -480,24 +480,21 @@ def exercise_11_5(for_the_browser: Callable) -> str:
         wanted = Counter((kind.replace("parallel", "serial"), extent) for kind, extent in before)
         came = for_the_browser(func)
         if not isinstance(came, tirx.PrimFunc):
-            raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__,
-                              _("what is returned: a PrimFunc, as the given one"))
+            raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__)
         if func.script() != given:
             raise CheckFailed(_("the given PrimFunc as it was; {title}").format(title=title),
-                              _("another one"), _("what is changed: a copy"))
+                              _("another one"))
         after = _kinds(came)
         if parallel := sum(kind == "parallel" for kind, _extent in after):
             raise CheckFailed(
                 _("no parallel loop; {title}").format(title=title),
                 _("{count} of {all}").format(
-                    count=parallel, all=sum(kind == "parallel" for kind, _extent in before)),
-                _("each statement of kind tirx.For, wherever it stands"))
+                    count=parallel, all=sum(kind == "parallel" for kind, _extent in before)))
         if (found := Counter(after)) != wanted:
             raise CheckFailed(
                 _("the other loops as they were: {loops}; {title}").format(
                     loops=_listed(wanted - found) or _("no more than these"), title=title),
-                _listed(found - wanted) or _("nothing in their place"),
-                _("the kinds of the loops: vectorized and unrolled ones stay so"))
+                _listed(found - wanted) or _("nothing in their place"))
         other = _("all else as it was; {title}").format(title=title)
         if (name := came.params[0].name) != func.params[0].name:
             raise CheckFailed(other, _("a parameter {name}").format(name=name))
@@ -515,8 +512,7 @@ def exercise_11_5(for_the_browser: Callable) -> str:
         if not np.allclose(result, right, 1e-4, 1e-5 * float(np.abs(right).max())):
             raise CheckFailed(_("the same numbers; {title}").format(title=title),
                               _("|difference| up to {largest}").format(
-                                  largest=f"{np.abs(result - right).max():.2g}"),
-                              _("what is changed: nothing but the kind of some loops"))
+                                  largest=f"{np.abs(result - right).max():.2g}"))
     return _("{count} programs without a parallel loop, and else as they were").format(
         count=len(_threaded()))
 

@@ -60,11 +60,10 @@ def _merged(answer: Callable) -> Callable[..., np.ndarray]:
         if shapes != [(), (), one[2].shape]:
             raise CheckFailed(_("a tuple: a number, a number, an array {shape}").format(
                 shape=one[2].shape), _("{value}, a {type}").format(
-                    value=repr(came)[:80], type=type(came).__name__), _("the return statement"))
+                    value=repr(came)[:80], type=type(came).__name__))
         if not all(np.array_equal(kept, part[2], equal_nan=True)
                    for kept, part in zip(given, (one, other), strict=True)):
-            raise CheckFailed(_("the given parts as they were"), _("another array in one of them"),
-                              _("what is changed: += writes into the given array"))
+            raise CheckFailed(_("the given parts as they were"), _("another array in one of them"))
         return came
     return _folded(merge)
 
@@ -196,14 +195,12 @@ def exercise_12_2(running_attention: Callable) -> str:
         raise CheckFailed(
             _("fewer than {m} numbers kept at a time, for {m} keys").format(m=m),
             _(", ").join(_("{name} {count}").format(name=name, count=size)
-                         for name, size in sorted(made.items())),
-            _("which buffer grows with the number of keys"))
+                         for name, size in sorted(made.items())))
     for name in (func.params[1].name, func.params[2].name):
         if reads[name] > n * m * d:
             raise CheckFailed(
                 _("each number of {name} read once for each query, {count} times").format(
-                    name=name, count=f"{n * m * d:,}"), f"{reads[name]:,}",
-                _("the passes over the keys: one is enough"))
+                    name=name, count=f"{n * m * d:,}"), f"{reads[name]:,}")
     return _("equal to three operators on {count} inputs, with {numbers} numbers kept for {m} "
              "keys").format(count=count, numbers=sum(made.values()), m=m)
 
@@ -319,11 +316,9 @@ def exercise_12_5(attention_on_gpu: Callable) -> str:
         if launch.grid != (blocks, 1, 1):
             raise CheckFailed(_("{count} blocks, one for each 32 queries; {title}").format(
                 count=blocks, title=title), f"{launch.grid}")
-        gpus.require_few(launch.loads, (k, v), 2 * blocks * n * d, _("loads of K and V"), title,
-                         _("who loads a key: each block once, into shared memory"))
+        gpus.require_few(launch.loads, (k, v), 2 * blocks * n * d, _("loads of K and V"), title)
         gpus.require_few(launch.transactions, (k, v), 2 * blocks * n * d // _SIDE,
-                         _("transactions of K and V"), title,
-                         _("which numbers 32 threads load together: neighbours"))
+                         _("transactions of K and V"), title)
         gpus.require_few(launch.stores, (y,), n * d, _("stores of the result"), title)
         gpus.require_few(launch.conflicts, list(launch.rounds), 0,
                          _("rounds for bank conflicts"), title)

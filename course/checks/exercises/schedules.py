@@ -93,8 +93,7 @@ def summing(func: tvm.tirx.PrimFunc) -> list[Nest]:
     """Return the loop nests with a reduction axis; raise CheckFailed where there is none."""
     found = [nest for nest in nests(func) if nest.reduces]
     if not found:
-        raise CheckFailed(_("a block that adds up"), _("no block with a reduction axis"),
-                          _("what became of the reduction"))
+        raise CheckFailed(_("a block that adds up"), _("no block with a reduction axis"))
     return found
 
 
@@ -236,9 +235,7 @@ def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
     except tvm.s_tir.ScheduleError as error:
         shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
         raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
-                              shapes=shapes), reason(error),
-                          _("the factors of your splits: those that belong to one "
-                            "shape alone; None lets TVM compute them")) from None
+                              shapes=shapes), reason(error)) from None
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds
@@ -272,7 +269,7 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
     with _or_decomposed_too_early(lambda: answer(copied(original), *more)):
         mod = answer(copied(original), *more)
     if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed(_("an IRModule"), type(mod).__name__, _("the return value: schedule.mod"))
+        raise CheckFailed(_("an IRModule"), type(mod).__name__)
     own = False
     with contextlib.suppress(Exception):  # an answer that uses what it is given needs it
         again = answer(tvm.IRModule(), *more)
@@ -299,15 +296,11 @@ def only_changed(mod: tvm.IRModule, original: tvm.IRModule, names: Collection[st
                      for m in (original, mod))
     if set(before) != set(after):
         raise CheckFailed(_("functions {names}").format(names=sorted(before)),
-                          str(sorted(after)), _("what you return"))
+                          str(sorted(after)))
     for other in before:
         if other not in names and not tvm_ffi.structural_equal(before[other], after[other]):
             raise CheckFailed(_("no change besides {called}").format(called=called),
-                              _("{other} has changed").format(other=other),
-                              _("what you call beside the schedule's steps: these change no "
-                                "Relax function")
-                              if isinstance(before[other], relax.Function) else
-                              _("func_name of the blocks that you schedule"))
+                              _("{other} has changed").format(other=other))
     return after
 
 
@@ -325,11 +318,11 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
     except CheckFailed as failed:
         if not tvm_ffi.structural_equal(func, original[name]):
             raise
-        expected, came, look_at = failed.parts
+        expected, came, _look_at = failed.parts
         raise CheckFailed(expected, _("{came}; {name} is as it was").format(came=came,
                                                                            name=called or name),
                           _("the return value: schedule.mod, for a Schedule works on a copy of "
-                            "mod. Or {look_at}").format(look_at=look_at)) from None
+                            "mod")) from None
 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:

@@ -57,8 +57,7 @@ class _Kernel:
             if not np.array_equal(fenced.array, array, equal_nan=array.dtype.kind == "f"):
                 raise CheckFailed(_("that inputs stay as they were"),
                                   _("{title} writes into its input {number} {shape}").format(
-                                      title=self.title, number=number, shape=array.shape),
-                                  _("what it assigns: only its output, the last argument"))
+                                      title=self.title, number=number, shape=array.shape))
         for output, tensor in zip(outputs, destinations, strict=True):
             output.require_whole(_("the output of {title}").format(title=self.title))
             tensor.copyfrom(output.array)

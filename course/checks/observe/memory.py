@@ -42,8 +42,7 @@ def _require_end(name: str, func: tvm.tirx.PrimFunc) -> None:
             raise CheckFailed(_("an answer in time"),
                               _("PrimFunc {name} has {count} iterations: {loops}").format(
                                   name=name, count=f"{math.prod(extents):.0e}",
-                                  loops=", ".join(map(str, place.loops))),
-                              _("the extents of these loops, and of what is summed over"))
+                                  loops=", ".join(map(str, place.loops))))
 
 
 # ---- inside the buffers --------------------------------------------------------------------
@@ -129,8 +128,7 @@ def _require_inside(name: str, access: Access, data: _Data) -> None:
                 "bounds memory access")
             raise CheckFailed(_("every index inside its buffer"),
                               says.format(name=name, place=_text(access.buffer, indices),
-                                          shape=shape) + f"; {where}" * bool(where),
-                              _("the shapes and the index expressions of this PrimFunc"))
+                                          shape=shape) + f"; {where}" * bool(where))
 
 
 def _require_axes(name: str, func: tvm.tirx.PrimFunc) -> None:
@@ -226,12 +224,7 @@ def _require_apart_in(name: str, loop: Loop, same: Sequence[Access], data: _Data
                               _("PrimFunc {name}: iterations {first} and {second} of the loop "
                                 "{loop} {verb} {text}").format(name=name, first=first,
                                                                second=second, loop=loop, verb=verb,
-                                                               text=_text(access.buffer, element)),
-                              # cause: parallel
-                              _("which loop is made parallel: none along which a sum or a maximum "
-                                "runs") if loop.kind == "parallel" else
-                              _("which loop is vectorised: none along which a sum or a maximum "
-                                "runs"))
+                                                               text=_text(access.buffer, element)))
 
 
 def _different(same: Sequence[Access]) -> Iterator[Access]:
@@ -369,4 +362,4 @@ class Fenced:
         if not all(map(np.array_equal, self.around, self.before)):
             raise CheckFailed(_("every index inside its buffer"),
                               _("a write beside {what}, outside the range of its shape").format(
-                                  what=what), _("every index against its shape"))
+                                  what=what))

@@ -67,11 +67,8 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
                 for extent, size in zip(buffer.shape, shape, strict=True))
         for buffer, shape in zip(types, shapes, strict=True))
     if not fits:
-        turned = came != wanted and sorted(came) == sorted(wanted)
         raise CheckFailed(_("buffers {wanted}").format(wanted=", ".join(wanted)),
-                          ", ".join(came) or _("none"),
-                          _("the order of the arguments: what is written comes last")
-                          if turned else _("the shapes and dtypes of the arguments"))
+                          ", ".join(came) or _("none"))
     if has_while(func):
         raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
                           _("the loop: a compiled while that never ends cannot be stopped"))
@@ -126,9 +123,7 @@ def require_order(func: tvm.tirx.PrimFunc) -> None:
     if one in written and other not in written:
         raise CheckFailed(_("the arguments in the order X, Y"),
                           _("the first argument, {one}, is written, and the last, {other}, is "
-                            "only read").format(one=one, other=other),
-                          _("the order of the arguments: what is read comes first, what is "
-                            "written last"))
+                            "only read").format(one=one, other=other))
 
 
 def names_read(expression: Any) -> set[str]:
@@ -136,8 +131,7 @@ def names_read(expression: Any) -> set[str]:
     return {access.buffer.name for access in loads(expression)}
 
 
-def require_first_values(func: tvm.tirx.PrimFunc, name: str,
-                         look_at: str = _("T.init: what does an element start from?")) -> None:
+def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
 
     In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
@@ -151,8 +145,7 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str,
                               _("{name} adds to {buffer}, or compares with it, in {place}, and "
                                 "nothing was written into {buffer} before").format(name=name,
                                                                                    buffer=buffer,
-                                                                                   place=place),
-                              look_at)
+                                                                                   place=place))
         written.add(buffer)
 
 
@@ -183,9 +176,7 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),
                           _("{once} with one thread, {again} with several").format(
-                              once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"),
-                          _("what reads an element before it has been written, and which loop is "
-                            "parallel"))
+                              once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"))
     return once
 
 
@@ -208,8 +199,7 @@ def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray
         fenced.require_whole(_("input {number}").format(number=number))
         if not np.array_equal(fenced.array, array, equal_nan=True):
             raise CheckFailed(_("that the inputs stay as they were"),
-                              _("other numbers in input {number}").format(number=number),
-                              _("what is assigned: only elements of the output"))
+                              _("other numbers in input {number}").format(number=number))
     output.require_whole(_("the output"))
     return output.array.copy()
 
@@ -244,7 +234,6 @@ def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
                                       .astype(str(buffer.ty.dtype))) for buffer in own]
         executable(source, destination, *scratch)
         if not np.array_equal(source.numpy(), x):
-            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
-                              _("what is assigned: only elements of Y"))
+            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"))
         return destination.numpy()
     return run

@@ -112,8 +112,7 @@ class Expressions:
                               _("one by TOPI: topi's {name}").format(name=self.by[operation])
                               if operation in self.by else
                               _("one by TOPI: {name}, which no te.compute of yours made").format(
-                                  name=operation.name),
-                              _("the words of the exercise: with te, without topi"))
+                                  name=operation.name))
 
 
 def _tensors(value: Any) -> Iterator[te.Tensor]:

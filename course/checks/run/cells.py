@@ -202,5 +202,4 @@ def require_of_the_cell_above(answer: Any, usual: str, known: Callable[[str], bo
                           _("the name behind def, letter by letter; if that is right, run the "
                             "cell of {name} again, then its check").format(name=name))
     raise CheckFailed(_("that the cell above defines {name}").format(name=name),
-                      _("it ran and did not; {older}").format(older=older),
-                      _("what stands above and around the definition: is it reached?"))
+                      _("it ran and did not; {older}").format(older=older))

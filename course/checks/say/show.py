@@ -118,7 +118,7 @@ def _digits(right: Any, came: Any, wrong: np.ndarray | None) -> int:
 def _number(number: Any, digits: int = DIGITS[0]) -> str:
     number = number.item() if isinstance(number, np.generic) else number
     if isinstance(number, float):
-        return f"{number:.{digits}g}"
+        return f"{number + 0.0:.{digits}g}"  # -0 is 0
     return str(number)
 
 

@@ -261,8 +261,7 @@ def element_by_element(answer: Callable) -> Callable[..., np.ndarray]:
         if refused:
             raise refused[0]
         if not np.array_equal(given, X, equal_nan=True):
-            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"),
-                              _("what is assigned: only elements of Y"))
+            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"))
         if np.isnan(out).all() and not np.isnan(X).all() and returned is not None:
             raise CheckFailed(_("that Y is written"),
                               _("out holds what it held before, and a value was returned"),

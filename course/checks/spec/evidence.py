@@ -29,6 +29,7 @@ class Rerun:
 
     `axes`, `least` and `fits` are those of a Search. `formula` gives of inputs what the formulas of
     mistakes take. What `run` raises, and `fault` knows, is the program's own fault on that input.
+    Of a property nothing is right, an array without numbers: what is wanted, `fault` says.
     """
 
     run: Callable[..., Any]
@@ -68,7 +69,8 @@ class Rerun:
         came, right = self.called(search.best), self.expected(search.best)
         if not kind(came, right, atol):
             return None
-        return Example.of(search.best, right, told_of(came), RTOL, atol)
+        wanted = came.parts[0] if isinstance(came, CheckFailed) and not right.size else right
+        return Example.of(search.best, wanted, told_of(came), RTOL, atol)
 
     def size(self, given: Inputs) -> tuple[bool, int]:
         """Return what orders inputs to start a search from: whether an axis is short, numbers."""
@@ -91,8 +93,7 @@ def as_array(came: Any, expected: np.ndarray) -> np.ndarray:
     with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
         return np.asarray(came)
     raise CheckFailed(_("an array of shape {shape}").format(shape=expected.shape),
-                      _("a {name} of parts that make no array").format(name=type(came).__name__),
-                      _("the return statement"))
+                      _("a {name} of parts that make no array").format(name=type(came).__name__))
 
 
 def kind(came: Any, right: np.ndarray, atol: float = ATOL) -> str:

@@ -32,18 +32,16 @@ class Misuse(CheckFailed):
                 return cls(_("every index inside its buffer"), (
                     _("{place} is written, outside of its shape {shape}") if fault.writes
                     else _("{place} is read, outside of its shape {shape}")).format(
-                        place=place, shape=fault.shape),
-                    _("the index expressions, against the shape"))
+                        place=place, shape=fault.shape))
             case "unwritten":
                 return cls(_("that every element is written before it is read"),
                            _("{place} is read, and nothing was written there before").format(
-                               place=place), _("what an element starts from"))
+                               place=place))
             case "given":
                 return cls(_("that the inputs stay as they were"),
-                           _("{place} is written").format(place=place),
-                           _("what is assigned: only elements of the output"))
+                           _("{place} is written").format(place=place))
         return cls(_("a program that comes to its end"),
-                   _("no end after two million steps"), _("the extents of the loops"))
+                   _("no end after two million steps"))
 
 
 def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.ndarray]:
@@ -115,7 +113,7 @@ def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.n
             came = came.item()  # NumPy's and PyTorch's numbers without an axis are numbers
         if not isinstance(came, numbers.Integral if kind is int else numbers.Real):
             raise CheckFailed(wanted, _("{value}, a {type}").format(
-                value=repr(came)[:80], type=type(came).__name__), _("the return statement"))
+                value=repr(came)[:80], type=type(came).__name__))
         return np.asarray(came, kind)
     return run
 
@@ -150,8 +148,7 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
             output = describe(*taken.values())
         made.require_own(*[output] if isinstance(output, te.Tensor) else [])
     if not isinstance(output, te.Tensor):
-        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__,
-                          _("the return statement: return what te.compute gives"))
+        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__)
     if output.dtype != "float32":
         raise CheckFailed(_("a float32 result"), f"{output.dtype}",
                           _("constants and casts: write 0.0, not a NumPy number of another dtype"))
