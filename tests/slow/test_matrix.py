@@ -453,7 +453,8 @@ def _said(mod: tvm.IRModule, model: nn.Sequential = MODEL, data: torch.Tensor = 
         checks.check_equivalence(mod, model, [(batch, torch.zeros(len(batch)))
                                               for batch in data.split(4)])
     _title, *lines = str(failed.value).splitlines()
-    first = next(number for number, line in enumerate(lines) if line.startswith("  look at:"))
+    first = next((number for number, line in enumerate(lines) if line.startswith("  look at:")),
+                 len(lines))
     said = [re.sub(r"^  (look at:)? *", "", line) for line in lines[first:]]
     return {label: text for line in lines[:first]
             for label, text in re.findall(r"^  (\w+)[^:]*: *(.*)", line)}, said

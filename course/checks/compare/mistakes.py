@@ -76,7 +76,9 @@ _CONV2D_BIAS: dict[str, Mistake] = {
     _("the bias is added along the width instead of the channels"):
         lambda layer, x: _conv_bias(layer, x, 3),
     _("the bias is added along the height instead of the channels"):
-        lambda layer, x: _conv_bias(layer, x, 2)}
+        lambda layer, x: _conv_bias(layer, x, 2),
+    _("the bias is added along the batch instead of the channels"):
+        lambda layer, x: _conv_bias(layer, x, 0)}
 
 _CONV2D: dict[str, Mistake] = {
     _("the kernel is flipped (a deep-learning conv2d does not)"):
