@@ -238,7 +238,7 @@ def exercise_12_3(coefficients: Callable) -> str:
             raise CheckFailed(
                 _("a relative error of at most {most}, degree {degree}").format(
                     most=f"{most:.2g}", degree=degree),
-                _("{error} at f = {place}").format(error=f"{error[worst]:.2g}",
+                _("{error} at f = {place}").format(error=f"{abs(error[worst]):.2g}",
                                                   place=f"{f[worst]:.4g}"),
                 _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
                   "stretch") if np.allclose(came, taylor, 1e-6, 0) else "")

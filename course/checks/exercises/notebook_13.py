@@ -171,7 +171,7 @@ def exercise_13_3(longest_sum: Callable) -> str:
                 other=_("{low} to {high}").format(low=other[0], high=other[1]), bits=bits)
             came = longest_sum(one, other, bits)
             if not isinstance(came, Integral) or came < 0:
-                raise CheckFailed(_("an integer; {title}").format(title=title),
+                raise CheckFailed(_("an integer from 0 on; {title}").format(title=title),
                                   _("{value}, a {type}").format(
                                       value=repr(came)[:80], type=type(came).__name__))
             products = [x * y for x, y in itertools.product(one, other)]
