@@ -25,7 +25,7 @@ ifneq ($(NB),)
 else
 	@$(VENV)/bin/ruff check .
 	@$(PY) -m tools.sync check
-	@$(PY) -m tools.translation check
+	@$(PY) -m tools.translation
 	@$(PYTEST) --ignore=tests/slow
 endif
 

@@ -75,24 +75,17 @@ def write_notebooks() -> None:
 
 
 def sync_chinese(change: bool = True, accept: Collection[str] = ()) -> list[str]:
-    """Bring the catalogues, the Chinese made of them, and the READMEs up to date.
-
-    Returns the files that were not.
-    """
-    behind = translation.merge(change, accept)
-    behind += ["course/words/zh.po"] * messages.write(change)
-    fill = readmes.filler()
-    return behind + translation.render(change, fill) + readmes.write(change, fill)
+    """Bring catalogues, the Chinese made of them and READMEs up to date; return which were not."""
+    behind, fill = translation.merge(change, accept) + messages.write(change), readmes.filler()
+    behind += translation.render(change, fill) + readmes.write(change, fill)
+    return [path.relative_to(ROOT).as_posix() for path in behind]
 
 
 def main(*words: str) -> None:
     """Do what the module's text says; exit with a line where something differs."""
     at = words.index("accept") if "accept" in words else len(words)
     task, accept = words[:at], words[at + 1:]
-    try:
-        translation.files(accept)
-    except translation.TranslationError as error:
-        sys.exit(f"Nothing is written. {error}")
+    translation.files(accept)  # a wrong name ends it before anything is written
     names, check = differing(), task == ("check",)
     if check:
         if names:
@@ -104,10 +97,7 @@ def main(*words: str) -> None:
     else:
         sys.exit(f"Nothing is written: there is no {' '.join(task)!r}. `make sync` writes "
                  "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
-    try:
-        behind = sync_chinese(not check, accept)
-    except translation.TranslationError as error:
-        sys.exit(str(error))
+    behind = sync_chinese(not check, accept)
     if not check:
         own = "notebooks/{}.ipynb" if task else "paired_md/{}.md"
         written = dict.fromkeys([*map(own.format, names), *behind])
