@@ -18,10 +18,10 @@ READMES = ("README.md", "README.zh.md", "instructor/README.md", "instructor/READ
 
 
 def filler() -> Callable[[str, str], str]:
-    """Return what fills in, in a file's text by its name, what the notebooks say of themselves.
+    """Return a function that fills a file's text, by its name, with facts about the notebooks.
 
-    Counts stand in their places, and in the table's rows minutes, exercises and needs; in the
-    plan of the instructors' README points.
+    These are counts at the marks; minutes, exercises and needs in the table's rows; and points in
+    the plan of the instructors' README.
     """
     progress = summary(counted())
     cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
