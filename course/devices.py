@@ -150,7 +150,7 @@ def ask(tracker: str, key: str) -> Devices:
         try:
             sessions = [future.result(PATIENCE) for future in asked]
         except TimeoutError:
-            raise CourseError(_("Not all servers of {key} are free: somebody uses them. Ask: "
+            raise CourseError(_("Not all servers of {key} are free: some are in use. Ask: "
                                 "{command}").format(key=key, command=(
                 "python -m tvm.exec.query_rpc_tracker "
                 f"--host {host} --port {port}"))) from None

@@ -89,7 +89,7 @@ def run(command: Sequence[str | Path], given: bytes = b"", seconds: float = 0, c
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
     except subprocess.TimeoutExpired:
-        raise SlowError(_("{program} is still at it after {seconds} seconds").format(
+        raise SlowError(_("{program} is still running after {seconds} seconds").format(
             program=name(command), seconds=f"{seconds:g}")) from None
     except OSError as error:
         raise CourseError(f"{name(command)}: {error.strerror}") from None

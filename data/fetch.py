@@ -150,4 +150,4 @@ if __name__ == "__main__":
         except store.CourseError as error:
             sys.exit(str(error))
         except KeyboardInterrupt:
-            sys.exit(_("Stopped. Nothing half-written is left; the same command begins again."))
+            sys.exit(_("Stopped. No half-written file is left; the same command starts again."))

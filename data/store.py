@@ -147,7 +147,7 @@ def data_line() -> Sentence:
 # ---- images --------------------------------------------------------------------------------
 
 _REPAIR = _("\nDelete the folder data/FashionMNIST and restart the kernel: "
-            "it is then downloaded anew.")
+            "it is then downloaded again.")
 
 
 def _read_idx(path: Path, axes: int) -> np.ndarray:
@@ -241,7 +241,7 @@ def load_weights(model: str) -> dict[str, np.ndarray]:
         data = published.read_bytes()
         if hashlib.sha256(data).hexdigest() != spec.sha256:
             raise CourseError(_("{file} is not the published file (its SHA-256 differs).\nDelete "
-                                "it and restart the kernel: it is then downloaded anew.").format(
+                                "it and restart the kernel: it is then downloaded again.").format(
                                     file=spec.file))
         return read_arrays(data, spec.shapes)
     try:

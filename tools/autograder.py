@@ -72,7 +72,7 @@ def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
               "status": "passed" if row["points"] else "failed", "output": row["message"],
               "output_format": "text", "visibility": "visible"} for row in graded["exercises"]]
     notes = graded["notes"] + ([] if graded["whole"] else [
-        told(_("Grading did not come to its end. Submit again; if that does not help, tell your "
+        told(_("Grading did not finish. Submit again; if that does not help, tell your "
                "instructors."), tongue)])
     return {"score": graded["points"], "output": "\n".join(notes), "output_format": "text",
             "stdout_visibility": "hidden", "tests": tests}

@@ -435,7 +435,7 @@ def table(setting: dict[str, Any]) -> str:
             f"\n\nFloor, the greater of two: {work_done / 1e6:.2f} MFLOP at the measured "
             f"{gflops:.0f} GFLOP/s take {arithmetic:.1f} µs; reading {WEIGHTS / 1e6:.2f} MB of "
             f"weights at the measured {gbytes:.0f} GB/s takes {reading:.1f} µs.\nEach thread on a "
-            f"CPU of its own, as it was faster so: {'; '.join(setting['pinned']) or 'nobody'}.")
+            f"separate CPU, where that was faster: {'; '.join(setting['pinned']) or 'none'}.")
 
 
 def plot(settings: list[dict[str, Any]], path: Path) -> None:

@@ -202,7 +202,7 @@ def main() -> int:
     report = [python_version(), machine(), environment(),
               *(package(name, wanted) for name, wanted in pins().items())]
     print("\n".join(text for _, text in report))
-    print(_("Now these are tried, which takes some seconds, the first time up to a minute:"),
+    print(_("Trying these takes some seconds, the first time up to a minute:"),
           flush=True)
     checks: list[Check] = [("TVM", compiles, FIX), ("torch", torch_imports, FIX),
                            ("HTML", exports, FIX), (_("data"), reads_data, _("see data/README.md"))]
@@ -211,12 +211,12 @@ def main() -> int:
     for came in attempts(checks):
         report.append(came)
         print(came[1], flush=True)
-    print(_("What the course uses where it is here and works:"))
+    print(_("Optional tools, which the course uses if they work here:"))
     for kind in present.KNOWN:
         print(used(kind), flush=True)
     bad = sum(not good for good, _ in report)
-    said = _("\n{bad} of {count} things are wrong: begin with the first FAIL.") if bad \
-        else _("\nAll {count} things are as they should be.")
+    said = _("\n{bad} of {count} checks failed: start with the first FAIL.") if bad \
+        else _("\nAll {count} checks passed.")
     print(said.format(bad=bad, count=len(report)))
     return 1 if bad else 0
 

@@ -147,4 +147,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.exit(_("Stopped. The same command goes on from here."))
+        sys.exit(_("Stopped. The same command continues from here."))

@@ -123,8 +123,8 @@ def _devices(options: argparse.Namespace) -> devices.Devices | None:
         return None
     there = devices.ask(options.tracker, options.key)
     if there.host not in ("127.0.0.1", "localhost"):
-        print(_("Whoever reaches the tracker or its servers can run programs there: no password is "
-                "asked. Use ssh tunnels, see instructor/README.md."))
+        print(_("Anyone who can reach the tracker or its servers can run programs there: there is "
+                "no password. Use ssh tunnels, see instructor/README.md."))
     print(_("{count} server(s) under {key}: {cpu}, {threads} thread(s) each").format(
         count=there.count, key=there.key, cpu=there.cpu, threads=there.threads), flush=True)
     return there

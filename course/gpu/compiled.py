@@ -91,8 +91,8 @@ def _run_on_gpu(func: tirx.PrimFunc, arrays: Sequence[np.ndarray], barriers: boo
         compiled["main"](*given)
         arrays[-1][...] = given[-1].numpy()
     except (ImportError, RuntimeError, ValueError) as error:
-        raise CourseError(_("the GPU does not run it: {why}. What to install stands at the end of "
-                            "notebook 10").format(why=last_line(error))) from None
+        raise CourseError(_("the GPU does not run it: {why}. The end of notebook 10 says "
+                            "what to install").format(why=last_line(error))) from None
     finally:
         tvm_ffi.remove_global_func(name)
 
@@ -115,8 +115,8 @@ def _executed(program: str, given: bytes) -> bytes:
         try:
             done = present.run([built], given, SECONDS, check=False)
         except present.SlowError:
-            raise CourseError(_("still at it after {seconds} seconds: smaller arrays").format(
-                seconds=SECONDS)) from None
+            raise CourseError(_("still running after {seconds} seconds: take smaller arrays"
+                                ).format(seconds=SECONDS)) from None
     if done.returncode == _DIVERGENT:
         *block, count = map(int, done.stderr.split()[1:])
         raise CourseError(refusal("divergent", "", count, (tuple(block), (0, 0, 0))))

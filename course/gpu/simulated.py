@@ -38,8 +38,8 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
     try:
         return threads.run(low, *arrays)
     except threads.Unknown as unknown:
-        raise CourseError(_("there is something outside of blocks and threads, or that gpu.run "
-                            "does not know: {what}").format(what=last_line(unknown))) from None
+        raise CourseError(_("something is outside blocks and threads, or unknown to gpu.run: {what}"
+                            ).format(what=last_line(unknown))) from None
     except threads.Refused as refused:
         raise CourseError(refusal(*refused.args)) from None
 
@@ -51,20 +51,20 @@ def refusal(what: str, name: str, which: Any, thread: Any) -> Sentence:
             return _("{axis} is bound to a loop of {first} and to one of {second}: in one kernel "
                      "an axis has one extent").format(axis=name, first=which[0], second=which[1])
         case "unbound":
-            return _("the loop {loop} stands beside kernels, and is bound to nothing: bind it to "
+            return _("the loop {loop} is next to kernels, and is not bound: bind it to "
                      "blocks and threads").format(loop=name)
         case "scope":
-            return _("{buffer} is made inside a kernel, and is in {scope} memory: there a kernel "
-                     "makes nothing, it takes \"shared\" or \"local\"").format(
+            return _("{buffer} is allocated inside a kernel, in {scope} memory: inside a kernel, "
+                     "use \"shared\" or \"local\"").format(
                 buffer=name, scope=which)
     who = threads.thread_name(*thread)
     if what == "outside":
         return _("{thread} is outside {buffer}: element {index}").format(
             thread=who, buffer=name, index=which)
     if what == "unwritten":
-        return _("{thread} reads {buffer}[{index}], which nobody has written").format(
+        return _("{thread} reads {buffer}[{index}], which was never written").format(
             thread=who, buffer=name, index=which)
-    return _("{thread}: {count} threads of this block come to a barrier, the others do not").format(
+    return _("{thread}: {count} threads of this block reach a barrier, the others do not").format(
         thread=who, count=which)
 
 
@@ -86,6 +86,6 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     if not threads.launches(low):
         loop = threads.outside_of_bound(func)
         raise CourseError(UNBOUND if loop is None else _(
-            "the loop {loop} stands around bound ones, and is bound to nothing: bind it to "
+            "the loop {loop} is around bound ones, and is not bound itself: bind it to "
             "blocks").format(loop=loop))
     return low

@@ -150,7 +150,7 @@ class Race:
         }[self.what].format(buffer=self.buffer, index=self.index, first=thread_name(*self.first),
                             second=thread_name(*self.second))
         if self.first[0] == self.second[0]:
-            return _("{what}, and no barrier stands between").format(what=what)
+            return _("{what}, and there is no barrier in between").format(what=what)
         return _("{what}, and no barrier makes one block wait for another").format(what=what)
 
     def __str__(self) -> str:

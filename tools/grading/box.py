@@ -85,13 +85,13 @@ def keeper() -> str:
                                                  check=False).returncode == 0:
             if subprocess.run([name, "image", "inspect", IMAGE], capture_output=True,
                               check=False).returncode:
-                raise Lost(_("{keeper} is here, and not yet the image to grade in. Make it once:\n"
+                raise Lost(_("{keeper} is here, but not the image to grade in. Make it once:\n"
                              "{command}").format(keeper=name, command=f"{name} build -t {IMAGE} "
                                                  "-f instructor/Containerfile ."))
             return name
-    raise Lost(_("Nothing here can keep a submission in{why}. Install bubblewrap 0.8 or later "
+    raise Lost(_("Nothing here can isolate a submission{why}. Install bubblewrap 0.8 or later "
                  "(apt-get install bubblewrap), or Podman or Docker.\nWhere you trust all who hand "
-                 "in as you trust yourself, UNSAFE=1 grades without walls.").format(why=why))
+                 "in as you trust yourself, UNSAFE=1 grades without a sandbox.").format(why=why))
 
 
 @functools.cache
@@ -313,7 +313,7 @@ class Box:
         try:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:
-            return _("closed what it gives its verdict by")
+            return _("closed the pipe for its verdict")
         return of_code(128 - code if code < 0 else code)
 
     def _looked(self, seconds: float) -> Sentence | str:

@@ -123,10 +123,10 @@ class Fleet:
         if self.ours or any(future and not future.done() for future in self.greeted.values()):
             self.since = now
         elif self.greeted and not any(self.greeted.values()):
-            raise Lost(_("None of the workers can be asked."))
+            raise Lost(_("No worker can be used."))
         elif now - self.since > PATIENCE and not self.waited:
             self.waited = True
-            self.say(_("No worker is there: waiting for one. Ctrl-C ends this."))
+            self.say(_("There is no worker yet: waiting for one. Ctrl-C ends this."))
         return True
 
     def _welcome(self, address: str, future: Future, threads: int) -> None:

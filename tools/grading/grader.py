@@ -17,7 +17,7 @@ MOST_SAID = 10_000  # characters
 NOTES = {"twice": _("check {number} is there more than once: the last one counts"),
          "missing": _("check {number} was missing: put back"),
          "edited": _("check {number} was edited: put back"),
-         "two": _("exercise {number} has two answers: the last one that is no untouched stub "
+         "two": _("exercise {number} has two answers: the last one that is not an untouched stub "
                   "counts")}
 
 
@@ -31,7 +31,7 @@ class Grader:
         """Return the result of a job."""
         sitting = Sitting(job, self.verdicts)
         if keeper() == "UNSAFE":
-            sitting.note(_("graded without walls, by UNSAFE=1"))
+            sitting.note(_("graded without a sandbox, by UNSAFE=1"))
         for _number in range(2 * len(sitting.checks) + 2 * ATTEMPTS):
             with Box() as box:
                 box.tell(sitting.asked())

@@ -140,10 +140,10 @@ def students(folder: Path, known: Marks) -> dict[str, list[Path]]:
             found.setdefault(printable(_who(name, known) if flat else name.partition(".")[0]),
                              []).append(path)
         else:
-            print(_("{file} is no notebook, folder or archive that can be read: left out.").format(
+            print(_("{file} is not a readable notebook, folder or archive: left out.").format(
                 file=printable(name)))
     if not found:
-        sys.exit(_("{place} holds nobody's work: it needs a folder, an archive or files for each "
+        sys.exit(_("{place} has no student's work: it needs a folder, an archive or files for each "
                    "student.").format(place=folder))
     return found
 

@@ -43,12 +43,12 @@ class Shell(InteractiveShell):
             result = self.run_cell(source, store_history=False)
             if error := result.error_before_exec or result.error_in_exec:
                 words = str(error) if isinstance(error, CourseError) else reason(error)
-                failed.append((_("that the cell runs"), words, line_of_answer(error)))
+                failed.append((_("the cell to run"), words, line_of_answer(error)))
             if broken := bool(result.error_before_exec):
                 failed = failed[-1:]
                 break
         if broken or answer not in self.user_ns:
-            missing = (_("that {answer} is defined").format(answer=answer),
+            missing = (_("{answer} to be defined").format(answer=answer),
                        _("no cell above the check defines it"), _("the answer's cell"))
             raise CheckFailed(*[*failed, missing][0],
                               _("Exercise {number} ✗").format(number=number))
