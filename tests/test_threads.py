@@ -242,7 +242,7 @@ def program(*body: str, blocks: int = 2, width: int = 32) -> tvm.tirx.PrimFunc:
     return tvm.script.from_source("\n".join(lines))
 
 
-BETWEEN = "no barrier stands between"
+BETWEEN = "no barrier in between"
 TRUE = [
     ("a tile is mirrored, with a barrier", "", [HELD, FILL, WAIT, MIRRORED]),
     ("a barrier in block 0 alone", BETWEEN, [HELD, FILL, "if b < 1:", "    " + WAIT, MIRRORED]),
