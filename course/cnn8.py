@@ -134,11 +134,13 @@ def model(layers: list[tuple[np.ndarray, np.ndarray, np.ndarray]], steps: list[n
             features = call("images", images_in_registers(
                 images(batch, lanes, width), intrinsic, lanes, width), image,
                 *map(relax.const, (np.ascontiguousarray(conv), conv_bias)), *fractions[0])
-            sums = call("product", product(batch, *wide.shape[::-1], lanes, width, intrinsic),
-                        features, relax.const(intrinsics.as_read(wide, lanes, width)))
+            sums = call("product", product(
+                batch, wide.shape[1], len(wide), lanes, width, intrinsic), features,
+                relax.const(intrinsics.as_read(wide, lanes, width)))
             found = bb.emit_te(hidden, sums, relax.const(wide_bias), *fractions[1])
-            sums = call("last", product(batch, *head.shape[::-1], lanes, width, intrinsic),
-                        found, relax.const(intrinsics.as_read(head, lanes, width)))
+            sums = call("last", product(
+                batch, head.shape[1], len(head), lanes, width, intrinsic), found,
+                relax.const(intrinsics.as_read(head, lanes, width)))
             output = bb.emit_output(bb.call_te(
                 probabilities, sums, relax.const(head_bias), relax.const(unit)))
         bb.emit_func_output(output)
