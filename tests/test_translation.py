@@ -3,14 +3,13 @@
 import os
 import re
 import subprocess
-import sys
 from pathlib import Path
 
 import nbformat
 import pytest
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_notebook
 
-from tools import handouts, lang, readmes, student, translation, translation_lint
+from tools import lang, readmes, student, translation, translation_lint
 
 ROOT = Path(__file__).resolve().parent.parent
 STEM = "02_emit_te_ingestion"
@@ -337,34 +336,6 @@ def test_the_chinese_copies_are_the_english_ones_in_chinese(tmp_path: Path, monk
             assert mine.id == theirs.id and mine.metadata == theirs.metadata
             assert mine == theirs or mine.cell_type == "markdown"
             assert "<!--" not in theirs.source
-
-
-def test_a_handout_in_chinese(tmp_path: Path) -> None:
-    """make help, its README and the student's copies, all without LANG; nothing leaks."""
-    masters = [path for path in lang.masters("en") if path.stem == STEM]
-    files = handouts.contents(masters, "zh")
-    assert handouts.leaks(files) == []
-    for name, data in files.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_bytes(data)
-    for name in ("docs/zh/tvm_errors.md", "course/words/zh.po", f"html/zh/{STEM}.html",
-                 f"notebooks/zh/{STEM}.ipynb"):
-        assert name in files
-    assert f"notebooks/{STEM}.ipynb" not in files
-    assert '<html lang="zh-CN">' in files[f"html/zh/{STEM}.html"].decode()
-    assert "练习" in files["README.md"].decode()
-    environment = {name: value for name, value in os.environ.items() if name != "MLC_LANG"}
-    said = subprocess.run(["make", "help"], cwd=tmp_path, capture_output=True, text=True,
-                          check=True, env=environment).stdout
-    assert said.startswith("机器学习编译")
-    subprocess.run([sys.executable, "-m", "tools.student"], cwd=tmp_path, check=True,
-                   capture_output=True, env=environment | {"MLC_LANG": "zh"})
-    copy = tmp_path / "work" / "zh" / f"{STEM}.ipynb"
-    assert copy.read_bytes() == files[f"notebooks/zh/{STEM}.ipynb"]
-    english = subprocess.run([sys.executable, "-m", "tools.student"], cwd=tmp_path, text=True,
-                             capture_output=True, check=False, env=environment)
-    assert english.returncode == 1 and english.stderr \
-        == "This edition is not in the handout that was unpacked here: LANG=zh is.\n"
 
 
 def _make(*words: str, **environment: str) -> subprocess.CompletedProcess:
