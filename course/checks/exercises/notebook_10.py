@@ -71,8 +71,8 @@ _LOADS = [(0, 1), (0, 2), (8, 1), (31, 1), (32, 1), (0, 3), (5, 3), (0, 8), (0, 
           (0, 31), (0, 32), (1, 32), (0, 33), (0, 100), (17, 5), (992, 1), (4064, 1), (1024, 7)]
 
 
-def _stretches(first: int, step: int, size: int = 4, each: int = 128, threads: int = 32) -> int:
-    return len({size * (first + step * t) // each for t in range(threads)})
+def _stretches(first: int, step: int, size: int = 4) -> int:
+    return len({size * (first + step * t) // 128 for t in range(32)})
 
 
 _TRANSACTIONS: Mistakes = {
@@ -80,11 +80,7 @@ _TRANSACTIONS: Mistakes = {
     _("the first element: a warp may begin in the middle of a stretch"):
         lambda first, step: _stretches(0, step),
     _("one for each thread only where no two share a stretch"): lambda first, step: 32,
-    _("a float32 number has four bytes"): lambda first, step: _stretches(first, step, size=1),
-    _("a stretch of 128 bytes has 32 of these numbers, not 16"):
-        lambda first, step: _stretches(first, step, size=8),
-    _("the bytes divided, and rounded up: the stretches begin at multiples of 128"):
-        lambda first, step: -(-4 * (31 * step + 1) // 128)}
+    _("a float32 number has four bytes"): lambda first, step: _stretches(first, step, size=1)}
 
 
 _OF_A_WARP = Spec(
