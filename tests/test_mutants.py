@@ -61,11 +61,11 @@ def test_wrong_behaviours_are_tried_too() -> None:
 def test_a_false_cause_is_found() -> None:
     cut = _("the upper constant: it is {value}, not 6").format(value="3")
     assert not truths.false_causes("0.2", "its result: cut off above 3", cut)
-    assert not truths.false_causes("2.3", "input 0: rounded to float16", _("step 5: unroll"))
+    assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
     for title in ("its result: cut off above 6", "its result: rounded to float16"):
         assert truths.false_causes("0.2", title, cut) == [cut]
     rounded = _("the weight is not transposed")
-    look_at = _("; ").join([rounded, _("step 5: unroll")])
+    look_at = _("; ").join([rounded, _("one sblock")])
     assert truths.unexpected_causes(look_at, "something else") == [rounded]
     assert not truths.unexpected_causes(look_at, "something else | is not transposed")
 

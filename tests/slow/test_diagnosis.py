@@ -235,7 +235,7 @@ MISTAKES: dict[str, tuple[int, str, dict]] = {  # the layer that differs, other 
     "the ReLU is left out": (1, "", {"without": ("relu0",)}),
     "NHWC": (3, "", {"nhwc": True}), "softmax over the batch": (7, "", {"axis": 0}),
     "no softmax": (7, "main ends after layer 6, Linear", {"without": ("softmax",)}),
-    "a row": (5, " at [1, ", {"rows": _first_only}), "a hole": (5, "*nan* at [2, ", {
+    "a row": (6, " at [1, ", {"rows": _first_only}), "a hole": (6, "*nan* at [2, ", {
         "rows": _hole})}
 
 
@@ -248,7 +248,8 @@ def test_the_layer_is_named(kind: str, title: str) -> None:
     first, last = int(found[1]), int(found[2] or found[1])
     # a kernel may compute several layers: then all of them are named
     assert first <= layer <= last + (words.endswith(", "))
-    assert last == first or kind in ("fused", "single"), message
+    # and where its result has another shape, the next layers cannot tell where it ends
+    assert last == first or kind in ("fused", "single") or words.startswith("gives"), message
     assert words in message or kind in ("fused", "single"), message
 
 

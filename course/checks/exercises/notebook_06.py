@@ -100,8 +100,7 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     block = schedules.base_name(partial)
     if len(schedules.summing(func)) < 2:
         raise CheckFailed(_("a block for the partial sums and one that adds them up"),
-                          _("one block, {block}, adds everything up").format(block=block),
-                          _("rfactor, for a loop that k is split into"))
+                          _("one block, {block}, adds everything up").format(block=block))
     reads = {tuple(map(int, region.source.shape)): schedules.indices(region)
              for region in partial.realize.block.reads}
     images, weights = reads.get((IMAGES, INPUTS)), reads.get((OUTPUTS, INPUTS))
@@ -115,11 +114,7 @@ def _require_dense(func: tvm.tirx.PrimFunc) -> tuple[int, int]:
     schedules.require_complete(func, partial, _("the partial sums"))
     kept = _require_results(func, partial, images[0], weights[0])
     schedules.require_threads(10, partial)
-    if partial.has_init:
-        raise CheckFailed(_("a decomposed reduction"),
-                          _("block {block} still has its T.init").format(block=block),
-                          _("schedule.decompose_reduction for {block}, as the last step").format(
-                              block=block))
+    schedules.require_decomposed(func, partial)
     return kept, lanes
 
 
@@ -128,12 +123,11 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
 
     `image` and `output` are the indices of the result to which an iteration adds.
     """
-    outer, cause = schedules.kept_in(func, partial)
-    kept = schedules.tile(partial, outer, [image, output])
+    kept = schedules.tile(partial, schedules.kept_in(func, partial), [image, output])
     if kept > 40:
         raise CheckFailed(_("8 to 40 results at a time"),
                           _("{kept} of them, in {buffer}").format(kept=kept, buffer=partial.buffer),
-                          cause)
+                          schedules.told(nests(func)))
     reducing = schedules.reducing_loops(partial)
     serial = [loop for loop in reducing if loop.kind != "unrolled"]
     inside = partial.loops.index((serial or reducing)[-1]) + 1
@@ -218,7 +212,7 @@ def exercise_6_4(in_tiles: Callable) -> str:
         most = int(_tile_bytes(*sizes, rows, columns))
         most_local = rows * columns + 2 * depth * (rows + columns)
         for nest in nests(after):  # what is local is not counted below
-            held = schedules.tile(nest, schedules.kept_in(after, nest)[0], schedules.stored(nest))
+            held = schedules.tile(nest, schedules.kept_in(after, nest), schedules.stored(nest))
             if held > most_local and schedules.written(nest).scope() == "local":
                 raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time").format(
                                       wanted=most_local, buffer=nest.buffer), str(held),

@@ -91,13 +91,13 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
     stage, largest = conv, 0
     while stage.buffer != output:  # from the convolution over copies of it to the pooling
         schedules.require_complete(func, stage, _("the sums"))
-        outer, cause = schedules.kept_in(func, stage)
-        exist = schedules.tile(stage, outer, schedules.stored(stage))
+        exist = schedules.tile(stage, schedules.kept_in(func, stage), schedules.stored(stage))
         if exist > _MOST_SUMS:
             raise CheckFailed(
                 _("no more than {most} numbers of the convolution at a time").format(
                     most=_MOST_SUMS),
-                _("{count} in {buffer}").format(count=f"{exist:,}", buffer=stage.buffer), cause)
+                _("{count} in {buffer}").format(count=f"{exist:,}", buffer=stage.buffer),
+                schedules.told(every))
         largest = max(largest, exist)
         stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
                  and schedules.touches(nest, schedules.written(stage))][-1]
@@ -145,23 +145,13 @@ def _require_little_traffic(conv: Nest) -> float:
         sums = 2 * schedules.tile(conv, inside, schedules.stored(conv))
     traffic = (loads + sums) / adds
     if traffic > _MOST_TRAFFIC:
-        serial = [loop for loop in outside if loop.kind != "unrolled"]
-        cause = _("the size of the tile: what is unrolled or a vector inside {loop}").format(
-            loop=left[-1])
-        if serial:
-            cause = _("schedule.unroll: in each iteration of {loops} the sum is loaded and stored "
-                      "again").format(loops=", ".join(map(str, serial)))
-        elif outside:
-            cause = _("reorder: {loops} of the window go inside {loop}, so that a sum is complete "
-                      "before the next one").format(
-                loops=", ".join(map(str, outside)), loop=left[-1])
         raise CheckFailed(
             _("no more than {most} loads and stores for each multiply-add").format(
                 most=_MOST_TRAFFIC),
             _("{traffic}: inside {loop} image and weights are loaded {loads} times, sums loaded "
               "and stored {sums} times, for {adds} multiply-adds").format(
                 traffic=f"{traffic:.2f}", loop=left[-1], loads=loads, sums=f"{sums:g}", adds=adds),
-            cause)
+            schedules.told([conv]))
     return traffic
 
 

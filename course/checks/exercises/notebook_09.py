@@ -806,7 +806,7 @@ def exercise_9_6(hand_over: Callable) -> str:
         _require_count(came, "nn.relu", 1, title)
         right[title], arrays[title] = model, [[random(*INPUT)]]
         check(compiled(right, lambda model, x: model(x), arrays,
-                       lambda given: 1e-4 * (150 if given["of"] != title
+                       lambda given: 1e-4 * (150 if given["program"] != title
                                              and np.abs(given["x0"]).max() > 1 else 1)), mains)
     count = sum(layer.axes == 1 for case in _DENSE for layer in case.layers)
     return _("{count} dense layers, with the bias on either side, with a ReLU and without, and the "

@@ -193,7 +193,7 @@ def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
     """Return an answer as a function of how many letters stand before, and of what is wanted."""
     tokens, _logits, *caches = _whole()
 
-    def run(past: int, of: str) -> np.ndarray:
+    def run(past: int, result: str) -> np.ndarray:
         before = tokens[:, past:past + 1], *(cache[:, :, :, :past] for cache in caches)
         given = [one.clone() for one in before]
         came = answer(*given)
@@ -205,7 +205,7 @@ def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
         for name, one, there in zip(("token", "keys", "values"), before, given, strict=True):
             if not torch.equal(one, there):
                 raise CheckFailed(_("{name} as it was").format(name=name), _("another one"))
-        return came[_PARTS.index(of)].numpy()
+        return came[_PARTS.index(result)].numpy()
     return run
 
 
@@ -220,15 +220,15 @@ def _whole() -> tuple[torch.Tensor, ...]:
     return tokens, _gpt()(tokens), *_right_cache(tokens)
 
 
-def _right(past: int, of: str) -> np.ndarray:
+def _right(past: int, result: str) -> np.ndarray:
     logits, *caches = _whole()[1:]
-    return (logits[:, past:past + 1] if of == "logits" else
-            caches[_PARTS.index(of) - 1][:, :, :, :past + 1]).numpy()
+    return (logits[:, past:past + 1] if result == "logits" else
+            caches[_PARTS.index(result) - 1][:, :, :, :past + 1]).numpy()
 
 
 _PARTS = ("logits", "keys", "values")
-_STEPS = Spec(_stepping, _right, lambda: (("", {"past": past, "of": of})
-                                          for past in _PAST for of in _PARTS),
+_STEPS = Spec(_stepping, _right, lambda: (("", {"past": past, "result": result})
+                                          for past in _PAST for result in _PARTS),
               fits=lambda given: given["past"] >= 0)
 
 

@@ -52,8 +52,9 @@ def compiled(what: Mapping[str, Any], right: Callable[..., torch.Tensor],
         title, *inputs = given.values()
         return what[title], *map(torch.from_numpy, inputs)
     return Spec(
-        lambda mains: lambda of, **inputs: result(mains[of], *inputs.values(), title=of),
+        lambda mains: lambda program, **inputs: result(
+            mains[program], *inputs.values(), title=program),
         lambda **given: right(*tensors(given)).numpy(),
-        lambda: ((title, {"of": title, **{f"x{place}": x for place, x in enumerate(inputs)}})
+        lambda: ((title, {"program": title, **{f"x{place}": x for place, x in enumerate(inputs)}})
                  for title, every in arrays.items() for inputs in every),
         named=named or {}, formula=tensors, atol=atol)
