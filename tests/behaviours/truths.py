@@ -40,7 +40,6 @@ TRUE = {
     "max-of-row-0": "its largest: of the first row$",
     "no-first-relu": "^0.5 ReLU 1: after the next operator$",
     "no-conv-bias": "Conv2d: the model's bias: zeroed$",
-    "fixed-batch": "its batch: fixed$",
     "kernels": "^1.3 argument 1: that of the first call$",
     "size-without-padding": "^1.3 argument 6: that of the first call$",
     "size-without-stride": "^1.3 argument 5: that of the first call$",

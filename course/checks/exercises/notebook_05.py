@@ -155,10 +155,8 @@ def _add_function(bb: relax.BlockBuilder, name: str, model: nn.Module, shape: Se
                             value = modules[type(layer)](bb, node_map, node, layer)
                         if used := sorted(_COMPUTES & set(calls.names)):
                             raise CheckFailed(_("operators that compute when the module runs"),
-                                              _("{rule} ran PyTorch's {used}").format(rule=rule,
-                                                                                      used=used[0]),
-                                              _("the layer's weights are constants; the rest is "
-                                                "for TVM"))
+                                              _("{rule} ran PyTorch's {used}").format(
+                                                  rule=rule, used=used[0]))
                         node_map[node] = _emitted(value, rule)
                     case "call_function":
                         value = functions[node.target](bb, node_map, node)
@@ -182,13 +180,10 @@ def _emitted(value: Any, rule: str) -> Any:
         return value
     if isinstance(value, tvm.ir.GenericConst):
         raise CheckFailed(_("operators that compute when the module runs"),
-                          _("{rule} returned a constant").format(rule=rule),
-                          _("what the rule calls: the input has no numbers yet, so nothing can "
-                            "be computed while importing"))
+                          _("{rule} returned a constant").format(rule=rule))
     if isinstance(value, relax.Call):
         raise CheckFailed(_("the variable of an emitted line"),
-                          _("{rule} returned an expression that was not emitted").format(rule=rule),
-                          _("bb.emit(expression) makes a line of it and returns its variable"))
+                          _("{rule} returned an expression that was not emitted").format(rule=rule))
     raise CheckFailed(_("the variable that bb.emit_te or bb.emit returns"),
                       _("{rule} returned {name}").format(rule=rule, name=type(value).__name__))
 
@@ -223,21 +218,13 @@ def _require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
     for param, width in zip(params, features, strict=True):
         shape = list(getattr(param.ty, "shape", None) or ())
         extents = [int(e) if isinstance(e, tvm.tirx.IntImm) else str(e) for e in shape]
-        came, look_at = f"({', '.join(map(str, extents))})", ""
-        if len(shape) != 2:
-            came, look_at = f"{param.ty}", 'relax.TensorType((n, width), "float32")'
-        elif isinstance(extents[0], int):
-            # cause: fixed-batch
-            look_at = _('the batch: tvm.tirx.Var("n", "int64") in place of a number')
-        elif extents[1] != width:
-            look_at = _("the second extent: a number from features")
-        if look_at:
+        came = f"({', '.join(map(str, extents))})" if len(shape) == 2 else f"{param.ty}"
+        if len(shape) != 2 or isinstance(extents[0], int) or extents[1] != width:
             raise CheckFailed(_("{name} of shape (n, {width})").format(name=param.name,
-                                                                       width=width), came, look_at)
+                                                                       width=width), came)
     if any(not param.ty.shape[0].same_as(params[0].ty.shape[0]) for param in params):
         raise CheckFailed(_("one n in the shapes of all inputs"),
-                          _("{count} variables, each another unknown").format(count=len(params)),
-                          _("tvm.tirx.Var: call it once, outside the loop over the inputs"))
+                          _("{count} variables, each another unknown").format(count=len(params)))
 
 
 # ---- rules ---------------------------------------------------------------------------------
@@ -428,11 +415,8 @@ def _naming(one: _One) -> Iterator[None]:
     except CheckFailed as failed:
         raise CheckFailed(_("; ").join([failed.parts[0], one.text]), *failed.parts[1:]) from None
     except Exception as error:  # whatever the rule raises
-        hint = ""
-        if getattr(one.layer, "bias", 0) is None and "None" in str(error):
-            hint = _("bias=False: layer.bias is None, and nothing is to be added")
         raise CheckFailed(_("a rule that imports {text}").format(text=one.text), reason(error),
-                          _("; ").join(filter(None, [line_of_answer(error), hint]))) from None
+                          line_of_answer(error)) from None
 
 
 def _numbers_for(one: _One) -> list[list[np.ndarray]]:
@@ -519,8 +503,7 @@ def _one_tensor(main: Main) -> Main:
     def run(*given: Any) -> Any:
         output = main(*given)
         if not hasattr(output, "numpy"):
-            raise CheckFailed(_("one tensor"), _("a tuple of {count}").format(count=len(output)),
-                              _("what main returns; TVM's importer has unwrap_unit_return_tuple"))
+            raise CheckFailed(_("one tensor"), _("a tuple of {count}").format(count=len(output)))
         return output
     return run
 

@@ -39,7 +39,7 @@ def _brighter(rows: int, columns: int) -> tvm.tirx.PrimFunc:
 def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     """a thread for each pixel."""
     for rows, columns in _PIXELS:
-        title = _("{rows} rows, {columns} columns").format(rows=rows, columns=columns)
+        title = f"X {(rows, columns)}"
         X, Y = gpus.numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
         launch = gpus.ran(thread_for_each_pixel(_brighter(rows, columns)), (X, Y), title)
         if launch.block != (_SIDE, _SIDE, 1):
@@ -115,7 +115,7 @@ def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
     Raises CheckFailed where the result is wrong, or what each of these exercises asks is not met.
     """
     for n, k, m in _DENSE:
-        title = _("X ({n}, {k}), W ({m}, {k})").format(n=n, k=k, m=m)
+        title = f"X {(n, k)}, W {(m, k)}"
         X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
         launch = gpus.ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
         gpus.require_result(Y, X @ W.T, title, launch)
@@ -194,7 +194,7 @@ def _require_block_for_each_row(launch: Launch, rows: int, title: str) -> None:
 def exercise_10_5(block_for_each_row: Callable) -> str:
     """sums of rows, each by the threads of a block."""
     for n, k in _ROWS:
-        title = _("X ({n}, {k})").format(n=n, k=k)
+        title = f"X {(n, k)}"
         X, Y = gpus.numbers(n, k), np.full(n, np.nan, "float32")
         launch = gpus.ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
         _require_block_for_each_row(launch, n, title)
@@ -216,7 +216,7 @@ def _softmax(n: int, k: int) -> tvm.tirx.PrimFunc:
 def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
     """a softmax in one kernel, a block for each row."""
     for n, k in _ROWS:
-        title = _("X ({n}, {k})").format(n=n, k=k)
+        title = f"X {(n, k)}"
         X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
         X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
         X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
@@ -257,7 +257,7 @@ def exercise_10_8(window_of_five: Callable) -> str:
     """a window that slides over a signal, its numbers in shared memory, written by hand."""
     sizes = (40, 64, 7, 33, 61)
     for n in sizes:
-        title = _("{count} results").format(count=n)
+        title = f"n = {n}"
         X, W, Y = gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
         launch = gpus.ran(window_of_five(n), (X, W, Y), title, barriers=False)
         gpus.require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)
