@@ -252,7 +252,7 @@ def exercise_3_3(create_linear_module: Callable) -> str:
         with libraries.registry(linear=libraries.recording(_linear, calls)):
             came = _run_linear(build(mod, QUICK), mod, x, calls, (1, m))
         libraries.require_values("env.linear", calls[0], x=x, w=weight, b=bias)
-        trials.add(lambda came=came: came, _linear(x, weight, bias), x, weight, bias)
+        trials.add(functools.partial(np.asarray, came), _linear(x, weight, bias), x, weight, bias)
     trials.require_right()
     return _("main(x) calls env.linear once with x, w, b as given, and returns x @ w.T + b;\n"
              "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
