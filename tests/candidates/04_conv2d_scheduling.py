@@ -199,7 +199,7 @@ def schedule_matmul(schedule):
     schedule.parallel(schedule.fuse(i, j0))
     schedule.decompose_reduction(block, k0)
 
-# %% 4.4 wrong: not scheduled at all -> block pad_temp still writes pad_temp; conv2d is as it was | block pad_temp still writes pad_temp; conv2d is as it was
+# %% 4.4 wrong: not scheduled at all -> block pad_temp still writes pad_temp; conv2d is as it was
 def schedule_conv2d(mod):
     return mod
 

@@ -236,7 +236,7 @@ def cnn_rules():
 def cnn_rules():
     return rules_with(conv=conv_rule(bias=(1, 32, 1, 1)))
 
-# %% 5.4 wrong: bias=False is not thought of -> layer.bias is None
+# %% 5.4 wrong: bias=False is not thought of -> AttributeError: 'NoneType' object has no attribute 'reshape'
 def cnn_rules():
     return rules_with(conv=conv_rule(add="always"))
 
@@ -290,12 +290,12 @@ def cnn_rules():
         return bb.emit_te(conv2d, node_map[node.args[0]], *params)
     return rules_with(conv=conv) | {nn.ReLU: lambda *_: 1 / 0}
 
-# %% 5.5 wrong: a fixed batch -> in place of a number
+# %% 5.5 wrong: a fixed batch -> input of shape (n, 6) | (4, 6)
 def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(4, width) for width in features],
                    {operator.add: add_rule}, MLP_RULES)
 
-# %% 5.5 wrong: a variable for each input -> call it once
+# %% 5.5 wrong: a variable for each input -> 2 variables, each another unknown
 def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model),
                    [(tvm.tirx.Var("n", "int64"), width) for width in features],
