@@ -232,7 +232,7 @@ def map_gelu(bb, node_map, node):
 def cnn_rules():
     return rules_with(conv=conv_rule(bias=(-1,)))
 
-# %% 5.4 wrong: the shape of the CNN's bias is written into the rule -> a rule that imports Conv2d(1, 3
+# %% 5.4 wrong: the shape of the CNN's bias is written into the rule -> that your code runs; Conv2d(1, 3
 def cnn_rules():
     return rules_with(conv=conv_rule(bias=(1, 32, 1, 1)))
 
@@ -240,7 +240,7 @@ def cnn_rules():
 def cnn_rules():
     return rules_with(conv=conv_rule(add="always"))
 
-# %% 5.4 wrong: kernel_size handed on as a number -> a rule that imports MaxPool2d
+# %% 5.4 wrong: kernel_size handed on as a number -> that your code runs; MaxPool2d
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], layer.kernel_size, layer.stride,
@@ -627,7 +627,7 @@ def map_gelu(bb, node_map, node):
     gelu_at = lambda v: 0.5 * v * (1.0 + te.erf(v * 0.5**0.5))
     return bb.emit_te(form[len(x.ty.shape)], x)
 
-# %% 5.4 wrong: numbers or pairs, and not both in one layer -> a rule that imports MaxPool2d(kernel_size=(3, 5), stride=2
+# %% 5.4 wrong: numbers or pairs, and not both in one layer -> that your code runs; MaxPool2d(kernel_size=(3, 5), stride=2
 def cnn_rules():
     def rule(bb, node_map, node, l):
         if isinstance(l.kernel_size, int):

@@ -1,10 +1,9 @@
 """The checks of notebook 05: an importer and its rules."""
 
-import contextlib
 import copy
 import functools
 import operator
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,11 +20,10 @@ from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
 from course.checks.exercises.models import INPUT, cnn, reference
 from course.checks.observe.primfuncs import QUICK
 from course.checks.observe.spies import TorchCalls
-from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.run.signature import require_called_as
-from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.compiled import Main, compiled, fenced
+from course.checks.say.messages import CheckFailed
+from course.checks.spec.compiled import Main, compiled, fenced, naming
 from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, not_finite
@@ -385,38 +383,24 @@ def _build_layers(models: Sequence[_One], rules: Mapping) -> dict[str, Main]:
     """
     bb, names = relax.BlockBuilder(), [f"{_IMPORTED}_{i}" for i in range(len(models))]
     for name, one in zip(names, models, strict=True):
-        with _naming(one):
+        with naming(one.text):
             _add_function(bb, name, one.traced, one.shape, _FUNCTIONS, rules,
                                    _("the rule for {layer}").format(layer=one.layer))
     mod = renamed(bb.get(), {names[0]: "main", "main": "main_of_a_rule"})
     names[0] = "main"
     for name, one in zip(names, models, strict=True):
-        with _naming(one):
+        with naming(one.text):
             _require_no_library(mod, _("the rule for {layer}").format(layer=one.layer),
                                          name)
     try:
         machine = build(mod, QUICK)
     except CheckFailed:
         for one in models:
-            with _naming(one):
+            with naming(one.text):
                 build(_import_by_rules(one.traced, one.shape, _FUNCTIONS, rules, one.text),
                       QUICK)
         raise
     return {one.text: fenced(machine, mod, name) for name, one in zip(names, models, strict=True)}
-
-
-@contextlib.contextmanager
-def _naming(one: _One) -> Iterator[None]:
-    """Raise CheckFailed with the layer's name where importing or building it raises."""
-    try:
-        yield
-    except NotImplementedError:
-        raise
-    except CheckFailed as failed:
-        raise CheckFailed(_("; ").join([failed.parts[0], one.text]), *failed.parts[1:]) from None
-    except Exception as error:  # whatever the rule raises
-        raise CheckFailed(_("a rule that imports {text}").format(text=one.text), reason(error),
-                          line_of_answer(error)) from None
 
 
 def _numbers_for(one: _One) -> list[list[np.ndarray]]:

@@ -136,7 +136,7 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
                           _("{served} inside {loop}").format(
                               served=served, loop=partial.loops[inside - 1]))
     if (least := min(kept, schedules.tile(partial, inside, [image, output]))) < 8:
-        raise CheckFailed(_("8 to 40 results at a time"), _("{least} of them").format(least=least))
+        raise CheckFailed(_("8 to 40 results at a time"), f"{least}")
     return kept
 
 

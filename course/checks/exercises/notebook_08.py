@@ -310,11 +310,8 @@ def _require_calls(log: _Log, names: list[str], right: list[str], rounds: int, t
     for name in names:
         count = log.checked.count(name)
         if count != 1 and not log.late:
-            ends = not count and log.checked and log.checked == names[:len(log.checked)]
             raise CheckFailed(_("that each candidate is checked once; {title}").format(title=title),
-                              _("{name}: {count} times").format(name=repr(name), count=count),
-                              _("{checked} was the last that was checked").format(
-                                  checked=repr(log.checked[-1])) if ends else "")
+                              _("{name}: {count} times").format(name=repr(name), count=count))
     if log.late:
         raise CheckFailed(_("that all are checked before anything is timed; {title}").format(
                               title=title),
@@ -516,26 +513,26 @@ def _doubled() -> tvm.tirx.PrimFunc:
 
 @prepared
 def _records() -> list[tuple[str, list, tvm.tirx.PrimFunc]]:
-    """Return a title, a trace in JSON and its PrimFunc: those of the course, and three others.
+    """Return a title, a trace in JSON and its PrimFunc: one is short, others are the course's.
 
-    Of these one is short, and two have other decisions than the course's.
+    Two have other decisions than those.
     """
     lines, workloads = ([json.loads(line) for line in (
         helpers.ROOT / "data" / "tuned" / f"database_{name}.json"
         ).read_text(encoding="utf-8").splitlines()] for name in ("tuning_record", "workload"))
-    found = [(_("line {number} of the database").format(number=place), record,
-              ms.database.Workload.from_json(workloads[number]).mod["main"])
-             for place, (number, (record, *_rest)) in enumerate(lines, start=1)]
     short = [[["GetSBlock", [], ["B", "main"], ["b0"]], ["GetLoops", ["b0"], [], ["l1"]],
               ["SamplePerfectTile", ["l1"], [2, 12], ["v2", "v3"]],
               ["Split", ["l1", "v2", "v3"], [1, 0], ["l4", "l5"]]], [[2, [2, 6]]]]
-    _title, record, func = found[0]
+    found = [(short, _doubled()), *(
+        (record, ms.database.Workload.from_json(workloads[number]).mod["main"])
+        for number, (record, *_rest) in lines)]
+    record, func = found[1]
     for place, tile in ((0, [1, 4, 1, 1]), (2, [1, 13, 1, 2])):
         other = copy.deepcopy(record)
         other[1][place][1] = tile
         other[1][-1][1] -= place // 2  # other steps to unroll, too
-        found.append((_("line {number}, with other decisions").format(number=1), other, func))
-    return [(_("a short record"), short, _doubled()), *found]
+        found.append((other, func))
+    return [(f"record {number}", *one) for number, one in enumerate(found)]
 
 
 def _made_by(record: list, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:

@@ -24,10 +24,9 @@ import helpers
 from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import build, require_well_formed
 from course.checks.exercises.models import INPUT, cnn, random_cnn
-from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
-from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.compiled import compiled
+from course.checks.say.messages import CheckFailed
+from course.checks.spec.compiled import compiled, naming
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Spec, check
 from course.checks.spec.trials import Mistakes
@@ -83,20 +82,6 @@ def _evaluating(found: relax.Call, parts: Mapping[Any, relax.Expr]) -> relax.Exp
     return relax.op.nn.batch_norm(*found.args, **attrs, training=False)
 
 
-@contextlib.contextmanager
-def _naming(title: str) -> Iterator[None]:
-    """Raise CheckFailed with the graph's title where an answer raises, or what it made."""
-    try:
-        yield
-    except NotImplementedError:
-        raise
-    except CheckFailed as failed:
-        raise CheckFailed(_("; ").join([failed.parts[0], title]), *failed.parts[1:]) from None
-    except Exception as error:  # whatever the answer raises
-        raise CheckFailed(_("that your code runs; {title}").format(title=title), reason(error),
-                          line_of_answer(error)) from None
-
-
 def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule]
               ) -> dict[str, tuple[tvm.IRModule, Callable]]:
     """Return what an answer makes of modules, by their titles, and a compiled main of each.
@@ -105,7 +90,7 @@ def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule]
     """
     came: dict[str, tvm.IRModule] = {}
     for title, mod in mods.items():
-        with _naming(title):
+        with naming(title):
             came[title] = answer(mod)
             require_well_formed(came[title])
     if all(len(mod.functions_items()) == 1 for mod in came.values()):
@@ -117,7 +102,7 @@ def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule]
             return {title: (mod, machine[names[title]]) for title, mod in came.items()}
     built = {}
     for title, mod in came.items():
-        with _naming(title):
+        with naming(title):
             built[title] = (mod, build(mod)["main"])
     return built
 

@@ -311,9 +311,8 @@ def exercise_11_4(dl_tensor: Callable) -> str:
         came.append(bytes(one))
     right = [_laid_out(*case) for case in _TENSORS]
     for case, one, fields in zip(_TENSORS, came, right, strict=True):
-        given = _("dl_tensor({numbers}, {shape}, {axes}, {address}, {first})").format(
-            numbers=hex(case[0]), shape=hex(case[1]), axes=case[2], address=case[3],
-            first=hex(case[4]))
+        numbers, shape, axes, address, start = case
+        given = f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"
         for name, (at, field) in fields.items():
             if (there := one[at:at + len(field)]) != field:
                 raise CheckFailed(

@@ -3,7 +3,8 @@
 Their inputs keep their shapes: the smallest has most zeros.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from tvm import relax
 
 from course.checks.compare.tolerance import ATOL, to_numpy
 from course.checks.observe.guard_pages import guarded
+from course.checks.run.answer import line_of_answer
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Spec
@@ -20,6 +22,20 @@ from course.checks.spec.trials import Mistakes
 from course.words import _
 
 Main = Callable[..., Any]  # a compiled function of TVM's tensors
+
+
+@contextlib.contextmanager
+def naming(title: str) -> Iterator[None]:
+    """Raise CheckFailed with a title where an answer raises, or what it made."""
+    try:
+        yield
+    except NotImplementedError:
+        raise
+    except CheckFailed as failed:
+        raise CheckFailed(_("; ").join([failed.parts[0], title]), *failed.parts[1:]) from None
+    except Exception as error:  # whatever the answer raises
+        raise CheckFailed(_("that your code runs; {title}").format(title=title), reason(error),
+                          line_of_answer(error)) from None
 
 
 def fenced(machine: relax.VirtualMachine, mod: tvm.IRModule, name: str = "main") -> Main:
