@@ -1,4 +1,4 @@
-"""Comparing what an answer gave with what is right, and with what the usual mistakes give.
+"""Comparing what an answer gave with what is right, and with what named mistakes give.
 
 A mistake is named as the cause only if it gives what came for all inputs that were tried, and for
 fresh ones, and no other known mistake does; else the smallest input that shows it stands alone.
