@@ -149,7 +149,7 @@ def verdicts():
     return right_verdicts(a=np.array([[1, -1], [1, -1]], "float32"))
 
 
-# %% 9.2 wrong: True and False -> None says that a rewrite is right
+# %% 9.2 wrong: True and False -> a: a float32 array of shape (1, 2, 4, 4), with numbers from | bool
 def verdicts():
     return {"a": False, "b": True, "c": True, "d": False, "e": False}
 
@@ -307,7 +307,7 @@ def hand_over(mod):
     return handed(mod, dense_patterns(relu=False))
 
 
-# %% 9.6 wrong: RunCodegen is missing -> compiled code for what was cut out | RunCodegen, after
+# %% 9.6 wrong: RunCodegen is missing -> compiled code for what was cut out | fused_relax_matmul_relax_add_candidate is a function of
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(), run=False)
@@ -338,7 +338,7 @@ fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * 
 # %% 9.3 wrong: by the variance -> divided by the variance, not by its root
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / (v + e), f * (b - m) + s))
 
-# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; a convolution without a bias
+# %% 9.3 wrong: only with a bias -> calls of R.nn.batch_norm: 0; 1: Conv2d(1, 4, | 1
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m) + s), either=False)
 
 # %% 9.3 wrong: decomposed by TVM, and left there -> at most 2 operators
@@ -470,7 +470,7 @@ def fold_batch_norm(mod):
     return mod
 
 
-# %% 9.3 wrong: strides and padding are lost -> strides, padding and a larger epsilon
+# %% 9.3 wrong: strides and padding are lost -> TypeError: Expression of type R.Tensor((1, 5, 7, 4),
 def fold_batch_norm(mod):
     image, w, b = wildcard(), is_const(), is_const()
     statistics = [is_const() for _ in range(4)]
