@@ -649,7 +649,7 @@ def register_softmax():
     def softmax(x, out):
         torch.softmax(torch.from_dlpack(x), 1, dtype=torch.float64, out=torch.from_dlpack(out))
 
-# %% 3.1 wrong: arguments in the order out, x -> that x stays as it was, and out is written | env.softmax wrote into x, and not into out, its last argument
+# %% 3.1 wrong: arguments in the order out, x -> that x stays as it was | env.softmax wrote into x
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(out, x):

@@ -253,7 +253,7 @@ tune = tuner_with(on_error=True)
 # %% 8.2 wrong: after an exception nothing more is checked -> 'even': 0 times
 tune = tuner_with(stop="break")
 
-# %% 8.2 wrong: one try around the whole loop -> 'broken' was the last that was checked
+# %% 8.2 wrong: one try around the whole loop -> 'even': 0 times
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = {}
     try:
@@ -494,7 +494,7 @@ replayed = replaying(post=False)
 # %% 8.4 wrong: nothing is applied -> func itself came
 replayed = replaying(apply=False)
 
-# %% 8.4 wrong: the module -> a PrimFunc; a short record | IRModule
+# %% 8.4 wrong: the module -> IRModule
 replayed = replaying(gives="mod")
 
 # %% 8.4 right: the kinds first, then a dictionary of the decisions
@@ -571,7 +571,7 @@ replayed = replaying(gives="drawn")
 # %% 8.4 wrong: the two exchanged -> a dictionary, and a PrimFunc
 replayed = replaying(gives="exchanged")
 
-# %% 8.4 wrong: the schedule -> a PrimFunc; a short record | Schedule
+# %% 8.4 wrong: the schedule -> Schedule
 replayed = replaying(gives="schedule")
 
 # %% 8.4 wrong: what the first record drew, whatever is given -> the tiles
@@ -581,7 +581,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return kept.setdefault("drawn", drawn), program
 
-# %% 8.4 wrong: drawn anew by the space -> the program that the record makes; a short record
+# %% 8.4 wrong: drawn anew by the space -> another one, which begins with the loops i_0: 3, i_1: 4
 def replayed(record, func):
     drawn, _ = replaying()(record, func)
     undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
