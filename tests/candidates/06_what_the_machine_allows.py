@@ -159,7 +159,7 @@ def fast_dense(mod, name):
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=1)
 
-# %% 6.2 wrong: two outputs in the tile, one after the other -> 8 to 40 results at a time | 4 of them
+# %% 6.2 wrong: two outputs in the tile, one after the other -> 8 to 40 results at a time | 4
 def fast_dense(mod, name):
     return dense_with(mod, name, images="alone")
 
