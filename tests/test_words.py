@@ -68,12 +68,12 @@ def test_english_is_the_default() -> None:
 def test_a_sentence_is_said_in_either_language() -> None:
     """Also one in the place of another, one that is joined, and one that came through JSON."""
     said = _("{what} for {input}").format(
-        what=_("shape {shape}").format(shape=(2, 3)), input=_("five rounds"))
+        what=_("shape {shape}").format(shape=(2, 3)), input=_("two equal programs"))
     both = _("; ").join([said, "lv1"]) + "!"
-    assert both == "shape (2, 3) for five rounds; lv1!" == told(both, "en")
-    assert told(both, "zh") == "形状 (2, 3)（五轮）；lv1!"
+    assert both == "shape (2, 3) for two equal programs; lv1!" == told(both, "en")
+    assert told(both, "zh") == "形状 (2, 3)（两个一样快的程序）；lv1!"
     inside = _("{what} for {input}").format(what="3.15", input=said)
-    assert told(inside, "zh") == "3.15（形状 (2, 3)，五轮）"
+    assert told(inside, "zh") == "3.15（形状 (2, 3)，两个一样快的程序）"
     assert told(words.unpacked(words.packed([both]))[0], "zh") == told(both, "zh")
     assert isinstance(both, str) and told("lv1", "zh") == "lv1" and told(_("lv1"), "zh") == "lv1"
 
