@@ -31,7 +31,7 @@ def wide_vectors(target: tvm.target.Target) -> bool:
 
 
 def multiply_adds(threads: int, lanes: int, rounds: int, sums: int = 12) -> tvm.tirx.PrimFunc:
-    """Some vectors in registers for each thread, in every round times a[t, 0], plus a[t, 1]."""
+    """Multiply vectors in each thread's registers by a[t, 0] and add a[t, 1], in every round."""
     @T.prim_func(s_tir=True)
     def main(a: T.Buffer((threads, sums + 1, lanes), "float32"),
              b: T.Buffer((threads, sums, lanes), "float32")):
@@ -52,7 +52,7 @@ def multiply_adds(threads: int, lanes: int, rounds: int, sums: int = 12) -> tvm.
 
 
 def least_seconds(call: Callable[[], None], least: float = 0.3) -> float:
-    """The shortest call in a while: for limits of the machine, which nothing can better."""
+    """The shortest call in a while: for limits of the machine, which no program can beat."""
     shortest, end = math.inf, time.perf_counter() + least
     while (start := time.perf_counter()) < end:
         call()
@@ -79,7 +79,7 @@ def measure_peak(target: tvm.target.Target, threads: int, sums: int = 12, lanes:
 def measure_bandwidth(target: tvm.target.Target, threads: int, size: int = 2_163_200) -> float:
     """Return the GB/s at which `size` bytes are read repeatedly, and added up."""
     rows = size // (4 * threads * 128)
-    times = -(-2_163_200 // size)  # so that the price of a call does not count where size is small
+    times = -(-2_163_200 // size)  # so that the cost of a call does not matter if size is small
     a = te.placeholder((threads, rows, 8, 16), name="a")
     again, k = te.reduce_axis((0, times), name="again"), te.reduce_axis((0, rows), name="k")
     sums = te.compute((threads, 8, 16), lambda t, r, i: te.sum(a[t, k, r, i], [again, k]),
@@ -127,7 +127,7 @@ def fuse_layers(operators: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, str]]:
 
 
 def no_tensor_intrinsics() -> None:
-    """Make the import of every machine's tensor instructions, in this process, empty.
+    """Make importing every machine's tensor instructions do nothing in this process.
 
     MetaSchedule imports tvm.s_tir.tensor_intrin in each process that builds: 30 to 60 seconds,
     more than a build may take. A float32 program on a CPU uses none of these instructions.
@@ -137,7 +137,7 @@ def no_tensor_intrinsics() -> None:
 
 
 def fuse_by_kind(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return mod as TVM's standard passes fuse it, with nobody telling them what to group.
+    """Return mod as TVM's standard passes fuse it, without being told what to group.
 
     The records in data/tuned/ are found by the structure of the result.
     """
@@ -375,9 +375,9 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
 
 def onnx_runtime(model: torch.nn.Module, threads: int, *inputs: torch.Tensor
                  ) -> tuple[Callable[[], None], Callable[[], np.ndarray]] | None:
-    """Return a call of a PyTorch model in ONNX Runtime, and what returns its output.
+    """Return a function that runs a PyTorch model in ONNX Runtime, and one that gives its output.
 
-    None, and a line that says what is missing, where it, or what exports a model, does not work.
+    If that or the exporter does not work, print a line that says so, and return None.
     """
     if not present.need("onnxruntime"):
         return None

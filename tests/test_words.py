@@ -68,12 +68,12 @@ def test_english_is_the_default() -> None:
 def test_a_sentence_is_said_in_either_language() -> None:
     """Also one in the place of another, one that is joined, and one that came through JSON."""
     said = _("{what} for {input}").format(
-        what=_("shape {shape}").format(shape=(2, 3)), input=_("five rounds"))
+        what=_("shape {shape}").format(shape=(2, 3)), input=_("two equal programs"))
     both = _("; ").join([said, "lv1"]) + "!"
-    assert both == "shape (2, 3) for five rounds; lv1!" == told(both, "en")
-    assert told(both, "zh") == "形状 (2, 3)（五轮）；lv1!"
+    assert both == "shape (2, 3) for two equal programs; lv1!" == told(both, "en")
+    assert told(both, "zh") == "形状 (2, 3)（两个一样快的程序）；lv1!"
     inside = _("{what} for {input}").format(what="3.15", input=said)
-    assert told(inside, "zh") == "3.15（形状 (2, 3)，五轮）"
+    assert told(inside, "zh") == "3.15（形状 (2, 3)，两个一样快的程序）"
     assert told(words.unpacked(words.packed([both]))[0], "zh") == told(both, "zh")
     assert isinstance(both, str) and told("lv1", "zh") == "lv1" and told(_("lv1"), "zh") == "lv1"
 
@@ -209,22 +209,12 @@ def test_the_readme_quotes_what_a_check_says(name: str, language: str, monkeypat
 
 
 @chinese.quoted
-def test_an_exercise_in_chinese_not_done_wrong_and_right(in_chinese, capsys) -> None:
-    def not_done(confusion: np.ndarray) -> np.ndarray:
-        raise NotImplementedError
-
+def test_a_check_in_chinese(in_chinese) -> None:
+    """A wrong answer; tests/slow/test_chinese.py has one that is not done, and a right one."""
     def of_columns(confusion: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
             return np.diag(confusion) / confusion.sum(0)
 
-    def right(confusion: np.ndarray) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            return np.diag(confusion) / confusion.sum(1)
-
-    with pytest.raises(checks.CheckFailed) as stopped:
-        checks.exercise_1_1(not_done)
-    assert str(stopped.value) \
-        == "练习 1.1 还没有做：在 not_done 的 TODO 处写好代码，再运行这两个单元格。"
     with pytest.raises(checks.CheckFailed) as stopped:
         checks.exercise_1_1(of_columns)
     title, given, expected, came, look_at = str(stopped.value).splitlines()
@@ -232,8 +222,6 @@ def test_an_exercise_in_chinese_not_done_wrong_and_right(in_chinese, capsys) -> 
     assert expected.startswith("  期望：") and came.startswith("  得到：")
     assert look_at.split() == ["检查：", "求和：行是标签；按列求和得到的是精确率，不是召回率"]
     assert told(stopped.value.parts[2], "en").startswith("the sums: rows are labels")
-    checks.exercise_1_1(right)
-    assert capsys.readouterr().out.startswith("练习 1.1 ✓ 7 个混淆矩阵；")
 
 
 def test_a_message_of_tvm_points_into_the_chinese_document(in_chinese) -> None:

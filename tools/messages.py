@@ -44,14 +44,6 @@ def extracted() -> Catalog:
 CODE = re.compile("=|:$")  # in a line of a picture: a program, not words
 
 
-def _titled() -> dict[str, set[str]]:
-    """Return the functions of plots that take titles as keywords, and their other arguments."""
-    return {func.name: {arg.arg for arg in (*func.args.args, *func.args.kwonlyargs)}
-            for path in (ROOT / "course" / "plots").glob("*.py")
-            for func in ast.parse(path.read_text()).body
-            if isinstance(func, ast.FunctionDef) and func.args.kwarg and func.name != "memory"}
-
-
 def _labels(node: ast.expr | None) -> Iterator[str]:
     """Yield the words in an argument of a picture, line by line."""
     match node:
@@ -68,7 +60,12 @@ def of_pictures(path: Path) -> list[str]:
     """Return the words in a notebook's calls of plots, and in the variables that these take."""
     nodes = [node for cell in nbformat.read(path, as_version=4).cells if cell.cell_type == "code"
              for node in ast.walk(ast.parse(cell.source))]
-    titled, found, taken = _titled(), list[str](), set[str]()
+    # the functions of plots whose keywords are titles, and their other arguments
+    titled = {func.name: {arg.arg for arg in (*func.args.args, *func.args.kwonlyargs)}
+              for file in (ROOT / "course" / "plots").glob("*.py")
+              for func in ast.parse(file.read_text()).body
+              if isinstance(func, ast.FunctionDef) and func.args.kwarg and func.name != "memory"}
+    found, taken = list[str](), set[str]()
     for node in nodes:
         match node:
             case ast.Call(func=ast.Attribute(value=ast.Name("plots"), attr=name), args=args):

@@ -9,7 +9,7 @@ import nbformat
 from course.words import told
 from tools import catalogue, translation
 from tools.site.project import addressed, cited
-from tools.translation import COUNTED, EXERCISES, ROW, WEEK, counted, masters, summary
+from tools.translation import COUNTED, EXERCISES, ROW, WEEK, masters, summary
 
 # in a notebook's opening box
 MINUTES = re.compile(r"\*\*Time\*\* about (\d+) minutes")
@@ -23,7 +23,7 @@ def filler() -> Callable[[str, str], str]:
     These are counts at the marks; minutes, exercises and needs in the table's rows; and points in
     the plan of the instructors' README.
     """
-    progress = summary(counted())
+    progress = summary()
     cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
     points = {number: [grader.get("points", 0) for cell in some
                        if (grader := cell.metadata.get("nbgrader", {})).get("grade")]

@@ -168,13 +168,13 @@ def current(name: str) -> tuple[list[Unit], str, nbformat.NotebookNode]:
 
 def _refuse_edits(file: File) -> None:
     """Raise TranslationError where the newer Chinese file has a line that its catalogue lacks."""
-    if not file.chinese.exists() or (file.catalogue.exists() and file.chinese.stat().st_mtime_ns
-                                     <= file.catalogue.stat().st_mtime_ns):
+    made, po = file.chinese, file.catalogue
+    if not made.exists() or po.exists() and made.stat().st_mtime_ns <= po.stat().st_mtime_ns:
         return
     have = catalogue.read(file.catalogue)
     known = normal("\n".join(str(one.string) for one in [*have, *have.obsolete.values()]))
     code = file.source.read_text(encoding="utf-8")
-    made, po = (path.relative_to(ROOT) for path in (file.chinese, file.catalogue))
+    made, po = made.relative_to(ROOT), po.relative_to(ROOT)
     for line in normal(file.chinese.read_text(encoding="utf-8")).splitlines():
         if re.search(HAN, line) and line not in known and line.strip() not in code:
             raise TranslationError(f"{made} is made by `make sync`, and {line.strip()[:60]!r} is "
@@ -228,16 +228,11 @@ def check(names: Collection[str]) -> list[str]:
     return found
 
 
-def counted(names: Collection[str] = ()) -> dict[str, tuple[int, int]]:
-    """Return for each file how many paragraphs wait for their Chinese, and of how many."""
-    return {name: (sum(not unit.text for unit in made), len(made))
-            for name in files(names) for made, *_rest in [current(name)]}
-
-
-def summary(counts: dict[str, tuple[int, int]]) -> Sentence:
-    """Say how far the translation is."""
-    left, total = map(sum, zip(*counts.values(), strict=True))
-    where = ", ".join(f"{name}: {waiting}" for name, (waiting, _total) in counts.items() if waiting)
+def summary(names: Collection[str] = ()) -> Sentence:
+    """Say how many paragraphs wait for their Chinese, of how many, and in which files."""
+    made = {name: [not unit.text for unit in current(name)[0]] for name in files(names)}
+    left, total = (sum(map(count, made.values())) for count in (sum, len))
+    where = ", ".join(f"{name}: {sum(waits)}" for name, waits in made.items() if any(waits))
     said = _("{left} of {total} paragraphs wait for Chinese, or for newer Chinese ({where})") \
         if left else _("all {total} paragraphs are in Chinese, and none is older than its English")
     return said.format(left=left, total=total, where=where)
@@ -245,7 +240,7 @@ def summary(counts: dict[str, tuple[int, int]]) -> Sentence:
 
 def main(*names: str) -> None:
     """Check the files with these names, or all; exit with what is wrong, a line each."""
-    print(f"Chinese edition: {summary(counted(names))}.")
+    print(f"Chinese edition: {summary(names)}.")
     if found := check(names):
         sys.exit("\n".join([*found, f"Fix {len(found)} things in the Chinese edition; "
                             "docs/glossary.md has the words."]))

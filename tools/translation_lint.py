@@ -52,10 +52,7 @@ def _what(token: Token) -> str:
 
 
 def parts(text: str) -> tuple[Counter[tuple[str, str]], str, list[str]]:
-    """Return what a translation has to keep, the words, and those that HTML hides.
-
-    In the words "\\0" is a code span or formula.
-    """
+    """Return what a translation keeps, the words ("\\0": code, a formula), and those HTML hides."""
     kept: Counter[tuple[str, str]] = Counter()
     words, hidden = "", []
     # in the heading "split: two loops out of one" a name
@@ -122,12 +119,9 @@ def glossary(text: str) -> Glossary:
         for term in row["English"].lower().split(","):
             terms[re.sub("[ -]+", " ", term.strip())] |= \
                 {form.strip() for form in forms if form.strip()} or {""}  # not looked for
-    phrases = []
-    for row in rows(text, "Fixed phrases"):
-        english = row["English"]
-        pattern = re.sub(r"\bN\b", r"(\\d[\\d.]*\\d|\\d)", re.escape(english)).replace("…", ".*")
-        start = "^" if english.startswith((">", "#")) else ""
-        phrases.append((re.compile(start + pattern, re.MULTILINE), row["中文"]))
+    phrases = [(re.compile("(?m)" + "^" * row["English"].startswith((">", "#")) + re.sub(
+        r"\bN\b", r"(\\d[\\d.]*\\d|\\d)", re.escape(row["English"])).replace("…", ".*")),
+        row["中文"]) for row in rows(text, "Fixed phrases")]
     names = _any(row["Term"] for row in rows(text, "Not translated")
                  if row["Term"] != row["Term"].lower())
     any_term = _any(terms).replace(r"\ ", r"[\s-]+")

@@ -138,11 +138,9 @@ def ngettext(one: str, more: str, number: int) -> Sentence:
 def listed(names: Iterable[str]) -> str:
     """Return names with "and" before the last."""
     *most, last = names
-    if not most:
-        return last
-    these = functools.reduce(
-        lambda these, more: _("{these}, {more}").format(these=these, more=more), most)
-    return _("{these} and {more}").format(these=these, more=last)
+    while len(most) > 1:
+        most[:2] = [_("{these}, {more}").format(these=most[0], more=most[1])]
+    return _("{these} and {more}").format(these=most[0], more=last) if most else last
 
 
 def told(value: Any, language: str) -> Any:

@@ -147,7 +147,7 @@ def lnumpy_softmax(X, Y):
         for j in range(X.shape[1]):
             Y[i, j] /= total
 
-# %% 0.1 wrong: returned, not written -> nobody takes a returned value
+# %% 0.1 wrong: returned, not written -> out holds what it held before, and a value was returned
 def lnumpy_softmax(X, Y):
     Y = [[math.exp(v - max(row)) for v in row] for row in X]
     return [[v / sum(row) for v in row] for row in Y]
@@ -286,7 +286,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(X[vi, vj], T.float32(6))
     return f
 
-# %% 0.2 wrong: the PrimFunc is not returned -> the return statement
+# %% 0.2 wrong: the PrimFunc is not returned -> NoneType
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):

@@ -300,7 +300,7 @@ def conv2d(x, w):
     return te.compute((n, f, height, width), lambda n, f, i, j: te.sum(
         x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: padding 1 -> padding is 1 | [[0, 0, 0], [0, 0, 0], [0, 0, 0]], shape (1, 1, 3, 3)
+# %% 2.3 wrong: padding 1 -> got: [[0, 0, 0]
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -411,7 +411,7 @@ def create_model_via_emit_te(weights):
 def create_model_via_own_te(weights):
     return own_cnn(weights, own_linear=False)
 
-# %% 2.6 wrong: the bias is added along the width -> along the width instead of the channels
+# %% 2.6 wrong: the bias is added along the width -> layer 0, Conv2d
 def create_model_via_own_te(weights):
     return own_cnn(weights, bias_of=lambda b, n, f, i, j: b[j])
 
@@ -452,23 +452,23 @@ def linear(x, w, b):
 
 # %% more
 
-# %% 2.5 wrong: the bias of the convolution is left out -> the bias of the convolution is left out
+# %% 2.5 wrong: the bias of the convolution is left out -> layer 0, Conv2d
 def create_model_via_emit_te(weights):
     return cnn_with(weights, conv_bias=False)
 
-# %% 2.5 wrong: the bias of the last linear layer is left out -> the bias of the linear layer is left out
+# %% 2.5 wrong: the bias of the last linear layer is left out -> layer 6, Linear
 def create_model_via_emit_te(weights):
     return cnn_with(weights, last_bias=False)
 
-# %% 2.5 wrong: average pooling -> average pooling instead of max pooling
+# %% 2.5 wrong: average pooling -> layer 2, MaxPool2d
 def create_model_via_emit_te(weights):
     return cnn_with(weights, pool="avg")
 
-# %% 2.5 wrong: softmax over the batch -> softmax runs over axis 0
+# %% 2.5 wrong: softmax over the batch -> layer 7, Softmax
 def create_model_via_emit_te(weights):
     return cnn_with(weights, softmax=0)
 
-# %% 2.5 wrong: a ReLU is left out -> the ReLU is left out
+# %% 2.5 wrong: a ReLU is left out -> layer 1, ReLU: nothing
 def create_model_via_emit_te(weights):
     return cnn_with(weights, relu=False)
 
@@ -496,7 +496,7 @@ def create_model_via_own_te(weights):
 def create_model_via_emit_te(weights):
     return cnn_with(weights, upto=3)
 
-# %% 2.5 wrong: all but the softmax, without the last bias -> the bias of the linear layer is left out
+# %% 2.5 wrong: all but the softmax, without the last bias -> layer 6, Linear to layer 7, Softmax
 def create_model_via_emit_te(weights):
     return cnn_with(weights, upto=9)
 
@@ -510,7 +510,7 @@ def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.add, lv, const("linear0_bias", 1, 100)) if place == "bias0" else lv)
 
-# %% 2.5 wrong: the bias after the ReLU -> the bias of the convolution is left out | layer 2, MaxPool2d takes lv2
+# %% 2.5 wrong: the bias after the ReLU -> layer 0, Conv2d
 def create_model_via_emit_te(weights):
     return cnn_with(weights, conv_bias=False, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) if place == "relu0" else lv)
@@ -583,7 +583,7 @@ def create_model_via_emit_te(weights):
 def create_model_via_own_te(weights):
     return own_cnn(weights, one_short=True)
 
-# %% 2.6 wrong: image 0 for the whole batch -> every image gets the result of image 0
+# %% 2.6 wrong: image 0 for the whole batch -> layer 0, Conv2d
 def create_model_via_own_te(weights):
     return own_cnn(weights, image=lambda n: 0)
 
@@ -645,16 +645,16 @@ def create_model_via_own_te(weights):
 def create_model_without_topi(weights):
     return all_own(weights, softmax=lambda x: own_softmax(x, shift=False))
 
-# %% 2.7 wrong: the softmax over the batch -> softmax runs over axis 0
+# %% 2.7 wrong: the softmax over the batch -> layer 7, Softmax
 def create_model_without_topi(weights):
     return all_own(weights, softmax=lambda x: own_softmax(x, axis=0))
 
-# %% 2.7 wrong: the channel runs fastest -> layer 3, Flatten | flattened as NHWC instead of NCHW
+# %% 2.7 wrong: the channel runs fastest -> layer 3, Flatten
 def create_model_without_topi(weights):
     return all_own(weights, flatten=lambda x: te.compute(
         (4, 5408), lambda i, k: x[i, k % 32, k // 32 // 13, k // 32 % 13], name="flatten"))
 
-# %% 2.7 wrong: the bias along the width -> along the width instead of the channels
+# %% 2.7 wrong: the bias along the width -> layer 0, Conv2d
 def create_model_without_topi(weights):
     return all_own(weights, bias_of=lambda b, n, f, i, j: b[j])
 
@@ -738,7 +738,7 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return topi.add(y, b)
 
-# %% 2.2 wrong: an axis left out of the reduction -> every te.reduce_axis of the formula belongs into axis=[...]
+# %% 2.2 wrong: an axis left out of the reduction -> PrimFunc main reads w at rv, and no loop runs over rv:
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, te.reduce_axis((0, 1)).var], axis=k))
@@ -782,14 +782,14 @@ def linear(x, w, b):
     y = te.compute((n, m), lambda i, j: te.sum(p[i, j, r], axis=[r]), tag="matmul")
     return te.compute((n, m), lambda *at: y(*at) + b(at[1]))
 
-# %% 2.3 wrong: the channels are not in the reduction -> every te.reduce_axis of the formula belongs into axis=[...]
+# %% 2.3 wrong: the channels are not in the reduction -> PrimFunc main reads x at rv, and no loop runs over rv:
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[p, q]))
 
-# %% 2.3 wrong: the columns are not in the reduction -> every te.reduce_axis of the formula belongs into axis=[...]
+# %% 2.3 wrong: the columns are not in the reduction -> PrimFunc main reads x at rv, and no loop runs over rv:
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -872,7 +872,7 @@ def max_pool(x):
     p, q = (te.reduce_axis((0, e)) for e in (2, 2))
     return te.compute((n, c, width // 2, height // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
 
-# %% 2.4 wrong: an axis left out -> every te.reduce_axis of the formula belongs into axis=[...]
+# %% 2.4 wrong: an axis left out -> PrimFunc main reads x at rv, and no loop runs over rv:
 def max_pool(x):
     n, c, height, width = x.shape
     p, q = (te.reduce_axis((0, e)) for e in (2, 2))

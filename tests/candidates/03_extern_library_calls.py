@@ -1,4 +1,4 @@
-# %% 3.1 wrong: out is rebound -> rebinds the name
+# %% 3.1 wrong: out is rebound -> out still holds only the NaN from before the call
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -10,7 +10,7 @@ def register_softmax():
     def softmax(x, out):
         torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), 1))
 
-# %% 3.1 wrong: cannot be registered again -> override=True
+# %% 3.1 wrong: cannot be registered again -> RuntimeError: Global Function `env.softmax` is already
 def register_softmax():
     @tvm.register_global_func("env.softmax")
     def softmax(x, out):
@@ -128,17 +128,17 @@ def create_linear_module(weight, bias):
     b = relax.Var("b", relax.TensorType(bias.shape, "float32"))
     return linear_module(lambda x: (x, w, b), (1, len(bias)), (1, weight.shape[1]), params=(w, b))
 
-# %% 3.3 wrong: the bias is left out of the call -> the tuple of arguments: x, w, b
+# %% 3.3 wrong: the bias is left out of the call -> with (1, 784), (128, 784), (1, 128)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32")), (1, len(bias)),
                          (1, weight.shape[1]))
 
-# %% 3.3 wrong: bias before weight -> the order of the arguments
+# %% 3.3 wrong: bias before weight -> with (1, 784), (128,), (128, 784), (1, 128)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(bias, "float32"), relax.const(weight, "float32")),
                          (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.3 wrong: the output in the shape of x -> the TensorType in call_dps_packed
+# %% 3.3 wrong: the output in the shape of x -> with (1, 784), (128, 784), (128,), (1, 784)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, weight.shape[1]), (1, weight.shape[1]))
@@ -256,7 +256,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w) + b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: out is rebound -> `out = ...` rebinds the name
+# %% 3.4 wrong: out is rebound -> out still holds only the NaN from before the call
 def register_conv2d():
     def conv2d(x, w, b, out):
         out = nn.functional.conv2d(x, w, b.flatten())
@@ -299,13 +299,13 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: gives the view other memory -> rebinds the name
+# %% 3.4 wrong: gives the view other memory -> out still holds only the NaN from before the call
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.data = nn.functional.conv2d(x, w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: no override -> override=True in register_global_func
+# %% 3.4 wrong: no override -> RuntimeError: Global Function `env.conv2d` is already
 def register_conv2d():
     @tvm.register_global_func("env.conv2d")
     def conv2d(x, w, b, out):
@@ -378,7 +378,7 @@ def register_conv2d_numpy():
         out = out + b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: out is rebound -> `out = ...` rebinds the name
+# %% 3.5 wrong: out is rebound -> out still holds only the NaN from before the call
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
@@ -391,7 +391,7 @@ def register_conv2d_numpy():
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: adds up in out without setting it to zero -> before anything is written there
+# %% 3.5 wrong: adds up in out without setting it to zero -> NaN, for out was full of NaN
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         height, width = out.shape[2:]
@@ -499,11 +499,11 @@ def library_cnn(weights, name="env.conv2d", order=("conv2d_weight", "conv2d_bias
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.6 wrong: bias forgotten in the call -> the tuple of arguments: x, w, b
+# %% 3.6 wrong: bias forgotten in the call -> with (4, 1, 28, 28), (32, 1, 3, 3), (4, 32, 26, 26)
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, order=("conv2d_weight",))
 
-# %% 3.6 wrong: bias before weight -> the order of the arguments
+# %% 3.6 wrong: bias before weight -> with (4, 1, 28, 28), (1, 32, 1, 1), (32, 1, 3, 3), (4, 32,
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, order=("conv2d_bias", "conv2d_weight"))
 
@@ -515,7 +515,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(4, 32, 28, 28))
 
-# %% 3.6 wrong: output type without the batch -> the TensorType in call_dps_packed
+# %% 3.6 wrong: output type without the batch -> with (4, 1, 28, 28), (32, 1, 3, 3), (1, 32, 1, 1), (1, 32,
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(1, 32, 26, 26))
 
@@ -564,7 +564,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, conv="twice")
 
-# %% 3.6 wrong: bias added after the call instead of in it -> the tuple of arguments: x, w, b
+# %% 3.6 wrong: bias added after the call instead of in it -> with (4, 1, 28, 28), (32, 1, 3, 3), (4, 32, 26, 26)
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, order=("conv2d_weight",), bias_after=True)
 
@@ -572,7 +572,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, bias_after=True)
 
-# %% 3.6 wrong: output type 27 by 27, which pools to the same size -> the TensorType in call_dps_packed
+# %% 3.6 wrong: output type 27 by 27, which pools to the same size -> with (4, 1, 28, 28), (32, 1, 3, 3), (1, 32, 1, 1), (4, 32,
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(4, 32, 27, 27))
 
@@ -580,11 +580,11 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, softmax=False)
 
-# %% 3.6 wrong: ReLU missing -> the ReLU is left out
+# %% 3.6 wrong: ReLU missing -> layer 1, ReLU: nothing
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, relu=False)
 
-# %% 3.6 wrong: average pooling -> average pooling instead of max pooling
+# %% 3.6 wrong: average pooling -> layer 2, MaxPool2d
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, pool="avg")
 
@@ -649,7 +649,7 @@ def register_softmax():
     def softmax(x, out):
         torch.softmax(torch.from_dlpack(x), 1, dtype=torch.float64, out=torch.from_dlpack(out))
 
-# %% 3.1 wrong: arguments in the order out, x -> that x stays as it was, and out is written | env.softmax wrote into x, and not into out, its last argument
+# %% 3.1 wrong: arguments in the order out, x -> that x stays as it was | env.softmax wrote into x
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(out, x):
@@ -812,7 +812,7 @@ def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (2, len(bias)), (2, weight.shape[1]))
 
-# %% 3.3 wrong: the output without its first axis -> the TensorType in call_dps_packed
+# %% 3.3 wrong: the output without its first axis -> with (1, 784), (128, 784), (128,), (128,)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (len(bias),), (1, weight.shape[1]))

@@ -39,7 +39,7 @@ def partial_with(s, factors=(None, 8), of=1, axis=1, last=-1, lanes=True):
         s.vectorize(s.get_loops(partial)[-1])
     return partial
 
-# %% 4.1 wrong: only the first is inlined -> compute_inline for shifted
+# %% 4.1 wrong: only the first is inlined -> 2: shifted, result
 def inline_all(schedule):
     schedule.compute_inline(schedule.get_sblock("doubled"))
 
@@ -199,11 +199,11 @@ def schedule_matmul(schedule):
     schedule.parallel(schedule.fuse(i, j0))
     schedule.decompose_reduction(block, k0)
 
-# %% 4.4 wrong: not scheduled at all -> no padding block | block pad_temp still writes pad_temp; conv2d is as it was
+# %% 4.4 wrong: not scheduled at all -> block pad_temp still writes pad_temp; conv2d is as it was
 def schedule_conv2d(mod):
     return mod
 
-# %% 4.4 wrong: the inline is forgotten -> no padding block
+# %% 4.4 wrong: the inline is forgotten -> block pad_temp still writes pad_temp
 def schedule_conv2d(mod):
     return conv_schedule(mod, inline=False)
 
@@ -215,11 +215,11 @@ def schedule_conv2d(mod):
 def schedule_conv2d(mod):
     return conv_schedule(mod, lanes=False)
 
-# %% 4.4 wrong: nothing is unrolled -> step 5: unroll
+# %% 4.4 wrong: nothing is unrolled -> nn_ff_0_yy_xx_0_fused: 10816 parallel, rc: 1, ry: 3, rx: 3,
 def schedule_conv2d(mod):
     return conv_schedule(mod, unrolled=False)
 
-# %% 4.4 wrong: the decomposition is forgotten -> as the last step
+# %% 4.4 wrong: the decomposition is forgotten -> block conv2d_nchw still has its T.init
 def schedule_conv2d(mod):
     return conv_schedule(mod, decompose=False)
 
@@ -267,7 +267,7 @@ def schedule_conv2d(mod):
     mod.update_func(mod.get_global_var("conv2d"), tvm.script.from_source("\n".join(out)))
     return mod
 
-# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d | the kernel's height and width are exchanged
+# %% 4.4 wrong: a target for another weight order, with wrong results -> layer 0, Conv2d
 def schedule_conv2d(mod):
     text = helpers.script(conv_schedule(mod)["conv2d"]).replace("B[v_ff, v_rc, v_ry, v_rx])\n", "B[v_ff, v_rc, v_rx, v_ry])\n")
     text = text.replace("* B[v_ff, v_rc, v_ry, v_rx]", "* B[v_ff, v_rc, v_rx, v_ry]")
@@ -542,7 +542,7 @@ def eight_partial_sums(schedule):
     partial = schedule.rfactor(lanes, 1)
     schedule.vectorize(schedule.get_loops(partial)[2])
 
-# %% 4.1 wrong: a copy of the schedule is changed -> What is done to schedule.copy()
+# %% 4.1 wrong: a copy of the schedule is changed -> the program is as it was
 def inline_all(schedule):
     schedule = schedule.copy()
     schedule.compute_inline("doubled")
@@ -795,7 +795,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(k)
     schedule.parallel(i)
 
-# %% 4.2 wrong: no predicate, rows of 16 a thread -> disable_predication=True
+# %% 4.2 wrong: no predicate, rows of 16 a thread -> PrimFunc main: axis v_i of block C goes from 0 to 16, and
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [4, None], disable_predication=True)

@@ -143,7 +143,7 @@ def fast_dense(mod, name):
 def fast_dense(mod, name):
     return dense_with(mod, name, scope="global")
 
-# %% 6.2 wrong: the copy stays where cache_write puts it -> has loops of its own
+# %% 6.2 wrong: the copy stays where cache_write puts it -> 400 of them, in matmul_intermediate.rf_local
 def fast_dense(mod, name):
     return dense_with(mod, name, under=False)
 
@@ -159,11 +159,11 @@ def fast_dense(mod, name):
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=1)
 
-# %% 6.2 wrong: two outputs in the tile, one after the other -> 8 to 40 results at a time | 4 of them
+# %% 6.2 wrong: two outputs in the tile, one after the other -> 8 to 40 results at a time | 4
 def fast_dense(mod, name):
     return dense_with(mod, name, images="alone")
 
-# %% 6.2 wrong: five threads for 20 outputs each -> the size of the tile: the loops i1_1: 20 unrolled, i0: 4
+# %% 6.2 wrong: five threads for 20 outputs each -> 80 of them, in matmul_intermediate.rf_local
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=20)
 
@@ -190,13 +190,13 @@ def fast_dense(mod, name):
     schedule.parallel(schedule.get_loops(pool)[0])
     return schedule.mod
 
-# %% 6.2 wrong: the last block gets the local buffer -> cache_write(block, 0, "local") for block matmul_rf
+# %% 6.2 wrong: the last block gets the local buffer -> matmul_intermediate.rf, of scope "global"
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, scope=None))
     s.cache_write(s.get_sblock("matmul", func_name=name), 0, "local")
     return s.mod
 
-# %% 6.2 wrong: the first values of all tiles are written before the parallel loop -> decompose_reduction: the loop that it gets
+# %% 6.2 wrong: the first values of all tiles are written before the parallel loop -> 400 of them, in matmul_intermediate.rf_local
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, decompose=None))
     partial = s.get_sblock("matmul_rf", func_name=name)

@@ -164,7 +164,7 @@ def replaying(tiles=True, place=False, post=True, apply=True, gives="func", all_
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, cut="")
 
-# %% 8.1 wrong: the numbers come from Python's random -> a number drawn elsewhere is not in the trace
+# %% 8.1 wrong: the numbers come from Python's random -> draws for loops of none
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, by="random")
 
@@ -229,7 +229,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
 # %% 8.2 wrong: what is_correct says is ignored -> 'wrong' is timed
 tune = tuner_with(check=False)
 
-# %% 8.2 wrong: an exception goes through -> try around is_correct
+# %% 8.2 wrong: an exception goes through -> RuntimeError: no memory, from 'broken'
 tune = tuner_with(guard=False)
 
 # %% 8.2 wrong: only RuntimeError is caught -> that a candidate for which is_correct raises is left out
@@ -250,10 +250,10 @@ def tune(candidates, is_correct, time_of, repeats=5):
 # %% 8.2 wrong: the one that raises is kept -> 'broken' is timed
 tune = tuner_with(on_error=True)
 
-# %% 8.2 wrong: after an exception nothing more is checked -> that each candidate is checked once; five rounds | 'even': 0 times
+# %% 8.2 wrong: after an exception nothing more is checked -> 'even': 0 times
 tune = tuner_with(stop="break")
 
-# %% 8.2 wrong: one try around the whole loop -> 'broken' was the last that was checked
+# %% 8.2 wrong: one try around the whole loop -> 'even': 0 times
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = {}
     try:
@@ -268,7 +268,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: each is checked twice -> that each candidate is checked once; five rounds | 'steady': 2 times
+# %% 8.2 wrong: each is checked twice -> 'steady': 2 times
 tune = tuner_with(once=False)
 
 # %% 8.2 wrong: checked after the measurement -> before anything is timed
@@ -285,66 +285,66 @@ def tune(candidates, is_correct, time_of, repeats=5):
             continue
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: the minimum -> this one has the least single time
+# %% 8.2 wrong: the minimum -> 'lucky', 40 the median of 40, 1, 30, 40, 90
 tune = tuner_with(min)
 
-# %% 8.2 wrong: the mean -> this one has the least mean
+# %% 8.2 wrong: the mean -> 'steady', 30 the median of 30, 30, 15, 30, 60
 tune = tuner_with(np.mean)
 
-# %% 8.2 wrong: the sum -> this one has the least mean
+# %% 8.2 wrong: the sum -> 'steady', 30 the median of 30, 30, 15, 30, 60
 tune = tuner_with(sum)
 
-# %% 8.2 wrong: the maximum -> the least of the longest times
+# %% 8.2 wrong: the maximum -> 'even', 45 the median of 45, 45, 44, 45, 46
 tune = tuner_with(max)
 
-# %% 8.2 wrong: the last round counts -> the least last time
+# %% 8.2 wrong: the last round counts -> 'late', 81 the median of 80, 81, 82, 83, 4
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     for _ in range(repeats):
         times = {name: time_of(candidates[name]) for name in correct}
     return min(times, key=times.get, default=None)
 
-# %% 8.2 wrong: the first round counts -> the least first time
+# %% 8.2 wrong: the first round counts -> 'hasty', 71 the median of 5, 70, 71, 72, 73
 tune = tuner_with(lambda times: times[0])
 
-# %% 8.2 wrong: the slowest -> the greatest median
+# %% 8.2 wrong: the slowest -> 'slow', 90 the median of 90, 90, 90, 90, 90
 def tune(candidates, is_correct, time_of, repeats=5):
     return tuner_with(choose=max)(candidates, is_correct, time_of, repeats)
 
-# %% 8.2 wrong: the upper of two middle times -> the upper of the two middle times
+# %% 8.2 wrong: the upper of two middle times -> 'c', 5.25 the median of 6, 3, 5.5, 5
 tune = tuner_with(lambda times: sorted(times)[len(times) // 2])
 
-# %% 8.2 wrong: the lower of two middle times -> the lower of the two middle times
+# %% 8.2 wrong: the lower of two middle times -> 'a', 5.5 the median of 1, 2, 9, 9
 tune = tuner_with(statistics.median_low)
 
-# %% 8.2 wrong: the middle without sorting -> the least time in the middle round
+# %% 8.2 wrong: the middle without sorting -> 'steady', 30 the median of 30, 30, 15, 30, 60
 tune = tuner_with(lambda times: times[len(times) // 2])
 
-# %% 8.2 wrong: one candidate after the other -> the loop over the rounds goes outside
+# %% 8.2 wrong: one candidate after the other -> steady, steady, steady, steady, steady, spiky, spiky,
 tune = tuner_with(order="one after the other")
 
 # %% 8.2 wrong: there and back -> rounds: steady, spiky, lucky, even, hasty, late, slow, steady | steady, spiky, lucky, even, hasty, late, slow, slow, ...
 tune = tuner_with(order="there and back")
 
-# %% 8.2 wrong: always five rounds -> 3 calls of time_of for each; repeats=3 | 5 for 'a'
+# %% 8.2 wrong: always five rounds -> 5 for 'a'
 tune = tuner_with(repeats_are=5)
 
-# %% 8.2 wrong: once to warm up -> 5 calls of time_of for each; five rounds | 6 for 'steady'
+# %% 8.2 wrong: once to warm up -> 6 for 'steady'
 tune = tuner_with(warm=True)
 
-# %% 8.2 wrong: the candidate instead of its name -> 'spiky', the least median; five rounds | the candidate 'spiky', and not its name
+# %% 8.2 wrong: the candidate instead of its name -> the candidate 'spiky', and not its name
 tune = tuner_with(gives="candidate")
 
-# %% 8.2 wrong: the time instead of the name -> 'spiky', the least median; five rounds | 10
+# %% 8.2 wrong: the time instead of the name -> 10 | 'spiky', 10 the median of 50, 10, 200, 10, 10;
 tune = tuner_with(gives="time")
 
-# %% 8.2 wrong: name and time -> 'spiky', the least median; five rounds | tuple
+# %% 8.2 wrong: name and time -> tuple | 'spiky', 10 the median of 50, 10, 200, 10, 10;
 tune = tuner_with(gives="both")
 
-# %% 8.2 wrong: nothing is returned -> 'spiky', the least median; five rounds | None
+# %% 8.2 wrong: nothing is returned -> None | 'spiky', 10 the median of 50, 10, 200, 10, 10;
 tune = tuner_with(gives="nothing")
 
-# %% 8.2 wrong: none is correct, and min fails -> None; none correct
+# %% 8.2 wrong: none is correct, and min fails -> ValueError: min() arg is an empty sequence
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     times = {name: [] for name in correct}
@@ -353,16 +353,16 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidates[name]))
     return min(times, key=lambda name: np.median(times[name]))
 
-# %% 8.2 wrong: an empty name where none is correct -> None; none correct
+# %% 8.2 wrong: an empty name where none is correct -> None; tune({'wrong', 'broken'}, ...) | ''
 tune = tuner_with(empty="")
 
-# %% 8.2 wrong: the medians of the rounds, not of the candidates -> 'spiky', the least median; five rounds | 'steady'
+# %% 8.2 wrong: the medians of the rounds, not of the candidates -> 'steady' | 'steady', 30 the median of 30, 30, 15, 30, 60
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
     return names[int(np.argmin(np.median(table, axis=1)))] if names else None
 
-# %% 8.2 wrong: the first of a sorted list that is empty -> None; none correct
+# %% 8.2 wrong: the first of a sorted list that is empty -> IndexError: list index out of range
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
@@ -439,24 +439,24 @@ def faster(a, b, now):
     b()
     return "a" if middle - start < now() - middle else "b"
 
-# %% 8.3 wrong: all of one, then all of the other -> a machine that gets slower | all of one program, then all of the other
+# %% 8.3 wrong: all of one, then all of the other -> a machine that gets slower | None in 5 of 5 tries
 faster = measuring(order="one after the other")
 
-# %% 8.3 wrong: the means -> a rare call that takes long | one call in 3,000
+# %% 8.3 wrong: the means -> one call in 3,000 | 'a' in 5 of 5 tries
 def faster(a, b, now):
     return by_threshold(a, b, now, of=np.mean)
 
 # %% 8.3 wrong: never None -> two equal programs
 faster = measuring(of=np.median)
 
-# %% 8.3 wrong: nothing to warm up -> slow first calls | which calls are timed
+# %% 8.3 wrong: nothing to warm up -> 'b' in 5 of 5 tries
 def faster(a, b, now):
     return by_threshold(a, b, now, rounds=5, warm=0, count=50)
 
-# %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | lie between two readings of the clock
+# %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | None in 5 of 5 tries
 faster = measuring(count=1, rounds=999, first=False)
 
-# %% 8.3 wrong: the first call after the other program's is timed too -> None; a change of program that costs | which calls are timed: right after b
+# %% 8.3 wrong: the first call after the other program's is timed too -> 'b' in 5 of 5 tries
 def faster(a, b, now):
     for _ in range(400):
         a(), b()
@@ -494,7 +494,7 @@ replayed = replaying(post=False)
 # %% 8.4 wrong: nothing is applied -> func itself came
 replayed = replaying(apply=False)
 
-# %% 8.4 wrong: the module -> a PrimFunc; a short record | IRModule
+# %% 8.4 wrong: the module -> IRModule
 replayed = replaying(gives="mod")
 
 # %% 8.4 right: the kinds first, then a dictionary of the decisions
@@ -519,7 +519,7 @@ faster = measuring(says={"a": "b", "b": "a", None: None}.get)
 def faster(a, b, now):
     return None
 
-# %% 8.3 wrong: another clock -> it was never read
+# %% 8.3 wrong: another clock -> None in 5 of 5 tries
 def faster(a, b, now):
     import time
     return measuring()(a, b, time.perf_counter)
@@ -571,7 +571,7 @@ replayed = replaying(gives="drawn")
 # %% 8.4 wrong: the two exchanged -> a dictionary, and a PrimFunc
 replayed = replaying(gives="exchanged")
 
-# %% 8.4 wrong: the schedule -> a PrimFunc; a short record | Schedule
+# %% 8.4 wrong: the schedule -> Schedule
 replayed = replaying(gives="schedule")
 
 # %% 8.4 wrong: what the first record drew, whatever is given -> the tiles
@@ -581,7 +581,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return kept.setdefault("drawn", drawn), program
 
-# %% 8.4 wrong: drawn anew by the space -> the program that the record makes; a short record
+# %% 8.4 wrong: drawn anew by the space -> another one, which begins with the loops i_0: 3, i_1: 4
 def replayed(record, func):
     drawn, _ = replaying()(record, func)
     undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
@@ -615,7 +615,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="16")
 
-# %% 8.1 wrong: what was drawn is not used -> split: it gets what sample_perfect_tile returned
+# %% 8.1 wrong: what was drawn is not used -> the draw for the loop over 26 does not cut it
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, used=False)
 
@@ -639,11 +639,11 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, order="y")
 
-# %% 8.1 wrong: the window is not unrolled -> for both loops of the window
+# %% 8.1 wrong: the window is not unrolled -> ry: 3, around block conv2d_nchw
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, window=False)
 
-# %% 8.1 wrong: the decomposition is forgotten -> as the last step
+# %% 8.1 wrong: the decomposition is forgotten -> block conv2d_nchw still has its T.init
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, decompose=False)
 
@@ -682,7 +682,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, 128)
 
-# %% 8.2 wrong: nothing above 1000 can be the least -> 'slow', the least median; a single correct one | None
+# %% 8.2 wrong: nothing above 1000 can be the least -> None | 'slow', 5.5e+09 the median of 4e+09, 5e+09, 6e+09, 7e+09;
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
@@ -700,7 +700,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
     return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 wrong: a single correct one is not measured -> a single correct one
+# %% 8.2 wrong: a single correct one is not measured -> 0 for 'slow'
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     if len(names) == 1:
@@ -734,7 +734,7 @@ def random_conv2d(func, seed, most):
     return s
 
 
-# %% 8.1 wrong: decision given for the channels (always 8 x 4) -> a decision that is given
+# %% 8.1 wrong: decision given for the channels (always 8 x 4) -> always [8, 4] for the loop over 32
 def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32, decision=[8, 4]))
@@ -776,7 +776,7 @@ def random_conv2d(func, seed, most):
     return s
 
 
-# %% 8.2 wrong: trimmed mean -> the least mean without the least
+# %% 8.2 wrong: trimmed mean -> 'dip', 12 the median of 12, 2, 3, 12, 13
 def tune(candidates, is_correct, time_of, repeats=5):
     good = {}
     for n, c in candidates.items():

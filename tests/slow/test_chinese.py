@@ -14,6 +14,7 @@ import pytest
 
 pytest.importorskip("distributed", reason="Dask is missing: `make test-all` installs it")
 
+from course import words
 from tools import handouts, lang
 from tools.grading.submission import name_of
 
@@ -51,8 +52,26 @@ def handout(tmp_path_factory) -> Path:
         archive.extractall(place)
     folder = place / handouts.TOP
     subprocess.run([sys.executable, "-m", "tools.student"], cwd=folder, check=True, env=CHINESE)
-    _solve(folder / "work" / "zh" / f"{STEM}.ipynb")
+    copy, given = (folder / place / "zh" / f"{STEM}.ipynb" for place in ("work", "notebooks"))
+    assert copy.read_bytes() == given.read_bytes()
+    _solve(copy)
     return folder
+
+
+def test_it_is_chinese_without_being_asked(handout: Path) -> None:
+    """Its files, README and make help; nothing in it is for LANG=en."""
+    assert (handout / "docs/zh/tvm_errors.md").exists() and (handout / words.CATALOGUE.relative_to(
+        ROOT)).exists() and not (handout / "notebooks" / f"{STEM}.ipynb").exists()
+    assert '<html lang="zh-CN">' in (handout / f"html/zh/{STEM}.html").read_text(encoding="utf-8")
+    assert "练习" in (handout / "README.md").read_text(encoding="utf-8")
+    environment = {name: value for name, value in CHINESE.items() if name != "MLC_LANG"}
+    said = subprocess.run(["make", "help"], cwd=handout, capture_output=True, text=True, check=True,
+                          env=environment).stdout
+    assert said.startswith("机器学习编译")
+    english = subprocess.run([sys.executable, "-m", "tools.student"], cwd=handout, text=True,
+                             capture_output=True, check=False, env=environment)
+    assert english.returncode == 1 and english.stderr \
+        == "This edition is not in the handout that was unpacked here: LANG=zh is.\n"
 
 
 def test_it_runs_and_its_checks_speak_chinese(handout: Path) -> None:

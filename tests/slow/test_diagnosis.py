@@ -1,4 +1,4 @@
-"""check_equivalence over every kind of module: no false alarm, and each mistake by its name."""
+"""check_equivalence over every kind of module: no false alarm, and the layer of each mistake."""
 
 import functools
 import re
@@ -220,33 +220,37 @@ def test_no_false_alarm_where_relu_and_pooling_change_places(capsys) -> None:
     checks.check_equivalence(emit_te(every, (4, 1, 28, 28)), MODEL, helpers.test_loader(count=8))
 
 
-MISTAKES = {
-    "the bias of the convolution is left out": {"without": ("conv_bias",)},
-    "along the width instead of the channels": {"conv_bias": 3},
-    "along the height instead of the channels": {"conv_bias": 2},
-    "the bias of the linear layer is left out": {"without": ("bias0",)},
-    "along the batch instead of the features": {"bias0": 0},
-    "reshaped where it should be transposed": {"reshaped": True},
-    "padding is 1": {"padding": 1},
-    "the stride is 2": {"stride": 2, "without": ("pool",)},
-    "the stride of the pooling is 1": {"pool_stride": 1},
-    "average pooling instead of max": {"pool": "avg"},
-    "the ReLU is left out": {"without": ("relu0",)},
-    "flattened as NHWC": {"nhwc": True},
-    "softmax runs over axis 0": {"axis": 0},
-    "main ends after layer 6, Linear": {"without": ("softmax",)},
-    " at [1, ": {"rows": _first_only},
-    "*nan* at [2, ": {"rows": _hole},
-}
-SHAPES = ("padding is 1", "the stride is 2", "the stride of the pooling is 1")
+MISTAKES: dict[str, tuple[int, str, dict]] = {  # the layer that differs, other words, changes
+    "a bias is left out": (0, "", {"without": ("conv_bias",)}),
+    "a bias along the width": (0, "", {"conv_bias": 3}),
+    "another bias is left out": (4, "", {"without": ("bias0",)}),
+    "a bias along the batch": (4, "", {"bias0": 0}),
+    "a weight reshaped": (4, "", {"reshaped": True}),
+    "padding": (0, "gives (4, 32, 26, 26) in PyTorch; here ", {"padding": 1}),
+    "stride": (0, "gives (4, 32, 26, 26) in PyTorch; here ", {
+        "stride": 2, "without": ("pool",)}),
+    "the stride of the pooling": (2, "gives (4, 32, 13, 13) in PyTorch; here ", {
+        "pool_stride": 1}),
+    "average pooling": (2, "", {"pool": "avg"}),
+    "the ReLU is left out": (1, "", {"without": ("relu0",)}),
+    "NHWC": (3, "", {"nhwc": True}), "softmax over the batch": (7, "", {"axis": 0}),
+    "no softmax": (7, "main ends after layer 6, Linear", {"without": ("softmax",)}),
+    "a row": (6, " at [1, ", {"rows": _first_only}), "a hole": (6, "*nan* at [2, ", {
+        "rows": _hole})}
 
 
-@pytest.mark.parametrize(("kind", "words"), [
-    (kind, words) for kind in KINDS for words in MISTAKES
-    # where a kernel computes more than the layer, a result of another shape is inside it
-    if kind not in ("fused", "single") or words not in SHAPES])
-def test_the_cause_is_named(kind: str, words: str) -> None:
-    assert words in _message(KINDS[kind](steps(**MISTAKES[words]), (4, 1, 28, 28)))
+@pytest.mark.parametrize(("kind", "title"), [(kind, title) for kind in KINDS for title in MISTAKES])
+def test_the_layer_is_named(kind: str, title: str) -> None:
+    layer, words, changes = MISTAKES[title]
+    message = _message(KINDS[kind](steps(**changes), (4, 1, 28, 28)))
+    found = re.search(r"look at: +(?:what .*: )?layer (\d), \w+(?: to layer (\d))?", message)
+    assert found, message
+    first, last = int(found[1]), int(found[2] or found[1])
+    # a kernel may compute several layers: then all of them are named
+    assert first <= layer <= last + (words.endswith(", "))
+    # and where its result has another shape, the next layers cannot tell where it ends
+    assert last == first or kind in ("fused", "single") or words.startswith("gives"), message
+    assert words in message or kind in ("fused", "single"), message
 
 
 def test_the_weights_of_another_model() -> None:
@@ -277,15 +281,13 @@ def test_a_square_model(kind: str, changes: dict, words: str, capsys) -> None:
 
 
 @pytest.mark.parametrize(("layers", "words"), [
-    ({"_0": _without_bias(MODEL[0])}, "the bias of the convolution is left out"),
-    ({"_6": _without_bias(MODEL[6])}, "the bias of the linear layer is left out"),
-    ({"_1": None}, "the ReLU is left out"),
-    ({"_2": nn.AvgPool2d(2)}, "average pooling instead of max"),
-    ({"_3": _FlattenNHWC()}, "flattened as NHWC"),
-    ({"_7": nn.Softmax(dim=0)}, "softmax runs over axis 0"),
+    ({"_0": _without_bias(MODEL[0])}, "layer 0, Conv2d"),
+    ({"_6": _without_bias(MODEL[6])}, "layer 6, Linear"),
+    ({"_1": None}, "layer 1, ReLU"), ({"_2": nn.AvgPool2d(2)}, "layer 2, MaxPool2d"),
+    ({"_3": _FlattenNHWC()}, "layer 3, Flatten"), ({"_7": nn.Softmax(dim=0)}, "layer 7, Softmax"),
     ({"_7": None}, "main ends after layer 6, Linear")])
 @pytest.mark.parametrize("fuse", [False, True], ids=["imported", "imported and fused"])
-def test_the_cause_is_named_in_imported_models(layers: dict, words: str, fuse: bool) -> None:
+def test_the_layer_is_named_in_imported_models(layers: dict, words: str, fuse: bool) -> None:
     mod = imported(**layers)
     assert words in _message(fuse_all(mod) if fuse else mod)
 

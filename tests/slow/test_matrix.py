@@ -1,7 +1,7 @@
 """check_equivalence's matrix: every mistake in every kind of module, and nothing false is said.
 
 A row is a wrong CNN. Of its message every statement is held against what was done to the CNN: the
-layer, the cause if one is named, which kernel computes what, which images and channels differ, and
+layer, the facts, which kernel computes what, which images and channels differ, and
 which kernel is accused.
 """
 
@@ -20,7 +20,6 @@ from tvm import relax, te, topi
 
 import helpers
 from course import checks
-from course.checks.compare.mistakes import layer_mistakes
 
 Step = tuple[str, Callable, list]
 SHAPE = (4, 1, 28, 28)
@@ -41,20 +40,16 @@ def _layer(name: str) -> int:
 class Row:
     """A mistake: the steps with it, and what is true of it.
 
-    `layer` is the first that differs; `causes` are patterns, one of which a named cause has to
-    have, and none if only the difference may be told. `named`: in modules with a PrimFunc for each
-    step the cause has to be named. `guilty`: the steps that are not as they should be. `images` and
-    `places` (channels or columns) are all that differ, None: all.
+    `layer` is the first that differs. `guilty`: the steps that are not as they should be. `images`
+    and `places` (channels or columns) are all that differ, None: all.
     """
 
     title: str
     every: list[Step]
     layer: int | tuple[int, ...]
-    causes: tuple[str, ...] = ()
     guilty: tuple[str, ...] = ()
     images: tuple[int, ...] | None = None
     places: tuple[int, ...] | None = None
-    named: bool = True
 
     @property
     def layers(self) -> tuple[int, ...]:
@@ -96,23 +91,19 @@ def _some_wrong(name: str, axis: int, places: list[int]) -> np.ndarray:
 
 
 NAN = te.const(float("nan"), "float32")
-UNARY: dict[str, tuple[Callable, str]] = {  # in the place of a ReLU, and the cause that is true
-    "left out": (lambda x: x, "the ReLU is left out"),
-    "|x|": (te.abs, r"the sign: this is \|x\|"),
-    "minimum": (lambda x: te.min(x, te.const(0, "float32")), "the minimum of x and 0"),
-    "ReLU6": (lambda x: te.max(te.min(x, te.const(6, "float32")), te.const(0, "float32")), "ReLU6"),
-    "leaky": (lambda x: te.if_then_else(x > 0, x, 0.01 * x), "leaky ReLU"),
-    "sigmoid": (te.sigmoid, "a sigmoid instead of the ReLU"),
-    "tanh": (te.tanh, "tanh instead of the ReLU"),
-    "swish": (lambda x: x * te.sigmoid(x), "SiLU instead of the ReLU"),
-    "shifted": (lambda x: te.max(x - 1, te.const(0, "float32")), ""),
-    "-max(x, 0)": (lambda x: -te.max(x, te.const(0, "float32")), "")}
+UNARY: dict[str, Callable] = {  # in the place of a ReLU
+    "left out": lambda x: x, "|x|": te.abs, "minimum": lambda x: te.min(x, te.const(0, "float32")),
+    "ReLU6": lambda x: te.max(te.min(x, te.const(6, "float32")), te.const(0, "float32")),
+    "leaky": lambda x: te.if_then_else(x > 0, x, 0.01 * x), "sigmoid": te.sigmoid,
+    "tanh": te.tanh, "swish": lambda x: x * te.sigmoid(x),
+    "shifted": lambda x: te.max(x - 1, te.const(0, "float32")),
+    "-max(x, 0)": lambda x: -te.max(x, te.const(0, "float32"))}
 
 
 def _relus() -> list[Row]:
     return [Row(f"{step}: {title}", _edit({step: _elementwise(lambda x, *i, f=f: f(x(*i)))}),
-                LAYER[step], (cause,) if cause else (), (step,), named=bool(cause))
-            for step in ("relu0", "relu1") for title, (f, cause) in UNARY.items()
+                LAYER[step], (step,))
+            for step in ("relu0", "relu1") for title, f in UNARY.items()
             if (step, title) != ("relu0", "ReLU6")]  # nothing there is above 6
 
 
@@ -161,42 +152,29 @@ def _conv_rows() -> list[Row]:
     added = ("conv_bias",)
     twice = next(step for step in steps() if step[0] == "conv_bias")
     return [
-        Row("conv: kernel flipped", _weights(conv2d_weight=kernel[:, :, ::-1, ::-1]), 0,
-            ("the kernel is flipped",), wrong),
+        Row("conv: kernel flipped", _weights(conv2d_weight=kernel[:, :, ::-1, ::-1]), 0, wrong),
         Row("conv: rows and columns of the kernel exchanged",
-            _weights(conv2d_weight=kernel.transpose(0, 1, 3, 2)), 0,
-            ("the kernel's height and width are exchanged",), wrong),
-        Row("conv: weight times 1.1", _weights(conv2d_weight=1.1 * kernel), 0, (), wrong,
-            named=False),
+            _weights(conv2d_weight=kernel.transpose(0, 1, 3, 2)), 0, wrong),
+        Row("conv: weight times 1.1", _weights(conv2d_weight=1.1 * kernel), 0, wrong),
         Row("conv: one kernel wrong", _weights(conv2d_weight=_some_wrong("conv2d_weight", 0, [5])),
-            0, (), wrong, places=(5,), named=False),
-        Row("conv: random weights", _weights(conv2d_weight=checks.random(32, 1, 3, 3)), 0, (),
-            wrong, named=False),
-        Row("conv: last row left out", _edit({"conv": part(2, 3)}), 0,
-            ("leaves out the last row",), wrong),
-        Row("conv: last column left out", _edit({"conv": part(3, 2)}), 0,
-            ("leaves out the last column",), wrong),
-        Row("conv: padding", _edit({"conv": conv(padding=1)}), 0, ("padding is 1",), wrong),
-        Row("conv: bias left out", _edit({"conv_bias": None}), 0,
-            ("bias of the convolution is left out",), added),
-        Row("conv: bias twice", _edit({"+conv_bias": [("0 again", *twice[1:])]}), 0,
-            ("bias of the convolution is added twice",), ("0 again",)),
-        Row("conv: bias along the width", _edit({"conv_bias": bias(3)}), 0,
-            ("along the width instead",), added),
-        Row("conv: bias along the height", _edit({"conv_bias": bias(2)}), 0,
-            ("along the height instead",), added),
-        Row("conv: bias along the batch", _edit({"conv_bias": bias(0)}), 0,
-            ("along the batch instead",), added),
+            0, wrong, places=(5,)),
+        Row("conv: random weights", _weights(conv2d_weight=checks.random(32, 1, 3, 3)), 0,
+            wrong),
+        Row("conv: last row left out", _edit({"conv": part(2, 3)}), 0, wrong),
+        Row("conv: last column left out", _edit({"conv": part(3, 2)}), 0, wrong),
+        Row("conv: padding", _edit({"conv": conv(padding=1)}), 0, wrong),
+        Row("conv: bias left out", _edit({"conv_bias": None}), 0, added),
+        Row("conv: bias twice", _edit({"+conv_bias": [("0 again", *twice[1:])]}), 0, ("0 again",)),
+        Row("conv: bias along the width", _edit({"conv_bias": bias(3)}), 0, added),
+        Row("conv: bias along the height", _edit({"conv_bias": bias(2)}), 0, added),
+        Row("conv: bias along the batch", _edit({"conv_bias": bias(0)}), 0, added),
         Row("conv: bias wrong in two channels", _weights(
-            conv2d_bias=_some_wrong("conv2d_bias", 0, [3, 7])), 0, (), added, places=(3, 7),
-            named=False),
-        Row("conv: bias negative", _weights(conv2d_bias=-WEIGHTS["conv2d_bias"]), 0, (), added,
-            named=False),
+            conv2d_bias=_some_wrong("conv2d_bias", 0, [3, 7])), 0, added, places=(3, 7)),
+        Row("conv: bias negative", _weights(conv2d_bias=-WEIGHTS["conv2d_bias"]), 0, added),
         Row("conv: bias after the ReLU", _late("conv_bias", "relu0", ()), 0,
-            ("bias of the convolution is left out",), ("conv_bias", "0 late")),
+            ("conv_bias", "0 late")),
         Row("conv: bias after the pooling", _late("conv_bias", "pool", ()), (0, 1),
-            ("bias of the convolution is left out",),
-            ("conv_bias", "0 late"), named=False),
+            ("conv_bias", "0 late")),
     ]
 
 
@@ -220,13 +198,12 @@ def _pool_rows() -> list[Row]:
 
     wrong = ("pool",)
     return [
-        Row("pool: average", _edit({"pool": pool("avg")}), 2, ("average pooling instead",), wrong),
-        Row("pool: sum", _edit({"pool": total}), 2, ("this is the sum",), wrong),
-        Row("pool: minimum", _edit({"pool": least}), 2, ("this is the minimum",), wrong),
-        Row("pool: the first of each window", _edit({"pool": first}), 2, (), wrong, named=False),
-        Row("pool: stride 1", _edit({"pool": pool(stride=1)}), 2,
-            ("the stride of the pooling is 1",), wrong),
-        Row("pool: left out", _edit({"pool": None}), 2, ("the pooling is left out",), wrong),
+        Row("pool: average", _edit({"pool": pool("avg")}), 2, wrong),
+        Row("pool: sum", _edit({"pool": total}), 2, wrong),
+        Row("pool: minimum", _edit({"pool": least}), 2, wrong),
+        Row("pool: the first of each window", _edit({"pool": first}), 2, wrong),
+        Row("pool: stride 1", _edit({"pool": pool(stride=1)}), 2, wrong),
+        Row("pool: left out", _edit({"pool": None}), 2, wrong),
     ]
 
 
@@ -236,13 +213,12 @@ def _flatten_rows() -> list[Row]:
 
     wrong = ("flatten",)
     return [
-        Row("flatten: NHWC", _edit({"flatten": flat(0, 2, 3, 1)}), 3, ("flattened as NHWC",),
+        Row("flatten: NHWC", _edit({"flatten": flat(0, 2, 3, 1)}), 3,
             wrong),
-        Row("flatten: height and width exchanged", _edit({"flatten": flat(0, 1, 3, 2)}), 3,
-            ("height and width exchanged",), wrong),
+        Row("flatten: height and width exchanged", _edit({"flatten": flat(0, 1, 3, 2)}), 3, wrong),
         # where no value stands between, a weight whose columns run backwards gives the same
         Row("flatten: backwards", _edit({"flatten": lambda x: topi.flip(topi.nn.flatten(x), 1)}), 3,
-            ("the flattened features run backwards",), wrong)]
+            wrong)]
 
 
 def _linear_rows() -> list[Row]:
@@ -252,42 +228,37 @@ def _linear_rows() -> list[Row]:
         key = f"linear{index // 2 - 2}_weight"
         again = next(step for step in steps() if step[0] == bias)
         rng = np.random.default_rng(index)
-        said = "bias of the linear layer"
         with torch.no_grad():  # where the ReLU after it lets the difference through
             column = int(MODEL[:index + 2](IMAGES).amin(0).argmax()) if relu else 2
         rows += [
-            Row(f"{dense}: bias left out", _edit({bias: None}), index, (f"{said} is left out",),
+            Row(f"{dense}: bias left out", _edit({bias: None}), index,
                 (bias,)),
             Row(f"{dense}: bias twice", _edit({f"+{bias}": [(f"{index} again", *again[1:])]}),
-                index, (f"{said} is added twice",), (f"{index} again",)),
+                index, (f"{index} again",)),
             Row(f"{dense}: bias along the batch", _edit({bias: lambda y, b: te.compute(
-                y.shape, lambda n, j: y[n, j] + b[n], name="add")}), index, ("along the batch",),
+                y.shape, lambda n, j: y[n, j] + b[n], name="add")}), index,
                 (bias,)),
             Row(f"{dense}: bias subtracted", _edit({bias: lambda y, b: te.compute(
-                y.shape, lambda n, j: y[n, j] - b[j], name="add")}), index, (), (bias,),
-                named=False),
+                y.shape, lambda n, j: y[n, j] - b[j], name="add")}), index, (bias,)),
             Row(f"{dense}: bias wrong in a column", _weights(**{
-                offset: _some_wrong(offset, 0, [column])}), index, (f"model's own {index}.bias",),
-                (bias,), places=(column,), named=False),
+                offset: _some_wrong(offset, 0, [column])}), index,
+                (bias,), places=(column,)),
             Row(f"{dense}: weight reshaped", _weights(**{
-                key: weight.reshape(weight.shape[::-1]).T}), index,
-                ("reshaped where it should be transposed",), (dense,)),
-            Row(f"{dense}: weight times 1.1", _weights(**{key: 1.1 * weight}), index, (), (dense,),
-                named=False),
+                key: weight.reshape(weight.shape[::-1]).T}), index, (dense,)),
+            Row(f"{dense}: weight times 1.1", _weights(**{key: 1.1 * weight}), index, (dense,)),
             Row(f"{dense}: random weight", _weights(**{
-                key: rng.uniform(-.1, .1, weight.shape)}), index, (), (dense,), named=False),
+                key: rng.uniform(-.1, .1, weight.shape)}), index, (dense,)),
             Row(f"{dense}: rows of the weight shuffled", _weights(**{
-                key: weight[rng.permutation(len(weight))]}), index, (), (dense,), named=False),
-            Row(f"{dense}: columns backwards", _weights(**{key: weight[:, ::-1]}), index,
-                ("its columns run backwards",), (dense,)),
+                key: weight[rng.permutation(len(weight))]}), index, (dense,)),
+            Row(f"{dense}: columns backwards", _weights(**{key: weight[:, ::-1]}), index, (dense,)),
             Row(f"{dense}: one row wrong", _weights(**{key: _some_wrong(key, 0, [1])}), index,
-                (f"model's own {index}.weight",), (dense,), places=(1,), named=False),
+                (dense,), places=(1,)),
             Row(f"{dense}: the first k left out", _edit({dense: functools.partial(
-                _dense_parts, first=1, end=0)}), index, ("leaves out the first k",), (dense,)),
+                _dense_parts, first=1, end=0)}), index, (dense,)),
         ]
         if relu:
             rows.append(Row(f"{dense}: bias after the ReLU", _late(bias, relu, ()), index,
-                            ("bias of the linear layer is left out",), (bias, f"{index} late")))
+                            (bias, f"{index} late")))
     return rows
 
 
@@ -300,24 +271,19 @@ def _softmax_rows() -> list[Row]:
 
     wrong = ("softmax",)
     return [
-        Row("softmax: over the batch", _edit({"softmax": softmax(0)}), 7, ("runs over axis 0",),
+        Row("softmax: over the batch", _edit({"softmax": softmax(0)}), 7,
             wrong),
-        Row("softmax: left out", _edit({"softmax": None}), 7, ("the softmax is left out",), wrong),
-        Row("softmax: twice", _edit({"+softmax": [("7 again", softmax(), [])]}), 7,
-            ("applied twice",), ("7 again",)),
-        Row("softmax: of -x", _edit({"softmax": of(lambda x: -x)}), 7, ("computed of -x",), wrong),
-        Row("softmax: of x / 2", _edit({"softmax": of(lambda x: x / 2)}), 7, (), wrong,
-            named=False),
-        Row("softmax: logarithm", _edit({"softmax": lambda x: topi.nn.log_softmax(x)}), 7,
-            ("log_softmax instead of softmax",), wrong),
-        Row("softmax: exponentials", _edit({"softmax": lambda x: topi.exp(x)}), 7, (), wrong,
-            named=False),
+        Row("softmax: left out", _edit({"softmax": None}), 7, wrong),
+        Row("softmax: twice", _edit({"+softmax": [("7 again", softmax(), [])]}), 7, ("7 again",)),
+        Row("softmax: of -x", _edit({"softmax": of(lambda x: -x)}), 7, wrong),
+        Row("softmax: of x / 2", _edit({"softmax": of(lambda x: x / 2)}), 7, wrong),
+        Row("softmax: logarithm", _edit({"softmax": lambda x: topi.nn.log_softmax(x)}), 7, wrong),
+        Row("softmax: exponentials", _edit({"softmax": lambda x: topi.exp(x)}), 7, wrong),
         Row("softmax: constant", _edit({"softmax": _elementwise(lambda x, *i: te.const(
-            0.1, "float32"))}), 7, (), wrong, named=False),
+            0.1, "float32"))}), 7, wrong),
     ]
 
 
-FIRST = ("every image gets the result of image 0", "only the first image of the batch is right")
 
 
 def _batch_rows() -> list[Row]:
@@ -332,14 +298,14 @@ def _batch_rows() -> list[Row]:
         first = (index, index + 1)  # fused with what follows, it spoils that
         rows += [
             Row(f"after {step}: all images the first", after(_images(lambda n: 0, axes)), first,
-                FIRST, guilty, images=(1, 2, 3)),
-            Row(f"after {step}: images backwards", after(_images(lambda n: 3 - n, axes)), first, (),
-                guilty, named=False),
-            Row(f"after {step}: image 2 wrong", after(_only_image(2, 0.5)), first, (), guilty,
-                images=(2,), named=False),
+                guilty, images=(1, 2, 3)),
+            Row(f"after {step}: images backwards", after(_images(lambda n: 3 - n, axes)), first,
+                guilty),
+            Row(f"after {step}: image 2 wrong", after(_only_image(2, 0.5)), first, guilty,
+                images=(2,)),
             Row(f"after {step}: NaN in an image", after(_elementwise(
                 lambda x, n, *i: te.if_then_else(n == 1, NAN, x(n, *i)))), tuple(range(index, 8)),
-                ("is every element of its output written",), guilty, images=(1,), named=False),
+                guilty, images=(1,)),
         ]
     return rows
 
@@ -359,43 +325,36 @@ def _other_rows() -> list[Row]:
                             padding=(0,) * 4, pool_type="avg")
     every = steps()
     rows = [
-        Row("random weights everywhere", _edit({}, _random_weights()), 0, (), ("conv", "conv_bias"),
-            named=False),
-        Row("an input that is scaled", _edit({"-conv": [("0 scaled", scaled, [])]}), 0, (),
-            ("0 scaled",), named=False),
+        Row("random weights everywhere", _edit({}, _random_weights()), 0, ("conv", "conv_bias")),
+        Row("an input that is scaled", _edit({"-conv": [("0 scaled", scaled, [])]}), 0,
+            ("0 scaled",)),
         Row("an input with its rows and columns exchanged", _edit({"-conv": [(
-            "0 turned", lambda x: topi.transpose(x, (0, 1, 3, 2)), [])]}), 0,
-            ("their rows and columns are exchanged",), ("0 turned",)),
+            "0 turned", lambda x: topi.transpose(x, (0, 1, 3, 2)), [])]}), 0, ("0 turned",)),
         Row("all images the first, from the input on", _edit({"-conv": [(
-            "0 first", _images(lambda n: 0, 4), [])]}), 0,
-            FIRST, ("0 first",), images=(1, 2, 3)),
+            "0 first", _images(lambda n: 0, 4), [])]}), 0, ("0 first",), images=(1, 2, 3)),
         Row("a ReLU after the last linear layer", _edit({"+bias1": [("6 relu", relu, [])]}), 6,
-            ("a ReLU follows the linear layer",), ("6 relu",)),
+            ("6 relu",)),
         Row("relu and flatten: two mistakes", _edit({
             "relu0": drop, "flatten": lambda x: topi.nn.flatten(topi.transpose(x, (0, 2, 3, 1)))}),
-            1, ("the ReLU is left out",),
-            ("relu0", "flatten"), named=False),
+            1,
+            ("relu0", "flatten")),
         Row("bias and softmax: two mistakes", _edit({
             "conv_bias": drop, "softmax": lambda x: topi.nn.softmax(x, axis=0)}), 0,
-            ("convolution is left out",),
-            ("conv_bias", "softmax"), named=False),
+            ("conv_bias", "softmax")),
         Row("both biases of linear layers: two mistakes", _edit({"bias0": drop, "bias1": drop}), 4,
-            ("bias of the linear layer is left out",),
-            ("bias0", "bias1"), named=False),
+            ("bias0", "bias1")),
         Row("pooling and a weight: two mistakes", _edit(
             {"pool": avg}, WEIGHTS | {"linear1_weight": 2 * WEIGHTS["linear1_weight"]}), 2,
-            ("average pooling",), ("pool", "dense1"), named=False),
+            ("pool", "dense1")),
         Row("an unknown mistake and a known one", _edit(
-            {"bias1": drop}, WEIGHTS | {"conv2d_weight": 2 * WEIGHTS["conv2d_weight"]}), 0, (),
-            ("conv", "bias1"), named=False),
+            {"bias1": drop}, WEIGHTS | {"conv2d_weight": 2 * WEIGHTS["conv2d_weight"]}), 0,
+            ("conv", "bias1")),
     ]
     for count in (2, 3, 5, 8):  # half built: everybody builds step by step
         last = _layer(every[count - 1][0])
-        rows.append(Row(f"half built: {count} steps", every[:count], tuple(range(last + 1, 8)),
-                        ("what follows .*",), (), named=False))
+        rows.append(Row(f"half built: {count} steps", every[:count], tuple(range(last + 1, 8)), ()))
     rows.append(Row("half built, and a bias forgotten", [s for s in every[:7] if s[0] != "bias0"],
-                    4, ("linear layer is left out",), ("bias0",),
-                    named=False))
+                    4, ("bias0",)))
     return rows
 
 
@@ -443,7 +402,6 @@ def _made(every: list[Step], kind: str) -> tuple[tvm.IRModule, dict[str, list[st
 
 
 KINDS = ("emit_te", "own", "fused", "single")
-KNOWN = [text for layer in MODEL for text in layer_mistakes(layer)]
 
 
 def _said(mod: tvm.IRModule, model: nn.Sequential = MODEL, data: torch.Tensor = IMAGES
@@ -493,18 +451,15 @@ def false_statements(row: Row, kernels: Mapping[str, list[str]], shown: Mapping[
     if row.guilty and not left_out and "..." not in made \
             and not any(step in steps_ for step in row.guilty):
         wrong.append(f"{made} are named, and {row.guilty} are guilty")
-    # the cause
-    causes = []
+    # the facts
     for line in more:
         if shapes := re.fullmatch(r"layer (\d+), \w+ gives (\(.*\)) in PyTorch; "
                                   r"here \w+ (\(.*\)) from (\w+) comes first", line):
             right = SHAPES[int(shapes[1])]
             if shapes[2] != right or shapes[3] == right or shapes[4] != made[0]:
                 wrong.append(line)
-        elif not line.startswith("and "):
-            causes.append(line)
-    wrong += [cause for cause in causes if not any(re.search(c, cause) for c in row.causes)
-              and not cause.startswith("the model's own")]
+        elif not line.startswith(("and ", "the model's own")):
+            wrong.append(line)
     # which images, and which channels or columns, are marked
     for place in re.findall(r"\*[^*]+\* at \[(.*?)\]", shown["got"]):
         at = place.split(", ")
@@ -515,7 +470,7 @@ def false_statements(row: Row, kernels: Mapping[str, list[str]], shown: Mapping[
     return wrong
 
 
-# every row as emit_te makes it, where the cause has to be named, and in one of the other kinds
+# every row as emit_te makes it, and in one of the other kinds
 CASES = [(row, kind) for number, row in enumerate(ROWS)
          for kind in (KINDS[0], KINDS[1 + number % (len(KINDS) - 1)])]
 
@@ -525,9 +480,6 @@ def test_nothing_false_is_said(row: Row, kind: str) -> None:
     mod, kernels = _made(row.every, kind)
     shown, said = _said(mod)
     assert not false_statements(row, kernels, shown, said, kind), (shown, said)
-    known = any(re.search(cause, text) for cause in row.causes for text in KNOWN)
-    if known and row.named and kind == "emit_te" and not re.search(" takes | is missing", said[0]):
-        assert any(re.search(cause, "\n".join(said)) for cause in row.causes), said
 
 
 @pytest.mark.parametrize("dense", ["dense0", "dense1"])
@@ -632,7 +584,7 @@ def test_another_dtype(dtype: str, words: str) -> None:
 
 def test_float16_on_the_way_is_a_difference_without_a_cause() -> None:
     row = Row("float16", _edit({"+dense0": [("4 cast", lambda x: topi.cast(topi.cast(
-        x, "float16"), "float32"), [])]}), 4, (), ("4 cast",))
+        x, "float16"), "float32"), [])]}), 4, ("4 cast",))
     mod, kernels = _made(row.every, "emit_te")
     shown, said = _said(mod)
     assert not false_statements(row, kernels, shown, said, "emit_te"), (shown, said)

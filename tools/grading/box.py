@@ -169,7 +169,7 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
 
     The outer one shows what another user may not read, such as a Python below /root; the inner one
     isolates as that user. Limits of processes do not count root's. What that user started may
-    survive its parent, which is root's: so the outer one has a process namespace, and ends with it
+    survive its parent, which is root's: so the outer one has a process namespace, whose end ends
     everything in it.
     """
     links = [(f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")

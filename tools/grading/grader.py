@@ -22,7 +22,7 @@ NOTES = {"twice": _("check {number} is there more than once: the last one counts
 
 
 class Grader:
-    """Grades one job after the other; an answer that was graded before keeps its verdict."""
+    """Grades one job after the other; an answer identical to an earlier one gets its verdict."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, tuple[bool, str]] = {}  # by the key of what runs for a check

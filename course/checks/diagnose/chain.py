@@ -7,9 +7,8 @@ So a layer whose values are right is never blamed, and several wrong ones are fo
 """
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from types import MappingProxyType
-from typing import Any, NamedTuple
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -88,23 +87,15 @@ class Chain:
             return [inputs[position].numpy() for inputs in self.inputs]
         return self.bindings[position].values
 
-    def through(self, parting: Parting) -> list[int]:
-        """Return the steps that a module computes otherwise; none where one takes another value."""
-        return [] if parting.takes_another else self.inside(parting.first, parting.last)
-
-    def made(self, parting: Parting, values: Mapping[int, Tensor],
-             changed: Mapping[int, Callable[..., Any]] = MappingProxyType({})) -> Tensor:
+    def made(self, parting: Parting, values: Mapping[int, Tensor]) -> Tensor:
         """Return what PyTorch makes of the values that a parting's steps take, by their numbers.
 
-        What a step should take, where it takes another value. Instead of `changed` steps functions
-        of the layer and its input are called.
+        What a step should take, where it takes another value.
         """
         own = dict(values)
-        for number in self.through(parting):
+        for number in [] if parting.takes_another else self.inside(parting.first, parting.last):
             step = self.step(number)
-            some = [own[taken] for taken in step.takes]
-            own[number] = changed[number](step.layer, *some) if number in changed \
-                else step.run(*some)
+            own[number] = step.run(*(own[taken] for taken in step.takes))
         return own[parting.takes[0] if parting.takes_another else parting.last]
 
     def name(self, position: int) -> str:

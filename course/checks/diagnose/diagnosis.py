@@ -2,7 +2,7 @@
 
 Every value that `main` binds becomes an output, on several inputs at once; see `chain` for how they
 are compared. Of the first layer that is computed otherwise, the smallest input that shows it is
-looked for; a mistake is named where it alone gives what the module does.
+looked for.
 """
 
 import functools
@@ -14,8 +14,7 @@ import torch
 import tvm
 from torch import nn
 
-from course.checks.compare.mistakes import layer_mistakes
-from course.checks.diagnose.chain import Chain, Parting, Place
+from course.checks.diagnose.chain import Chain, Parting
 from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.pieces import Piece, built
 from course.checks.diagnose.steps import steps
@@ -93,32 +92,6 @@ def _another_shape(chain: Chain, parting: Parting) -> str:
         return ""
     return _("{layer} gives {shape} in PyTorch; here {value} comes first").format(
         layer=chain.step(parting.first).says, shape=shape, value=_value(chain, values[0]))
-
-
-def _known(chain: Chain, parting: Parting) -> tuple[Parting, str]:
-    """Return a first layer's usual mistake whose values the module has, and where it ends; or "".
-
-    For a result of another shape, from which PyTorch's next layers can't go on.
-    """
-    step = chain.step(parting.first)
-    takes = chain.between(parting.first, parting.first)
-    if parting.last <= parting.first and parting.end or step.layer is None or len(takes) != 1:
-        return parting, ""
-    found: dict[str, Place] = {}
-    for text, mistake in layer_mistakes(step.layer).items():
-        try:
-            values = [mistake(step.layer, value) for value in chain.own[takes[0]]]
-        except (RuntimeError, ValueError, IndexError):
-            continue
-        given = chain.at[takes[0]]
-        start = given.position + 1 if given else 0
-        if all(value is not None for value in values) \
-                and (place := chain.found(parting.first, values, start)):
-            found[text] = place
-    if len(found) != 1:
-        return parting, ""
-    (text, place), = found.items()
-    return Parting(parting.first, parting.first, takes, place), text
 
 
 def _ends(chain: Chain, parting: Parting) -> int | None:
@@ -213,22 +186,14 @@ def diagnose(mod: tvm.IRModule, model: nn.Module,
     parting = partings[0]
     if early := _ends_early(chain, parting):
         return early
-    others = partings[1:]
-    parting, cause = _known(chain, parting)
-    if cause and parting.end:
-        shape = chain.value(parting.end)[0].shape
-        chain.fixed[parting.first] = parting.end
-        others = chain.partings() if shape == chain.right[parting.first].shape else []
     pieces = built(mod, chain, [parting], level)
-    if pieces and not cause:
-        cause = pieces[0].cause()
     layers = [chain.step(number).path for number in chain.inside(parting.first, parting.last)]
-    if not cause and (inexact := inexact_constant(mod, model, layers)):
+    fact = _another_shape(chain, parting)
+    if inexact := inexact_constant(mod, model, layers):
         weight, constant, _look_at = inexact.parts
-        cause = _("{given}: {expected}").format(given=weight, expected=constant)
-    cause = cause or _another_shape(chain, parting)
-    said = [_place(chain, parting), cause,
-            *(_("and {other}").format(other=_place(chain, other)) for other in others)]
+        fact = _("{given}: {expected}").format(given=weight, expected=constant)
+    said = [_place(chain, parting), fact,
+            *(_("and {other}").format(other=_place(chain, other)) for other in partings[1:])]
     return _told(chain, parting, pieces[0] if pieces else None, said)
 
 

@@ -59,21 +59,18 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
         return compiled(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
-            raise CheckFailed(_("that every library function is registered"), reason(error),
-                              _("the name in register_global_func and the name that is "
-                                "called")) from None
+            raise CheckFailed(_("that every library function is registered"),
+                              reason(error)) from None
         raise CheckFailed(_("a module that builds"), reason(error)) from None
 
 
 def _require_model(model: Any) -> None:
     """Raise CheckFailed unless this is an nn.Sequential in evaluation mode."""
     if not isinstance(model, nn.Sequential):
-        raise CheckFailed(_("a nn.Sequential as the second argument"), type(model).__name__,
-                          _("the order of the arguments: mod, torch_model, test_loader"))
+        raise CheckFailed(_("a nn.Sequential as the second argument"), type(model).__name__)
     random_in_training = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
     if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
-        raise CheckFailed(_("a model in evaluation mode"), _("one that is training"),
-                          _("torch_model.eval() before the comparison"))
+        raise CheckFailed(_("a model in evaluation mode"), _("one that is training"))
 
 
 def random_like(images: np.ndarray, seed: int = 0) -> np.ndarray:

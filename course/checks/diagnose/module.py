@@ -26,8 +26,7 @@ def require_same_module(mod: Any, model: nn.Module, loader: Iterable[Sequence[to
     What it gives beyond what the model takes, such as labels, is left out.
     """
     if any(layer.training for layer in model.modules()):
-        raise CheckFailed(_("a model in evaluation mode"), _("one that is training"),
-                          _("torch_model.eval() before the comparison"))
+        raise CheckFailed(_("a model in evaluation mode"), _("one that is training"))
     takes = len(inspect.signature(model.forward).parameters)
     require_well_formed(mod)
     machine, count, largest = build(mod, target), 0, 0.0

@@ -4,7 +4,7 @@ So a layer is tried on other inputs than those that reach it: the smallest on wh
 larger ones than a model's images and weights make.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,6 @@ import torch
 import tvm
 from tvm import relax
 
-from course.checks.compare.mistakes import Mistake, layer_mistakes
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, to_numpy
 from course.checks.diagnose.chain import Chain, Parting
 from course.checks.observe.guard_pages import guarded
@@ -20,8 +19,6 @@ from course.checks.observe.intermediates import compiled, piece, with_functions
 from course.checks.observe.memory import looks_up
 from course.checks.spec.evidence import Rerun, kind
 from course.checks.spec.shrink import Inputs
-from course.checks.spec.trials import Trials
-from course.words import _
 
 _WIDE = 2, 50  # standard deviations of what a layer alone is tried on
 _NEAR = 1e-5  # of the largest right number: float32 sums of such numbers are off by less
@@ -69,41 +66,18 @@ class Piece:
 
     def right(self, **given: np.ndarray) -> np.ndarray:
         """Return what PyTorch makes of the inputs."""
-        return self.made(given, {})
-
-    def made(self, given: Inputs, changed: Mapping[int, Mistake]) -> np.ndarray:
-        """Return what PyTorch makes of the inputs where some steps make something else."""
         chain, parting, values = self.chain, self.parting, {}
         for taken in parting.takes:
             if place := chain.at[taken]:
                 array = given[self.names[place.position]].transpose(place.axes)
                 values[taken] = torch.from_numpy(np.ascontiguousarray(array))
-        result = chain.made(parting, values, changed)
+        result = chain.made(parting, values)
         axes = self.end.axes if len(self.end.axes) == result.ndim else range(result.ndim)
         return np.ascontiguousarray(result.numpy().transpose(np.argsort(axes)))
 
     def rerun(self) -> Rerun:
         """Return how the piece is run on other inputs than its own."""
         return Rerun(self.run, self.right)
-
-    def cause(self) -> str:
-        """Return the one usual mistake of a layer in it that gives what it gives, or ""."""
-        mistakes: dict[str, Any] = {}
-        names = list(self.names.values())
-        numbers = self.chain.through(self.parting)
-        for number in numbers:
-            step = self.chain.step(number)
-            for text, mistake in layer_mistakes(step.layer).items() if step.layer else ():
-                says = text if len(numbers) == 1 else _("{layer}: {mistake}").format(
-                    layer=step.says, mistake=text)
-                mistakes[says] = _of(self, names, {number: mistake})
-        trials = Trials(mistakes, self.atol, self.rerun())
-        try:
-            for given in self.inputs:
-                trials.on(given)
-        except Exception:  # what it raises stands in the example
-            return ""
-        return trials.cause() if trials.failed else ""
 
     def wrong_of_wide(self) -> tuple[Inputs, float] | None:
         """Return inputs that its own values do not show it wrong on, and the tolerance, or None.
@@ -126,16 +100,6 @@ class Piece:
             if np.isfinite(right).all() and kind(self.rerun().called(given), right, atol):
                 return given, atol
         return None
-
-
-def _of(one: Piece, names: Sequence[str], changed: Mapping[int, Mistake]) -> Any:
-    """Return a mistake of a piece's layer as a function of the piece's inputs."""
-    def gives(*given: np.ndarray) -> np.ndarray | None:
-        try:
-            return one.made(dict(zip(names, given, strict=True)), changed)
-        except (AttributeError, TypeError):  # the mistake says nothing of this input
-            return None
-    return gives
 
 
 def _wide(values: Sequence[np.ndarray], scale: float, seed: int) -> np.ndarray:

@@ -194,10 +194,6 @@ def require_prim_funcs(mod: tvm.IRModule, library: Sequence[str] = (), lowered: 
                 continue  # with "", a function of the module, which is looked at too
             if name and tvm.get_global_func(name, allow_missing=True) is None:
                 continue  # the build will say so
-            came, instead = (_("a library call of {name}").format(name=name),
-                             operator.removeprefix("relax.") or "ExternFunc") if name else \
-                (operator, "bb.emit(relax.op...)")
+            came = _("a library call of {name}").format(name=name) if name else operator
             raise CheckFailed(wanted,
-                              _("{name} is {came}").format(name=binding.var.name, came=came),
-                              _("bb.emit_te with a tensor expression, not {instead}").format(
-                                  instead=instead))
+                              _("{name} is {came}").format(name=binding.var.name, came=came))

@@ -64,7 +64,7 @@ def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
     return x[:, None, :] * layer.weight
 
 
-# Functions of the layer and its input, beside the layer's usual mistakes.
+# Functions of the layer and its input, beside the layer's own.
 _LINEAR: Mistakes = {
     _("the reduction: this is the largest of the products, not their sum"):
         lambda layer, x: _products(layer, x).amax(-1) + layer.bias,
@@ -117,7 +117,7 @@ def _kernel_cut(axis: int, at: int) -> Callable[[nn.Conv2d, torch.Tensor], torch
     return wrong
 
 
-# Functions of the layer and its input, beside the layer's usual mistakes.
+# Functions of the layer and its input, beside the layer's own.
 _CONV2D: Mistakes = {
     _("the kernel's height and width are exchanged"): _kernel_turned,
     _("the input channels: the last is left out"): lambda layer, x: F.conv2d(

@@ -36,9 +36,7 @@ def exercise_4_1(inline_all: Callable) -> str:
         after = schedules.scheduled(inline_all, before, _("one sblock"))
         blocks = [block.name_hint for block in sblocks(after) if block.name_hint != "root"]
         if len(blocks) != 1:
-            raise CheckFailed(_("one sblock"), f"{len(blocks)}: {', '.join(blocks)}",
-                              _("compute_inline for {blocks}").format(
-                                  blocks=_(" and ").join(blocks[:-1])))
+            raise CheckFailed(_("one sblock"), f"{len(blocks)}: {', '.join(blocks)}")
         schedules.require_same_results(before, after)
     return _("one sblock, no buffer between, the same results for two shapes")
 
@@ -188,8 +186,7 @@ def exercise_4_7(eight_partial_sums: Callable) -> str:
         partial = schedules.summing(after)[0]  # the row may be read through a copy
         if partial.buffer == "total":
             raise CheckFailed(_("partial sums in a buffer of their own"),
-                              _("block {block} adds to the result").format(block=partial.block),
-                              _("rfactor, of one of the two loops that the split gave"))
+                              _("block {block} adds to the result").format(block=partial.block))
         if (count := int(np.prod(schedules.written(partial).shape))) != 8 * sizes[0]:
             raise CheckFailed(_("eight partial sums for each of {count} rows").format(
                                   count=sizes[0]), _("{count} in all").format(count=count),

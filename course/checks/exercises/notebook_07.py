@@ -23,42 +23,24 @@ from course.words import _
 # ---- what a tile loads ---------------------------------------------------------------------
 
 
-def _traffic(rows: int, columns: int, channels: int, border: int = 2, tall: int = 2,
-             image: float = 1, weights: float = 1, stored: float = 1, adds: float = 9,
-             each: Callable[[float, float], float] = lambda moved, sums: moved / sums) -> float:
-    """Return loads and stores for each multiply-add; arguments other than defaults are mistakes.
+def _traffic(rows: int, columns: int, channels: int, border: int = 2) -> float:
+    """Return loads and stores for each multiply-add; another border than the default is a mistake.
 
     A window of 3 by 3 on one input channel, stride 1, no padding: all as in the CNN.
     """
     results = rows * columns * channels
-    moved = (image * (rows + tall) * (columns + border) + weights * 9 * channels + stored * results)
-    return each(moved, adds * results)
+    return ((rows + border) * (columns + border) + 9 * channels + results) / (9 * results)
 
 
-_wrong = functools.partial(functools.partial, _traffic)
 _TILES = [(1, 1, 1), (1, 26, 1), (2, 26, 1), (1, 13, 4), (3, 5, 2), (26, 26, 32), (7, 2, 9)]
 
 _COUNTS: Mistakes = {
     _("the image: a window reaches two numbers beyond the tile, in rows and in columns"):
-        _wrong(border=0, tall=0),
+        functools.partial(_traffic, border=0),
     _("the image: a window of 3 by 3 reaches two numbers beyond the tile, not one"):
-        _wrong(border=1, tall=1),
+        functools.partial(_traffic, border=1),
     _("the image: a window of 3 by 3 reaches two numbers beyond the tile, not three"):
-        _wrong(border=3, tall=3),
-    # cause: loaded-once
-    _("the image: it is loaded once, for all channels of the tile"):
-        lambda rows, columns, channels: _traffic(rows, columns, channels, image=channels),
-    _("the image: each number is loaded once, not once for each multiply-add"):
-        lambda rows, columns, channels: (9 * rows * columns * channels + 9 * channels
-                                         + rows * columns * channels
-                                         ) / (9 * rows * columns * channels),
-    _("the weights: each is loaded once for the tile, not once for each place"):
-        lambda rows, columns, channels: _traffic(rows, columns, channels, weights=rows * columns),
-    _("the sums: they stay in registers, so each is stored once and never loaded"):
-        _wrong(stored=2),
-    # cause: floor
-    _("what is behind the point is dropped"):
-        _wrong(each=lambda moved, sums: moved // sums)}
+        functools.partial(_traffic, border=3)}
 
 
 _TILE_TRAFFIC = Spec(
@@ -109,13 +91,13 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
     stage, largest = conv, 0
     while stage.buffer != output:  # from the convolution over copies of it to the pooling
         schedules.require_complete(func, stage, _("the sums"))
-        outer, cause = schedules.kept_in(func, stage)
-        exist = schedules.tile(stage, outer, schedules.stored(stage))
+        exist = schedules.tile(stage, schedules.kept_in(func, stage), schedules.stored(stage))
         if exist > _MOST_SUMS:
             raise CheckFailed(
                 _("no more than {most} numbers of the convolution at a time").format(
                     most=_MOST_SUMS),
-                _("{count} in {buffer}").format(count=f"{exist:,}", buffer=stage.buffer), cause)
+                _("{count} in {buffer}").format(count=f"{exist:,}", buffer=stage.buffer),
+                schedules.told(every))
         largest = max(largest, exist)
         stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
                  and schedules.touches(nest, schedules.written(stage))][-1]
@@ -163,23 +145,13 @@ def _require_little_traffic(conv: Nest) -> float:
         sums = 2 * schedules.tile(conv, inside, schedules.stored(conv))
     traffic = (loads + sums) / adds
     if traffic > _MOST_TRAFFIC:
-        serial = [loop for loop in outside if loop.kind != "unrolled"]
-        cause = _("the size of the tile: what is unrolled or a vector inside {loop}").format(
-            loop=left[-1])
-        if serial:
-            cause = _("schedule.unroll: in each iteration of {loops} the sum is loaded and stored "
-                      "again").format(loops=", ".join(map(str, serial)))
-        elif outside:
-            cause = _("reorder: {loops} of the window go inside {loop}, so that a sum is complete "
-                      "before the next one").format(
-                loops=", ".join(map(str, outside)), loop=left[-1])
         raise CheckFailed(
             _("no more than {most} loads and stores for each multiply-add").format(
                 most=_MOST_TRAFFIC),
             _("{traffic}: inside {loop} image and weights are loaded {loads} times, sums loaded "
               "and stored {sums} times, for {adds} multiply-adds").format(
                 traffic=f"{traffic:.2f}", loop=left[-1], loads=loads, sums=f"{sums:g}", adds=adds),
-            cause)
+            schedules.told([conv]))
     return traffic
 
 

@@ -39,7 +39,7 @@ def _brighter(rows: int, columns: int) -> tvm.tirx.PrimFunc:
 def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     """a thread for each pixel."""
     for rows, columns in _PIXELS:
-        title = _("{rows} rows, {columns} columns").format(rows=rows, columns=columns)
+        title = f"X {(rows, columns)}"
         X, Y = gpus.numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
         launch = gpus.ran(thread_for_each_pixel(_brighter(rows, columns)), (X, Y), title)
         if launch.block != (_SIDE, _SIDE, 1):
@@ -71,8 +71,8 @@ _LOADS = [(0, 1), (0, 2), (8, 1), (31, 1), (32, 1), (0, 3), (5, 3), (0, 8), (0, 
           (0, 31), (0, 32), (1, 32), (0, 33), (0, 100), (17, 5), (992, 1), (4064, 1), (1024, 7)]
 
 
-def _stretches(first: int, step: int, size: int = 4, each: int = 128, threads: int = 32) -> int:
-    return len({size * (first + step * t) // each for t in range(threads)})
+def _stretches(first: int, step: int, size: int = 4) -> int:
+    return len({size * (first + step * t) // 128 for t in range(32)})
 
 
 _TRANSACTIONS: Mistakes = {
@@ -80,11 +80,7 @@ _TRANSACTIONS: Mistakes = {
     _("the first element: a warp may begin in the middle of a stretch"):
         lambda first, step: _stretches(0, step),
     _("one for each thread only where no two share a stretch"): lambda first, step: 32,
-    _("a float32 number has four bytes"): lambda first, step: _stretches(first, step, size=1),
-    _("a stretch of 128 bytes has 32 of these numbers, not 16"):
-        lambda first, step: _stretches(first, step, size=8),
-    _("the bytes divided, and rounded up: the stretches begin at multiples of 128"):
-        lambda first, step: -(-4 * (31 * step + 1) // 128)}
+    _("a float32 number has four bytes"): lambda first, step: _stretches(first, step, size=1)}
 
 
 _OF_A_WARP = Spec(
@@ -119,7 +115,7 @@ def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
     Raises CheckFailed where the result is wrong, or what each of these exercises asks is not met.
     """
     for n, k, m in _DENSE:
-        title = _("X ({n}, {k}), W ({m}, {k})").format(n=n, k=k, m=m)
+        title = f"X {(n, k)}, W {(m, k)}"
         X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
         launch = gpus.ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
         gpus.require_result(Y, X @ W.T, title, launch)
@@ -198,7 +194,7 @@ def _require_block_for_each_row(launch: Launch, rows: int, title: str) -> None:
 def exercise_10_5(block_for_each_row: Callable) -> str:
     """sums of rows, each by the threads of a block."""
     for n, k in _ROWS:
-        title = _("X ({n}, {k})").format(n=n, k=k)
+        title = f"X {(n, k)}"
         X, Y = gpus.numbers(n, k), np.full(n, np.nan, "float32")
         launch = gpus.ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
         _require_block_for_each_row(launch, n, title)
@@ -220,7 +216,7 @@ def _softmax(n: int, k: int) -> tvm.tirx.PrimFunc:
 def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
     """a softmax in one kernel, a block for each row."""
     for n, k in _ROWS:
-        title = _("X ({n}, {k})").format(n=n, k=k)
+        title = f"X {(n, k)}"
         X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
         X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
         X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
@@ -261,7 +257,7 @@ def exercise_10_8(window_of_five: Callable) -> str:
     """a window that slides over a signal, its numbers in shared memory, written by hand."""
     sizes = (40, 64, 7, 33, 61)
     for n in sizes:
-        title = _("{count} results").format(count=n)
+        title = f"n = {n}"
         X, W, Y = gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
         launch = gpus.ran(window_of_five(n), (X, W, Y), title, barriers=False)
         gpus.require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)

@@ -141,32 +141,12 @@ def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
     return len(np.unique(places(nest, expressions, inner), axis=0))
 
 
-def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> tuple[int, str]:
-    """Count the outer loops inside which a block's buffer is allocated; say what keeps it large.
+def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> int:
+    """Count the outer loops inside which a block's buffer is allocated.
 
-    TVM allocates a buffer inside the loops that all blocks that use it have in common.
+    These are the loops that all blocks that use it have in common.
     """
-    buffer = written(nest)
-    users = [other for other in nests(func) if touches(other, buffer)]
-    outer = _common(users)
-    readers = [other for other in users if not written(other).same_as(buffer)]
-    reducing = reducing_loops(nest)
-    first = nest.loops.index(reducing[0]) if reducing else len(nest.loops)
-    between = moving(nest, nest.loops[outer:first], stored(nest))
-    if _common([nest, *readers]) > outer:
-        return (outer,
-                _("decompose_reduction: the loop that it gets is outside the tile, and so the "
-                  "first values of all tiles are written before that loop"))
-    if not readers or reducing and not between:  # no loop is left to put the reader under
-        inner = ", ".join(str(loop) for loop in nest.loops[first:] if loop not in reducing)
-        return outer, _("the size of the tile: the loops {inner}").format(inner=inner)
-    if not outer:
-        return (outer,
-                _("block {base_name}, which reads it, has loops of its own: compute_at or "
-                  "reverse_compute_at").format(base_name=base_name(readers[-1])))
-    return outer, (_("where block {base_name} reads it: both are under {loops}, and no further "
-                     "loop").format(base_name=base_name(readers[-1]),
-                                    loops=", ".join(map(str, nest.loops[:outer]))))
+    return _common([other for other in nests(func) if touches(other, written(nest))])
 
 
 # ---- what is required ----------------------------------------------------------------------
@@ -211,9 +191,7 @@ def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
         raise CheckFailed(_("{wanted}, in the schedule that is given").format(wanted=wanted),
-                          _("the program is as it was"),
-                          _("what is changed: `schedule` itself. What is done to "
-                            "schedule.copy(), or to a new Schedule, is lost"))
+                          _("the program is as it was"))
     warn_of_copies(after)
     return after
 
@@ -320,9 +298,8 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
             raise
         expected, came, _look_at = failed.parts
         raise CheckFailed(expected, _("{came}; {name} is as it was").format(came=came,
-                                                                           name=called or name),
-                          _("the return value: schedule.mod, for a Schedule works on a copy of "
-                            "mod")) from None
+                                                                           name=called or name)
+                          ) from None
 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
@@ -459,18 +436,15 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
                               _("block {base_name} takes them out {times} times, under {inside}, "
                                 "where they are not").format(base_name=base_name(reader),
                                                              times=times,
-                                                             inside=", ".join(map(str, inside))),
-                              _("compute_at or reverse_compute_at: a loop outside all over which "
-                                "{what} run").format(what=what))
+                                                             inside=", ".join(map(str, inside))))
 
 
-def require_decomposed(func: tvm.tirx.PrimFunc) -> None:
-    """Raise CheckFailed where T.init is still in a block."""
-    for nest in nests(func):
+def require_decomposed(func: tvm.tirx.PrimFunc, *only: Nest) -> None:
+    """Raise CheckFailed where T.init is still in a block, of all or of some."""
+    for nest in only or nests(func):
         if nest.has_init:
             raise CheckFailed(_("a decomposed reduction"),
-                              _("block {block} still has its T.init").format(block=nest.block),
-                              _("schedule.decompose_reduction, as the last step"))
+                              _("block {block} still has its T.init").format(block=nest.block))
 
 
 def require_lanes_along_x(nest: Nest, what: str) -> None:
@@ -490,8 +464,7 @@ def require_unrolled_window(conv: Nest) -> None:
         if loop.kind != "unrolled":
             raise CheckFailed(_("an unrolled window of 3 by 3"),
                               _("{loop}, around block {base_name}").format(
-                                  loop=loop, base_name=base_name(conv)),
-                              _("schedule.unroll, for both loops of the window"))
+                                  loop=loop, base_name=base_name(conv)))
 
 
 def require_no_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
@@ -508,9 +481,7 @@ def require_local(nest: Nest, what: str) -> None:
     """Raise CheckFailed unless the buffer that a block writes has the scope "local"."""
     if (scope := written(nest).scope()) != "local":
         raise CheckFailed(_('sums of {what} in a buffer of scope "local"').format(what=what),
-                          _('{buffer}, of scope "{scope}"').format(buffer=nest.buffer, scope=scope),
-                          _('cache_write(block, 0, "local") for block {base_name}').format(
-                              base_name=base_name(nest)))
+                          _('{buffer}, of scope "{scope}"').format(buffer=nest.buffer, scope=scope))
 
 
 def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
@@ -519,17 +490,12 @@ def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:
     The convolution may be TOPI's or an own expression, with or without a block for the bias.
     """
     found, update = nests(func), summing(func)[0]
-    for nest in found[:found.index(update)]:
-        if nest.block == "pad_temp":
-            raise CheckFailed(_("no padding block"),
-                              _("block {block} still writes {buffer}").format(block=nest.block,
-                                                                              buffer=nest.buffer),
-                              _("step 2: compute_inline"))
+    require_no_blocks(func, ["pad_temp"])
     require_threads(2, update)
     require_threads(2, *found)
     require_lanes(update, _("the convolution"))
     if not any(loop.kind == "unrolled" and _most(loop) > 1 for loop in update.loops):
         raise CheckFailed(_("an unrolled loop, of two iterations or more, around the lanes"),
-                          ", ".join(map(str, update.loops)), _("step 5: unroll"))
+                          ", ".join(map(str, update.loops)))
     require_decomposed(func)
     return found

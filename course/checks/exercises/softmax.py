@@ -1,4 +1,4 @@
-"""The softmax of rows, on which 0.1 and 3.1 are tried: its inputs, and the usual mistakes."""
+"""The softmax of rows, on which 0.1 and 3.1 are tried: its inputs, and mistakes by name."""
 
 from collections.abc import Callable
 from typing import Any

@@ -30,10 +30,6 @@ class Binding(NamedTuple):
     takes: tuple[str | np.ndarray, ...]
     values: list[np.ndarray]
 
-    def is_given(self, other: "Binding") -> bool:
-        """Whether another binding is among what this one takes."""
-        return any(isinstance(taken, str) and taken == other.name for taken in self.takes)
-
     @property
     def value(self) -> np.ndarray:
         """The value for the first input."""

@@ -107,9 +107,7 @@ def _require_loops_for(name: str, access: Access, bound: set[Any]) -> None:
                               _("PrimFunc {name} reads {buffer} at {axis}, and no loop runs over "
                                 "{axis}: variables ({axis},) are used, but are not passed in as "
                                 "API arguments").format(name=name, buffer=access.buffer.name,
-                                                        axis=variable.name),
-                              _("te.sum or te.max: every te.reduce_axis of the formula belongs "
-                                "into axis=[...]"))
+                                                        axis=variable.name))
 
 
 def _require_inside(name: str, access: Access, data: _Data) -> None:
@@ -138,9 +136,7 @@ def _require_axes(name: str, func: tvm.tirx.PrimFunc) -> None:
             case tirx.Return(value=ir.Expr(ty=tirx.BufferType())):
                 raise CheckFailed(_("a PrimFunc that returns nothing"),
                                   _("return {value} in {name}").format(value=node.value.name,
-                                                                       name=name),
-                                  _("the return statement: take it out; what is written into the "
-                                    "last argument is the result"))
+                                                                       name=name))
             case s_tir.SBlockRealize():
                 inside = place.inside(node)
                 for axis, given in zip(node.block.iter_vars, node.iter_values, strict=True):
@@ -168,9 +164,7 @@ def _require_axis(name: str, block: str, axis: tirx.IterVar, given: Any, place: 
                         "{most}, and its loops run it from {start} to {end} ({loops}): outside "
                         "the range").format(name=name, axis=axis.var.name, block=block,
                                             least=least, most=least + extent - 1,
-                                            start=reached.min(), end=reached.max(), loops=loops),
-                      _("the extents of these loops; and a split by a factor that does not "
-                        "divide: TVM guards its last part, but not with disable_predication=True"))
+                                            start=reached.min(), end=reached.max(), loops=loops))
 
 
 # ---- threads and lanes apart ---------------------------------------------------------------

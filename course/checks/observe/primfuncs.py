@@ -43,15 +43,13 @@ def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
     if any(getattr(store, "span", None) is None for store, _ in stores(func)):
         raise CheckFailed(_("a PrimFunc in TVMScript"),
                           _("one by te.create_prim_func, or built in another way: its statements "
-                            "stand in no source"),
-                          _("@T.prim_func(s_tir=True) and the loops under it"))
+                            "stand in no source"))
 
 
 def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
     """Check that an answer is a PrimFunc with float32 buffers of these shapes, and return it."""
     if not isinstance(func, tvm.tirx.PrimFunc):
-        raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__,
-                          _("the return statement, and the decorator @T.prim_func(s_tir=True)"))
+        raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__)
     types = [param.ty for param in func.params]
     if any(not hasattr(buffer, "shape") for buffer in types):
         raise CheckFailed(_("{count} buffers as arguments").format(count=len(shapes)),
@@ -73,9 +71,7 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
         raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
                           _("the loop: a compiled while that never ends cannot be stopped"))
     if any(isinstance(node, tirx.Return) for node, _ in walk(func.body)):
-        raise CheckFailed(_("a PrimFunc without a return statement"), _("it returns a buffer"),
-                          _("the return inside the PrimFunc: it writes into its last argument, "
-                            "and returns nothing"))
+        raise CheckFailed(_("a PrimFunc without a return statement"), _("it returns a buffer"))
     return func
 
 

@@ -343,8 +343,7 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
         case "asleep":
             return (_("an answer in time"),
                     _("still running after {seconds} seconds, in which it waits and computes "
-                      "nothing").format(seconds=f"{seconds:g}"),
-                    _("what your code waits for: a sleep, a lock, another thread"))
+                      "nothing").format(seconds=f"{seconds:g}"), "")
         case "wall":
             return (_("an answer in time"),
                     _("still running after {seconds} seconds").format(seconds=f"{limits.wall:g}"),
@@ -352,18 +351,14 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
                       "does, and run the check again"))
         case "heard":
             return (_("an answer that prints little"),
-                    _("more than {size} MB").format(size=limits.heard // 2**20),
-                    _("what your loops print, and whether each ends"))
+                    _("more than {size} MB").format(size=limits.heard // 2**20), "")
         case "memory" | "processes":
             return (_("an answer in the memory that there is"),
                     _("more than {memory} GB, or {processes} processes").format(
-                        memory=f"{limits.memory / GIGABYTE:g}", processes=limits.processes),
-                    _("what grows in your loops, and the shapes of the arrays that it makes"))
+                        memory=f"{limits.memory / GIGABYTE:g}", processes=limits.processes), "")
         case "strange":
             return (_("that your code leaves files alone that it did not open"),
-                    _("no verdict of the check"),
-                    _("what your code writes or closes, by os.write, os.close or open with a "
-                      "number"))
+                    _("no verdict of the check"), "")
     code = ended.code if ended.why == "code" else 1
     if code == -signal.SIGXCPU:
         return computed

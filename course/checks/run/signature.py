@@ -43,21 +43,16 @@ def require_called_as(answer: Any, form: str, called: str = "") -> None:
     name, wanted = _form(form)
     called = called or name
     if not callable(answer) or isinstance(answer, tvm_ffi.Function):
-        if isinstance(answer, tvm_ffi.Function):
-            came, look_at = _("{called} is a function of TVM's, a tvm_ffi.Function"), \
-                _("what stands above its def: register_global_func gives one")
-        else:
-            came, look_at = _("{called} is {value}"), \
-                _("what is bound to it last: a def, or a function without a call's ()")
+        came = _("{called} is a function of TVM's, a tvm_ffi.Function") \
+            if isinstance(answer, tvm_ffi.Function) else _("{called} is {value}")
         raise CheckFailed(_("a Python function, {form}").format(form=form),
-                          came.format(called=called, value=repr(answer)[:60]), look_at)
+                          came.format(called=called, value=repr(answer)[:60]))
     for kind, says in ((inspect.isgeneratorfunction, _("a generator function, for it has a yield")),
                        (inspect.isasyncgenfunction, _("a generator function, for it has a yield")),
                        (inspect.iscoroutinefunction, _("an async def"))):
         if kind(answer):
             raise CheckFailed(_("that {called} runs when it is called").format(called=called),
-                              _("{says}: a call of it runs none of its lines").format(says=says),
-                              _("yield, or async: an answer has neither"))
+                              _("{says}: a call of it runs none of its lines").format(says=says))
     given = plain(answer)
     if given is None:
         return

@@ -37,9 +37,7 @@ class ManyAtOnce(CheckFailed):
     def by(cls, what: str) -> "ManyAtOnce":
         """Return it in words."""
         # form: no-loops
-        return cls(_("explicit loops over single elements"), what,
-                   _("the words of the exercise: X[i, j] and Y[i, j] in loops, and functions of "
-                     "NumPy for single numbers only"))
+        return cls(_("explicit loops over single elements"), what)
 
 
 class Elements:
@@ -264,11 +262,8 @@ def element_by_element(answer: Callable) -> Callable[..., np.ndarray]:
             raise CheckFailed(_("that X stays as it was"), _("other numbers in X"))
         if np.isnan(out).all() and not np.isnan(X).all() and returned is not None:
             raise CheckFailed(_("that Y is written"),
-                              _("out holds what it held before, and a value was returned"),
-                              _("Y[i, j] = ...; `Y = ...` would only rebind the name, and nobody "
-                                "takes a returned value"))
+                              _("out holds what it held before, and a value was returned"))
         if returned is not None:
-            raise CheckFailed(_("that nothing is returned"), _("a value"),
-                              _("the return statement: Y is the caller's, who has it already"))
+            raise CheckFailed(_("that nothing is returned"), _("a value"))
         return out
     return run

@@ -1,4 +1,4 @@
-"""An exercise as a specification: what is right, the inputs to try, and the usual mistakes.
+"""An exercise as a specification: what is right, the inputs to try, and mistakes by name.
 
 The check follows from it: what an answer gives is compared with what is right on each of the
 inputs; where it differs, the smallest input that shows it is looked for, and a mistake is named

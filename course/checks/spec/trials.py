@@ -1,14 +1,13 @@
-"""Comparing what an answer gave with what is right, and with what the usual mistakes give.
+"""Comparing what an answer gave with what is right, and with what named mistakes give.
 
 A mistake is named as the cause only if it gives what came for all inputs that were tried, and for
 fresh ones, and no other known mistake does; else the smallest input that shows it stands alone.
 """
 
-import contextlib
 import functools
 import time
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -243,24 +242,6 @@ def require_equal(came: Any, expected: np.ndarray, mistakes: Mistakes, *inputs: 
     For a single input, of which `words` say what it is; Trials is for several, where a cause has to
     hold for all of them. The mistakes are functions of `inputs`.
     """
-    with judged(mistakes, atol) as note:
-        note(came, expected, *inputs, words=words)
-
-
-@contextlib.contextmanager
-def judged(mistakes: Mistakes, atol: float = ATOL) -> Iterator[Callable[..., None]]:
-    """Yield a function that notes what came, what is right and the mistakes' inputs: a trial.
-
-    At the end of the `with`, raises CheckFailed unless every trial is right, as Trials does. What
-    an answer raises inside it is raised, unless an earlier trial went wrong: that is told first.
-    """
     trials = Trials(mistakes, atol)
-
-    def note(came: Any, expected: np.ndarray, *inputs: Any, **says: Any) -> None:
-        trials.add(lambda: came, expected, *inputs, **says)
-    try:
-        yield note
-    except Exception:
-        trials.require_right()
-        raise
+    trials.add(lambda: came, expected, *inputs, words=words)
     trials.require_right()
