@@ -563,7 +563,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: nothing is returned -> True or False
+# %% 0.4 wrong: nothing is returned -> for a function that | NoneType
 def looks_pure(function, x, shape):
     function(x.copy(), np.zeros(shape, dtype="float32"))
 

@@ -121,12 +121,12 @@ def grouped(weights, size, bits):
     return in_steps(weights, size, bits, axis=(1, 2))
 
 
-# %% 13.1 wrong: without abs -> input W
+# %% 13.1 wrong: without abs -> input weights
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, largest=lambda groups: groups)
 
 
-# %% 13.1 wrong: 0 / 0 -> steps above 0 | a group of zeros: any step above 0 will do
+# %% 13.1 wrong: 0 / 0 -> input weights: | steps above 0
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, empty=0.0)
 
@@ -142,7 +142,7 @@ def grouped(weights, size, bits):
     return in_steps(weights, size, bits, steps_as="float64")
 
 
-# %% 13.1 wrong: in place -> the given array as it was | other numbers in it
+# %% 13.1 wrong: in place -> that weights stays as it was | other numbers in it
 def grouped(weights, size, bits):
     q, steps = in_steps(weights, size, bits)
     weights /= np.repeat(steps, size, axis=1)
@@ -190,7 +190,7 @@ def best_range(x, bits):
     return min(np.geomspace(x.max() / 1000, x.max(), 700), key=lambda most: lost(x, most, bits)) / (2**bits - 1)
 
 
-# %% 13.2 wrong: an array -> a number above 0
+# %% 13.2 wrong: an array -> a number | of type ndarray
 def best_range(x, bits):
     return np.array([x.max()])
 
@@ -205,27 +205,27 @@ def best_range(x, bits):
     return float(tried[best])
 
 
-# %% 13.3 wrong: unsigned -> a sum from | products of
+# %% 13.3 wrong: unsigned -> the largest K with sums from | with sums from
 def longest_sum(one, other, bits):
     return (2**bits - 1) // max(abs(a * b) for a in one for b in other)
 
 
-# %% 13.3 wrong: only upwards -> a sum from | products of
+# %% 13.3 wrong: only upwards -> input one: | with sums from
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(1, max(a * b for a in one for b in other))
 
 
-# %% 13.3 wrong: a symmetric accumulator -> the largest K | products fit too
+# %% 13.3 wrong: a symmetric accumulator -> the largest K | they go from
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(abs(a * b) for a in one for b in other)
 
 
-# %% 13.3 wrong: by the highest ends alone -> a sum from | products of
+# %% 13.3 wrong: by the highest ends alone -> the largest K | with sums from
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(1, abs(one[1] * other[1]))
 
 
-# %% 13.3 wrong: one too many -> a sum from | products of
+# %% 13.3 wrong: one too many -> the largest K | with sums from
 def longest_sum(one, other, bits):
     products = [a * b for a in one for b in other]
     return min(2 ** (bits - 1) // abs(product) + (product > 0) for product in products if product)
@@ -258,7 +258,7 @@ def of_fours(lanes):
     return dot_of_fours(lanes, turned=True)
 
 
-# %% 13.4 wrong: two calls -> one vpdpbusd for 16 sums | 'vpdpbusd': 2
+# %% 13.4 wrong: two calls -> one vpdpbusd for 16 sums | 2 vpdpbusd
 def of_fours(lanes):
     return dot_of_fours(lanes, parts=2) if lanes > 4 else dot_of_fours(lanes)
 
@@ -333,7 +333,7 @@ def of_fours(lanes):
     return dot_of_fours(lanes, half=True)
 
 
-# %% 13.4 wrong: always 16 lanes -> a PrimFunc of buffers
+# %% 13.4 wrong: always 16 lanes -> buffers uint8 (4,) for 8 lanes
 def of_fours(lanes):
     return dot_of_fours(16)
 

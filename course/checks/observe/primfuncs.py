@@ -47,8 +47,13 @@ def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
                           _("@T.prim_func(s_tir=True) and the loops under it"))
 
 
-def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
-    """Check that an answer is a PrimFunc with float32 buffers of these shapes, and return it."""
+def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = (),
+                 sizes: str = "") -> tvm.tirx.PrimFunc:
+    """Check that an answer is a PrimFunc with buffers of these shapes, and return it.
+
+    They are float32, if `dtypes` does not say otherwise. `sizes`: for which it was made.
+    """
+    dtypes = dtypes or ["float32"] * len(shapes)
     if not isinstance(func, tvm.tirx.PrimFunc):
         raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__,
                           _("the return statement, and the decorator @T.prim_func(s_tir=True)"))
@@ -60,15 +65,16 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
     def text(shape: Any, dtype: Any) -> str:
         return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
     came = [text(buffer.shape, buffer.dtype) for buffer in types]
-    wanted = [text(shape, "float32") for shape in shapes]
+    wanted = [text(*buffer) for buffer in zip(shapes, dtypes, strict=True)]
     fits = len(types) == len(shapes) and all(
-        buffer.dtype == "float32" and len(buffer.shape) == len(shape)
+        buffer.dtype == dtype and len(buffer.shape) == len(shape)
         and all(constant(extent) in (None, size)
                 for extent, size in zip(buffer.shape, shape, strict=True))
-        for buffer, shape in zip(types, shapes, strict=True))
+        for buffer, shape, dtype in zip(types, shapes, dtypes, strict=True))
     if not fits:
-        raise CheckFailed(_("buffers {wanted}").format(wanted=", ".join(wanted)),
-                          ", ".join(came) or _("none"))
+        buffers = _("buffers {wanted}").format(wanted=", ".join(wanted))
+        raise CheckFailed(_("{what} for {input}").format(what=buffers, input=sizes) if sizes
+                          else buffers, ", ".join(came) or _("none"))
     if has_while(func):
         raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
                           _("the loop: a compiled while that never ends cannot be stopped"))

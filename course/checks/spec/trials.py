@@ -18,7 +18,7 @@ from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.run.answer import checked, line_of_answer
 from course.checks.say.messages import CheckFailed, place_in_script, reason, where
 from course.checks.say.show import Example, differ
-from course.checks.spec.evidence import Rerun, as_array, copies, kind, redrawn
+from course.checks.spec.evidence import Changed, Rerun, as_array, kind, redrawn
 from course.checks.spec.shrink import SECONDS, Inputs
 from course.words import _
 
@@ -116,7 +116,7 @@ class Trials:
         assert self.rerun
         with np.errstate(all="ignore"):
             inputs = self.rerun.formula(given)
-        self.add(functools.partial(self.rerun.run, **copies(given)), self.rerun.expected(given),
+        self.add(functools.partial(self.rerun.on, given), self.rerun.expected(given),
                  *inputs, given=given, **says)
 
     def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
@@ -142,7 +142,7 @@ class Trials:
         """
         own = any(frame.filename in checked.names
                   for frame in traceback.extract_tb(error.__traceback__))
-        fault = self.rerun and isinstance(error, self.rerun.fault)
+        fault = self.rerun and isinstance(error, self.rerun.fault) or isinstance(error, Changed)
         if not self.rerun or given is None or not fault and (
                 not own or isinstance(error, CheckFailed | NotImplementedError)):
             return error
