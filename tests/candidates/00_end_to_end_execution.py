@@ -2160,3 +2160,12 @@ def looks_pure(function, x, shape):
     r = lambda v: np.round(v, 6)
     return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True)
                 and np.array_equal(r(d), r(x), equal_nan=True))
+
+# %% 0.4 wrong: raises where it should return -> False for a function that | AssertionError: Arrays are not equal
+def looks_pure(function, x, shape):
+    first, second, given = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32"), x.copy()
+    function(given, first)
+    np.testing.assert_array_equal(given, x)
+    function(x.copy(), second)
+    np.testing.assert_array_equal(first, second)
+    return True

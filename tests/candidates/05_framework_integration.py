@@ -122,7 +122,7 @@ def mend():
 def mend():
     return {"lv1": bias_with()}
 
-# %% 5.1 wrong: the other diagonal -> -167.5 there; 50% of the values differ
+# %% 5.1 wrong: the other diagonal -> input binding: lv3 | expected:
 def mend():
     return both(lv3=largest_with("other"))
 
@@ -356,7 +356,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], plus,
                    OPERATOR_RULES)
 
-# %% 5.3 wrong: last value of node_map -> 0 there; 100% of the values differ
+# %% 5.3 wrong: last value of node_map -> input x:
 def map_gelu(bb, node_map, node):
     return bb.emit(relax.op.nn.gelu(list(node_map.values())[-1]))
 
@@ -635,7 +635,7 @@ def import_for_any_batch(model, features):
         inputs = tuple(torch.zeros(4, width) for width in features)
         return from_exported_program(torch.export.export(model, inputs, dynamic_shapes=[{0: n} for _ in inputs] if 0 else tuple({0: n} for _ in inputs)) if 0 else torch.export.export(model, inputs, dynamic_shapes={k: {0: n} for k in __import__("inspect").signature(model.forward).parameters}))
 
-# %% 5.5 wrong: + adds the last two values whatever the arguments -> there; 100% of the values differ
+# %% 5.5 wrong: + adds the last two values whatever the arguments -> expected: | got:
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda b, m, k: b.emit_te(topi.add, *list(m.values())[-2:])}, MLP_RULES)
@@ -656,7 +656,7 @@ def mend():
 def mend():
     return both(lv1=lambda x, b: topi.identity(x))
 
-# %% 5.1 wrong: the bias of the first channel for all -> 248.7 there; 97% of the values differ
+# %% 5.1 wrong: the bias of the first channel for all -> input binding: lv1 | input b:
 def mend():
     return both(lv1=bias_with("0"))
 
@@ -709,7 +709,7 @@ def mend():
         return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(rows[n, c, i, 2 * j + q], axis=q))
     return both(lv3=largest)
 
-# %% 5.3 wrong: cut where it hardly changes -> 50 there; 43% of the values differ
+# %% 5.3 wrong: cut where it hardly changes -> input x:
 def map_gelu(bb, node_map, node):
     x = bb.emit(relax.op.clip(node_map[node.args[0]], -50, 50))
     return bb.emit(relax.op.nn.gelu(x))
@@ -835,7 +835,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: plus},
                    MLP_RULES | {nn.ReLU: lambda bb, m, node, layer: m[node.args[0]]})
 
-# %% 5.5 wrong: each layer is imported once, whatever it is called with -> there; 100% of the values differ
+# %% 5.5 wrong: each layer is imported once, whatever it is called with -> expected: | got:
 def import_for_any_batch(model, features):
     n, kept = tvm.tirx.Var("n", "int64"), {}
     def once(kind):
@@ -880,7 +880,7 @@ def cnn_rules():
     return rules_but(conv=conv)
 
 
-# %% 5.5 wrong: the model's parameters set to zero, then a right import -> 0 there
+# %% 5.5 wrong: the model's parameters set to zero, then a right import -> expected: | got:
 def import_for_any_batch(model, features):
     with torch.no_grad():
         for p in model.parameters(): p.zero_()

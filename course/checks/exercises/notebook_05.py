@@ -4,6 +4,7 @@ import contextlib
 import copy
 import functools
 import operator
+import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 from unittest import mock
@@ -28,6 +29,7 @@ from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.run.signature import require_called_as
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.evidence import Rerun
 from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, not_finite
@@ -54,18 +56,24 @@ _BIAS: Mistakes = {
 def _require_mended(name: str, operation: Callable) -> None:
     """Raise CheckFailed unless an operation is that of PyTorch's layer in a binding's place."""
     x, b = fractions(*_CONV), fractions(_CONV[1])
-    layer, mistakes = None, _BIAS
-    arrays, expected = [x, b], x + b.reshape(-1, 1, 1)
+    layer, mistakes, arrays = None, _BIAS, [x, b]
+
+    def right(x: np.ndarray, b: np.ndarray | None = None) -> np.ndarray:
+        return nn.MaxPool2d(2)(torch.from_numpy(x)).numpy() if b is None \
+            else x + b.reshape(-1, 1, 1)
     if name == "lv3":
         layer, arrays = nn.MaxPool2d(2), [x - np.float32(128)]  # windows below zero, and above
-        expected = layer(torch.from_numpy(arrays[0])).numpy()
         mistakes = layer_mistakes(layer) | {
             _("the reduction: this is the minimum"):
                 lambda layer, x: -F.max_pool2d(-x, layer.kernel_size)}
+    given = dict(zip("xb", arrays, strict=False))
     with judged(mistakes, 1e-5) as note:
-        came = expression(operation, topi=True)(**dict(zip("xb", arrays, strict=False)))
-        note(came, expected, layer, *map(torch.from_numpy, arrays),
-             words=_("your operation for {name}").format(name=name))
+        run = expression(operation, topi=True)
+        note(run(**given), right(**given), layer, *map(torch.from_numpy, arrays),
+             words=_("your operation for {name}").format(name=name), given=given,
+             rerun=Rerun(run, right, {"x": "n f h w", "b": "f"} if layer is None
+                         else {"x": "n f h w"}, {"h": 2, "w": 2},
+                         shown=lambda given: {"binding": name} | given))
 
 
 @exercise("5.1", "mend()", prepare=[faulty_cnn])
@@ -305,6 +313,16 @@ _GELU: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
         lambda _, x: F.gelu(x)}
 
 
+def _on_others(machine: relax.VirtualMachine, model: Callable[..., Tensor], layer: str = "",
+               name: str = "main", axes: Mapping[str, str] = types.MappingProxyType({})) -> Rerun:
+    """Return how what was imported runs on other inputs, with PyTorch's model beside it."""
+    def right(**given: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return model(*map(torch.from_numpy, given.values())).numpy()
+    return Rerun(lambda **given: to_numpy(machine[name](*map(tvm.runtime.tensor, given.values()))),
+                 right, axes, shown=lambda given: {"layer": layer} | given if layer else given)
+
+
 @exercise("5.3", "map_gelu(bb, node_map, node)")
 def exercise_5_3(map_gelu: Callable) -> str:
     """a rule for F.gelu.
@@ -319,13 +337,15 @@ def exercise_5_3(map_gelu: Callable) -> str:
             mod = _import_by_rules(
                 model, shape, _FUNCTIONS | {F.gelu: map_gelu}, {}, "map_gelu")
             machine = build(mod, QUICK)
+            rerun = _on_others(machine, model)
             for scale in (6, 300):
                 x = scale * random(*shape)
                 given = torch.from_numpy(x)
                 argument = given if model is _gelu else torch.relu(given) - 4
                 with guarded(machine, mod):
                     came = to_numpy(machine["main"](tvm.runtime.tensor(x)))
-                note(came, F.gelu(argument).numpy(), argument, given)
+                note(came, F.gelu(argument).numpy(), argument, given, given={"x": x},
+                     rerun=rerun)
     return _("equal to F.gelu, the exact form, for ranks 1 to 5, and behind other nodes")
 
 
@@ -485,6 +505,7 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
     for name, one in zip(names, models, strict=True):
         scales = {nn.Softmax: (1, 150, 500), nn.MaxPool2d: (300, -1e37)}.get(
             type(one.layer), (1, 300))
+        rerun = _on_others(machine, functools.partial(_alone, one), one.text, name)
         for seed, scale in enumerate(scales):
             x = random(*one.shape, seed=seed) - np.float32(0.3)
             if scale == -1e37:  # padding must not win: all below zero, and far
@@ -493,12 +514,17 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
             argument = given - 0.5 if one.behind else given
             latest = torch.relu(argument) if one.behind else argument
             with torch.no_grad():
-                expected = one.layer(argument).numpy()
+                expected = _alone(one, given).numpy()
             with contextlib.nullcontext() if seed else guarded(machine, mod):
                 came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
-                 words=one.text,
+                 words=one.text, given={"x": given.numpy()}, rerun=rerun,
                  atol=3e-3 if scale == 300 else None)
+
+
+def _alone(one: _One, given: Tensor) -> Tensor:
+    """Return what a model of one layer gives of main's input."""
+    return one.layer(given - 0.5 if one.behind else given)
 
 
 def _mistaken(hint: str, layer: nn.Module, x: Tensor, *_: Tensor) -> Tensor:
@@ -666,7 +692,11 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
                                       _("what main returns; TVM's importer has "
                                         "unwrap_unit_return_tuple"))
                 inputs = list(map(torch.from_numpy, arrays))
+                names = [param.name for param in mod["main"].params]
                 note(output.numpy(), model(*inputs).numpy(), model, *inputs,
+                     given=dict(zip(names, arrays, strict=True)), rerun=_on_others(
+                         machine, model, axes={name: f"n {width}" for name, width
+                                               in zip(names, features, strict=True)}),
                      words=_("a batch of {size}").format(size=size), atol=1e-5 * float(scale))
             if len(features) > 1:
                 _require_refusals(machine, features)

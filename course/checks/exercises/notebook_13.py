@@ -414,9 +414,9 @@ def _plain_cases() -> Cases:
         one = given(1, 1, [place[1]], 0x88)
         one["W"][place] = byte
         yield "", one
-    for place in range(32):
+    for output in range(32):
         one = given(1, 1, [0], 0x99)
-        one["S"][0, 0, place] = 2
+        one["S"][0, 0, output] = 2
         yield "", one
     yield "", given(1, 1, [0, 1], 0x99)
     yield "", given(1, 2, [0, 32], 0x99)

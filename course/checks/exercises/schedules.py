@@ -211,9 +211,7 @@ def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
         raise CheckFailed(_("{wanted}, in the schedule that is given").format(wanted=wanted),
-                          _("the program is as it was"),
-                          _("what is changed: `schedule` itself. What is done to "
-                            "schedule.copy(), or to a new Schedule, is lost"))
+                          _("the program is as it was"))
     warn_of_copies(after)
     return after
 

@@ -124,9 +124,8 @@ def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ..
                           _("NaN, for out was full of NaN"),
                           _("what reads out, as += does, before anything is written there: start "
                             "with out[...] = 0"))
-    raise CheckFailed(_("that out is written"), came,
-                      _("`out = ...` rebinds the name, out.numpy() is a copy; write through "
-                        "np.from_dlpack(out)[...] or torch.from_dlpack(out)"))
+    raise CheckFailed(_("that the memory of out is written, as by np.from_dlpack(out)[...] = ..."),
+                      came)
 
 
 def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]],
