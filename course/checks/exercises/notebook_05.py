@@ -515,7 +515,7 @@ def _run_layers(mod: tvm.IRModule, machine: relax.VirtualMachine, names: Sequenc
             latest = torch.relu(argument) if one.behind else argument
             with torch.no_grad():
                 expected = _alone(one, given).numpy()
-            with contextlib.nullcontext() if seed else guarded(machine, mod):
+            with _naming(one), contextlib.nullcontext() if seed else guarded(machine, mod):
                 came = to_numpy(machine[name](tvm.runtime.tensor(given.numpy())))
             note(came, expected, one.layer, argument, given, latest,
                  words=one.text, given={"x": given.numpy()}, rerun=rerun,

@@ -165,6 +165,14 @@ def require_inside_buffers(mod: tvm.IRModule) -> None:
             require_safe_access(variable.name_hint, func)
 
 
+@functools.lru_cache(1)
+def _compiled(func: tvm.tirx.PrimFunc) -> Callable:
+    """Compile a PrimFunc, the same one only once: a search runs it on many inputs."""
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    require_inside_buffers(mod)
+    return tvm.compile(mod, target=QUICK)["main"]
+
+
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                   shape: Sequence[int]) -> np.ndarray:
     """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
@@ -173,9 +181,7 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
     where an input changes, or where something is written beside an array.
     """
-    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
-    require_inside_buffers(mod)
-    main = tvm.compile(mod, target=QUICK)["main"]
+    main = _compiled(func)
     once = _run_fenced(main, arrays, np.full(shape, np.nan, "float32"))
     again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):

@@ -67,7 +67,7 @@ def calls_of_answer(trace: str) -> list[tuple[str, int]]:
 
 
 def line_of_answer(error: BaseException) -> str:
-    """Return the line that raised, as "look at" text: the answer's own one, if there is one."""
+    """Return the line that raised, as "look at" text: the answer's own; "" if none is known."""
     frames = [frame for frame in reversed(traceback.extract_tb(error.__traceback__))
               if _of_answer(frame)]
     for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
@@ -75,7 +75,7 @@ def line_of_answer(error: BaseException) -> str:
             return line
     if isinstance(error, SyntaxError) and error.text and not frames:
         return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
-    return _("your cell above, from its first line")
+    return ""
 
 
 def _given(error: BaseException) -> dict[str, Any]:
@@ -174,9 +174,7 @@ def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
                              "cells.").format(name=name), "", "")
         if own := _own_line(error):
             if reaches():
-                return False, (_("what this check can go on with"), reason(error),
-                               _("what your function returns or changes: the check works on that "
-                                 "in {place}").format(place=own))
+                return False, (_("what this check can go on with"), reason(error), own)
             return False, (_("a check that comes to an end"), reason(error),
                            _("nothing in your cell: the check stopped before it called your "
                              "function. That is a fault of the course ({place}): please report "
