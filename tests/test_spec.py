@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 import tvm
-from interpreted import compare, of_candidates
+from interpreted import compare
 from tvm import te
 from tvm.script import tirx as T
 
@@ -164,13 +164,6 @@ def test_numbers_are_those_of_the_compiler() -> None:
         func = _of_te(lambda a, index=index: te.compute(
             a.shape, lambda i: a[index(i)], name="y"), x.shape)
         compare(func, [x, np.zeros_like(x)], name)
-
-
-@pytest.mark.parametrize("exercise", ["0.2", "0.3", "2.2", "2.3", "2.4"])
-def test_the_interpreter_gives_what_the_compiler_gives(exercise: str) -> None:
-    """On some answers; tests/slow/test_interpret.py has them all."""
-    compared = [compare(*case) for case in of_candidates(exercise)[::5]]
-    assert compared.count(True) >= 2 and compared.count(True) > len(compared) / 2
 
 
 @T.prim_func(s_tir=True)

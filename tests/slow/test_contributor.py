@@ -156,6 +156,6 @@ def test_an_exercise_and_new_words_without_chinese(clone: Path) -> None:
     run("pytest", "-q", "tests/test_docs_zh.py", "tests/test_translation.py",
         "tests/test_handouts.py", "tests/test_present.py::test_all_say_the_same_of_python")
     said = run("pytest", "-q", "-k", "catalogue or table or sentence", "tests/test_words.py",
-               "tests/test_mutants.py")
+               "tests/slow/test_mutants.py")
     chinese, every = map(int, re.search(r"Messages: (\d+) of (\d+) in Chinese", said).groups())
     assert every - chinese >= count + 4 > 50

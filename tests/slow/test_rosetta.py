@@ -45,7 +45,7 @@ from tvm.script import tirx as T
 import helpers
 from course import present
 
-TEXT = (Path(__file__).resolve().parent.parent / "docs" / "rosetta.md").read_text()
+TEXT = (Path(__file__).resolve().parents[2] / "docs" / "rosetta.md").read_text()
 STATUSES = {"renamed", "gone", "changed", "trap", "both", "printed"}
 FAILS = {"renamed", "gone", "changed"}  # the old way raises an error
 USUAL = "has no attribute|has no function|cannot import name|No module named"
