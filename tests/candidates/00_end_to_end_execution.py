@@ -286,7 +286,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(X[vi, vj], T.float32(6))
     return f
 
-# %% 0.2 wrong: the PrimFunc is not returned -> the return statement
+# %% 0.2 wrong: the PrimFunc is not returned -> a PrimFunc as the result | NoneType
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):

@@ -888,7 +888,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda bb, m, node: bb.emit_te(topi.add, *(m[a] for a in node.args))}, MLP_RULES)
 
 
-# %% 5.4 wrong: output size wrong where stride and dilation both differ from one -> shape (1, 3, 3, 3)
+# %% 5.4 wrong: output size wrong where stride and dilation both differ from one -> dilation=(2, 1) | 1 x 3 x 3 x 3 numbers
 def cnn_rules():
     def conv(bb, node_map, node, layer):
         (sh, sw), (dh, dw), (ph, pw) = layer.stride, layer.dilation, layer.padding
@@ -903,7 +903,7 @@ def cnn_rules():
     return rules_but(conv=conv)
 
 
-# %% 5.4 wrong: padding dropped where there is a dilation -> shape (1, 2, 4, 6)
+# %% 5.4 wrong: padding dropped where there is a dilation -> dilation=(1, 2) | got:         1 x 2 x 4 x 6 zeros
 def cnn_rules():
     def conv(bb, node_map, node, layer):
         pad = layer.padding if layer.dilation == (1, 1) else (0, 0)

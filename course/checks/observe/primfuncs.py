@@ -55,8 +55,7 @@ def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = ()
     """
     dtypes = dtypes or ["float32"] * len(shapes)
     if not isinstance(func, tvm.tirx.PrimFunc):
-        raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__,
-                          _("the return statement, and the decorator @T.prim_func(s_tir=True)"))
+        raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__)
     types = [param.ty for param in func.params]
     if any(not hasattr(buffer, "shape") for buffer in types):
         raise CheckFailed(_("{count} buffers as arguments").format(count=len(shapes)),
