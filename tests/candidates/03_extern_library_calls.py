@@ -713,7 +713,7 @@ def register_softmax():
         for a, o in zip(torch.from_dlpack(x), torch.from_dlpack(out)):
             o[:] = (a - a.logsumexp(0)).exp()
 
-# %% 3.2 wrong: nothing is returned -> an int | None, a NoneType
+# %% 3.2 wrong: nothing is returned -> an int | None, of type NoneType
 def storages_needed(reads):
     last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
 
