@@ -355,7 +355,7 @@ def merge(one, other):
     return m, total, one[2]
 
 
-# %% 12.1 wrong: the values added up -> an array (3,)
+# %% 12.1 wrong: the values added up -> an array (1,)
 def merge(one, other):
     m, total, weighted = merged(one, other)
     return m, total, weighted.sum()
@@ -376,7 +376,7 @@ def running_attention(n, m, d):
     return running(n, m, d, divided=False)
 
 
-# %% 12.2 wrong: starts from 0 -> the largest starts from 0
+# %% 12.2 wrong: starts from 0 -> the largest starts above the scores of some rows
 def running_attention(n, m, d):
     return running(n, m, d, start=0)
 
@@ -411,7 +411,7 @@ def attention_on_gpu(n, d):
     return blocks(n, d, second=False)
 
 
-# %% 12.5 wrong: not divided by the square root -> at [0, 0]
+# %% 12.5 wrong: not divided by the square root -> at [18, 6]
 def attention_on_gpu(n, d):
     return blocks(n, d, scale=1)
 
