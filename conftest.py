@@ -1,6 +1,6 @@
 """Settings of the test run: data, nbval's sanitizers, crashed kernels, the table of answers."""
 
-import tools  # noqa: F401 (first: what it leaves out makes the import of nbformat quick)
+import tools  # noqa: F401 (first: it makes the import of nbformat quick)
 
 # isort: split
 import base64
@@ -24,20 +24,20 @@ pytest_plugins = ["nbval.plugin"]  # pyproject.toml keeps pytest from loading it
 
 ROOT = Path(__file__).resolve().parent
 for _name in ("MAKEFLAGS", "MFLAGS", "MAKELEVEL", "MAKEOVERRIDES", "MLC_LANG"):
-    os.environ.pop(_name, None)  # a `make` that a test calls is no part of `make test`
+    os.environ.pop(_name, None)  # a `make` that a test calls is not part of `make test`
 os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
-os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # workers that start for one model
-os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # or it asks the C++ compiler eleven times
-os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls what it times, and takes no time
+os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else it starts workers for one model
+os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else it asks the C++ compiler eleven times
+os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls functions without timing them
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     import forked_kernels
     forked_kernels.use()
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Settle the data for all processes, and give nbval the patterns that belong to them."""
-    # a shell lets what it starts by `&` ignore Ctrl-C, and so do the commands that tests interrupt
+    """Choose the data for all processes, and give nbval the patterns for them."""
+    # what a shell starts with `&` ignores Ctrl-C, and so would the commands that tests interrupt
     signal.signal(signal.SIGINT, signal.default_int_handler)
     if workers := getattr(config.option, "numprocesses", 0):
         workers = min(workers, config.option.maxprocesses or workers)
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
     parts = ["sanitize.cfg"] + ["sanitize_stand_in.cfg"] * (not real)
     if config.getoption("exercises"):
         import two_sided
-        two_sided.wanted(config)  # raises UsageError where one is unknown
+        two_sided.wanted(config)  # raises UsageError for an unknown one
     joined = ROOT / "build" / f"nbval_{'real' if real else 'other'}.cfg"
     if not hasattr(config, "workerinput"):  # the workers of xdist read what this process wrote
         joined.parent.mkdir(exist_ok=True)
@@ -69,11 +69,11 @@ LONG = ("test_fleet", "test_grading", "test_hostile", "test_site", "test_stoppin
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--exercises", default="", help='some exercises alone, as "03 5.4"')
+    parser.addoption("--exercises", default="", help='only these exercises, such as "03 5.4"')
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Put what takes longest first: workers take whole files, and the last one would run alone."""
+    """Put the slowest files first: workers take whole files, so a slow last one runs alone."""
     for item in items:
         for tag in getattr(item, "cell", {}).get("metadata", {}).get("tags", []):
             if tag.startswith("needs-") and not present.tool(tag.removeprefix("needs-")):
@@ -92,7 +92,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_collection_finish() -> None:
-    gc.freeze()  # what was imported is no garbage: saves 4 % of a test file's CPU time
+    gc.freeze()  # imports are not garbage: saves 4 % of a test file's CPU time
 
 
 def pytest_report_header() -> str:
@@ -125,7 +125,7 @@ def _pictures(outputs: list[NotebookNode]) -> list[tuple[str, str | None]]:
 
 
 def _exchanged(outputs: list[NotebookNode]) -> list[str | None]:
-    """Return the fingerprints that the stored PNGs themselves hold."""
+    """Return the fingerprints inside the stored PNGs."""
     data = [out.data["image/png"] for out in outputs if "image/png" in out.get("data", {})]
     return [Image.open(io.BytesIO(base64.b64decode(png))).info.get("Description") for png in data]
 
@@ -134,8 +134,8 @@ def _exchanged(outputs: list[NotebookNode]) -> list[str | None]:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """Compare a cell's pictures with the stored ones, which nbval does not look at.
 
-    Their texts, which are made from the data, and their fingerprints. Of pictures of times, which
-    differ in each run, the kind counts: the text up to its first colon or comma.
+    It compares their texts, which come from the data, and their fingerprints. Pictures of times,
+    which differ in each run, need the same kind: the text up to its first colon or comma.
     """
     result = yield
     if not isinstance(item, nbval.plugin.IPyNbCell):
@@ -155,7 +155,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
 
 
 def pytest_terminal_summary(terminalreporter) -> None:
-    """Print what tests have recorded: the two-sided table, and what was said in Chinese."""
+    """Print what tests recorded: the two-sided table, and the counts of Chinese messages."""
     def recorded(what: str) -> list:
         return sorted(row for reports in terminalreporter.stats.values() for report in reports
                       for name, value in getattr(report, "user_properties", []) if name == what

@@ -1,6 +1,6 @@
 """What every notebook imports: data, weights, the PyTorch model, building, showing, timing.
 
-It is thin on purpose. What a notebook explains is in the notebook; here is what would distract.
+It is thin on purpose: notebooks hold what they explain, and this module what would distract.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ if wrong := versions.wrong("apache-tvm"):
     raise CourseError(_("{wrong}.\n     In JupyterLab take the kernel 'Python 3 (ipykernel)'. "
                         "`make doctor` looks at everything.").format(wrong=wrong))
 
-gc.disable()  # nothing that these make is garbage, and looking for it takes a second
+gc.disable()  # these imports make no garbage, and looking for it takes a second
 import torch
 import tvm
 from torch import nn
@@ -44,9 +44,9 @@ from tvm import relax
 from course.listing import Listing, bindings, bytecode, first_sentence, script, show, show_diff
 from course.tir.loops import nests
 
-gc.freeze()  # nor does anybody look there later
+gc.freeze()  # nor is it searched later
 gc.enable()
-versions.allow_torchvision()  # in notebook 01: here nothing imports it, for that takes seconds
+versions.allow_torchvision()  # for notebook 01; nothing here imports it, because that takes seconds
 
 
 class Images(torch.utils.data.Dataset):
@@ -112,9 +112,9 @@ def build(mod: tvm.IRModule, target: Any = "llvm") -> relax.VirtualMachine:
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Keep back warnings that are none of the reader's: torch.export's, and those of TVM's C++.
+    """Hide warnings that do not concern the reader: torch.export's, and those of TVM's C++.
 
-    The latter go to the process's standard error itself, which Python's redirections don't reach.
+    The latter go to the process's own standard error, which Python's redirections don't reach.
     """
     sys.stderr.flush()
     kept, nowhere = os.dup(2), os.open(os.devnull, os.O_WRONLY)
@@ -146,13 +146,13 @@ class Timing:
 
 def measure(candidates: Mapping[str, Callable[[], Any]], repeats: int = 9,
             seconds: float = 0.02) -> dict[str, Timing]:
-    """Return the times in microseconds of functions: warmed up, interleaved with one another.
+    """Time functions, warmed up and interleaved with one another; return microseconds.
 
-    `repeats` blocks of calls are timed for each, a block for at least so many `seconds`.
+    Each gets `repeats` timed blocks of calls, and each block lasts at least `seconds`.
     A pause before each block lets the thread pools of the others fall asleep: TVM's spin for
     150 ms after their last call, and spinning threads take the cores from the next candidate.
     """
-    if os.environ.get("MLC_QUICK") == "1":  # set by conftest.py: there nobody reads the times
+    if os.environ.get("MLC_QUICK") == "1":  # set by conftest.py: tests do not read times
         repeats, seconds = 1, 0.0
     calls = {}
     for name, run in candidates.items():
@@ -182,7 +182,7 @@ def machine() -> str:
                    Path("/proc/cpuinfo").read_text().splitlines() if line.startswith("model name"))
     except (OSError, StopIteration):
         cpu = platform.processor() or platform.machine()
-    busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 0.5  # this process alone: one a core
+    busy = os.getloadavg()[0] > (os.cpu_count() or 1) + 0.5  # this process alone makes one a core
     said = _("{cpu}, TVM with {tvm} threads, PyTorch with {torch}").format(
         cpu=cpu, tvm=tvm.runtime.num_threads(), torch=torch.get_num_threads())
     return said + _("; BUSY with something else: no time here means much") if busy else said

@@ -1,1 +1,1 @@
-"""What the notebooks import besides helpers: checks, pictures, kernels, and what these stand on."""
+"""What the notebooks import besides helpers: checks, pictures, kernels, and what these use."""

@@ -1,4 +1,4 @@
-"""Attention as one kernel, as notebook 12 builds it up: a running softmax in tiles; a library.
+"""Attention as one kernel, as notebook 12 builds it: a running softmax in tiles; and a library's.
 
 The notebook shows this code and explains it. Arrays are float32: queries (heads * group, n, size),
 keys and values (heads, n, size); heads and n come with the arrays.
@@ -16,7 +16,7 @@ from course.kernels import wide_vectors
 
 LOG2E = 1.4426950408889634
 LOWEST = -1e30  # below every score, and finite: LOWEST - LOWEST is 0, where -inf - -inf is NaN
-# 2**f for f from -1/2 to 1/2, by rising powers: what notebook 12 fits, in its exercise 12.3
+# 2**f for f from -1/2 to 1/2, by rising powers: what exercise 12.3 fits
 POLYNOMIAL = (1.000000072, 0.6931469671, 0.2402211972, 0.05550713279, 0.00967554132, 0.001327647012)
 
 
@@ -35,7 +35,7 @@ def polynomial_exp2(x: Any) -> Any:
 
 @dataclass(frozen=True)
 class Tile:
-    """How a kernel is cut: so many queries and keys a tile; rows x columns of vectors of sums."""
+    """How a kernel is tiled: queries and keys per tile, and rows x columns of vectors of sums."""
 
     queries: int
     keys: int
@@ -190,7 +190,7 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
     return attention
 
 
-PANEL, AT_ONCE = 16, 64  # keys that lie side by side in a cache, and keys at a time
+PANEL, AT_ONCE = 16, 64  # keys side by side in a cache, and keys handled at a time
 
 
 def one_query(size: int, parts: int, lanes: int, group: int = 1) -> tvm.tirx.PrimFunc:
@@ -198,12 +198,12 @@ def one_query(size: int, parts: int, lanes: int, group: int = 1) -> tvm.tirx.Pri
 
     Q (heads * group, size), K (heads, panels, size, PANEL), V (heads, panels * PANEL, size), length
     (1,) int64, to Y (heads * group, size). The cache has room for panels * PANEL keys, a multiple
-    of AT_ONCE; `length` of them are there. A part is read once for all the queries of its group.
+    of AT_ONCE, and holds `length`. A part is read once for all the queries of its group.
     """
     scale, vectors = LOG2E / math.sqrt(size), AT_ONCE // lanes
 
     def key(b: Any, v: Any, j: Any) -> tuple:
-        """The panel of a key, and its place there."""
+        """The panel of a key, and its place in it."""
         return b * (AT_ONCE // PANEL) + v * lanes // PANEL, v * lanes % PANEL + j
 
     @T.prim_func(s_tir=True)
@@ -300,6 +300,6 @@ def one_query(size: int, parts: int, lanes: int, group: int = 1) -> tvm.tirx.Pri
 
 
 def in_panels(keys: Any) -> Any:
-    """Return NumPy's keys (heads, n, size), n a multiple of PANEL, as a cache has them."""
+    """Return NumPy's keys (heads, n, size), n a multiple of PANEL, in the layout of a cache."""
     heads, n, size = keys.shape
     return keys.reshape(heads, n // PANEL, PANEL, size).swapaxes(2, 3).copy()

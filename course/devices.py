@@ -1,8 +1,8 @@
-"""Measuring on other machines, or on this one as if it were: TVM's RPC tracker and its servers.
+"""Measuring on other machines, or on this one as if it were remote: TVM's RPC tracker and servers.
 
-A tracker keeps a list of servers, each under a key; a tuner asks it for one. Nobody is asked for a
-password, and a server runs what it is sent: here all listen on 127.0.0.1 alone. For machines that
-are far away, ssh tunnels (instructor/README.md).
+A tracker keeps a list of servers, each under a key; a tuner asks it for one. There are no
+passwords, and a server runs what it is sent: here all listen on 127.0.0.1 only. To reach other
+machines, use ssh tunnels (instructor/README.md).
 """
 
 import contextlib
@@ -36,7 +36,7 @@ SESSION = 60  # seconds that a candidate may hold a server; TVM's own 10 end slo
 
 @dataclass(frozen=True)
 class Devices:
-    """Servers of one key at a tracker: how many there are, their processor, threads of each."""
+    """The servers of one key at a tracker: how many, their processor, and the threads of each."""
 
     host: str
     port: int
@@ -46,30 +46,30 @@ class Devices:
     threads: int
 
     def runner(self, seconds: float = SESSION) -> ms.runner.RPCRunner:
-        """Return what MetaSchedule measures with: on all of them at once."""
+        """Return the runner with which MetaSchedule measures on all of them at once."""
         return ms.runner.RPCRunner(
             rpc_config=ms.runner.RPCConfig(
                 tracker_host=self.host, tracker_port=self.port, tracker_key=self.key,
                 session_timeout_sec=seconds),
-            max_workers=self.count,  # None is one: the other servers would idle
+            max_workers=self.count,  # None means one: the other servers would idle
             initializer=_quick_start())
 
     def target(self) -> tvm.target.Target:
-        """Return the target for their processor, not for that of this machine."""
+        """Return the target for their processor, not for this machine's."""
         return tvm.target.Target({"kind": "llvm", "mcpu": self.cpu, "num-cores": self.threads})
 
 
 def _quick_start() -> Callable[[], None]:
-    """Return what a process of TVM's calls first, or it would import instructions for minutes."""
-    import cloudpickle  # only who tunes needs it
+    """Return what TVM's processes call first; else they import instructions for minutes."""
+    import cloudpickle  # only tuning needs it
     cloudpickle.register_pickle_by_value(kernels)  # these processes don't find the file
     return kernels.no_tensor_intrinsics
 
 
 def builder() -> ms.builder.LocalBuilder:
-    """Return what MetaSchedule compiles with on this machine; its log is text, in a notebook too.
+    """Return MetaSchedule's builder for this machine; its log is text, in a notebook too.
 
-    Otherwise it shows tables of pandas there, which the course has no use for.
+    Otherwise it shows pandas tables there, which the course does not need.
     """
     tvm.register_global_func("s_tir.meta_schedule.using_ipython", lambda: False, override=True)
     return ms.builder.LocalBuilder(initializer=_quick_start())
@@ -79,7 +79,7 @@ def builder() -> ms.builder.LocalBuilder:
 
 
 def _address(tracker: str) -> tuple[str, int]:
-    """Return host and port of "host:port"; raises CourseError where it is something else."""
+    """Return host and port of "host:port"; raises CourseError for anything else."""
     host, _colon, port = tracker.rpartition(":")
     if not host or not port.isdecimal():
         raise CourseError(_("TRACKER={tracker} is not an address: it takes host:port, as "
@@ -105,7 +105,7 @@ def keys(host: str, port: int) -> dict[str, int]:
 
 
 def _probe_module(folder: Path) -> Path:
-    """Return a small library in the form of a candidate: objects in a tar, linked by the server."""
+    """Return a small library packed like a candidate: objects in a tar, which the server links."""
     x = te.placeholder((4,), name="x")
     function = te.create_prim_func([x, te.compute((4,), lambda i: x[i] + 1.0, name="y")])
     path = folder / "probe.tar"
@@ -115,11 +115,11 @@ def _probe_module(folder: Path) -> Path:
 
 
 def _inspect(session: rpc.RPCSession, probe: Path) -> tuple[str, int]:
-    """Return a server's processor and threads; raises CourseError where it can run nothing."""
+    """Return a server's processor and threads; raises CourseError if it can run nothing."""
     try:
         session.upload(str(probe))
         session.load_module(probe.name)
-    except Exception as error:  # what comes over the wire is a RuntimeError, or anything
+    except Exception as error:  # over the wire comes a RuntimeError, or anything else
         text = str(error).strip().splitlines()
         raise CourseError(_("A server cannot load what it is sent: it needs tar and a C++ compiler "
                             "(g++) on its PATH. It said: {text}").format(
@@ -132,13 +132,13 @@ def _inspect(session: rpc.RPCSession, probe: Path) -> tuple[str, int]:
 
 
 def ask(tracker: str, key: str) -> Devices:
-    """Look at every server of a key, before any work starts, and return what they are.
+    """Check every server of a key before any work starts, and return what they are.
 
-    Raises CourseError where one does not answer, cannot run what it is sent, or differs.
+    Raises CourseError if one does not answer, cannot run what it is sent, or differs.
     """
     host, port = _address(tracker)
     there = keys(host, port)
-    if key not in there:  # TVM itself would wait for one for ever
+    if key not in there:  # TVM itself would wait for one forever
         names = ", ".join(f"{name} ({number})" for name, number in sorted(there.items()))
         raise CourseError(_("No server is registered under KEY={key} at {tracker}; there is "
                             "{names}.").format(
@@ -150,7 +150,7 @@ def ask(tracker: str, key: str) -> Devices:
         try:
             sessions = [future.result(PATIENCE) for future in asked]
         except TimeoutError:
-            raise CourseError(_("Not all servers of {key} are free: somebody uses them. Ask: "
+            raise CourseError(_("Not all servers of {key} are free: some are in use. Ask: "
                                 "{command}").format(key=key, command=(
                 "python -m tvm.exec.query_rpc_tracker "
                 f"--host {host} --port {port}"))) from None
@@ -169,7 +169,7 @@ def ask(tracker: str, key: str) -> Devices:
     return Devices(host, port, key, there[key], cpu, threads)
 
 
-# ---- servers of our own -----------------------------------------------------------------------
+# ---- our own servers --------------------------------------------------------------------------
 
 
 def _free_port() -> int:
@@ -179,12 +179,12 @@ def _free_port() -> int:
 
 
 def _end_with_this(process: Tracker | Server) -> None:
-    """Let a process end when this one does, even when this one is killed (Linux), with no word."""
+    """End a process silently when this one ends, even if this one is killed (Linux)."""
     def on_linux() -> None:
         import ctypes
         import logging
         import sys
-        logging.disable(logging.WARNING)  # that the others are gone first is no news
+        logging.disable(logging.WARNING)  # it is expected that the others go first
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(1, 15, 0, 0, 0)  # PR_SET_PDEATHSIG, SIGTERM
 
@@ -193,18 +193,18 @@ def _end_with_this(process: Tracker | Server) -> None:
 
 
 def _end(process: Tracker | Server) -> None:
-    with contextlib.suppress(Exception):  # one that is gone already
+    with contextlib.suppress(Exception):  # it is gone already
         process.terminate()
 
 
 @contextlib.contextmanager
 def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices]:
-    """Start a tracker and servers on this machine, for nobody else, and end them in any case.
+    """Start a tracker and servers for this machine alone, and end them in any case.
 
-    Each server runs a candidate with so many threads. Raises CourseError where they cannot start.
+    Each server runs a candidate with `threads` threads. Raises CourseError if they cannot start.
     """
     linker = present.tool("shared")  # a server unpacks what it is sent, and links it
-    if len(linker.command) > 1:  # ziglang: TVM wants a program's name alone
+    if len(linker.command) > 1:  # ziglang: TVM wants only a program's name
         linker = present.tool("c++")
     for needed in (present.tool("tar"), linker):
         if not needed:
@@ -218,7 +218,7 @@ def local(servers: int, threads: int = 1, key: str = "here") -> Iterator[Devices
             return process
 
         try:
-            # it counts where a server is started
+            # read when a server starts
             with mock.patch.dict(os.environ, TVM_NUM_THREADS=str(threads), CXX=linker.command[0]):
                 tracker = start(Tracker)
                 for _number in range(servers):

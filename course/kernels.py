@@ -1,4 +1,4 @@
-"""The kernels of 06 to 08: what measures the machine, fuses the CNN, is the packed CNN; a library.
+"""The kernels of 06 to 08: they measure the machine, fuse the CNN, are the packed CNN; a library.
 
 The notebooks show this code and explain it; the benchmark, the tuning and the tests run it.
 """

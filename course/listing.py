@@ -1,4 +1,4 @@
-"""TVMScript for reading: as Python prints it, without what is in a reader's way, in colours."""
+"""TVMScript for reading: as it is printed, in colours, without what gets in a reader's way."""
 
 import html
 import os
@@ -11,7 +11,7 @@ from tvm import relax
 _WIDE = 100  # letters: a line of code in JupyterLab, without scrolling
 
 
-# in JupyterLab's dark theme, as in the site's (course.css), light and dark are exchanged
+# in JupyterLab's dark theme, as in the site's (course.css), light and dark change places
 in_the_dark = ('<style>[data-jp-theme-light="false"] .mlc-listing { filter: invert(.93) '
          "hue-rotate(180deg) }</style>")
 
@@ -60,7 +60,7 @@ def readable(text: str) -> str:
 
 
 def _wrapped(line: str) -> str:
-    """Break a line that is too wide at the commas of its longest bracket; nothing is left out.
+    """Break a line that is too wide at the commas of its longest bracket; leave nothing out.
 
     A signature then has a line for each argument; other lines are filled.
     """
@@ -91,8 +91,8 @@ def _wrapped(line: str) -> str:
 def show(item: tvm.IRModule | tvm.ir.BaseFunc, only: str | None = None) -> Listing:
     """Show TVMScript, of a whole IRModule or `only` of its function with this name.
 
-    For reading: extents are shown without their type (T.int64), and wide lines in several;
-    `script` has both as TVM prints them.
+    Extents have no type (T.int64), and wide lines are broken; `script` has both as TVM prints
+    them.
     """
     text = readable(script(item if only is None else item[only]))
     if only is not None:
@@ -117,9 +117,9 @@ def bindings(mod: tvm.IRModule) -> Listing:
 
 
 def bytecode(executable: relax.VMExecutable) -> Listing:
-    """Show the bytecode of `main`: what is allocated and called, and the constants it takes.
+    """Show the bytecode of `main`: its allocations and calls, and the constants it takes.
 
-    Without the lines that check arguments, release memory or stand for another function.
+    Lines that check arguments, release memory or belong to another function are left out.
     """
     text = executable.as_text()
     constants = re.search(r"Constant pool .*?: \[(.*)\]$", executable.stats(), re.MULTILINE)
@@ -138,5 +138,5 @@ def bytecode(executable: relax.VMExecutable) -> Listing:
 
 
 def first_sentence(error: BaseException) -> str:
-    """Return what an error of TVM says, without addresses, its advice, and where it was."""
+    """Return what an error of TVM says, without addresses, advice and source location."""
     return re.split(r"  Please| : ", re.sub(r"Function 0x\w+", "The function", str(error)))[0]

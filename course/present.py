@@ -1,11 +1,11 @@
-"""What the course uses where it is here and works: compilers, Node, NVRTC, a GPU, git, and others.
+"""Optional tools, used if they are here and work: compilers, Node, NVRTC, a GPU, git, and others.
 
-    present.tool("c++")     true where one was seen to work; its `command` is what starts it
-    present.need("c++")     the same; where none works it prints what is missing and how to get it
+    present.tool("c++")     true if one was seen to work; its `command` starts it
+    present.need("c++")     the same; if none works it prints what is missing and how to get it
 
-To be found is not enough: a Mac has a g++ that only asks to be installed, and torch brings half of
-NVRTC. So each is tried, once in a process, by the smallest use of its kind and with a time limit.
-Nothing but the standard library is imported: `make doctor` looks before anything is installed.
+It is not enough that a tool is found: a Mac has a g++ that only asks to be installed, and torch
+brings half of NVRTC. So each is tried, once per process, in its smallest use, with a time limit.
+This module imports only the standard library: `make doctor` uses it before anything is installed.
 """
 
 from __future__ import annotations  # the doctor runs on old Pythons too, and says so
@@ -29,7 +29,7 @@ from course.words import ROOT, CourseError, _
 
 Command = tuple[str, ...]
 PATIENCE = 20.0  # seconds for a command
-SLOW = {sys.executable: 60.0, "ziglang": 600.0}  # it imports much; it builds a library first, once
+SLOW = {sys.executable: 60.0, "ziglang": 600.0}  # imports much; builds a library first, once
 EMULATOR = () if platform.machine() == "aarch64" else ("qemu-aarch64",)  # starts programs for arm64
 SHARED = ["-shared", "-fPIC", *(["-undefined", "dynamic_lookup"] * (sys.platform == "darwin"))]
 NOTHING = _("{program} does not do what it should")
@@ -37,12 +37,12 @@ HERE = Path(__file__).parent
 
 
 class SlowError(CourseError):
-    """A command was still at it when its time was over."""
+    """A command was still running when its time was over."""
 
 
 @dataclass(frozen=True)
 class Tool:
-    """A command that was seen to work; or why there is none, in one line."""
+    """A command that was seen to work, or one line that says why there is none."""
 
     command: Command = ()
     said: str = ""
@@ -53,9 +53,9 @@ class Tool:
 
 @dataclass(frozen=True)
 class Kind:
-    """What a tool is called and used for, how one gets it, where it may be, and how it is tried.
+    """What a tool is called and used for, how to get it, where it may be, and how it is tried.
 
-    `trial` gets one of the `candidates` and returns what came: `shows` stands in it.
+    `trial` gets one of the `candidates` and returns its output, which contains `shows`.
     """
 
     thing: str
@@ -73,10 +73,10 @@ def name(command: Sequence[str | Path]) -> str:
 
 def run(command: Sequence[str | Path], given: bytes = b"", seconds: float = 0, check: bool = True,
         ) -> subprocess.CompletedProcess[bytes]:
-    """Run a command; when its time is over, by itself PATIENCE, end it and all that it started.
+    """Run a command; when its time is over, by default PATIENCE, end it and all that it started.
 
-    Raises CourseError where it cannot be started or takes too long; and, if `check`, with its own
-    words where it fails.
+    Raises CourseError if it cannot be started or takes too long; and, if `check`, with its own
+    words if it fails.
     """
     seconds = seconds or max((SLOW.get(str(part), PATIENCE) for part in command), default=PATIENCE)
     try:
@@ -89,7 +89,7 @@ def run(command: Sequence[str | Path], given: bytes = b"", seconds: float = 0, c
                     os.killpg(process.pid, signal.SIGKILL)
                 raise
     except subprocess.TimeoutExpired:
-        raise SlowError(_("{program} is still at it after {seconds} seconds").format(
+        raise SlowError(_("{program} is still running after {seconds} seconds").format(
             program=name(command), seconds=f"{seconds:g}")) from None
     except OSError as error:
         raise CourseError(f"{name(command)}: {error.strerror}") from None
@@ -101,7 +101,7 @@ def run(command: Sequence[str | Path], given: bytes = b"", seconds: float = 0, c
 
 
 def workplace() -> tempfile.TemporaryDirectory:
-    """Return a new folder in build/, or where the system has such; it goes when nobody has it."""
+    """Return a new folder in build/, or among the system's; it is deleted when it is not used."""
     for parent in (ROOT / "build", None):
         with contextlib.suppress(OSError):
             if parent:
@@ -122,7 +122,7 @@ def tool(kind: str) -> Tool:
             seen.append(NOTHING.format(program=name(command)))
         except SlowError as error:
             seen.append(str(error))
-            break  # nobody waits for the others too
+            break  # the user need not wait for the others too
         except (CourseError, OSError) as error:
             seen.append(why(str(error).removeprefix(f"{Path(sys.executable).name}: ")))
     said = _("{thing}: does not work here ({why})").format(
@@ -133,7 +133,7 @@ def tool(kind: str) -> Tool:
 
 
 def need(kind: str) -> Tool:
-    """Return tool(kind); where none works, print the line that says so."""
+    """Return tool(kind); if none works, print the line that says so."""
     found = tool(kind)
     if not found:
         print(found.said)
@@ -141,7 +141,7 @@ def need(kind: str) -> Tool:
 
 
 def why(text: str) -> str:
-    """Return the line of an error that says most."""
+    """Return the most informative line of an error."""
     lines = text.splitlines() or [""]
     last = lines[-1] if "Traceback" in text else lines[0]
     return next((line.strip() for line in lines if " error: " in line), last)[:150]
@@ -157,7 +157,7 @@ def _installed(*modules: str) -> bool:
 
 
 def _programs(*names: str, then: Command = (), zig: Command = ()) -> Callable[[], list[Command]]:
-    """Look for programs, with words that each gets; at last for PyPI's ziglang, with its own."""
+    """Find programs, with the arguments that each gets; last, PyPI's ziglang, with its own."""
     def candidates() -> list[Command]:
         found = [(name, *then) for name in dict.fromkeys(names) if name and shutil.which(name)]
         if zig and _installed("ziglang"):
@@ -167,12 +167,12 @@ def _programs(*names: str, then: Command = (), zig: Command = ()) -> Callable[[]
 
 
 def _python(code: str, *modules: str) -> Callable[[], list[Command]]:
-    """Where these modules are installed, a program of Python in a process of its own."""
+    """If these modules are installed, a Python program in a separate process."""
     return lambda: [(sys.executable, "-P", "-c", code)] * _installed(*modules)
 
 
 def _toolkits() -> list[Command]:
-    """Return NVRTC by each folder of the packages `nvidia`: they may lie in several places."""
+    """Return NVRTC for each folder of the packages `nvidia`, which may be in several places."""
     spec = importlib.util.find_spec("nvidia") if _installed("nvidia") else None
     return [(sys.executable, "-P", "-c", NVRTC, f"{place}/cu13")
             for place in (spec and spec.submodule_search_locations) or ()
@@ -180,7 +180,7 @@ def _toolkits() -> list[Command]:
 
 
 def _drivers() -> list[Command]:
-    """Return the trial of a GPU where NVIDIA's driver is: TVM alone takes seconds to find none."""
+    """Return the trial of a GPU if NVIDIA's driver is here: TVM takes seconds to find none."""
     with contextlib.suppress(OSError):
         ctypes.CDLL("libcuda.so.1")
         return _python(GPU, "tvm")()
@@ -188,13 +188,13 @@ def _drivers() -> list[Command]:
 
 
 def _says(*words: str, given: bytes = b"") -> Callable[[Command], str]:
-    """Run a command with some words, and take what it says."""
+    """Run a command with some arguments, and take its output."""
     return lambda command: run([*command, *words], given).stdout.decode(errors="replace")
 
 
 def _makes(source: str, *options: str, by: Command = (), ending: str = ".c"
            ) -> Callable[[Command], str]:
-    """Compile a source, and take what the program says; `by`: what is given the file to read it."""
+    """Compile a source, and take the program's output; `by`: a command that reads the file."""
     def trial(command: Command) -> str:
         with workplace() as folder:
             file, made = Path(folder, f"source{ending}"), Path(folder, "made")
@@ -265,7 +265,7 @@ KNOWN = {
                    (*GCC, ZIG), _programs(CXX, CC, "g++", "gcc", "clang++", "clang", "c++", "cc",
                                           zig=("cc",)),
                    _makes(LIBRARY, *SHARED, by=(sys.executable, "-c", LOADED))),
-    # ziglang's C++ library is another than that of TVM: a program that has both crashes
+    # ziglang's C++ library is not TVM's: a program that has both crashes
     "c++": Kind(_("C++ compiler"), _("Notebook 11: a program with TVM's runtime; torch.compile"),
                 GXX, _programs(CXX, "g++", "clang++"), _makes(CPP, "-std=c++17", ending=".cpp")),
     "c++20": Kind(_("C++20 compiler"), _("Notebook 10: CUDA source on the CPU"), (*GXX, ZIG),

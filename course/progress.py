@@ -1,4 +1,4 @@
-"""What is solved of a notebook, by the verdicts that its cells show."""
+"""Which exercises of a notebook are solved, by the verdicts that its cells show."""
 
 import json
 from collections.abc import Container
@@ -8,7 +8,7 @@ from course.words import _, language, told
 
 
 def solved(path: Path, also: Container[str] = ()) -> str:
-    """Return in a line what is solved of a notebook as it was saved; `also`: since then."""
+    """Say in one line what is solved of a notebook as it was saved; `also`: solved since then."""
     cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
     exercises = {cell["metadata"]["nbgrader"]["grade_id"].replace("-", "."):
                  any("✓" in "".join(output.get("text", "")) for output in cell["outputs"])

@@ -1,1 +1,1 @@
-"""The data: where they are and whose (store), how they come (fetch), what stands in for them."""
+"""The data: where they are and whose (store), the download (fetch), and the stand-in."""

@@ -2,7 +2,7 @@
 
     python -m data.fetch
 
-A download runs in a process of its own and is ended when 10 seconds pass without progress. Files
+A download runs in a separate process, which is ended after 10 seconds without progress. Files
 appear in data/ only when they are complete and their checksums match.
 """
 
@@ -25,7 +25,7 @@ _DAMAGED = _("not the published file (wrong checksum): the download broke off, o
              "something else; try again")
 _BROKE_OFF = _("the connection broke off ({reason}); try again")
 _FULL = _("the disk is full ({reason}); about 90 MB are needed")
-_MEANING = {  # words in the last line of an error: what they mean for somebody who downloads
+_MEANING = {  # words in the last line of an error, and what they mean for the user
     "timed out": _("the network or the server does not answer ({reason})"),
     "urlopen error": _("no network, or the server cannot be reached ({reason})"),
     "HTTP Error": _("the server does not hand it out ({reason})"),
@@ -46,7 +46,7 @@ def _in_words(error: Exception) -> str:
 def download(folder: Path) -> None:
     """Download images and weights into `folder`; torchvision and torch.hub check the sums.
 
-    Where that fails, end the process with one line that says what happened.
+    If that fails, end the process with one line that says what happened.
     """
     import socket
 
@@ -56,7 +56,7 @@ def download(folder: Path) -> None:
     from torchvision.datasets import FashionMNIST
 
     socket.setdefaulttimeout(PATIENCE)
-    (folder / "models").mkdir(parents=True)  # fetch() sees by this that torch is imported
+    (folder / "models").mkdir(parents=True)  # tells fetch() that torch is imported
     try:
         for spec in store.WEIGHTS.values():
             what = spec.file
@@ -71,18 +71,18 @@ def download(folder: Path) -> None:
 
 
 def _size(folder: Path) -> int:
-    """Return the bytes in `folder`; less than 0 while it is empty, for torch is being imported."""
+    """Return the bytes in `folder`; less than 0 while it is empty: torch is being imported."""
     total = 0 if any(folder.iterdir()) else -SLOWEST
     for path in folder.rglob("*"):
         try:
             total += path.stat().st_size if path.is_file() else 0
-        except FileNotFoundError:  # a temporary file that was renamed meanwhile
+        except FileNotFoundError:  # a temporary file, renamed in the meantime
             continue
     return total
 
 
 def _run(command: list[str], incoming: Path) -> str:
-    """Run the process that downloads into `incoming`; return "" or the reason why it failed."""
+    """Run the process that downloads into `incoming`; return "", or why it failed."""
     with tempfile.TemporaryFile("w+", errors="replace") as said:  # bars would fill a pipe
         child = subprocess.Popen([*command, str(incoming)], cwd=store.ROOT,
                                  stdout=subprocess.DEVNULL, stderr=said)
@@ -105,7 +105,7 @@ def _run(command: list[str], incoming: Path) -> str:
 
 
 def fetch(target: Path = store.DATA, command: list[str] | None = None) -> str:
-    """Download into `target` and return "", or the reason why that did not work.
+    """Download into `target` and return "", or why that failed.
 
     `command`: the process that downloads into the folder given as its last argument.
     """
@@ -131,7 +131,7 @@ def fetch(target: Path = store.DATA, command: list[str] | None = None) -> str:
 def main() -> None:
     """Download what is missing, unless MLC_DATA names a folder, and print what the course runs on.
 
-    Raises store.CourseError where that folder is not complete.
+    Raises store.CourseError if that folder is not complete.
     """
     if not os.environ.get("MLC_DATA") and store.missing(store.DATA):
         print(_("Downloading Fashion-MNIST (30 MB) and the trained weights (3 MB) ..."), flush=True)
@@ -150,4 +150,4 @@ if __name__ == "__main__":
         except store.CourseError as error:
             sys.exit(str(error))
         except KeyboardInterrupt:
-            sys.exit(_("Stopped. Nothing half-written is left; the same command begins again."))
+            sys.exit(_("Stopped. No half-written file is left; the same command starts again."))

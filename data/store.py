@@ -1,6 +1,6 @@
 """The data: where they are, whose they are, and reading them. NumPy only.
 
-Nothing here believes a name or a place: images and weights are known by their SHA-256.
+Nothing here trusts a name or a place: images and weights are identified by their SHA-256.
 """
 
 import functools
@@ -25,7 +25,7 @@ CLASS_NAMES = ("T-shirt/top", "Trouser", "Pullover", "Dress", "Coat",
 N_IMAGES = 1000  # the notebooks evaluate on the first 1,000 test images; there are 10,000
 
 
-# ---- what there is -------------------------------------------------------------------------
+# ---- what is here --------------------------------------------------------------------------
 
 _IDX = [f"{part}-{what}-ubyte" for part in ("t10k", "train") for what in
         ("images-idx3", "labels-idx1")]
@@ -35,7 +35,7 @@ _IDX = [f"{part}-{what}-ubyte" for part in ("t10k", "train") for what in
 class Weights:
     """A published weight file: its name, SHA-256, and the shape of each array in it.
 
-    `stand_in` is the SHA-256 of the .npz that takes its place in data/stand_in/models/.
+    `stand_in` is the SHA-256 of the .npz that replaces it in data/stand_in/models/.
     """
 
     file: str
@@ -104,7 +104,7 @@ _WHOSE = {REAL: (_("Fashion-MNIST's images"), _("the published weights")),
 def provenance() -> tuple[str, str]:
     """Return whose the test images and the weights in use are: each REAL, STAND_IN or UNKNOWN.
 
-    The files' content decides, wherever they lie. Damaged files are UNKNOWN.
+    The files' content decides, wherever they are. Damaged files are UNKNOWN.
     """
     raw, models = data_folder() / "FashionMNIST" / "raw", data_folder() / "models"
     digest = hashlib.sha256()
@@ -147,14 +147,14 @@ def data_line() -> Sentence:
 # ---- images --------------------------------------------------------------------------------
 
 _REPAIR = _("\nDelete the folder data/FashionMNIST and restart the kernel: "
-            "it is then downloaded anew.")
+            "it is then downloaded again.")
 
 
 def _read_idx(path: Path, axes: int) -> np.ndarray:
-    """Return the uint8 array with so many axes that an IDX file holds.
+    """Return the uint8 array with this number of axes that an IDX file holds.
 
     The header, in 32-bit integers, high byte first: 2048, for uint8, plus the number of axes, then
-    the extent of each. Raises ValueError where it is another, or does not fit what is behind it.
+    the extent of each. Raises ValueError for another header, or if it does not fit the data.
     """
     data = path.read_bytes()
     kind, *shape = np.frombuffer(data[:4 + 4 * axes].ljust(4, b"\0"), ">i4").tolist()
@@ -166,12 +166,12 @@ def _read_idx(path: Path, axes: int) -> np.ndarray:
 def test_images(count: int | None = N_IMAGES) -> tuple[np.ndarray, np.ndarray]:
     """Return the first `count` test images, or all: uint8 (count, 28, 28), labels uint8 (count,).
 
-    Raises CourseError where the files are damaged or hold fewer images.
+    Raises CourseError if the files are damaged or hold fewer images.
     """
     raw = data_folder() / "FashionMNIST" / "raw"
     try:
         images, labels = _read_idx(raw / _IDX[0], 3), _read_idx(raw / _IDX[1], 1)
-    except Exception as error:  # whatever the parser stumbles over
+    except Exception as error:  # whatever the parser raises
         raise CourseError(_(
             "The test images cannot be read: damaged or incomplete IDX files ({reason}).").format(
                 reason=str(error) or type(error).__name__) + _REPAIR) from None
@@ -233,7 +233,7 @@ def _checked(arrays: Any, shapes: Mapping[str, tuple[int, ...]]) -> dict[str, np
 def load_weights(model: str) -> dict[str, np.ndarray]:
     """Return the trained weights of "cnn" (the assignment's) or "mlp" as float32 arrays.
 
-    Raises CourseError where the checksum, a name, a shape or a value is wrong.
+    Raises CourseError if the checksum, a name, a shape or a value is wrong.
     """
     spec, folder = WEIGHTS[model], data_folder() / "models"
     published = folder / spec.file
@@ -241,7 +241,7 @@ def load_weights(model: str) -> dict[str, np.ndarray]:
         data = published.read_bytes()
         if hashlib.sha256(data).hexdigest() != spec.sha256:
             raise CourseError(_("{file} is not the published file (its SHA-256 differs).\nDelete "
-                                "it and restart the kernel: it is then downloaded anew.").format(
+                                "it and restart the kernel: it is then downloaded again.").format(
                                     file=spec.file))
         return read_arrays(data, spec.shapes)
     try:

@@ -1,4 +1,4 @@
-"""The pinned versions: what they are, what is installed, and the line that says what is wrong.
+"""The pinned versions, the installed ones, and a line that says what is wrong.
 
 Only the standard library is imported here: `make doctor` works where nothing is installed.
 """
@@ -28,7 +28,7 @@ def line(good: bool, thing: str, says: str, fix: str = "") -> tuple[bool, str]:
 def package(name: str, wanted: str) -> tuple[bool, str]:
     """Return whether a package has its pinned version, and the line that says so.
 
-    The notebooks' setup cell stops with this line where it is a FAIL. A local version label, as
+    The notebooks' setup cell stops with this line if it is a FAIL. A local version label, as
     in torch 2.13.0+cpu, does not count.
     """
     try:
@@ -43,13 +43,13 @@ def package(name: str, wanted: str) -> tuple[bool, str]:
 
 
 def wrong(prefix: str) -> str:
-    """Return the line of the first wrong package whose name begins so, or ""."""
+    """Return the line of the first wrong package whose name begins like this, or ""."""
     lines = (package(name, wanted) for name, wanted in pins().items() if name.startswith(prefix))
     return next((text for good, text in lines if not good), "")
 
 
 def allow_torchvision() -> None:
-    """Make `import torchvision` work beside a CPU-only torch: without operators made for CUDA."""
+    """Make `import torchvision` work with a CPU-only torch, without the operators made for CUDA."""
     import torch
     if torch.version.cuda is None and "torchvision" not in sys.modules:
         name = "torchvision._meta_registrations"

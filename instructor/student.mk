@@ -1,9 +1,9 @@
-# What a student types. Makefile includes it; in a handout it is the Makefile.
+# The students' commands. Makefile includes it; in a handout it is the Makefile.
 
 VENV := .venv
 PY := $(VENV)/bin/python
-# by the pins' checksum: files that a handout brings are dated long before what stands here. GPU=1 has
-# one of its own, so that it puts the CUDA build into an environment that has the CPU build.
+# named by the pins' checksum: a handout's files are dated long before those here. GPU=1 has its own name,
+# so that it installs the CUDA build into an environment that has the CPU build.
 PINNED := $(VENV)/.ready-$(firstword $(shell cksum < requirements.txt))
 READY := $(PINNED)$(if $(GPU),-gpu)
 BENCH := $(VENV)/.ready-bench
@@ -21,8 +21,8 @@ THIS := $(lastword $(MAKEFILE_LIST))
 export TQDM_DISABLE := 1
 
 # LANG=zh on the command line, or before it, asks for the Chinese edition. A locale does not: LANG=zh_CN.UTF-8
-# stands in many environments. Nor is there a locale called zh, so that programs get another one. Only where
-# somebody asked is MLC_LANG set: else a notebook in work/zh/ speaks Chinese in a JupyterLab of `make lab` too.
+# is in many environments. Nor is there a locale called zh, so programs get another one. MLC_LANG is set only
+# if LANG=zh was asked for: else a notebook in work/zh/ speaks Chinese in a JupyterLab of `make lab` too.
 EDITION := en
 ifneq ($(filter command,$(origin LANG))$(filter en zh,$(LANG)),)
 EDITION := $(LANG)
@@ -76,20 +76,20 @@ run: data  ## execute all notebooks, with times, and write them as HTML to build
 	@$(if $(filter work,$(NOTEBOOKS)),$(PY) -m tools.student)
 	@$(PY) -m tools.execute run $(NOTEBOOKS) $(NB)
 
-progress: $(READY)  ## list your notebooks with what is solved of each, as you last saved them
+progress: $(READY)  ## list your notebooks and what you have solved in each, as last saved
 ##zh progress: 列出你的各个 notebook，每个做对了几道练习（以上次保存的为准）
 	@$(PY) -m tools.progress
 
-doctor:  ## say what is wrong with this machine's set-up, one line a thing, with the fix
+doctor:  ## check this machine's setup and say how to fix what is wrong
 ##zh doctor: 检查这台机器的环境，每项一行，有问题的给出解决办法
 	@for p in $(PY) $(PYTHON) python3; do $$p -c "import shutil, sys; assert sys.version_info > (3, 9)" 2>/dev/null \
 		&& exec $$p -m tools.doctor; done; $(GATE)
 
-# what the benchmark compares with stands beside the course's packages
+# the benchmark's other contenders are installed next to the course's packages
 $(BENCH): tools/requirements-bench.txt $(READY)
 	@$(PY) -m tools.install $(VENV) $< || { echo "$(if $(ZH),不用 ONNX Runtime：,Without ONNX Runtime: )$(PY) -m tools.bench 4"; exit 1; }
 	@touch $@
 
-bench: $(BENCH) data  ## time the course's fastest model beside ONNX Runtime, OpenVINO and PyTorch (ALL=1: batches of 1, 4, 16, 64)
+bench: $(BENCH) data  ## time the course's fastest model against ONNX Runtime, OpenVINO and PyTorch (ALL=1: batches of 1, 4, 16, 64)
 ##zh bench: 把课程里最快的模型与 ONNX Runtime、OpenVINO、PyTorch 放在一起计时（ALL=1：批大小 1、4、16、64）
 	@$(PY) -m tools.bench $(if $(ALL),1 4 16 64,4)

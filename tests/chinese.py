@@ -12,10 +12,9 @@ from typing import Any
 import pytest
 
 from course.checks.say.messages import CheckFailed
-from course.words import Sentence, language, told, use
+from course.words import HAN, Sentence, language, told, use
 from tools import messages
 
-HAN = "[\u3400-\u9fff]"
 PUNCTUATION = "，。；：（）、？！“”"
 # two English words with nothing between but a space: nobody's name, but a phrase
 PHRASE = re.compile(r"(?<![\w.`'\"(\[=])[a-z]{2,} [a-z]{2,}\b")
@@ -50,7 +49,7 @@ def _own(found: Any, foreign: bool = False) -> tuple[str, list[str]]:
             return "X", []
         return text, [phrase[0] for phrase in PHRASE.finditer(text)]
     parts = {name: _own(value, name in FOREIGN) for name, value in (found.places or {}).items()}
-    said, bare = (Sentence(found.template, found.places and places).told("zh") for places in
+    said, bare = (told(Sentence(found.template, found.places and places), "zh") for places in
                   ({name: text for name, (text, _phrases) in parts.items()},
                    dict.fromkeys(parts, "X")))
     phrases = [phrase for _text, inside in parts.values() for phrase in inside]

@@ -77,5 +77,5 @@ def test_the_program_for_arm64_equals_pytorch(folder: Path, images: np.ndarray,
 
 def test_a_program_that_does_not_end_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "SECONDS", 0.2)
-    with pytest.raises(CourseError, match="is still at it after"):
+    with pytest.raises(CourseError, match="is still running after"):
         native.run([sys.executable, "-c", "while True: pass"])

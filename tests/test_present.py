@@ -31,7 +31,7 @@ PROGRAMS = ("gcc", "g++", "cc", "c++", "clang", "clang++", "aarch64-linux-gnu-gc
 WAYS = {"fails": ("exit 1", "it ended with 1"),
         "says why": ("echo 'no developer tools were found' >&2; exit 1", "no developer tools"),
         "does nothing": ("exit 0", ""), "says something else": ("echo hello", ""),
-        "hangs": (f"{shutil.which('sleep')} 60 & wait", "is still at it after 0.5 seconds")}
+        "hangs": (f"{shutil.which('sleep')} 60 & wait", "is still running after 0.5 seconds")}
 OF_PROGRAMS = ("c", "shared", "c++", "c++20", "wasm", "node", "arm64", "git", "tar")
 OF_PYTHON = {"onnxruntime": ("onnxruntime", "onnx", "onnxscript"), "gpu": ("tvm",),
              "openvino": ("openvino", "onnx", "onnxscript"), "nvrtc": ("nvidia", "cuda", "tvm")}
@@ -81,7 +81,7 @@ def test_found_and_failing(kind: str, way: str, path: Path, monkeypatch: pytest.
     if way == "hangs":
         monkeypatch.setattr(present, "PATIENCE", 0.5)
     found = present.tool(kind)
-    assert found.said.count("is still at it") == (way == "hangs"), "no other is waited for"
+    assert found.said.count("is still running") == (way == "hangs"), "no other is waited for"
     assert not found and f"{present.KNOWN[kind].thing}: does not work here (" in found.said
     assert says in found.said and "\n" not in found.said
     assert found.said.endswith(f"To get it: {', or '.join(present.KNOWN[kind].get)}")
@@ -107,7 +107,7 @@ def test_half_installed(kind: str, way: str, tmp_path: Path, monkeypatch: pytest
     found = present.tool(kind)
     assert not found and found.said.startswith(f"{present.KNOWN[kind].thing}: does not work here (")
     assert {"fails to import": "RuntimeError: half installed", "crashes": "it ended with -6",
-            "is empty": "", "hangs": "is still at it after 1 seconds"}[way] in found.said
+            "is empty": "", "hangs": "is still running after 1 seconds"}[way] in found.said
     assert "\n" not in found.said and "Traceback" not in found.said
 
 
@@ -158,7 +158,7 @@ def test_it_is_tried_once(path: Path) -> None:
 
 
 def test_all_that_a_command_started_is_ended() -> None:
-    with pytest.raises(CourseError, match="sh is still at it after 0.5 seconds"):
+    with pytest.raises(CourseError, match="sh is still running after 0.5 seconds"):
         present.run(["/bin/sh", "-c", f"{shutil.which('sleep')} 61 & wait"], seconds=0.5)
 
     def still_there() -> bool:
@@ -261,7 +261,7 @@ USES: dict[str, Callable[[Path], object]] = {
 @pytest.mark.parametrize("kind", USES)
 @pytest.mark.parametrize(("then", "says"), [
     ("exit 3", "it ended with 3"), ("exit 0", "does not do what it should|No such file"),
-    (f"{shutil.which('sleep')} 60", "is still at it after 0.7 seconds"),
+    (f"{shutil.which('sleep')} 60", "is still running after 0.7 seconds"),
     ("rm", "No such file")])
 def test_what_breaks_after_it_was_tried_is_told(kind: str, then: str, says: str, path: Path,
                                                 tmp_path: Path, monkeypatch: pytest.MonkeyPatch

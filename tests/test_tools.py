@@ -123,7 +123,7 @@ def test_a_picture_that_was_exchanged_is_found(said) -> None:
 
 def test_a_wrong_name_is_told_before_anything_is_written(monkeypatch) -> None:
     monkeypatch.setattr(sync, "write_markdown", lambda: pytest.fail("written"))
-    with pytest.raises(SystemExit, match="Nothing is written. Nothing Chinese is called 99"):
+    with pytest.raises(SystemExit, match="There is no Chinese of 99"):
         sync.main("md", "accept", "99")
 
 

@@ -74,7 +74,7 @@ def test_a_sentence_is_said_in_either_language() -> None:
     assert told(both, "zh") == "形状 (2, 3)（五轮）；lv1!"
     inside = _("{what} for {input}").format(what="3.15", input=said)
     assert told(inside, "zh") == "3.15（形状 (2, 3)，五轮）"
-    assert words.unpacked(words.packed([both]))[0].told("zh") == told(both, "zh")
+    assert told(words.unpacked(words.packed([both]))[0], "zh") == told(both, "zh")
     assert isinstance(both, str) and told("lv1", "zh") == "lv1" and told(_("lv1"), "zh") == "lv1"
 
 
@@ -96,7 +96,7 @@ def test_chinese_and_latin_are_apart_by_a_space(value: str, chinese: str, in_chi
 
 def test_the_catalogue_fits_the_code(record_property) -> None:
     """Each message has its entry, and no other; what has no Chinese yet is counted, and waits."""
-    assert messages.write(change=False) is False, "run `make sync`"
+    assert not messages.write(change=False), "run `make sync`"
     assert messages.wrong() == []
     record_property("catalogue", [messages.summary()])
 

@@ -1,4 +1,4 @@
-"""What the course is made and kept with; run each with `python -m tools.NAME`."""
+"""The tools that make and maintain the course; run each with `python -m tools.NAME`."""
 
 import sys
 

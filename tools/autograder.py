@@ -1,11 +1,11 @@
-"""Grade one submission for a service that calls us: Gradescope's zip, and points as JSON.
+"""Grade one submission for a service: Gradescope's zip, and points as JSON.
 
     python -m tools.autograder zip 02                 build/autograder/mlc_02_autograder.zip
     python -m tools.autograder json 02 place          points and messages, on standard output
     python -m tools.autograder gradescope 02 place    the same as Gradescope's results.json
 
-`place` is a notebook, or a folder with one in it. The zip is what Gradescope takes as an autograder
-(https://gradescope-autograders.readthedocs.io/en/latest/specs/): it holds no solution.
+`place` is a notebook, or a folder with one in it. The zip is an autograder for Gradescope
+(https://gradescope-autograders.readthedocs.io/en/latest/specs/); it holds no solution.
 """
 
 import json
@@ -64,7 +64,7 @@ def grade(number: str, place: Path) -> dict[str, Any]:
 
 
 def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
-    """Return what `grade` gives in the schema of Gradescope's results.json."""
+    """Return the result of `grade` in the schema of Gradescope's results.json."""
     tongue = graded["language"]
     tests = [{"number": row["exercise"],
               "name": told(_("Exercise {number}").format(number=row["exercise"]), tongue),
@@ -72,14 +72,14 @@ def gradescope(graded: dict[str, Any]) -> dict[str, Any]:
               "status": "passed" if row["points"] else "failed", "output": row["message"],
               "output_format": "text", "visibility": "visible"} for row in graded["exercises"]]
     notes = graded["notes"] + ([] if graded["whole"] else [
-        told(_("Grading did not come to its end. Submit again; if that does not help, tell your "
+        told(_("Grading did not finish. Submit again; if that does not help, tell your "
                "instructors."), tongue)])
     return {"score": graded["points"], "output": "\n".join(notes), "output_format": "text",
             "stdout_visibility": "hidden", "tests": tests}
 
 
 def more() -> dict[str, bytes]:
-    """Return the files of the course that grade, and that a handout is without."""
+    """Return the files of the course that grading needs and a handout lacks."""
     return {path.relative_to(ROOT).as_posix(): path.read_bytes()
             for pattern in (*FILES, "tools/*.py") for path in ROOT.glob(pattern)}
 

@@ -1,13 +1,12 @@
-"""Time the course's compiled model beside ONNX Runtime, OpenVINO and PyTorch.
+"""Time the course's compiled model against ONNX Runtime, OpenVINO and PyTorch.
 
     python -m tools.bench 4            batches of 4 images
     python -m tools.bench 1 4 16 64    and of other sizes
 
-With one thread, with two, and with all cores. Each contender lives in a process of its own. They
-take turns, a block of calls at a time, for ROUNDS rounds; the next one begins when the last one's
-thread pool has gone to sleep. A contender whose outputs are not PyTorch's is not timed. Writes
-build/bench.json, build/bench.md and build/bench.png; what the libraries print goes to
-build/bench.log.
+With one thread, with two, and with all cores. Each contender has a separate process. They take
+turns, one block of calls at a time, for ROUNDS rounds; the next begins when the last one's thread
+pool is asleep. A contender whose outputs differ from PyTorch's is not timed. Results are in
+build/bench.json, build/bench.md and build/bench.png; the libraries print into build/bench.log.
 """
 
 import contextlib
@@ -59,7 +58,7 @@ class LeftOutError(Exception):
 
 
 def needed(kind: str) -> None:
-    """Leave a contender out where what it needs does not work here."""
+    """Leave a contender out if what it needs does not work here."""
     if not (found := present.tool(kind)):
         raise LeftOutError(found.said)
 
@@ -70,8 +69,8 @@ def flops(batch: int) -> int:
 
 
 # ---- the contenders -------------------------------------------------------------------------
-# Each makes, from images (n, 1, 28, 28) and a number of threads, what computes the probabilities
-# anew at each call, and what reads them as an array (n, 10) from what the call returned.
+# Each makes, from images (n, 1, 28, 28) and a number of threads, a function that computes the
+# probabilities at each call, and one that turns its result into an array (n, 10).
 
 Made = tuple[Call, Callable[[Any], np.ndarray]]
 
@@ -95,7 +94,7 @@ def tvm_tensors(images: np.ndarray, threads: int) -> Made:
 
 def tvm_numpy(images: np.ndarray, threads: int) -> Made:
     run, data = one_kernel(images, threads), tvm.runtime.tensor(np.zeros_like(images))
-    view = torch.from_dlpack(data).numpy()  # np.from_dlpack's could not be written to
+    view = torch.from_dlpack(data).numpy()  # np.from_dlpack's is read-only
 
     def call() -> np.ndarray:
         np.copyto(view, images)
@@ -104,7 +103,7 @@ def tvm_numpy(images: np.ndarray, threads: int) -> Made:
 
 
 def tvm_imported(images: np.ndarray, threads: int) -> Made:
-    """The starting point: what TVM makes of the model when nobody schedules anything."""
+    """The starting point: what TVM makes of the model without any schedule."""
     run = helpers.build(helpers.import_model(network(), images.shape))["main"]
     data = tvm.runtime.tensor(images)
     return (lambda: run(data)), to_numpy
@@ -150,9 +149,9 @@ def open_vino(images: np.ndarray, threads: int) -> Made:
     import openvino
     model = openvino.Core().read_model(onnx_model(images), b"")
     settings = {"PERFORMANCE_HINT": "LATENCY", "INFERENCE_NUM_THREADS": threads,
-                "INFERENCE_PRECISION_HINT": "f32"}  # or it takes bfloat16 where the CPU has it
+                "INFERENCE_PRECISION_HINT": "f32"}  # else it takes bfloat16 if the CPU has it
     request = openvino.compile_model(model, "CPU", settings).create_infer_request()
-    request.set_input_tensor(openvino.Tensor(images))  # a copy of its own, which nobody frees
+    request.set_input_tensor(openvino.Tensor(images))  # its own copy, which is never freed
     return request.infer, lambda _: request.get_output_tensor().data
 
 
@@ -165,7 +164,7 @@ def eager(images: np.ndarray, threads: int) -> Made:
 def compiled(images: np.ndarray, threads: int) -> Made:
     needed("c++")
     torch.set_num_threads(threads)
-    torch._dynamo.reset()  # or the second batch size gets code for every size
+    torch._dynamo.reset()  # else the second batch size gets code for every size
     model, data = torch.compile(network()), torch.from_numpy(images)
     return (lambda: model(data)), to_numpy
 
@@ -179,7 +178,7 @@ CONTENDERS = {TVM: tvm_tensors, TVM + NUMPY: tvm_numpy, ORT + BOUND: ort_binding
 
 
 def difference(out: np.ndarray, reference: np.ndarray) -> str | None:
-    """Return how an output differs from PyTorch's probabilities, or None where it is equal."""
+    """Say how an output differs from PyTorch's probabilities, or None if it is equal."""
     if out.shape != reference.shape or out.dtype != reference.dtype:
         return f"gives {out.dtype} {out.shape}, not {reference.dtype} {reference.shape}"
     if np.allclose(out, reference, RTOL, ATOL_PROBABILITIES):
@@ -188,7 +187,7 @@ def difference(out: np.ndarray, reference: np.ndarray) -> str | None:
 
 
 def repeat(call: Call, seconds: float) -> list[float]:
-    """Call for so many seconds; return microseconds a call, each a mean over 2 ms."""
+    """Call for some seconds; return microseconds per call, each a mean over 2 ms."""
     count, means, end = 1, [], time.perf_counter() + seconds
     while (start := time.perf_counter()) < end:
         for _call in range(count):
@@ -200,7 +199,7 @@ def repeat(call: Call, seconds: float) -> list[float]:
 
 
 def cores() -> list[int]:
-    """CPUs that this process may use, one of each physical core first; none on macOS."""
+    """The CPUs that this process may use, one of each physical core first; none on macOS."""
     if not hasattr(os, "sched_getaffinity"):
         return []
 
@@ -219,14 +218,14 @@ def count_cores() -> int:
 
 
 def thread_counts() -> list[int]:
-    """Return with how many threads to time: one, two, and as many as there are cores."""
+    """Return the numbers of threads to time with: one, two, and the number of cores."""
     return sorted({1, min(2, count_cores()), min(kernels.MOST, count_cores())})
 
 
 def place(call: Call, threads: int, cpus: list[int]) -> bool:
-    """Pin the main thread and those that work most to a CPU each, where that is faster.
+    """Pin the main thread and the busiest threads to a CPU each, if that is faster.
 
-    Some pools gain by it, others lose: each contender gets what is better for it.
+    It helps some pools and slows others: each contender gets what is better for it.
     """
     def used() -> dict[int, float]:
         return {thread.id: thread.user_time + thread.system_time
@@ -260,7 +259,7 @@ def rest(limit: float = 3.0) -> None:
 
 def prepare(make: Callable[..., Made], images: np.ndarray, threads: int, reference: np.ndarray
             ) -> tuple[tuple[str, str], Call | None]:
-    """Build a contender, look at its outputs and warm it up; return (state, why), call."""
+    """Build a contender, verify its outputs and warm it up; return (state, why), call."""
     try:
         call, read = make(images, threads)
         call()
@@ -269,14 +268,14 @@ def prepare(make: Callable[..., Made], images: np.ndarray, threads: int, referen
         repeat(call, 0.3)
     except LeftOutError as error:
         return ("left out", str(error)), None
-    except Exception as error:  # whatever a library raises: the others go on
+    except Exception as error:  # whatever a library raises, the others continue
         traceback.print_exc()
         return ("failed", f"{type(error).__name__}, see build/bench.log"), None
     return ("ready", ""), call
 
 
 def serve(pipe: Connection, make: Callable[..., Made]) -> None:
-    """Answer the parent until it sends None: prepare a batch, take a place, or run a block."""
+    """Answer the parent until it sends None: prepare a batch, pin threads, or run a block."""
     cpus, threads = cores(), 1
     call: Callable[[], Any] | None = None
     answer: Any
@@ -298,7 +297,7 @@ def serve(pipe: Connection, make: Callable[..., Made]) -> None:
 
 
 def measure_floor(pipe: Connection) -> None:
-    """Measure GFLOP/s of multiply-adds, and GB/s of reading as much as the weights."""
+    """Measure GFLOP/s of multiply-adds, and GB/s of reading as many bytes as the weights have."""
     target = tvm.target.Target.from_device("cpu")
     while threads := pipe.recv():
         answer = (kernels.measure_peak(target, threads),
@@ -308,7 +307,7 @@ def measure_floor(pipe: Connection) -> None:
 
 
 def work(pipe: Connection, name: str) -> None:
-    """Run in the process of a contender, or of the floor; what libraries print goes to the log."""
+    """Run as the process of a contender, or of the floor; libraries print into the log."""
     log = os.open(BUILD / "bench.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
     os.dup2(log, 1)
     os.dup2(log, 2)
@@ -331,7 +330,7 @@ class Worker:
         theirs.close()
 
     def answer(self) -> Any:
-        """Return what the process sends; exit where it has ended."""
+        """Return what the process sends; exit if it has ended."""
         try:
             return self.pipe.recv()
         except (EOFError, ConnectionError):
@@ -346,7 +345,7 @@ class Worker:
 
 
 def timed(team: list[Worker]) -> dict[str, list[list[float]]]:
-    """Let the contenders take turns, another first each time; return each one's blocks."""
+    """Let the contenders take turns, a different one first each time; return their blocks."""
     blocks: dict[str, list[list[float]]] = {worker.name: [] for worker in team}
     for _round in range(ROUNDS):
         for worker in team:
@@ -357,7 +356,7 @@ def timed(team: list[Worker]) -> dict[str, list[list[float]]]:
 
 
 def summary(blocks: list[list[float]]) -> dict[str, float]:
-    """Return microseconds a call: quartiles of the blocks' medians, and the least mean."""
+    """Return microseconds per call: quartiles of the blocks' medians, and the smallest mean."""
     quartiles = np.percentile([np.median(block) for block in blocks], [50, 25, 75]).tolist()
     return {**dict(zip(("median", "low", "high"), quartiles, strict=True)),
             "least": float(min(map(min, blocks)))}
@@ -365,7 +364,7 @@ def summary(blocks: list[list[float]]) -> dict[str, float]:
 
 def contest(threads: int, batches: list[int], images: np.ndarray, reference: np.ndarray,
             troubles: dict[str, str]) -> list[dict[str, Any]]:
-    """Time every contender with so many threads; return a dict for each batch size.
+    """Time every contender with this many threads; return a dict for each batch size.
 
     Whatever is not timed goes into `troubles`, with the reason.
     """
@@ -410,7 +409,7 @@ def plural(count: int, word: str = "thread") -> str:
 
 
 def ratios(times: dict[str, dict[str, float]]) -> dict[str, dict[str, float]]:
-    """Return how many times as fast as its peers each is: NumPy as NumPy, all else as IOBinding."""
+    """Return how many times as fast as its peers each is: NumPy by NumPy, all else by IOBinding."""
     return {name: {peer: times[column]["median"] / time["median"] for peer, column in (
                 (ORT, ORT + (NUMPY if name.endswith(NUMPY) else BOUND)), (EAGER, EAGER),
                 (COMPILED, COMPILED)) if column in times}
@@ -436,7 +435,7 @@ def table(setting: dict[str, Any]) -> str:
             f"\n\nFloor, the greater of two: {work_done / 1e6:.2f} MFLOP at the measured "
             f"{gflops:.0f} GFLOP/s take {arithmetic:.1f} µs; reading {WEIGHTS / 1e6:.2f} MB of "
             f"weights at the measured {gbytes:.0f} GB/s takes {reading:.1f} µs.\nEach thread on a "
-            f"CPU of its own, as it was faster so: {'; '.join(setting['pinned']) or 'nobody'}.")
+            f"separate CPU, where that was faster: {'; '.join(setting['pinned']) or 'none'}.")
 
 
 def plot(settings: list[dict[str, Any]], path: Path) -> None:
@@ -477,11 +476,11 @@ def write(settings: list[dict[str, Any]], about: dict[str, Any], folder: Path) -
 
 
 def main(words: list[str]) -> None:
-    """Time batches of the sizes that the words say; exit with how to ask where they say none."""
+    """Time batches of the sizes in `words`; exit with the usage if there are none."""
     if not words or not all(word.isdecimal() and int(word) for word in words):
         sys.exit((__doc__ or "").partition("\n\nWith")[0])
     batches = [int(word) for word in words]
-    os.environ["MLC_DATA"] = str(store.data_folder())  # or each process tries to download
+    os.environ["MLC_DATA"] = str(store.data_folder())  # else each process tries to download
     BUILD.mkdir(exist_ok=True)
     (BUILD / "bench.log").write_text("")
     if (load := os.getloadavg()[0]) > 0.5:

@@ -1,8 +1,8 @@
 """gettext's catalogues of the Chinese, read, merged and written by Babel.
 
-What Babel leaves out is done here: the English that a fuzzy Chinese was written for, `#| msgid`,
-stays beside it until the Chinese is no more fuzzy, and Chinese without English waits behind `#~`
-until its English comes back or somebody deletes it.
+Two things Babel leaves out: the English that a fuzzy message was translated from stays beside it,
+as `#| msgid`, and Chinese without English stays, behind `#~`, until its English comes back or a
+translator deletes it.
 """
 
 import io
@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 
 from babel.messages import Catalog, pofile
-from babel.messages.catalog import Message
 
-HEADER = r'''
+HEADER = r'''# The Chinese of what the English says. Write the msgstr, delete `fuzzy` where it is
+# right, and run `make sync`.
+#
 msgid ""
 msgstr ""
 "Language: zh\n"
@@ -24,8 +25,8 @@ msgstr ""
 '''
 
 
-class TranslationError(Exception):
-    """The Chinese edition cannot be read, or does not fit together; the message says where."""
+class TranslationError(SystemExit):
+    """The Chinese edition is not readable or not consistent; ends a command, saying where."""
 
 
 _Text = str | list[str] | tuple[str, ...] | None
@@ -78,13 +79,7 @@ def merged(path: Path, wanted: Catalog) -> Catalog:
     return have
 
 
-def accept(one: Message) -> None:
-    """Take a message's Chinese for right."""
-    one.flags.discard("fuzzy")
-    one.previous_id = []
-
-
-def written(catalogue: Catalog, comment: str, width: int = 0) -> str:
+def text(catalogue: Catalog, width: int = 0) -> str:
     """Return a catalogue's text; lines longer than `width` are broken, by 0 none."""
     file = io.BytesIO()
     pofile.write_po(file, catalogue, width=width, include_lineno=False, omit_header=True)
@@ -94,4 +89,14 @@ def written(catalogue: Catalog, comment: str, width: int = 0) -> str:
                       for text in one.previous_id[:1] if one.fuzzy)
         head, start, rest = re.split(r"(?m)^(msg)", blocks[at], maxsplit=1)
         blocks[at] = f"{head}{old}{start}{rest}"
-    return comment + HEADER + "\n\n".join(blocks)
+    return HEADER + "\n\n".join(blocks)
+
+
+def write(path: Path, text: str, change: bool) -> list[Path]:
+    """Write a file whose text is another, if `change`; return it if it was another."""
+    if path.exists() and path.read_text(encoding="utf-8") == text:
+        return []
+    if change:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    return [path]

@@ -1,12 +1,12 @@
-"""Copies of the students' notebooks that Google Colab opens, in build/colab/.
+"""Make copies of the students' notebooks for Google Colab, in build/colab/.
 
     python -m tools.colab            all notebooks, in both languages: what the workflow publishes
     python -m tools.colab 02 03      some of them
 
-Python's library and nbformat are enough for it; Babel and jupytext for the Chinese ones.
+It needs only the standard library and nbformat; for the Chinese ones also Babel and jupytext.
 
-Each begins with a cell that clones the repository and installs TVM's two packages beside Colab's
-own PyTorch, and goes on in the clone. The address is that of the git remote `origin`, or the line
+Each begins with a cell that clones the repository and adds TVM's two packages to Colab's own
+PyTorch; it then runs in the clone. The address is the git remote `origin`, or the line
 `repository-code:` of CITATION.cff.
 """
 
@@ -41,7 +41,7 @@ if not os.path.exists("{up}/helpers.py"):
 
 
 def for_colab(notebook: nbformat.NotebookNode, address: str) -> nbformat.NotebookNode:
-    """Return a student's notebook with the cell that sets Colab up in front of it."""
+    """Return a student's notebook with a first cell that sets up Colab."""
     packages = [f"{name}=={pins()[name]}" for name in PACKAGES]
     chinese = notebook.metadata.get("lang") == "zh"  # checks speak the folder's language
     folder, up = ("paired_md/zh", "../..") if chinese else ("notebooks", "..")
@@ -52,9 +52,9 @@ def for_colab(notebook: nbformat.NotebookNode, address: str) -> nbformat.Noteboo
 
 
 def notebooks(language: str, numbers: Collection[str] = ()) -> dict[str, nbformat.NotebookNode]:
-    """Return the students' notebooks of a language by their files' names.
+    """Return the students' notebooks of a language by file name.
 
-    They set Colab up where the repository's address is known.
+    They set up Colab if the repository's address is known.
     """
     address = repository()
     made = {master.name: student_version(master, language, keep_given=True)

@@ -1,8 +1,8 @@
-"""Say what is wrong with this machine's set-up, one line a thing, with the fix: `make doctor`.
+"""Check this machine's setup, one line per item, and say how to fix it: `make doctor`.
 
-Works where nothing else does: it imports only the standard library. All else is tried in one more
-process, for TVM and torch take seconds to import; where that crashes it is a line too, and the rest
-is tried in another. Exit status 1 if any line says FAIL.
+It works where nothing else does: it imports only the standard library. Everything else is tried in
+a second process, because TVM and torch take seconds to import; if that crashes, a line says so and
+the rest is tried in another. Exit status 1 if any line says FAIL.
 """
 
 import gc
@@ -38,7 +38,7 @@ def python_version() -> tuple[bool, str]:
 
 
 def machine() -> tuple[bool, str]:
-    """The platform: there are TVM wheels for some only."""
+    """The platform: only some have TVM wheels."""
     system, chip = platform.system(), platform.machine()
     if system == "Darwin" and chip == "x86_64":
         return line(False, _("platform"),
@@ -52,7 +52,7 @@ def machine() -> tuple[bool, str]:
 
 
 def environment() -> tuple[bool, str]:
-    """Whether this is the course's own environment."""
+    """Whether this is the course's environment."""
     if Path(sys.prefix).resolve() == (ROOT / ".venv").resolve():
         return line(True, _("environment"), ".venv")
     if list((ROOT / ".venv").glob(".ready-*")) and not (ROOT / ".venv/bin/python").exists():
@@ -64,7 +64,7 @@ def environment() -> tuple[bool, str]:
         _("on Debian and Ubuntu `sudo apt install python3-venv`, then `make lab`, which makes it"))
 
 
-# each of these is tried in the other process, and returns what its line says
+# these are tried in the other process, and return what their lines say
 
 
 def compiles() -> str:
@@ -135,12 +135,12 @@ def writes_chinese() -> str:
         "`sudo apt install fonts-noto-cjk`, then restart the kernel")
 
 
-Check = tuple[str, Callable[[], str], str]  # the thing, what tries it, how it is mended
+Check = tuple[str, Callable[[], str], str]  # the item, what tries it, how to fix it
 
 
 def answer(*names: str) -> None:
-    """Try checks of this module, in the other process; print of each how it went and a text."""
-    gc.disable()  # nothing of an import is garbage
+    """Try checks of this module, in the other process; print whether each passed, and a text."""
+    gc.disable()  # imports make no garbage
     answers, sys.stdout = sys.stdout, sys.stderr
     for name in names:
         try:
@@ -155,7 +155,7 @@ def answer(*names: str) -> None:
 
 
 def attempts(checks: Iterable[Check]) -> Iterator[tuple[bool, str]]:
-    """Try checks in a process of its own, and in another what a crash or a hang left over."""
+    """Try checks in a separate process, and in another what a crash or a hang left untried."""
     left = list(checks)
     while left:
         names = ", ".join(repr(check.__name__) for _thing, check, _fix in left)
@@ -181,14 +181,14 @@ def attempts(checks: Iterable[Check]) -> Iterator[tuple[bool, str]]:
 
 
 def _ended(status: int, errors: str) -> str:
-    """Say how a process ended that gave no answer."""
+    """Say how a process without an answer ended."""
     if status < 0:
         return _("crashes (signal {number})").format(number=-status)
     return (errors.strip().splitlines() or [_("says nothing")])[-1]
 
 
 def used(kind: str) -> str:
-    """Return a line on what the course uses where it is here and works: what it is, what for."""
+    """Return a line about an optional tool: whether it works here, and what it is for."""
     known, found = present.KNOWN[kind], present.tool(kind)
     said = found.said or known.thing
     program = present.name(found.command) if found else ""
@@ -202,7 +202,7 @@ def main() -> int:
     report = [python_version(), machine(), environment(),
               *(package(name, wanted) for name, wanted in pins().items())]
     print("\n".join(text for _, text in report))
-    print(_("Now these are tried, which takes some seconds, the first time up to a minute:"),
+    print(_("Trying these takes some seconds, the first time up to a minute:"),
           flush=True)
     checks: list[Check] = [("TVM", compiles, FIX), ("torch", torch_imports, FIX),
                            ("HTML", exports, FIX), (_("data"), reads_data, _("see data/README.md"))]
@@ -211,12 +211,12 @@ def main() -> int:
     for came in attempts(checks):
         report.append(came)
         print(came[1], flush=True)
-    print(_("What the course uses where it is here and works:"))
+    print(_("Optional tools, which the course uses if they work here:"))
     for kind in present.KNOWN:
         print(used(kind), flush=True)
     bad = sum(not good for good, _ in report)
-    said = _("\n{bad} of {count} things are wrong: begin with the first FAIL.") if bad \
-        else _("\nAll {count} things are as they should be.")
+    said = _("\n{bad} of {count} checks failed: start with the first FAIL.") if bad \
+        else _("\nAll {count} checks passed.")
     print(said.format(bad=bad, count=len(report)))
     return 1 if bad else 0
 

@@ -35,7 +35,7 @@ os.environ["TQDM_DISABLE"] = "1"  # a progress bar would be stored as an output
 
 
 def client(notebook: nbformat.NotebookNode, folder: str = "notebooks") -> NotebookClient:
-    """Return what executes a notebook of the course in a fresh kernel, in this folder."""
+    """Return an executor of the course's notebooks, with a fresh kernel in this folder."""
     return NotebookClient(notebook, timeout=600, kernel_name="python3", record_timing=False,
                           coalesce_streams=True, allow_errors=folder.split("/")[0] == "work",
                           extra_arguments=["--log-level=ERROR"],  # it warns of TCP without keys
@@ -43,9 +43,9 @@ def client(notebook: nbformat.NotebookNode, folder: str = "notebooks") -> Notebo
 
 
 def execute(path: Path, edition: str = "en", folder: str = "notebooks") -> nbformat.NotebookNode:
-    """Return the notebook with the outputs of a fresh kernel; exit where a cell fails.
+    """Return the notebook with the outputs of a fresh kernel; exit if a cell fails.
 
-    `folder` is the one in which it runs; checks speak its language.
+    It runs in `folder`; checks speak that folder's language.
     """
     notebook = lang.read(path, edition)
     try:
@@ -66,7 +66,7 @@ def keep_times(fresh: nbformat.NotebookNode, stored: nbformat.NotebookNode) -> N
 
 
 def disturbed(notebook: nbformat.NotebookNode) -> list[str]:
-    """Return the lines of cells tagged `timing` that show another program on the machine.
+    """Return the lines of cells tagged `timing` that show that another program was running.
 
     They say BUSY, or a time's third quartile is more than half as large again as its first.
     """
@@ -123,7 +123,7 @@ def store(path: Path) -> None:
 def to_html(path: Path, folder: Path, own: bool) -> str:
     """Execute a notebook, write it as HTML, and return its title (its first heading).
 
-    The student's `own` ones run where they are, solved ones in Chinese beside their pages.
+    The student's `own` ones run where they are, solved Chinese ones next to their pages.
     """
     where = folder if lang.CHOSEN == "zh" and not own else path.parent
     notebook = execute(path, lang.CHOSEN, where.relative_to(ROOT).as_posix())
@@ -146,7 +146,7 @@ def write_index(pages: Path, titles: dict[str, str]) -> None:
 
 
 def _require_storable() -> None:
-    """Exit where outputs of this run may not be stored."""
+    """Exit if outputs of this run may not be stored."""
     if not is_real():
         sys.exit(_("Stored outputs come from the real images: set MLC_DATA, or get the data "
                    "with `make data` on a machine with a network."))
@@ -161,7 +161,7 @@ def main(task: str = "", *words: str) -> None:
     if task not in ("run", "outputs") or folder not in ("notebooks", "work"):
         sys.exit(__doc__)
     print(data_line(), flush=True)
-    os.environ["MLC_DATA"] = str(data_folder())  # or each kernel tries to download again
+    os.environ["MLC_DATA"] = str(data_folder())  # else each kernel tries to download again
     paths = lang.masters() if folder == "notebooks" else sorted(
         path for path in (ROOT / lang.place(folder)).glob("[0-9]*.ipynb")
         if ".old" not in path.name)

@@ -1,12 +1,12 @@
 """Grade submissions: build/grades.csv, and pages in build/feedback/.
 
-    python -m tools.grade place          the notebooks that anybody handed in
+    python -m tools.grade place          the notebooks that were handed in
     python -m tools.grade place 02 03    these
 
 `place` is a folder, or an archive of one, with a folder, an archive or files for each student. One
-job is one notebook of one student (tools/grading/), graded in a sandbox of its own. Jobs run on all
-cores, or on a Dask cluster; their results are kept, so that the same command goes on after a crash.
-What is wrong with one submission is a line in the output and in grades.csv, and stops no other.
+job is one notebook of one student (tools/grading/), graded in its own sandbox. Jobs run on all
+cores, or on a Dask cluster; their results are kept, so after a crash the same command continues.
+A problem with one submission is a line in the output and in grades.csv, and stops no other.
 """
 
 import argparse
@@ -46,7 +46,7 @@ from tools.grading.submission import printable, read
 from tools.student import student_version
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-MOST_NOTES = 5  # lines a student in `problems`
+MOST_NOTES = 5  # lines per student in `problems`
 
 
 @dataclass
@@ -58,7 +58,7 @@ class Student:
     results: dict[str, Result] = field(default_factory=dict)
 
     def problems(self) -> list[Sentence]:
-        """Return what was wrong with the notebooks, each thing once, in their order."""
+        """Return what was wrong with the notebooks, each problem once, in order."""
         every = [note for stem, notes in self.found.notes.items()
                  for note in [*notes, *self.results.get(stem, Result()).notes]]
         return list(dict.fromkeys(every))
@@ -71,21 +71,21 @@ def few(notes: list[Sentence]) -> list[Sentence]:
 
 
 def cell(text: str) -> str:
-    """Return a text for a table: a spreadsheet takes nothing in it for a formula.
+    """Return a text for a table, in which a spreadsheet sees no formula.
 
-    Neither where it splits the text again, as at a semicolon.
+    Not even if it splits the text again, as at a semicolon.
     """
     return re.sub(r"(^|[;,|\t])(\s*[=+\-@])", r"\1'\2", text)
 
 
 @dataclass
 class Report:
-    """The table, the pages and the progress of a run: what the results of jobs go into."""
+    """The table, the pages and the progress of a run, into which the results of jobs go."""
 
     students: list[Student]
     worth: dict[str, float]  # points by exercise
     stems: dict[str, str]  # the notebook by exercise
-    published: set[str]  # what the solutions' `plan.likeness` is
+    published: set[str]  # the `plan.likeness` of the solutions
     to: Path
     bar: Any  # tqdm's
     rows: dict[int, list[str]] = field(default_factory=dict)
@@ -112,7 +112,7 @@ class Report:
         spoilt = {stem for stem, result in student.results.items() if not result.whole}
         self.spoilt += bool(spoilt)
         earned = ["" if self.stems[key] in spoilt else f"{points.get(key, 0):g}"
-                  for key in self.worth]  # no grade is a grade that nobody gave
+                  for key in self.worth]  # what was not graded has no grade
         total = ("" if spoilt else f"{sum(points.values()):g}"), f"{sum(self.worth.values()):g}"
         try:
             self._write_pages(student, earned, total, notes)
@@ -147,9 +147,9 @@ class Report:
             page.index(student.name, rows, list(pages), notes, language), encoding="utf-8")
 
     def _alike(self) -> dict[int, list[int]]:
-        """Return how many answers of each student are as published, and how many as another's.
+        """Return how many answers of each student equal the published ones, or another student's.
 
-        Up to names and comments; of these only such as are not as published.
+        Names and comments do not count; nor do published answers among the latter.
         """
         written = {number: [kind for result in self.students[number].results.values()
                             for _text, kind in result.answers.values()] for number in self.rows}
@@ -159,7 +159,7 @@ class Report:
                 for number, kinds in written.items()}
 
     def _write_table(self) -> None:
-        """Write the rows that there are, in the students' order; the file is always a whole one."""
+        """Write the rows so far, in the students' order; the file is always complete."""
         alike = self._alike()
         unfinished = self.to / "grades.csv.part"
         with unfinished.open("w", newline="", encoding="utf-8") as file:
@@ -177,12 +177,12 @@ def _of(points: str, most: str) -> Sentence:
 
 def _results(todo: Mapping[str, Callable[[], Job]], solved: list[Job], options: argparse.Namespace,
              report: Report) -> Iterator[tuple[str, Result]]:
-    """Yield the results of all that is to do, by their keys, as they come.
+    """Yield the results of all jobs that are left, by their keys, as they come.
 
-    Raises Lost where the course's own solutions, `solved`, do not pass there.
+    Raises Lost if the course's own solutions, `solved`, do not pass.
     """
     if options.cluster:
-        from tools.grading import fleet  # Dask's parts take a second
+        from tools.grading import fleet  # importing Dask takes a second
         with fleet.running(options.cluster, options.tls) as client:
             yield from fleet.Fleet(client, course_versions(), solved, report.say).results(
                 (key, job()) for key, job in todo.items())
@@ -197,7 +197,7 @@ def _results(todo: Mapping[str, Callable[[], Job]], solved: list[Job], options: 
 
 
 def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.Namespace) -> None:
-    """Grade what is not graded yet, the same file once, and write all of it."""
+    """Grade what is not graded yet, equal files once, and write everything."""
     masters = {job.stem: job.master for job in solved}
     missing: dict[str, list[tuple[int, str]]] = {}
     before = 0
@@ -252,7 +252,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
 
 @contextlib.contextmanager
 def _alone(to: Path) -> Iterator[Path]:
-    """Yield a folder for what a run unpacks; exit where another run is at work in `to`."""
+    """Yield a folder for what a run unpacks; exit if another run is at work in `to`."""
     to.mkdir(parents=True, exist_ok=True)
     with (to / "grading.lock").open("w") as lock:
         try:
@@ -271,7 +271,7 @@ def _alone(to: Path) -> Iterator[Path]:
 
 @contextlib.contextmanager
 def _stoppable() -> Iterator[None]:
-    """Raise KeyboardInterrupt inside for Ctrl-C and SIGTERM; they do nothing afterwards."""
+    """Raise KeyboardInterrupt on Ctrl-C and SIGTERM; ignore both afterwards."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.default_int_handler)
     try:
@@ -282,7 +282,7 @@ def _stoppable() -> Iterator[None]:
 
 
 def _class(options: argparse.Namespace, scratch: Path) -> tuple[list[Student], list[Job]]:
-    """Return the students, with what they handed in, and the solved notebooks of it as jobs."""
+    """Return the students, with what they handed in, and the solved notebooks as jobs."""
     place = unpacked(options.folder, scratch)
     every = {path.stem: path for path in lang.masters("en")}
     known = {stem: marks(path) for stem, path in every.items()}
@@ -345,4 +345,4 @@ def main(arguments: list[str]) -> int:
 if __name__ == "__main__":
     status = main(sys.argv[1:])
     sys.stdout.flush()
-    os._exit(status)  # threads that wait for a sandbox end with this process, and those with them
+    os._exit(status)  # threads that wait for sandboxes end with this process; so do the sandboxes

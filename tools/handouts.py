@@ -1,11 +1,11 @@
-"""Write what students get, into build/handouts/: a zip, and HTML without and with solutions.
+"""Write what students get into build/handouts/: a zip, and HTML without and with solutions.
 
     python -m tools.handouts           all notebooks
     python -m tools.handouts 02 03     some of them, for one week
 
 `make handouts LANG=zh` writes those of the Chinese edition into build/handouts/zh/.
-The zip is the same, byte for byte, whenever it is made of the same files. Nothing is written if
-a part of a solution would stand in it.
+The same files make the same zip, byte for byte. Nothing is written if part of a solution would be
+in it.
 """
 
 import base64
@@ -31,8 +31,8 @@ FILES = ("helpers.py", "course/**/*.py", "course/gpu/*.hpp", "course/ship/*", "d
          "tools/install.py", "tools/lang.py",
          "tools/student.py", "tools/lab.py", "tools/doctor.py", "tools/execute.py",
          "tools/pages.py", "tools/progress.py", "tools/bench.py")
-CHINESE = ("docs/zh/*", "course/words/zh.po")  # besides, in the Chinese handout
-LONG = 45  # a secret line of so many characters may not stand inside another line either
+CHINESE = ("docs/zh/*", "course/words/zh.po")  # also in the Chinese handout
+LONG = 45  # a secret line of this many characters may not be inside another line either
 
 
 def readme(edition: str = "en") -> str:
@@ -42,7 +42,7 @@ def readme(edition: str = "en") -> str:
 
 
 def contents(paths: list[Path], edition: str = "en") -> dict[str, bytes]:
-    """Return the files of a handout by their names."""
+    """Return the files of a handout by name."""
     patterns = FILES + (CHINESE if edition == "zh" else ())
     found = {path.relative_to(ROOT).as_posix(): path.read_bytes()
              for pattern in patterns for path in ROOT.glob(pattern) if path.is_file()}
@@ -72,7 +72,7 @@ def _without_marks(page: str) -> str:
 
 
 def _outputs(cell: nbformat.NotebookNode) -> tuple[set[str], set[str]]:
-    """Return the lines of text and the pictures (base64) that stand in a cell's outputs."""
+    """Return the lines of text and the pictures (base64) in a cell's outputs."""
     lines, pictures = set(), set()
     for output in cell.get("outputs", []):
         lines |= _lines(output.get("text", "") + "\n".join(output.get("traceback", [])))
@@ -86,11 +86,11 @@ def _outputs(cell: nbformat.NotebookNode) -> tuple[set[str], set[str]]:
 
 @functools.cache
 def secrets() -> set[str]:
-    """Return what stands in the masters only in solutions, or in outputs that come of them."""
+    """Return what the masters have only in solutions, or in outputs of solutions."""
     inside: set[str] = set()
     outside: set[str] = set()
     said: set[str] = set()
-    # what a check says when it passes stands in course/checks/, and is no part of an answer
+    # what a check says when it passes is in course/checks/, and is not part of an answer
     ticks = "\n".join([*(path.read_text(encoding="utf-8")
                          for path in ROOT.glob("course/checks/**/*.py")),
                        # in one piece
@@ -106,7 +106,7 @@ def secrets() -> set[str]:
             for match in SOLUTION.finditer(cell.source):
                 inside |= _lines(match[0])
             outside |= _lines(SOLUTION.sub("", cell.source))
-    given = "\n".join(outside)  # what check_equivalence prints holds what a check says
+    given = "\n".join(outside)  # the output of check_equivalence includes what a check says
     return (inside | {line for line in said if line not in given}) - outside
 
 
@@ -123,7 +123,7 @@ def _text(name: str, data: bytes) -> str:
 
 
 def leaks(files: dict[str, bytes]) -> list[str]:
-    """Return "file: line" for each part of a solution that stands in a handout."""
+    """Return "file: line" for each part of a solution that is in a handout."""
     hidden = secrets()
     found = []
     for name, data in files.items():
@@ -135,7 +135,7 @@ def leaks(files: dict[str, bytes]) -> list[str]:
 
 
 def pack(target: Path, files: dict[str, tuple[bytes, int]]) -> None:
-    """Write a zip of files with their modes, the same bytes whenever it is made of the same."""
+    """Write a zip of files with their modes; the same files give the same bytes."""
     target.parent.mkdir(parents=True, exist_ok=True)
     with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, (data, mode) in files.items():

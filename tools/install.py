@@ -1,12 +1,12 @@
-"""Put the pinned packages into an environment, with the small torch: `make lab` begins with it.
+"""Install the pinned packages into an environment, with the small torch: the start of `make lab`.
 
     python -m tools.install .venv                requirements.txt; .venv is made where it is missing
     python -m tools.install .venv FILE --gpu     FILE's packages too; torch's CUDA build
     python -m tools.install                      into the environment of this Python (Binder)
 
-It imports the standard library only: it runs where nothing is installed. On Linux torch and
-torchvision, and only they, come from PyTorch's own index, or the one that the environment variable
-TORCH_INDEX names, if it answers in time; all else from where pip gets packages on this machine.
+It imports only the standard library, so it runs before anything is installed. On Linux, torch and
+torchvision alone come from PyTorch's own index, or the one that the environment variable
+TORCH_INDEX names, if it answers in time; all others come from where this machine's pip gets them.
 """
 
 import argparse
@@ -25,20 +25,20 @@ from data.versions import ROOT, pins
 
 INDEX = os.environ.get("TORCH_INDEX", "https://download.pytorch.org/whl/cpu")
 PATIENCE = 3.0  # seconds for the index to answer
-TICK = 10.0  # seconds between two lines that say that pip works
+TICK = 10.0  # seconds between two lines that say that pip is working
 
 
 def answers(index: str) -> bool:
-    """Return whether an index hands out its page on torch within PATIENCE."""
+    """Return whether an index serves its page on torch within PATIENCE."""
     came: list[bool] = []
 
     def ask() -> None:
-        # some servers refuse the name that Python gives itself; whatever goes wrong is no answer
+        # some servers refuse Python's own user agent; any error counts as no answer
         page = urllib.request.Request(f"{index}/torch/", headers={"User-Agent": "pip"})
         with contextlib.suppress(Exception), urllib.request.urlopen(page, timeout=PATIENCE):
             came.append(True)
 
-    # in a thread: urlopen limits neither the look-up of the name nor the whole
+    # in a thread: urlopen limits neither the name lookup nor the whole time
     asking = threading.Thread(target=ask, daemon=True)
     asking.start()
     asking.join(PATIENCE)
@@ -46,15 +46,15 @@ def answers(index: str) -> bool:
 
 
 def choose(place: Path, gpu: bool) -> tuple[list[str], str]:
-    """Return what pip needs to get the right torch first, or [], and the line that says which.
+    """Return pip's arguments to install the right torch first, or [], and a line that says which.
 
-    Both are empty where the environment has the pinned torch already.
+    Both are empty if the environment already has the pinned torch.
     """
     pin, vision = pins()["torch"], pins()["torchvision"]
-    # the CPU build of PyTorch's index is 2.13.0+cpu: that is no CUDA build, and fits all else
+    # the CPU build of PyTorch's index is 2.13.0+cpu: not a CUDA build, and right otherwise
     if any(place.glob(f"lib/python*/site-packages/torch-{pin}{'' if gpu else '*'}.dist-info")):
         return [], ""
-    if gpu:  # === takes no +cpu for it, neither one that is installed nor one of a mirror
+    if gpu:  # === accepts no +cpu, neither one that is installed nor one of a mirror
         return (["--no-deps", f"torch==={pin}", f"torchvision==={vision}"],
                 _("torch {pin}: from pip's own index, as GPU=1 asks; on Linux that is the CUDA "
                   "build, several GB to download.").format(pin=pin))
@@ -71,7 +71,7 @@ def choose(place: Path, gpu: bool) -> tuple[list[str], str]:
 
 
 def environment(place: Path) -> Path:
-    """Return the Python of the environment in `place`, which is made where none with pip runs.
+    """Return the Python of the environment in `place`; make it if none with pip runs there.
 
     Raises:
         SystemExit: it cannot be made. What was in `place` before, or a link, is not removed.
@@ -100,7 +100,7 @@ def environment(place: Path) -> Path:
 
 
 def pip(python: Path, *words: str) -> bool:
-    """Let pip install something, seen to work: by its bars, or by a line each TICK elsewhere."""
+    """Let pip install something and show progress: its bars, or elsewhere a line every TICK."""
     bars = sys.stdout.isatty()
     command = [str(python), "-m", "pip", "install", "--disable-pip-version-check",
                *([] if bars else ["--quiet"]), *words]
@@ -147,4 +147,4 @@ if __name__ == "__main__":
     try:
         main(sys.argv[1:])
     except KeyboardInterrupt:
-        sys.exit(_("Stopped. The same command goes on from here."))
+        sys.exit(_("Stopped. The same command continues from here."))

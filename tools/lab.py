@@ -3,7 +3,7 @@
     python -m tools.lab        on the first notebook
     python -m tools.lab 03     on that one
 
-Where there is no screen, over ssh or without a display, it prints the address instead.
+Without a screen, as over ssh, it prints the address instead.
 """
 
 import json
@@ -50,9 +50,9 @@ def main(number: str = "") -> int:
     lab = subprocess.Popen(line, env={**os.environ, "MLC_LAB": "1"})
     while True:
         try:
-            return max(0, lab.wait())  # ended by a signal: as wanted
+            return max(0, lab.wait())  # ended by a signal, as intended
         except KeyboardInterrupt:
-            continue  # it got that too, and ends its kernels
+            continue  # JupyterLab got it too, and ends its kernels
 
 
 if __name__ == "__main__":

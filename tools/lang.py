@@ -1,8 +1,8 @@
 """The course's editions: English, and Chinese where make was called with LANG=zh.
 
-`lang` is "en" or "zh"; without it the chosen one. The Chinese edition has folders of its own below
-the English ones: work/zh/, build/html/zh/. Its notebooks are made from po/zh/, by
-tools.translation; a Chinese handout has them in notebooks/zh/.
+`lang` is "en" or "zh"; without it the chosen one. The Chinese edition has its folders below the
+English ones: work/zh/, build/html/zh/. tools.translation makes its notebooks from po/zh/; a Chinese
+handout has them in notebooks/zh/.
 """
 
 import os
@@ -18,12 +18,12 @@ CHOSEN = "zh" if os.environ.get("MLC_LANG") == "zh" else "en"  # the Makefile se
 
 
 def place(folder: str, lang: str = "") -> str:
-    """Return the folder that has an edition's files, below the English one's."""
+    """Return the folder of an edition's files; the Chinese one is below the English one."""
     return f"{folder}/zh" if (lang or CHOSEN) == "zh" else folder
 
 
 def masters(lang: str = "") -> list[Path]:
-    """Return the notebooks that an edition is made from; exit where it is not here."""
+    """Return the notebooks that an edition is made from; exit if it is not here."""
     lang = lang or CHOSEN
     found = sorted((ROOT / place("notebooks", lang)).glob("[0-9]*.ipynb"))
     if lang == "zh" and not found and (ROOT / "po" / "zh").is_dir():
@@ -36,7 +36,7 @@ def masters(lang: str = "") -> list[Path]:
 
 
 def chosen(paths: list[Path], numbers: Collection[str], typed: str = 'NB="02 03"') -> list[Path]:
-    """Return the notebooks with these numbers, or all; exit where there is none, and say so."""
+    """Return the notebooks with these numbers, or all; exit if one does not exist."""
     if unknown := set(numbers) - {path.name[:2] for path in paths}:
         sys.exit(_("There is no notebook {number}: take the two digits of its name, {typed}."
                    ).format(number=min(unknown), typed=typed))
@@ -44,11 +44,8 @@ def chosen(paths: list[Path], numbers: Collection[str], typed: str = 'NB="02 03"
 
 
 def read(master: Path, lang: str = "") -> nbformat.NotebookNode:
-    """Return one of `masters`, in its edition; with its outputs, if it has any."""
+    """Return one of `masters` in its edition, with its outputs if it has any."""
     if (lang or CHOSEN) == "en" or master.parent.name == "zh":
         return nbformat.read(master, as_version=4)
-    from tools import translation  # in no handout
-    try:
-        return translation.notebook(master)
-    except translation.TranslationError as error:
-        sys.exit(str(error))
+    from tools import translation  # not in handouts
+    return translation.current(master.name[:2])[2]

@@ -1,11 +1,10 @@
-"""The catalogue of what the course says in Chinese, course/words/zh.po: kept up to date by Babel.
+"""What the course says in Chinese, in the catalogue course/words/zh.po.
 
-    python -m tools.messages           list the messages that have no Chinese, or an old one
+    python -m tools.messages           list the messages without Chinese, or with `fuzzy` Chinese
 
-`make sync` takes the English from the code, where it stands in `_("...")`, and from the notebooks'
-cells what they write into pictures; `python -m tools.sync check` compares. Where a message changed
-its Chinese is marked `fuzzy`, as gettext does, and English is shown until somebody has mended it
-and taken the mark away. What is no more said goes.
+`make sync` takes the English from `_("...")` in the code, and from the cells that write words into
+pictures; `python -m tools.sync check` compares. A message whose English changed becomes `fuzzy` and
+is shown in English until a translator updates its Chinese. What the code no longer says goes.
 """
 
 import ast
@@ -24,9 +23,6 @@ from tools.catalogue import forms, read
 
 SOURCES = ("*.py", "data/**/*.py", "course/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
-HEADER = """# What the course says beside its texts, in Chinese. The English is in the code:
-# `make sync` takes it from there. Write the msgstr, and take `fuzzy` away where it is right.
-#"""
 
 
 def extracted() -> Catalog:
@@ -43,7 +39,7 @@ def extracted() -> Catalog:
     return found
 
 
-# ---- what cells write into pictures: their code is the same in both editions --------------------
+# ---- what cells write into pictures: both editions have the same code ----------------------------
 
 CODE = re.compile("=|:$")  # in a line of a picture: a program, not words
 
@@ -93,20 +89,20 @@ def of_pictures(path: Path) -> list[str]:
     return found
 
 
-def up_to_date() -> str:
-    """Return the text of course/words/zh.po as it should be."""
+def write(change: bool = True) -> list[Path]:
+    """Bring course/words/zh.po up to date, if `change`; return it if it was not."""
     found = catalogue.merged(CATALOGUE, extracted())
     found.obsolete.clear()
-    for one in found:  # what Babel guessed comes with the flags of where it came from
+    for one in found:  # Babel's guesses have the flags of the message that they were taken from
         if not one.python_brace_format:
             one.flags.discard("python-brace-format")
-    return catalogue.written(found, HEADER, width=100)
+    return catalogue.write(CATALOGUE, catalogue.text(found, width=100), change)
 
 
-def _places(text: str) -> set[str] | None:
-    """Return the names of a text's places, or None: it is not written as it should be."""
+def _places(text: str) -> set[str | None] | None:
+    """Return the names of a text's places, or None if str.format cannot read it."""
     try:
-        return {name for _text, name, *_rest in string.Formatter().parse(text) if name is not None}
+        return {name for _text, name, *_rest in string.Formatter().parse(text)} - {None}
     except ValueError:
         return None
 
@@ -115,14 +111,14 @@ def wrong() -> list[str]:
     """Return what is wrong with the Chinese of messages, a line each; what is fuzzy waits."""
     lines = []
     for one in read(CATALOGUE):
-        english, chinese = forms(one.id), forms(one.string or "")[0]
+        english, chinese = forms(one.id), forms(one.string)[0]
         if english[0] and chinese and not one.fuzzy:
-            if "{" in "".join(english) and _places(chinese) not in map(_places, english):
-                lines.append(f"{CATALOGUE.name}: {chinese!r} has other places than {english[0]!r}")
-            lines += [f"{CATALOGUE.name}: the word {word} of {chinese!r} is not in {english[0]!r}"
+            if _places(chinese) not in map(_places, english):
+                lines.append(f"{chinese!r} has other places than {english[0]!r}")
+            lines += [f"the word {word} of {chinese!r} is not in {english[0]!r}"
                       for word in LATIN.findall(re.sub(r"\{\w+\}|(?<=docs/)zh/", "", chinese))
                       if word not in english[0]]
-    return lines
+    return [f"{CATALOGUE.name}: {line}" for line in lines]
 
 
 def missing() -> list[tuple[str, ...]]:
@@ -134,16 +130,7 @@ def missing() -> list[tuple[str, ...]]:
 def summary() -> str:
     """Say how many messages have their Chinese."""
     every = len(read(CATALOGUE))
-    return f"Messages: {every - len(missing())} of {every} in Chinese, the others come in English."
-
-
-def write(change: bool = True) -> bool:
-    """Bring course/words/zh.po up to date; return whether it was not."""
-    text = up_to_date()
-    behind = not CATALOGUE.exists() or CATALOGUE.read_text(encoding="utf-8") != text
-    if behind and change:
-        CATALOGUE.write_text(text, encoding="utf-8")
-    return behind
+    return f"Messages: {every - len(missing())} of {every} in Chinese, the others are in English."
 
 
 if __name__ == "__main__":

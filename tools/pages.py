@@ -1,4 +1,4 @@
-"""A notebook as an HTML page: for everybody, on every screen."""
+"""A notebook as an HTML page: accessible, and for every screen."""
 
 import base64
 import functools
@@ -24,7 +24,7 @@ def embedded(picture: bytes, name: str) -> str:
 
 
 def in_chinese(name: str) -> tuple[bytes, str] | None:
-    """Return the Chinese form of a stored picture and its text, where `make outputs` kept one."""
+    """Return the Chinese form of a stored picture and its text, if `make outputs` kept one."""
     path = PICTURES / "zh" / f"{name}.svg"
     if not path.exists():
         return None
@@ -33,10 +33,10 @@ def in_chinese(name: str) -> tuple[bytes, str] | None:
 
 
 class Described(Preprocessor):
-    """Give pictures the text that is in their outputs' metadata: nbconvert and MyST-NB drop it.
+    """Give pictures the text in their outputs' metadata, which nbconvert and MyST-NB drop.
 
-    `source`: a function that gives the address of a picture by its bytes and name. Where `lang` is
-    "zh", stored pictures are exchanged for their Chinese forms, as far as there are any.
+    `source`: a function that returns a picture's address for its bytes and name. If `lang` is "zh",
+    stored pictures are replaced by their Chinese forms, if there are any.
     """
 
     source, lang = Any(embedded), Unicode("en")
@@ -57,11 +57,11 @@ class Described(Preprocessor):
         return cell, resources
 
 
-HTML_LANG = {"en": "en", "zh": "zh-CN"}  # browsers choose the shapes of Chinese characters by it
+HTML_LANG = {"en": "en", "zh": "zh-CN"}  # selects the shapes of Chinese characters in browsers
 
 
 @functools.cache
-def _exporter(lang: str) -> HTMLExporter:  # one for all: it reads its templates once
+def _exporter(lang: str) -> HTMLExporter:  # shared: it reads its templates once
     return HTMLExporter(preprocessors=[Described(lang=lang, enabled=True)], language_code=lang)
 
 

@@ -1,4 +1,4 @@
-"""What is solved of each notebook in work/, by the verdicts that its cells showed when saved.
+"""Which exercises of each notebook in work/ are solved, by the verdicts in its saved cells.
 
     python -m tools.progress
 """
@@ -12,12 +12,12 @@ from tools import lang
 
 
 def table(work: Path) -> list[str]:
-    """Return a line for each notebook in a folder; empty where there is none."""
+    """Return a line for each notebook in a folder."""
     return [solved(path) for path in sorted(work.glob("[0-9]*.ipynb")) if ".old" not in path.name]
 
 
 def main() -> int:
-    """Print the table; return 1 where there is nothing to look at."""
+    """Print the table; return 1 if there is no notebook."""
     work = lang.place("work")
     lines = table(ROOT / work)
     print("\n".join(lines) or _(

@@ -2,10 +2,12 @@
 
 import re
 from collections.abc import Callable
+from pathlib import Path
 
 import nbformat
 
-from tools import translation
+from course.words import told
+from tools import catalogue, translation
 from tools.site.project import addressed, cited
 from tools.translation import COUNTED, EXERCISES, ROW, WEEK, counted, masters, summary
 
@@ -16,12 +18,12 @@ READMES = ("README.md", "README.zh.md", "instructor/README.md", "instructor/READ
 
 
 def filler() -> Callable[[str, str], str]:
-    """Return what fills in, in a file's text by its name, what the notebooks say of themselves.
+    """Return a function that fills a file's text, by its name, with facts about the notebooks.
 
-    Counts stand in their places, and in the table's rows minutes, exercises and needs; in the
-    plan of the instructors' README points.
+    These are counts at the marks; minutes, exercises and needs in the table's rows; and points in
+    the plan of the instructors' README.
     """
-    counts = counted()
+    progress = summary(counted())
     cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
     points = {number: [grader.get("points", 0) for cell in some
                        if (grader := cell.metadata.get("nbgrader", {})).get("grade")]
@@ -33,7 +35,7 @@ def filler() -> Callable[[str, str], str]:
             return text
         language, comma, exercises = ("zh", "、", f"{books} 个 notebook，{total} 道练习") \
             if ".zh." in name else ("en", ", ", f"{total} exercises in {books} notebooks")
-        for place, said in ((COUNTED, summary(counts, language)), (EXERCISES, exercises)):
+        for place, said in ((COUNTED, told(progress, language)), (EXERCISES, exercises)):
             text = re.sub(f"{place}.*?(?=<!--)", place + said, text, flags=re.DOTALL)
         for number, some in cells.items():
             text = re.sub(WEEK.format(number), rf"\g<1> {sum(points[number])} |", text)
@@ -47,7 +49,7 @@ def filler() -> Callable[[str, str], str]:
     return fill
 
 
-def write(change: bool, fill: Callable[[str, str], str]) -> list[str]:
-    """Fill in the English READMEs; return the names of those that had other counts."""
+def write(change: bool, fill: Callable[[str, str], str]) -> list[Path]:
+    """Fill in the English READMEs; return those that had other counts."""
     return [behind for name in READMES[::2] if (path := translation.ROOT / name).is_file()
-            for behind in translation.write(path, fill(name, path.read_text("utf-8")), change)]
+            for behind in catalogue.write(path, fill(name, path.read_text("utf-8")), change)]

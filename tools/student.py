@@ -1,4 +1,4 @@
-"""The student's version of a notebook: solutions out, stubs in; and the copies in work/.
+"""The student's version of a notebook, with stubs instead of solutions; and the copies in work/.
 
     python -m tools.student            make the copies in work/ that are not there yet
     python -m tools.student 03         set one back; the old copy is kept under another name
@@ -25,7 +25,7 @@ def for_students(notebook: nbformat.NotebookNode, keep_given: bool = False
     """Replace every solution by a stub and clear the outputs, which would give answers away.
 
     The markers are nbgrader's (### BEGIN SOLUTION, ### END SOLUTION); nbgrader is not needed.
-    `keep_given`: outputs above the first exercise stay, for they come from given cells only.
+    `keep_given`: keep outputs above the first exercise, which come from given cells only.
     """
     given = keep_given
     for cell in notebook.cells:
@@ -36,10 +36,10 @@ def for_students(notebook: nbformat.NotebookNode, keep_given: bool = False
         if not given:
             cell.outputs, cell.execution_count = [], None
         graded = cell.metadata.get("nbgrader", {}).get("grade")
-        if graded:  # nobody changes it by accident
+        if graded:  # protects it from accidental changes
             cell.metadata.update(deletable=False, editable=False)
         if graded or cell.source.startswith("# needs exercise"):
-            # "Run all cells" goes on after a check that fails, and where an answer is wrong
+            # "Run all cells" continues after a failed check or a wrong answer
             cell.metadata.setdefault("tags", []).append("raises-exception")
     return notebook
 
@@ -79,18 +79,18 @@ def fill(work: Path, fresh: str | None = None) -> list[str]:
 
 
 def _write(notebook: nbformat.NotebookNode, copy: Path) -> None:
-    """Write a notebook at once: a full disk leaves no half of one."""
+    """Write a notebook atomically: a full disk leaves no half file."""
     unfinished = copy.with_suffix(".part")
     nbformat.write(notebook, unfinished)
     unfinished.replace(copy)
 
 
 def _follows(copy: Path) -> bool:
-    """Let a student's notebook import from course/ what it imported before; whether it did not."""
+    """Let a student's notebook import from course/ what moved there; return whether it changed."""
     try:
         notebook = nbformat.read(copy, as_version=4)
     except (ValueError, nbformat.reader.NotJSONError):
-        return False  # the student's own affair: JupyterLab will say what is wrong with it
+        return False  # the student's own file: JupyterLab will say what is wrong with it
     cells = [cell for cell in notebook.cells
              if cell.cell_type == "code" and MOVED.search(cell.source)]
     for cell in cells:
@@ -102,7 +102,7 @@ def _follows(copy: Path) -> bool:
 
 
 def main(number: str = "") -> None:
-    """Make the missing copies, and set back that of one notebook."""
+    """Make the missing copies, and reset that of one notebook."""
     lang.chosen(lang.masters(), [number] if number else [], "FRESH=03")
     work = lang.place("work")
     try:

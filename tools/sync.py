@@ -4,11 +4,11 @@
     python -m tools.sync md        write the cells of notebooks/ from paired_md/; outputs of
                                    cells that did not change, and cell ids, stay
     python -m tools.sync check     change nothing; exit 1 and say what differs
-    python -m tools.sync accept 02 README.md    the first, and where the English of these changed,
-                                   the Chinese is still right; also behind md
+    python -m tools.sync accept 02 README.md    the first; the Chinese of paragraphs whose English
+                                   changed in these is still right; also after md
 
-Nothing is written if a file that would be overwritten is newer than its twin and says other
-things: somebody edited it.
+Nothing is written if a file that would be overwritten differs from its twin and is newer: then it
+was edited.
 """
 
 import sys
@@ -29,7 +29,7 @@ def _pair(stem: str) -> tuple[Path, Path]:
 
 
 def differing() -> list[str]:
-    """Return the names of the pairs one half of which is missing or differs from the other."""
+    """Return the names of the pairs whose halves differ, or one of which is missing."""
     stems = {path.stem for folder in ("notebooks", "paired_md")
              for path in (ROOT / folder).glob("[0-9]*")}
     wrong = []
@@ -42,7 +42,7 @@ def differing() -> list[str]:
 
 
 def refuse_to_overwrite_edits(to_markdown: bool) -> None:
-    """Exit where a file that would be overwritten is the newer one of a pair that differs."""
+    """Exit if a file that would be overwritten is the newer one of a pair that differs."""
     for stem in differing():
         ipynb, md = _pair(stem)
         source, target = (ipynb, md) if to_markdown else (md, ipynb)
@@ -50,7 +50,7 @@ def refuse_to_overwrite_edits(to_markdown: bool) -> None:
                 and target.stat().st_mtime_ns > source.stat().st_mtime_ns:
             old, new = source.relative_to(ROOT), target.relative_to(ROOT)
             other = "make sync FROM=md" if to_markdown else "make sync"
-            sys.exit(f"Nothing is written: {new} is newer than {old} and says other things. To "
+            sys.exit(f"Nothing is written: {new} is newer than {old} and differs from it. To "
                      f"keep what is in {new}: `{other}`. To overwrite it: `touch {old}`, then "
                      "the command again.")
 
@@ -75,24 +75,17 @@ def write_notebooks() -> None:
 
 
 def sync_chinese(change: bool = True, accept: Collection[str] = ()) -> list[str]:
-    """Bring the catalogues, the Chinese made of them, and the READMEs up to date.
-
-    Returns the files that were not.
-    """
-    behind = translation.merge(change, accept)
-    behind += ["course/words/zh.po"] * messages.write(change)
-    fill = readmes.filler()
-    return behind + translation.render(change, fill) + readmes.write(change, fill)
+    """Bring catalogues, the Chinese made of them and READMEs up to date; return which were not."""
+    behind, fill = translation.merge(change, accept) + messages.write(change), readmes.filler()
+    behind += translation.render(change, fill) + readmes.write(change, fill)
+    return [path.relative_to(ROOT).as_posix() for path in behind]
 
 
 def main(*words: str) -> None:
-    """Do what the module's text says; exit with a line where something differs."""
+    """Do what the module's text says; exit with a line if something differs."""
     at = words.index("accept") if "accept" in words else len(words)
     task, accept = words[:at], words[at + 1:]
-    try:
-        translation.files(accept)
-    except translation.TranslationError as error:
-        sys.exit(f"Nothing is written. {error}")
+    translation.files(accept)  # a wrong name ends it before anything is written
     names, check = differing(), task == ("check",)
     if check:
         if names:
@@ -104,10 +97,7 @@ def main(*words: str) -> None:
     else:
         sys.exit(f"Nothing is written: there is no {' '.join(task)!r}. `make sync` writes "
                  "paired_md/ from notebooks/, `make sync FROM=md` the other way.")
-    try:
-        behind = sync_chinese(not check, accept)
-    except translation.TranslationError as error:
-        sys.exit(str(error))
+    behind = sync_chinese(not check, accept)
     if not check:
         own = "notebooks/{}.ipynb" if task else "paired_md/{}.md"
         written = dict.fromkeys([*map(own.format, names), *behind])

@@ -1,7 +1,7 @@
 """Does a Chinese paragraph hold what its English has? Both are read as Markdown and compared.
 
-What docs/glossary.md says in its tables is asked for too: the Chinese of its terms, as often as the
-English stands there, and of its fixed phrases, and the names that stay English.
+It also needs what the tables of docs/glossary.md ask for: the Chinese of each term as often as the
+English has it, the Chinese of fixed phrases, and the names that stay English.
 """
 
 import functools
@@ -9,7 +9,6 @@ import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
-from itertools import pairwise
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,18 +16,16 @@ from markdown_it import MarkdownIt
 from markdown_it.token import Token
 from mdit_py_plugins.dollarmath import dollarmath_plugin
 
-ROOT = Path(__file__).resolve().parent.parent
+from course.words import HAN, ROOT
+
 READER = MarkdownIt("commonmark").enable("table").use(dollarmath_plugin)
-HAN = "[\u3400-\u9fff]"
 HABITS = (  # what Chinese technical books don't do
     (re.compile("您"), "the reader is 你, not 您"),
     (re.compile(f"{HAN}[,;!?](?=\\s|$|{HAN})|{HAN}:(?=\\s|$|{HAN})"),
      "half-width punctuation behind Chinese: take ，；：！？"),
     (re.compile(f"{HAN}(?=[\0A-Za-z])|[\0A-Za-z](?={HAN})"),
      "no space between Chinese and a word, code span or formula"))
-
-
-# where a term may stand in English: in quotes, brackets, a formula, a name with a dot
+# where a term may be in English: in quotes, brackets, a formula, a name with a dot
 QUOTED = re.compile(r"《[^》]*》|[“（(][^“”（）()]*[”）)]|\w+(?: ?[·*+<=/-] ?\w+)+|\w+\.\w+")
 PHRASE = re.compile("[（“]([A-Za-z][^（）“”`\u3400-\u9fff]* [a-z]{2}[^（）“”`\u3400-\u9fff]*)[）”]")
 SHORT = 0.22  # of its English's length: no whole paragraph comes near it, the shortest has 0.26
@@ -37,13 +34,13 @@ KINDS = {"heading_open": "heading", "fence": "fenced block", "code_block": "fenc
          "math_block": "formula", "math_inline": "formula", "math_inline_double": "formula",
          "code_inline": "code span", "td_open": "cell of a table", "th_open": "cell of a table",
          "link_open": "link", "image": "picture"}
-ONCE = {"formula", "code span", "number"}  # the other kinds stand as often as in English
+ONCE = {"formula", "code span", "number"}  # once is enough; the others as often as in English
 
 
 def _what(token: Token) -> str:
-    """Return what a translation keeps of a token: of a fence, what is no comment."""
+    """Return what a translation keeps of a token: of a fence, all but comments."""
     code = token.content
-    if token.info.strip() == "text":  # of a fence of text, what is no word
+    if token.info.strip() == "text":  # of a fence of text, all but words
         return "".join(re.sub(f"{HAN}+|[A-Za-z]{{2,}}|[，。；：,]", "", code).split())
     if token.type in ("fence", "code_block"):
         return re.sub(r"[ \t]*(#.*)?$", "", code, flags=re.MULTILINE)
@@ -57,15 +54,13 @@ def _what(token: Token) -> str:
 def parts(text: str) -> tuple[Counter[tuple[str, str]], str, list[str]]:
     """Return what a translation has to keep, the words, and those that HTML hides.
 
-    Among the words "\\0" stands for a code span or formula.
+    In the words "\\0" is a code span or formula.
     """
     kept: Counter[tuple[str, str]] = Counter()
-    words, hidden, blocks = "", [], READER.parse(text)
-    for opening, inline in pairwise(blocks):
-        for first in (inline.children or [])[:1] if opening.type == "heading_open" else ():
-            # in "split: two loops out of one" a name
-            first.content = re.sub(r"^[a-z_]+(?=: )", "\0", first.content)
-    for block in blocks:
+    words, hidden = "", []
+    # in the heading "split: two loops out of one" a name
+    text = re.sub("(?m)^(#+ )([a-z_]+)(?=: |[：（])", r"\1`\2`", text)
+    for block in READER.parse(text):
         for token in block.children or [block]:
             if token.type in KINDS:
                 kept[KINDS[token.type], _what(token)] += 1
@@ -84,7 +79,7 @@ def parts(text: str) -> tuple[Counter[tuple[str, str]], str, list[str]]:
 
 
 def _target(link: str, folder: Path, english: bool) -> str:
-    """Return where a link leads to, seen from the root: from English, to the Chinese of it."""
+    """Return where a link leads, from the root; an English link leads to the Chinese, if any."""
     path, mark, anchor = link.partition("#")
     if not path or re.match(r"[a-z]+:", link):
         return link
@@ -97,25 +92,21 @@ def _target(link: str, folder: Path, english: bool) -> str:
 
 
 class Glossary(NamedTuple):
-    """The tables of docs/glossary.md, as far as they are asked for.
+    """The tables of docs/glossary.md."""
 
-    `terms`: English in lower case, words apart by one space, with the Chinese that is admitted in
-    any row; none where nothing is asked for. `any_term`: the longest first, also in the plural.
-    """
-
-    terms: dict[str, frozenset[str]]
+    terms: dict[str, frozenset[str]]  # in lower case, with the Chinese that any row admits
     any_term: re.Pattern[str]
     any_name: re.Pattern[str]
     phrases: list[tuple[re.Pattern[str], str]]
 
 
 def _any(words: Iterable[str]) -> str:
-    """Return the pattern of any of these words, the longest first; nothing fits where none are."""
+    """Return a pattern for any of these words, the longest first; without words none matches."""
     return "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word)))) or "(?!)"
 
 
 def rows(text: str, heading: str) -> list[dict[str, str]]:
-    """Return the rows of the table below a heading of the glossary, by the heads of its columns."""
+    """Return the rows of the table below a heading of the glossary, by column."""
     _, _, section = text.partition(f"\n## {heading}")
     lines = re.findall(r"^\|(.*)\|[ \t]*$", section.partition("\n## ")[0], re.MULTILINE)
     cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)] for line in lines]
@@ -125,13 +116,12 @@ def rows(text: str, heading: str) -> list[dict[str, str]]:
 @functools.cache
 def glossary(text: str) -> Glossary:
     """Read the tables of docs/glossary.md."""
-    terms: dict[str, frozenset[str]] = {}
-    free = set()  # of two senses, one that nobody can look for
+    terms: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
     for row in rows(text, "Terms"):
-        forms = {form.strip() for form in [row["中文"], *row["也可用"].split("/")] if form.strip()}
-        for term in map(str.strip, row["English"].lower().split(",")):
-            terms[term] = terms.get(term, frozenset()) | forms
-            free |= {term} if row["gate"] != "yes" else set()
+        forms = [row["中文"], *row["也可用"].split("/")] if row["gate"] == "yes" else []
+        for term in row["English"].lower().split(","):
+            terms[re.sub("[ -]+", " ", term.strip())] |= \
+                {form.strip() for form in forms if form.strip()} or {""}  # not looked for
     phrases = []
     for row in rows(text, "Fixed phrases"):
         english = row["English"]
@@ -140,15 +130,13 @@ def glossary(text: str) -> Glossary:
         phrases.append((re.compile(start + pattern, re.MULTILINE), row["中文"]))
     names = _any(row["Term"] for row in rows(text, "Not translated")
                  if row["Term"] != row["Term"].lower())
-    return Glossary(
-        {re.sub("[ -]+", " ", term): frozenset() if term in free else forms
-         for term, forms in terms.items()},
-        re.compile(rf"(?<![\w-])({_any(terms)})(?:s|es)?(?![\w-])".replace(r"\ ", r"[\s-]+"),
-                   re.IGNORECASE), re.compile(rf"(?<!\w)({names})(?!\w)"), phrases)
+    any_term = _any(terms).replace(r"\ ", r"[\s-]+")
+    return Glossary(terms, re.compile(rf"(?<![\w-])({any_term})(?:s|es)?(?![\w-])", re.IGNORECASE),
+                    re.compile(rf"(?<!\w)({names})(?!\w)"), phrases)
 
 
 def _terms(prose: str, words: Glossary) -> Counter[str]:
-    """Count the terms of a text: ONNX Runtime is no runtime, "batch by batch" one batch."""
+    """Count a text's terms: "ONNX Runtime" has no runtime, "batch by batch" has one batch."""
     prose = re.sub(r"\b(\w+) (?:by|to) \1\b", r"\1", words.any_name.sub("\0", prose), flags=re.I)
     return Counter(re.sub(r"[\s-]+", " ", found[1].lower())
                    for found in words.any_term.finditer(prose))
@@ -163,9 +151,9 @@ def _words(english: str, chinese: str, prose: tuple[str, str], words: Glossary) 
     lines = []
     for forms, terms in wanted.items():
         have, times = len(re.findall(_any(forms), prose[1])), terms.total()
-        if forms and have < times:
+        if have < times and "" not in forms:
             lines.append(f"'{', '.join(sorted(terms))}' is {' or '.join(sorted(forms))} in the "
-                         f"glossary, and that stands {have} of {times} times")
+                         f"glossary, and is here {have} of {times} times")
     lines += [f"the name {name} does not occur" for name in sorted(
         set(words.any_name.findall(prose[0]))) if name not in chinese]
     for pattern, template in words.phrases:
@@ -177,9 +165,9 @@ def _words(english: str, chinese: str, prose: tuple[str, str], words: Glossary) 
 
 
 def misquoted(chinese: str, said: str) -> list[str]:
-    """Return a line for each English phrase that is quoted, and that no code or output says.
+    """Return a line for each quoted English phrase that is not in `said` or the glossary.
 
-    `said`: the notebook's code and outputs, pictures' labels too; terms of the glossary are known.
+    `said`: the notebook's code cells with their outputs, such as the labels of pictures.
     """
     known = (said + (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")).lower()
     return [f"{part!r} is quoted, and no cell says it: quote what it says now"
@@ -188,31 +176,29 @@ def misquoted(chinese: str, said: str) -> list[str]:
             if part.strip(" ,.").lower() not in known]
 
 
-def differences(english: str, chinese: str, words: Glossary | None = None,
-                folders: tuple[Path, Path] = (Path("paired_md"), Path("paired_md/zh"))
-                ) -> list[str]:
+def differences(english: str, chinese: str, folders: Iterable[Path]) -> list[str]:
     """Return what a Chinese paragraph lacks of its English one, or does wrong, a line each.
 
-    `folders`: from which the links of the two are seen.
+    `folders`: of the two files, for their links. Without English only the Chinese is looked at.
     """
-    words = words or glossary((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
     (one, said, hidden), (other, says, hides) = parts(english), parts(chinese)
     wanted, have = (Counter({(kind, _target(what, folder, own is one) if kind in LINKS else what):
                              times for (kind, what), times in own.items()})
                     for own, folder in zip((one, other), folders, strict=True))
+    words = glossary((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
     lines = [f"the {kind} {what} is missing" for kind, what in sorted(wanted - have)
              if kind not in ONCE or not have[kind, what]]
-    lines += [f"a {kind} {what} that the English has not" for kind, what in sorted(have - wanted)
-              if english and kind not in ONCE]
+    lines += [f"a {kind} {what} that the English does not have" for kind, what in
+              sorted(have - wanted) if english and kind not in ONCE]
     lines += [f"the {kind} to {what} leads nowhere" for kind, what in have
-              if kind in LINKS and not (re.match("[a-z]+:|#", what)
-                                        or (ROOT / what.partition("#")[0]).exists())]
+              if english and kind in LINKS and not (re.match("[a-z]+:|#", what)
+                                                    or (ROOT / what.split("#")[0]).exists())]
     if len(hides) > len(hidden):
-        lines.append(f"{hides[0][:30]!r} is not read as Markdown: a blank line belongs behind "
+        lines.append(f"{hides[0][:30]!r} is not read as Markdown: put a blank line after "
                      "</summary> and before </details>")
     if says.count("*") > said.count("*"):
-        lines.append(f"asterisks show at {says[max(0, says.index('*') - 8):][:24]!r}: between bold "
-                     "and its neighbour one of 。，：） needs a space, or stands outside")
+        lines.append(f"asterisks show at {says[max(0, says.index('*') - 8):][:24]!r}: put a space "
+                     "after bold that ends in one of 。，：）, or the mark outside the bold")
     if re.search(r"\b[a-z]{2,}\b", said) and not re.search(HAN, says):
         lines.append("no Chinese")
     if len(said) > 150 and len(says) < SHORT * len(said):

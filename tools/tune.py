@@ -1,11 +1,11 @@
 """Tune the fused CNN with MetaSchedule and write data/tuned/, which notebook 08 replays.
 
     make tune                                on this machine
-    make tune TRACKER=host:9190 KEY=name     on the devices that somebody registered there
+    make tune TRACKER=host:9190 KEY=name     on the devices registered there
 
-Takes about six minutes on two cores, needs tools/requirements-bench.txt (xgboost, cloudpickle), and
-wants the machine for itself: what else runs is measured too. Shapes and programs are tuned, not
-values, so the result is the same for the real weights and the stand-in's. Nothing is written
+It takes about six minutes on two cores, needs tools/requirements-bench.txt (xgboost, cloudpickle),
+and an otherwise idle machine: whatever else runs disturbs the times. Shapes and programs are tuned,
+not values, so the result is the same for the real weights and the stand-in's. Nothing is written
 before the search has ended.
 """
 
@@ -32,14 +32,13 @@ from data.store import CourseError
 SHAPE = (4, 1, 28, 28)
 THREADS = 2
 TRIALS, ROUND = 192, 16  # candidates measured in all, and in one round on one PrimFunc
-LOOK, LOOKS = 3, 3  # seconds between two looks at a tracker, and how many have to find nobody
+LOOK, LOOKS = 3, 3  # seconds between two looks at a tracker, and how many have to find no server
 
 
 def fuse(mod: tvm.IRModule) -> tvm.IRModule:
     """Return mod fused as in notebook 08, with its weights marked.
 
-    They are constants, so that a schedule may store them in another order, once, when the model
-    is compiled.
+    They are constants, so that a schedule may reorder them once, when the model is compiled.
     """
     return relax.transform.AttachAttrLayoutFreeBuffers()(kernels.fuse_by_kind(mod))
 
@@ -48,8 +47,8 @@ def tune(mod: tvm.IRModule, folder: Path, work_dir: str, measured_on: devices.De
          ) -> None:
     """Tune every PrimFunc of mod; write the best record of each into folder.
 
-    What is measured meanwhile goes to `work_dir`. For the CPU of the devices, or of this machine;
-    each record names it, in its target.
+    Measurements go to `work_dir`. Tunes for the CPU of the devices, or of this machine; the target
+    of each record names it.
     """
     os.environ["TVM_NUM_THREADS"] = str(THREADS)  # for the processes that run the candidates
     cpu = tvm.target.Target.from_device("cpu")
@@ -61,7 +60,7 @@ def tune(mod: tvm.IRModule, folder: Path, work_dir: str, measured_on: devices.De
     found = ms.relax_integration.tune_relax(
         mod, {}, target, work_dir, max_trials_global=TRIALS, num_trials_per_iter=ROUND, seed=0,
         runner=runner,
-        # there alone: the search, in this process, wants the instructions to be there
+        # only there: the search, in this process, needs the instructions
         builder=devices.builder())
     records = [found.query_tuning_record(task.dispatched[0], target, task.task_name)
                for task in tasks]
@@ -80,8 +79,8 @@ def tune(mod: tvm.IRModule, folder: Path, work_dir: str, measured_on: devices.De
 
 
 def _child(folder: Path, work_dir: str, there: devices.Devices | None) -> None:
-    """Tune, in a process of its own; end with 1 and one line where something is wrong."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # who started it ends it
+    """Tune, in a separate process; end with 1 and one line if something is wrong."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # its parent ends it
     try:
         cnn = helpers.pytorch_model(helpers.load_weights("cnn"))
         tune(fuse(helpers.import_model(cnn, SHAPE)), folder, work_dir, there)
@@ -90,9 +89,9 @@ def _child(folder: Path, work_dir: str, there: devices.Devices | None) -> None:
 
 
 def wait(process: BaseProcess, there: devices.Devices | None) -> int:
-    """Return a process's exit status; end it, and all below it, where no server is left for it.
+    """Return a process's exit status; end it and its children if no server is left for it.
 
-    A server that ends costs the candidate that it had, and the search goes on with the others.
+    A server that ends costs the candidate that it had; the search continues with the others.
     Raises CourseError.
     """
     bad, why = 0, ""
@@ -124,8 +123,8 @@ def _devices(options: argparse.Namespace) -> devices.Devices | None:
         return None
     there = devices.ask(options.tracker, options.key)
     if there.host not in ("127.0.0.1", "localhost"):
-        print(_("Whoever reaches the tracker or its servers can run programs there: no password is "
-                "asked. Use ssh tunnels, see instructor/README.md."))
+        print(_("Anyone who can reach the tracker or its servers can run programs there: there is "
+                "no password. Use ssh tunnels, see instructor/README.md."))
     print(_("{count} server(s) under {key}: {cpu}, {threads} thread(s) each").format(
         count=there.count, key=there.key, cpu=there.cpu, threads=there.threads), flush=True)
     return there
@@ -138,7 +137,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--key", help="the key of the servers that are to measure")
     parser.add_argument("--to", type=Path, default=helpers.ROOT / "data" / "tuned")
     options = parser.parse_args(arguments)
-    # the semaphores of a process that was killed are cleaned up without a word
+    # the semaphores of a killed process are cleaned up silently
     os.environ.setdefault("PYTHONWARNINGS", "ignore::UserWarning:multiprocessing.resource_tracker")
     try:
         there = _devices(options)

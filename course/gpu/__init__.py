@@ -1,4 +1,4 @@
-"""GPU programs on any machine: their CUDA source, what their threads do, and that source run.
+"""GPU programs on any machine: their CUDA source, what their threads do, and running that source.
 
 TVM writes CUDA without a GPU and without NVIDIA's tools.
 """

@@ -1,8 +1,8 @@
-"""The CUDA source run: on a GPU if there is one, else by the C++ compiler of this machine.
+"""Run CUDA source: on a GPU if there is one, else with this machine's C++ compiler.
 
-threads.hpp says what `threadIdx`, `__shared__` and `__syncthreads` are, so that a C++20 compiler
-makes a program of it in which each thread of a block is a thread of the CPU: slow, but right or
-wrong as on a GPU.
+threads.hpp defines `threadIdx`, `__shared__` and `__syncthreads`, so that a C++20 compiler makes
+a program in which each thread of a block is a thread of the CPU: slow, but right or wrong as on a
+GPU.
 """
 
 import re
@@ -38,7 +38,7 @@ def on_gpu() -> bool:
 
 
 def how() -> str:
-    """Say how the CUDA source runs on this machine: a line, and one more of a GPU that does not."""
+    """Say how the CUDA source runs on this machine, and why a GPU that is here does not run it."""
     if on_gpu():
         return _("CUDA source runs here on the GPU")
     said = _("CUDA source runs here by {compiler}: each thread of a block is a thread of the "
@@ -48,10 +48,10 @@ def how() -> str:
 
 
 def run_source(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) -> bool:
-    """Run a PrimFunc's CUDA source; the last array gets its result. False: nothing here runs it.
+    """Run a PrimFunc's CUDA source; the last array gets its result. False if nothing here runs it.
 
-    On a GPU if one works, else on the CPU, in a process of its own. Arrays are float32, in the
-    order of the parameters. Raises CourseError where it crashes, or takes more than SECONDS.
+    It runs on a GPU if one works, else on the CPU, in a separate process. Arrays are float32, in
+    the order of the parameters. Raises CourseError if it crashes or takes more than SECONDS.
     """
     if on_gpu():
         _run_on_gpu(func, arrays, barriers)
@@ -79,8 +79,8 @@ def run_source(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) 
 
 
 def _run_on_gpu(func: tirx.PrimFunc, arrays: Sequence[np.ndarray], barriers: bool) -> None:
-    """As run_source, on the first GPU; NVRTC, or NVIDIA's own compiler, makes it machine code."""
-    name = "tvm_callback_cuda_postproc"  # TVM asks it for the source that it is to compile
+    """As run_source, on the first GPU; NVRTC or NVIDIA's compiler makes machine code of it."""
+    name = "tvm_callback_cuda_postproc"  # TVM asks it for the source to compile
     tvm_ffi.register_global_func(name, lambda text, _target: text if barriers else own_alone(text),
                                  override=True)
     func = func if barriers else with_marks(func)
@@ -91,8 +91,8 @@ def _run_on_gpu(func: tirx.PrimFunc, arrays: Sequence[np.ndarray], barriers: boo
         compiled["main"](*given)
         arrays[-1][...] = given[-1].numpy()
     except (ImportError, RuntimeError, ValueError) as error:
-        raise CourseError(_("the GPU does not run it: {why}. What to install stands at the end of "
-                            "notebook 10").format(why=last_line(error))) from None
+        raise CourseError(_("the GPU does not run it: {why}. The end of notebook 10 says "
+                            "what to install").format(why=last_line(error))) from None
     finally:
         tvm_ffi.remove_global_func(name)
 
@@ -102,7 +102,7 @@ def _dim3(extents: tuple[int, ...]) -> str:
 
 
 def _executed(program: str, given: bytes) -> bytes:
-    """Compile a C++ program and return what it writes for what it is given."""
+    """Compile a C++ program and return what it writes for this input."""
     with present.workplace() as folder:
         file, built = Path(folder, "kernel.cpp"), Path(folder, "kernel")
         file.write_text(program)
@@ -115,8 +115,8 @@ def _executed(program: str, given: bytes) -> bytes:
         try:
             done = present.run([built], given, SECONDS, check=False)
         except present.SlowError:
-            raise CourseError(_("still at it after {seconds} seconds: smaller arrays").format(
-                seconds=SECONDS)) from None
+            raise CourseError(_("still running after {seconds} seconds: take smaller arrays"
+                                ).format(seconds=SECONDS)) from None
     if done.returncode == _DIVERGENT:
         *block, count = map(int, done.stderr.split()[1:])
         raise CourseError(refusal("divergent", "", count, (tuple(block), (0, 0, 0))))

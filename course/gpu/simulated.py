@@ -1,4 +1,4 @@
-"""All threads of a GPU program, run on NumPy: what comes of it, and what they did."""
+"""All threads of a GPU program, run on NumPy: its result, and what the threads did."""
 
 import math
 from typing import Any
@@ -13,7 +13,7 @@ from data.store import CourseError
 
 
 def run(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) -> threads.Launch:
-    """Run a PrimFunc of one kernel on NumPy; say what it did. As `run_kernels`."""
+    """Run a PrimFunc of one kernel on NumPy and return what it did; see `run_kernels`."""
     launches = run_kernels(func, *arrays, barriers=barriers)
     if len(launches) != 1:
         raise CourseError(_("{count} kernels, not one: bind the loops of every sblock to blocks "
@@ -24,11 +24,11 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) -> thre
 
 def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
                 ) -> list[threads.Launch]:
-    """Run the kernels of a PrimFunc on NumPy, one after the other; say what each of them did.
+    """Run the kernels of a PrimFunc on NumPy, one after the other; return what each did.
 
-    Arrays in the order of the parameters; outputs are written. Without `barriers` those that TVM
-    puts in are left out. Raises CourseError for an index outside its buffer, a barrier that not
-    all threads of a block come to, and the like.
+    Arrays are in the order of the parameters; outputs are written. Without `barriers`, those that
+    TVM inserts are left out. Raises CourseError for an index outside its buffer, a barrier that
+    not all threads of a block reach, and the like.
     """
     for param, array in zip(func.params, arrays, strict=True):
         if tuple(param.shape) != array.shape:
@@ -38,43 +38,43 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
     try:
         return threads.run(low, *arrays)
     except threads.Unknown as unknown:
-        raise CourseError(_("there is something outside of blocks and threads, or that gpu.run "
-                            "does not know: {what}").format(what=last_line(unknown))) from None
+        raise CourseError(_("something is outside blocks and threads, or unknown to gpu.run: {what}"
+                            ).format(what=last_line(unknown))) from None
     except threads.Refused as refused:
         raise CourseError(refusal(*refused.args)) from None
 
 
 def refusal(what: str, name: str, which: Any, thread: Any) -> Sentence:
-    """Return why a program was refused, in words."""
+    """Say why a program was refused."""
     match what:
         case "extents":
             return _("{axis} is bound to a loop of {first} and to one of {second}: in one kernel "
                      "an axis has one extent").format(axis=name, first=which[0], second=which[1])
         case "unbound":
-            return _("the loop {loop} stands beside kernels, and is bound to nothing: bind it to "
+            return _("the loop {loop} is next to kernels, and is not bound: bind it to "
                      "blocks and threads").format(loop=name)
         case "scope":
-            return _("{buffer} is made inside a kernel, and is in {scope} memory: there a kernel "
-                     "makes nothing, it takes \"shared\" or \"local\"").format(
+            return _("{buffer} is allocated inside a kernel, in {scope} memory: inside a kernel, "
+                     "use \"shared\" or \"local\"").format(
                 buffer=name, scope=which)
     who = threads.thread_name(*thread)
     if what == "outside":
         return _("{thread} is outside {buffer}: element {index}").format(
             thread=who, buffer=name, index=which)
     if what == "unwritten":
-        return _("{thread} reads {buffer}[{index}], which nobody has written").format(
+        return _("{thread} reads {buffer}[{index}], which was never written").format(
             thread=who, buffer=name, index=which)
-    return _("{thread}: {count} threads of this block come to a barrier, the others do not").format(
+    return _("{thread}: {count} threads of this block reach a barrier, the others do not").format(
         thread=who, count=which)
 
 
 def threads_of(func: tirx.PrimFunc) -> int:
-    """Return the threads of a block, in the kernel of a PrimFunc that has fewest."""
+    """Return the number of threads of a block, in the kernel of a PrimFunc that has the fewest."""
     return min(math.prod(block) for _grid, block in threads.launches(lowered(func)))
 
 
 def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
-    """Return a PrimFunc as its threads run it; raises CourseError where it is none for a GPU."""
+    """Return a PrimFunc as its threads run it; raises CourseError if it is not a GPU program."""
     try:
         threads.require_one_extent(func)
         low = threads.lowered(func, barriers)
@@ -86,6 +86,6 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     if not threads.launches(low):
         loop = threads.outside_of_bound(func)
         raise CourseError(UNBOUND if loop is None else _(
-            "the loop {loop} stands around bound ones, and is bound to nothing: bind it to "
+            "the loop {loop} is around bound ones, and is not bound itself: bind it to "
             "blocks").format(loop=loop))
     return low

@@ -1,4 +1,4 @@
-"""The CUDA source that TVM writes, and what NVIDIA's compiler makes of it."""
+"""The CUDA source that TVM writes, and the PTX that NVIDIA's compiler makes from it."""
 
 import inspect
 import re
@@ -23,8 +23,8 @@ UNBOUND = _("no loop is bound to blocks or threads: this program is one for the 
 def source(func: tirx.PrimFunc, barriers: bool = True) -> str:
     """Return the CUDA source of a PrimFunc whose loops are bound to blocks and threads.
 
-    Without `barriers` those are taken out that TVM puts in. Raises CourseError where TVM refuses
-    the program.
+    Without `barriers`, those that TVM inserts are left out. Raises CourseError if TVM refuses the
+    program.
     """
     text = _whole(func if barriers else with_marks(func))
     kernels = text[text.index('extern "C" __global__'):]
@@ -35,19 +35,19 @@ def source(func: tirx.PrimFunc, barriers: bool = True) -> str:
 
 
 def with_marks(func: tirx.PrimFunc) -> tirx.PrimFunc:
-    """Return a PrimFunc with a mark in the place of each barrier that stands in it."""
+    """Return a PrimFunc with a mark instead of each barrier that is written in it."""
     return tvm.script.from_source(re.sub(
         r"T\.tvm_storage_sync\(.*\)", f'T.evaluate(T.call_extern("int32", "{_MARK}"))',
         func.script()))
 
 
 def own_alone(text: str) -> str:
-    """Return CUDA source with barriers at the marks of `with_marks` alone."""
+    """Return CUDA source with barriers only at the marks of `with_marks`."""
     return re.sub(r"[^\n]*__syncthreads\(\);\n", "", text).replace(_MARK, "__syncthreads")
 
 
 def _whole(func: tirx.PrimFunc) -> str:
-    """Return the CUDA source with what stands before the kernels: types, and what is included."""
+    """Return the CUDA source with what comes before the kernels: types and includes."""
     with tvm.transform.PassContext(config={"tirx.disable_cse_tir": True}):  # easier to read
         try:
             compiled = tvm.compile(func.with_attr("global_symbol", "main"),
@@ -61,10 +61,10 @@ def _whole(func: tirx.PrimFunc) -> str:
 
 
 def ptx(func: tirx.PrimFunc) -> str:
-    """Return what NVIDIA's NVRTC makes of the CUDA source, in PTX.
+    """Return the PTX that NVIDIA's NVRTC compiles the CUDA source to.
 
-    "", and a line that says what is missing, where it does not work; it comes by pip. Raises
-    CourseError where it does not take the source.
+    If NVRTC (from pip) does not work, print a line that says what is missing and return "". Raises
+    CourseError if NVRTC rejects the source.
     """
     if not (nvrtc := present.need("nvrtc").command):
         return ""
@@ -75,8 +75,8 @@ def ptx(func: tirx.PrimFunc) -> str:
 def tensor_core_intrinsics() -> dict[str, str]:
     """Return the names of TVM's intrinsics for products of 16 x 16 float16 matrices, by their part.
 
-    TVM makes all of its 81 when the first is asked for, and TVMScript has `inspect` look through
-    all modules for each frame of each: 40 s; told where to look, 4.
+    TVM makes all of its 81 when the first is used, and TVMScript has `inspect` look through all
+    modules for each frame of each, which takes 40 s; when told where to look, 4 s.
     """
     def module_of(item: Any, file: str | None = None) -> ModuleType | None:
         return sys.modules.get(getattr(item, "f_globals", vars(sys.modules[__name__]))["__name__"])

@@ -1,4 +1,4 @@
-"""Colours for a dark page: of the same hue, as light as they were dark."""
+"""Colours for a dark page: the same hue, as light as they were dark."""
 
 import matplotlib.pyplot as plt
 import numpy as np
@@ -6,17 +6,17 @@ from matplotlib.collections import QuadMesh
 from matplotlib.image import AxesImage
 
 INK, GROUND = 0.93, 0.07  # what black and white become: the lightness of a page's text and ground
-# hides in each of JupyterLab's themes what is for the other; elsewhere what is for the dark
+# each of JupyterLab's themes hides what is for the other; elsewhere, what is for the dark is hidden
 BY_THEME = ('<style>.mlc-dark { display: none } [data-jp-theme-light="false"] .mlc-dark { display: '
             'inline !important } [data-jp-theme-light="false"] .mlc-light { display: none '
             "!important }</style>")
 
 
 def turned(rgb: np.ndarray) -> np.ndarray:
-    """Return colours (..., 3), each number from 0 to 1, of the same hue, as light as it was dark.
+    """Return colours (..., 3), each number from 0 to 1: the same hue, as light as it was dark.
 
-    As HLS has them: the lightness is the mean of the largest and the smallest of the three; how
-    strong a colour is stays, too.
+    As in HLS, the lightness is the mean of the largest and the smallest of the three. The
+    saturation does not change either.
     """
     light = (rgb.max(-1, keepdims=True) + rgb.min(-1, keepdims=True)) / 2
     now = INK - (INK - GROUND) * light
@@ -25,12 +25,12 @@ def turned(rgb: np.ndarray) -> np.ndarray:
 
 
 def photograph(rgb: np.ndarray) -> bool:
-    """Whether an image (height, width, 3) is in greys only: a garment, not a map in colours."""
+    """Whether an image (height, width, 3) has only greys: a garment, not a map in colours."""
     return not np.ptp(rgb, axis=-1).any()
 
 
 def for_the_dark(picture: np.ndarray, figure: plt.Figure, pad: float) -> np.ndarray:
-    """Return a figure's pixels for a dark page; photographs in it stay.
+    """Return a figure's pixels for a dark page; photographs in it do not change.
 
     `picture`: (height, width, 4), each number from 0 to 1. `pad`: inches around what is
     drawn, as savefig left them with bbox_inches="tight".

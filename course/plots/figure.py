@@ -1,4 +1,4 @@
-"""Where every figure passes: it is shown once, with a text and with what was drawn in it."""
+"""Every figure passes here: it is shown once, with a text and a fingerprint of what was drawn."""
 
 import base64
 import contextlib
@@ -26,7 +26,7 @@ from course.words import Sentence, _, language, told
 EDGE, GREY, ORANGE, BLUE, PALE = "#57606a", "#c3cad1", "#d9822b", "#4878a8", "#cfe3f5"
 PAD = 0.1  # inches around a picture
 ARROW = {"arrowstyle": "->", "color": "#30363d", "lw": 1.1, "shrinkA": 0, "shrinkB": 0}
-# fonts with Chinese letters, on Linux, macOS and Windows; the last have them in other shapes
+# fonts with Chinese characters, on Linux, macOS and Windows; the last have other shapes
 FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han Sans CN",
          "WenQuanYi Micro Hei", "WenQuanYi Zen Hei", "PingFang SC", "Hiragino Sans GB",
          "Heiti SC", "STHeiti", "Microsoft YaHei", "SimHei", "Droid Sans Fallback",
@@ -35,8 +35,8 @@ FONTS = ("Noto Sans CJK SC", "Noto Sans SC", "Source Han Sans SC", "Source Han S
 
 @functools.cache
 def chinese_font() -> str:
-    """Return the name of an installed font that has Chinese letters, or ""."""
-    # some have one weight, which Matplotlib would say in a red box above each picture
+    """Return the name of an installed font with Chinese characters, or ""."""
+    # some have a single weight, and Matplotlib would say so in a red box above each picture
     logging.getLogger("matplotlib.font_manager").setLevel(logging.ERROR)
     known = {entry.fname for entry in font_manager.fontManager.ttflist}
     for path in set(font_manager.findSystemFonts()) - known:  # installed after Matplotlib looked
@@ -48,23 +48,23 @@ def chinese_font() -> str:
 
 
 def speak(figure: plt.Figure, tongue: str) -> None:
-    """Say the sentences in a figure in "en" or "zh", the latter in a font that has its letters."""
+    """Put the sentences in a figure into "en" or "zh", the latter in a font with its characters."""
     for text in figure.findobj(Text):
         if isinstance(said := text.get_text(), Sentence):
             text.set_text(told(said, tongue))
-            if tongue == "zh":  # a letter that the first has not is taken from the second
+            if tongue == "zh":  # a letter that the first lacks comes from the second
                 text.set_fontfamily([*text.get_fontfamily(), chinese_font()])
                 text.set_fontstyle("normal")  # Chinese has no italics
 
 
 def settle(figure: plt.Figure) -> None:
-    """Say the sentences in a figure as its reader can read them, before anything is laid out."""
-    if language() == "zh":  # without a font for Chinese letters they would be boxes
+    """Put the sentences in a figure into the reader's language, before anything is laid out."""
+    if language() == "zh":  # without a Chinese font they would be boxes
         speak(figure, "zh" if chinese_font() else "en")
 
 
 def caption(text: str) -> Sentence:
-    """Return what a cell put together as a sentence, by the templates that stand here."""
+    """Return a caption that a cell put together as a sentence, by the templates below."""
     for template in (_("label: {name}"), _("{label}\nas {prediction} {probability}"),
                      _("{count} thread"), _("{count} threads")):
         pattern = re.sub(r"\\{(\w+)\\}", r"(?P<\1>.+)", re.escape(template.template))
@@ -74,7 +74,7 @@ def caption(text: str) -> Sentence:
 
 
 def ink(background: str | tuple[float, ...]) -> str:
-    """Return "black" or "white", whichever is read better on a colour: at least 4.5 to 1.
+    """Return "black" or "white", whichever reads better on a colour: at least 4.5 to 1.
 
     From the relative luminance of WCAG 2.2, https://www.w3.org/TR/WCAG22/#dfn-relative-luminance
     """
@@ -91,9 +91,9 @@ def box(axes: plt.Axes, left: float, top: float, width: float, height: float, co
 
 
 def sheet(width: float, height: float, **limits) -> tuple[plt.Figure, plt.Axes]:
-    """Return a figure of so many inches, and its axes, which are not drawn themselves.
+    """Return a figure of this size in inches, and its axes, which are not drawn themselves.
 
-    `limits` and the like: what axes.set takes.
+    `limits` are arguments of axes.set.
     """
     figure, axes = plt.subplots(figsize=(width, height), layout="constrained")
     axes.set(**limits)
@@ -107,13 +107,13 @@ def write(axes: plt.Axes, x: float, y: float, text: str, size: float = 9, **styl
 
 
 def swatches(says: Mapping[str, str], colours: dict[str, str]) -> list[patches.Patch]:
-    """Return what a legend needs: a patch for each kind in `says`, with its text and colour."""
+    """Return the handles of a legend: a patch for each kind in `says`, with its text and colour."""
     return [patches.Patch(facecolor=colours[kind], edgecolor=EDGE, label=label)
             for kind, label in says.items()]
 
 
 def _drawn(figure: plt.Figure) -> Iterator[artist.Artist]:
-    """Yield what was drawn in a figure, without ticks: these follow from sizes."""
+    """Yield what was drawn in a figure, without ticks, which follow from sizes."""
     for axes in figure.axes:
         legend = axes.get_legend()
         yield from (item for item in axes.get_children() if item not in (axes.patch, legend)
@@ -130,7 +130,7 @@ def fingerprint(figure: plt.Figure) -> str:
     """Return what was drawn as one line: the number of artists of each kind, and their SHA-256.
 
     Texts, colours and data, rounded to three decimals, count; sizes in pixels, fonts and ticks do
-    not. So it is the same on every machine, and another for another picture.
+    not. So it is the same on every machine, and different for a different picture.
     """
     def plain(value: Any) -> str:
         return value if isinstance(value, str) else str(
@@ -159,7 +159,7 @@ def _for_the_lab(png: bytes, figure: plt.Figure, alt: str) -> str:
 def _sharp(figure: plt.Figure, path: Path, alt: str | None = None) -> None:
     """Write a figure as SVG for the site, the same bytes for the same figure.
 
-    Letters become outlines: a page that is read elsewhere may not have the font.
+    Letters become outlines, because the reader's machine may not have the font.
     """
     path.parent.mkdir(exist_ok=True)
     with plt.rc_context({"svg.hashsalt": "", "svg.fonttype": "path"}):
@@ -171,11 +171,11 @@ def show(figure: plt.Figure, alt: str, measured: bool = False) -> None:
     """Display a figure once, with a text for readers who cannot see it.
 
     The output's metadata has the text, `alt`, and the fingerprint, `drawn`, which the PNG itself
-    has as its Description: a stored picture that was exchanged for another does not fit. What was
-    `measured`, such as times, has no fingerprint, since it differs in each run. JupyterLab shows
-    pictures without their text: started by `make lab`, it gets them as HTML that has it.
-    `make outputs` keeps each as SVG too, for the site, named by the PNG: tools.execute. The Chinese
-    one, where a font has its letters, has the text in it.
+    has as its Description: if a stored picture is swapped for another, they differ. A picture of
+    what was `measured`, such as times, has no fingerprint, since it differs in each run. JupyterLab
+    shows pictures without their text; if `make lab` started it, it gets HTML that has the text.
+    `make outputs` also keeps each as SVG for the site, named by the PNG: tools.execute. The Chinese
+    SVG, made if there is a font for it, contains its text.
     """
     settle(figure)
     words = told(alt, language()).replace("\n", " ")

@@ -13,9 +13,9 @@ _EACH = SEGMENT // 4  # float32 numbers of one transaction
 
 
 def threads(launch: Launch, name: str, shape: tuple[int, int]) -> None:
-    """Draw a matrix that a kernel wrote: a colour for each block, in each element its thread.
+    """Draw a matrix that a kernel wrote: a colour for each block, and in each element its thread.
 
-    Threads as x or (x, y), as they are counted in their block. "-": nobody wrote it.
+    Threads are x or (x, y), as counted in their block. "-": no thread wrote it.
     """
     rows, columns = shape
     figure, axes = sheet(0.42 * columns + 0.4, 0.42 * rows + 0.3, xlim=(-0.1, columns + 0.1),
@@ -36,7 +36,7 @@ def threads(launch: Launch, name: str, shape: tuple[int, int]) -> None:
 def addresses(touched: Mapping[str, Sequence[int]]) -> None:
     """Draw which float32 elements the threads of a warp reach at once, a row for each title.
 
-    A box is a stretch of 128 bytes that is brought as a whole; those between are left out.
+    A box is a stretch of 128 bytes that is fetched as a whole; boxes in between are left out.
     """
     brought = {title: sorted({int(element) // _EACH for element in elements})
                for title, elements in touched.items()}

@@ -1,4 +1,4 @@
-"""Boxes and arrows: computational graphs, graphs of torch.fx, stages, and what shares memory."""
+"""Boxes and arrows: computational graphs, graphs of torch.fx, stages, and shared memory."""
 
 import itertools
 from collections.abc import Iterable
@@ -110,10 +110,10 @@ def taken(value: relax.Expr) -> list[relax.Expr]:
 def _relax_graph(mod: tvm.IRModule, by_data: bool) -> nx.DiGraph:
     """Return the operators of a module's main as a graph.
 
-    Nodes are numbers, with name, kind, and the number of their dataflow block. What comes from
-    outside, parameters and constants, are nodes of kind "input"; what is returned, "returned".
-    Edges have the tensor as their text, or "" where nothing but the order of the program counts:
-    unless `by_data`, block after block, and line after line outside of dataflow blocks.
+    Nodes are numbers, with name, kind, and the number of their dataflow block. Parameters and
+    constants are nodes of kind "input"; what is returned is "returned". Edges have the tensor as
+    their text, or "" where only the order of the program counts: unless `by_data`, block after
+    block, and line after line outside of dataflow blocks.
     """
     func, graph, constants = mod["main"], nx.DiGraph(), itertools.count()
     made = {param: _add(graph, _typed(param.name, param), "input") for param in func.params}
@@ -184,13 +184,13 @@ def _draw_inputs(axes: plt.Axes, x: float, y: float, wide: float, texts: list[st
 
 
 def _inches(texts: Iterable[str]) -> float:
-    """Return how wide the widest of some texts is, in English; no Chinese is wider."""
+    """Return the width of the widest of some texts, in English; no Chinese is wider."""
     return max((len(told(text, "en")) for text in texts), default=0) * _LETTER
 
 
 @dataclass
 class _Layout:
-    """Where everything of a computational graph stands; all lengths are in inches."""
+    """The layout of a computational graph; all lengths are in inches."""
 
     at: dict[int, tuple[float, float]]  # the middle of each box, and of each text at the bottom
     wide: float  # a box
@@ -200,7 +200,7 @@ class _Layout:
 
 def _laid_out(graph: nx.DiGraph, arrows: list[tuple[int, int, str]],
               most: int, aside: float) -> _Layout:
-    """Return where boxes and arrows stand, beside each box up to `most` inputs, `aside` wide."""
+    """Lay out boxes and arrows; next to each box are up to `most` inputs, `aside` wide."""
     titles, places = dict(graph.nodes(data="name")), _places(graph)
     returned = [node for node, kind in graph.nodes(data="kind") if kind == "returned"]
     if len(returned) == 1:  # below the box that it comes from
@@ -224,7 +224,7 @@ def _laid_out(graph: nx.DiGraph, arrows: list[tuple[int, int, str]],
 
 def _draw_arrows(axes: plt.Axes, layout: _Layout, arrows: list[tuple[int, int, str]],
                  returned: dict[int, str]) -> None:
-    """Draw arrows between boxes, each with the tensor's text where that leaves its box first."""
+    """Draw arrows between boxes, with the tensor's text where it first leaves its box."""
     said, half = set(), layout.wide / 2
     for a, b, text in arrows:
         (x, y), (u, v) = layout.at[a], layout.at[b]
@@ -238,7 +238,7 @@ def _draw_arrows(axes: plt.Axes, layout: _Layout, arrows: list[tuple[int, int, s
         else:
             axes.annotate("", (u, v - (0.12 if b in returned else 0.27)), (x, y + 0.27),
                           arrowprops=ARROW)
-            if x != u:  # its label stands on it
+            if x != u:  # its label is on it
                 label |= {"x": (x + u) / 2, "ha": "center",
                           "bbox": {"facecolor": "white", "lw": 0, "pad": 1}}
         if b not in returned and (a, text) not in said:
@@ -249,9 +249,9 @@ def _draw_arrows(axes: plt.Axes, layout: _Layout, arrows: list[tuple[int, int, s
 def computational_graph(mod: tvm.IRModule, by_data: bool = False) -> None:
     """Draw a module's main as a graph, from its bindings: operators are boxes, tensors arrows.
 
-    Parameters and constants stand beside each box that takes them, the first one above. A
-    dataflow block is a grey area. Outside of one, boxes stand one below the other in the order of
-    the program, unless `by_data`: then nothing counts but which box takes which box's result.
+    Parameters and constants are next to each box that takes them, the first one above. A dataflow
+    block is a grey area. Outside of one, boxes are one below the other in the order of the program,
+    unless `by_data`: then only which box takes which box's result counts.
     """
     graph = _relax_graph(mod, by_data)
     titles, kinds = dict(graph.nodes(data="name")), dict(graph.nodes(data="kind"))
@@ -286,7 +286,7 @@ def computational_graph(mod: tvm.IRModule, by_data: bool = False) -> None:
 
 def _says(users: dict[str, list[int]], titles: dict[int, str], arrows: list[tuple[int, int, str]],
           returned: dict[int, str]) -> Sentence:
-    """Return what a computational graph shows: which tensor goes from where to where."""
+    """Say what a computational graph shows: which tensor goes from where to where."""
     says = [_("{tensor} goes to {users}").format(
         tensor=text, users=listed(titles[user] for user in takers))
         for text, takers in users.items() if takers]
@@ -331,8 +331,8 @@ def fx_graph(graph: torch.fx.Graph) -> None:
 def stages(*steps: tuple[str, str], arrows: list[str]) -> None:
     """Draw texts in boxes from left to right, with a labelled arrow from each to the next.
 
-    A step is a title and its text, of one or more lines; `arrows` has one label fewer. What is in
-    the catalogue is in Chinese in the Chinese edition: titles, labels, single lines.
+    A step is a title and its text, of one or more lines; `arrows` has one label fewer. In the
+    Chinese edition, titles, labels and single lines that are in the catalogue are in Chinese.
     """
     wide = [max(map(len, [title, *text.splitlines()])) for title, text in steps]
     high = max(len(text.splitlines()) for _, text in steps)
@@ -367,7 +367,7 @@ def memory(**tensors) -> None:
     """Draw which tensors (TVM, NumPy, PyTorch) look at the same memory, and what is in it.
 
     The keywords are the names: memory(tensor=t, view=np.from_dlpack(t)). Addresses are compared,
-    so the picture shows what is there and not what was meant.
+    so the picture shows what is there, not what was meant.
     """
     blocks: dict[int, list[str]] = {}
     for name, tensor in tensors.items():

@@ -8,7 +8,7 @@ from course.words import Sentence, _
 
 
 def image_grid(images: np.ndarray, captions: list[str], columns: int = 5) -> None:
-    """Draw images (n, 1, 28, 28) with values in [0, 1] as they are: 0 is black, 1 is white."""
+    """Draw images (n, 1, 28, 28) with values in [0, 1]: 0 is black, 1 is white."""
     rows = -(-len(images) // columns)
     figure, all_axes = plt.subplots(rows, columns, figsize=(1.7 * columns, 1.95 * rows),
                                     squeeze=False, layout="constrained")
@@ -25,7 +25,7 @@ def image_grid(images: np.ndarray, captions: list[str], columns: int = 5) -> Non
 
 def class_bars(names: tuple[str, ...], values: np.ndarray, title: str,
                image: np.ndarray | None = None, label: int | None = None) -> None:
-    """Draw one bar for each class, from 0 to 1; beside the image they belong to, if it is given.
+    """Draw one bar for each class, from 0 to 1, next to their image if it is given.
 
     The bar of the class `label` is orange. NaN is written, not drawn.
     """

@@ -41,7 +41,7 @@ def _text(values: np.ndarray) -> str:
 def convolution(x: np.ndarray, w: np.ndarray, at: tuple[int, int] = (0, 0)) -> None:
     """Draw one step of a convolution of a matrix x (h, w) by a kernel (kh, kw), no padding.
 
-    The window that gives the element `at` is marked, and its sum is written out.
+    The window that gives the element `at` is marked, and its sum written out.
     """
     windows = np.lib.stride_tricks.sliding_window_view(x, w.shape)
     y, window = (windows * w).sum((2, 3)), windows[at]
@@ -83,7 +83,7 @@ def bias_along(**biases: np.ndarray) -> None:
     """Draw where the numbers of a bias go: each is broadcast to (channels, rows, columns).
 
     The keywords are titles. Each array has a number for every place along one of the three axes,
-    such as (3, 1, 1) for one a channel. The largest extents, and 2 rows, are those of the picture.
+    such as (3, 1, 1) for one per channel. The picture has the largest extents, and 2 rows.
     """
     extents = np.broadcast_shapes(*(array.shape for array in biases.values()), (1, 2, 1))
     figure, axes = _canvas(3.9 + extents[0] * (extents[2] + 0.8), 3.9 * len(biases))
@@ -110,7 +110,7 @@ def bias_along(**biases: np.ndarray) -> None:
 def calls(mod: tvm.IRModule, across: int = 4) -> None:
     """Draw the calls of a module's main, `across` a row; above each its constants, in brown.
 
-    For mains in which each call takes what the one before it gave; computational_graph draws any.
+    For a main in which each call takes the result of the one before; computational_graph draws any.
     """
     bindings = [binding for block in mod["main"].body.blocks for binding in block.bindings
                 if isinstance(binding.value, relax.Call)]

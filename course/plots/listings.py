@@ -1,4 +1,4 @@
-"""Code beside code, as HTML: what corresponds has the same number and the same colour."""
+"""Code next to code, as HTML: corresponding lines have the same number and colour."""
 
 import html
 import inspect
@@ -13,7 +13,7 @@ from course.words import _
 
 _COLOURS = ("#cfe3f5", "#f7d9b0", "#e3efd9", "#cfc9ea", "#f2c6c6", "#fbe9a6", "#d5ece8", "#e8d8c3")
 _FLEX = "display:flex;flex-wrap:wrap;gap:.3em 1.2em"
-_HALF = "flex:1 1 24em;min-width:0"  # beside one another; where the page is narrow, below
+_HALF = "flex:1 1 24em;min-width:0"  # side by side; on a narrow page, one below the other
 _CODE = "margin-top:.3em;font-family:monospace;font-size:90%;line-height:1.35"
 _LINE = "flex:1;min-width:0;white-space:pre-wrap;overflow-wrap:anywhere"
 _CIRCLE = ("display:inline-block;width:1.4em;border:1px solid #57606a;border-radius:1em;"
@@ -24,8 +24,8 @@ class SideBySide:
     """Two programs side by side; matching lines have the same colour and the same number.
 
     HTML for people, plain text for comparison. `pairs`: words that mark lines on the left, words
-    that do on the right (several are separated by |), and what both mean. `scopes`: a colour goes
-    on in the lines that are indented below it.
+    that mark them on the right (several are separated by |), and what both mean. `scopes`: a
+    colour continues in the lines that are indented below it.
     """
 
     def __init__(self, left: str, right: str, pairs: Sequence[tuple[str, str, str]],
@@ -49,7 +49,7 @@ class SideBySide:
         halves = []
         for title, lines in self.halves.items():
             rows: list[str] = []
-            opened: list[tuple[int, str]] = []  # column and colour of those that go on
+            opened: list[tuple[int, str]] = []  # column and colour of those that continue
             for (before, _line), (number, line) in itertools.pairwise([(0, ""), *lines]):
                 indent = len(line) - len(line.lstrip())
                 opened = [scope for scope in opened if self.scopes and scope[0] < indent]
@@ -99,10 +99,10 @@ _CALLS = [  # in the builder's source, in the printed module, and what both mean
 
 
 def builder_and_module(build: Callable[[], tvm.IRModule], mod: tvm.IRModule) -> SideBySide:
-    """Show a function that builds a module beside the `main` it makes, its scopes as boxes.
+    """Show a function that builds a module next to the `main` it makes, its scopes as boxes.
 
     Each call of the builder has the number of what it made: of the calls of one kind, the first
-    belongs to the first line that such calls make, and so on; the last has all that is left.
+    gets the first line that such calls make, and so on; the last gets all that are left.
     """
     programs = (textwrap.dedent(inspect.getsource(build)), helpers.show(mod, only="main").text)
     pairs = []

@@ -29,12 +29,12 @@ _INK = {"serial": "#d0d7de", "parallel": "#7cc4a4", "vectorized": "#f2b36b", "un
 _SAYS = {"serial": _("serial: one after another"), "parallel": _("parallel: shared among threads"),
          "vectorized": _("vectorized: one instruction for all"),
          "unrolled": _("unrolled: written out, no loop left")}
-_TALL = 40  # rows: from here on, what has nothing between it shares a row
+_TALL = 40  # rows: from here on, loops with nothing between them share a row
 
 
 @dataclass(eq=False)
 class _Row:
-    """A row of the picture: loops that begin in it, or an sblock, or both."""
+    """A row of the picture: loops that begin in it, an sblock, or both."""
 
     depth: int
     loops: list[Loop]  # none, one, or those of one kind that share the row
@@ -45,8 +45,8 @@ class _Row:
 def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
     """Return the rows of a PrimFunc, one for each loop and one for each sblock.
 
-    With `share`, loops of one kind that hold the same sblocks are in one row, and an sblock is in
-    the row of a loop that holds nothing else.
+    With `share`, loops of one kind around the same sblocks share a row, and an sblock is in the
+    row of a loop that holds nothing else.
     """
     every = nests(func)
     held = Counter(loop for nest in every for loop in nest.loops)
@@ -138,9 +138,9 @@ _LIVES = (BLUE, ORANGE, "#3f8f6b")
 
 
 def lifetimes(**funcs: tvm.tirx.PrimFunc) -> None:
-    """Draw for each number of the buffers inside small PrimFuncs from when to when it is kept.
+    """Draw how long each number of the buffers inside small PrimFuncs is kept.
 
-    Time runs to the right, an iteration of an sblock at a time, as with one thread. The keywords
+    Time runs to the right, one iteration of an sblock at a time, as with one thread. The keywords
     are the titles, as in loop_nests.
     """
     figure, panels = plt.subplots(1, len(funcs), figsize=(4.6 * len(funcs), 3.4), squeeze=False,
@@ -228,7 +228,7 @@ def register_tile(outputs: int, images: int) -> None:
 def lanes(vector: int, **orders: list[tuple[int, int]]) -> None:
     """Draw numbers in the order of memory, as (channel, column), cut into vectors of `vector`.
 
-    The colour tells the column, the text channel and column. The keywords are the titles.
+    The colour shows the column, the text channel and column. The keywords are the titles.
     """
     longest = max(map(len, orders.values()))
     figure, all_axes = plt.subplots(len(orders), 1, figsize=(9, 0.95 * len(orders) + 0.3),

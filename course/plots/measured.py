@@ -1,4 +1,4 @@
-"""What was measured, as times and as shares of what the machine allows; and what was counted."""
+"""Measurements, as times and as shares of what the machine allows; and counts."""
 
 import itertools
 from collections.abc import Collection, Mapping, Sequence
@@ -18,13 +18,13 @@ _LIBRARY, _OURS = "#6e7781", "#1a6e2e"
 
 def _note(axes: plt.Axes, text: str, at: tuple[float, float], shift: tuple[float, float],
           **style) -> None:
-    """Write a text so many points beside a point: small and grey, unless its style differs."""
+    """Write a text some points away from a point: small and grey, unless its style differs."""
     axes.annotate(text, at, shift, textcoords="offset points",
                   **{"size": 8, "color": EDGE, **style})
 
 
 def _medians(timings: dict[str, helpers.Timing]) -> Sentence:
-    """Return the median times with their names; these stay as the tables have them."""
+    """Return the median times with their names, which are those of the tables."""
     return _(", ").join(_("{name} {time} microseconds").format(
         name=name, time=f"{timing.median:.0f}") for name, timing in timings.items())
 
@@ -94,9 +94,9 @@ def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
 
 
 def _lifted(ends: dict[str, tuple[float, float]]) -> dict[str, float]:
-    """Return by how many points each end's label is moved up, so that none covers another.
+    """Return by how many points to move each end's label up, so that none covers another.
 
-    ends: where they lie in the picture, in points. A label is 13 high and at most 120 wide.
+    ends: where they are in the picture, in points. A label is 13 high and at most 120 wide.
     """
     lifted: dict[str, float] = {}
     placed: list[tuple[float, float]] = []
@@ -140,9 +140,9 @@ def roofline(peak: float, bandwidth: float,
 
     peak in GFLOP/s, bandwidth in GB/s. A trail has the versions of an operator, each as
     (floating-point operations, bytes moved at least, microseconds); the last is drawn larger.
-    None for microseconds: it was not timed, and lies on the roof, which is what it can reach.
-    ceilings: the limits in GFLOP/s of programs that use less than the whole machine, by their name.
-    Where operations are not floating-point ones, `unit` says what is counted in a second.
+    None for microseconds: it was not timed, and is drawn on the roof, which is what it can reach.
+    ceilings: the limits in GFLOP/s of programs that use only part of the machine, by their name.
+    If operations are not floating-point ones, `unit` says what is counted per second.
     """
     figure, axes = plt.subplots(figsize=(7.6, 4.2), layout="constrained")
     spots = {name: [(flops / moved, flops / us / 1e3 if us else
@@ -150,7 +150,7 @@ def roofline(peak: float, bandwidth: float,
              for name, trail in trails.items()}
     timed = {name: all(us for *_, us in trail) for name, trail in trails.items()}
     reached = [spot for trail in spots.values() for spot in trail]
-    knee = peak / bandwidth  # in the picture always: it is what makes a roof of two lines
+    knee = peak / bandwidth  # always in the picture: there two lines become a roof
     intensity = np.geomspace(min(knee, *(x for x, _ in reached)) / 2,
                              max(knee, *(x for x, _ in reached)) * 4, 99)
     _draw_roof(axes, peak, bandwidth, ceilings, intensity, unit)
@@ -159,7 +159,7 @@ def roofline(peak: float, bandwidth: float,
              xlabel=_("floating-point operations for each byte moved") if unit == "GFLOP/s"
              else _("operations for each byte moved"), ylabel=unit)
     settle(figure)
-    figure.draw_without_rendering()  # the layout: only now is it known where a point lies
+    figure.draw_without_rendering()  # the layout: only now are the points' places known
     lift = _lifted({name: tuple(axes.transData.transform(trail[-1]) * 72 / figure.dpi)
                     for name, trail in spots.items()})
     for (name, trail), colour in zip(spots.items(), itertools.cycle(_TRAILS)):
@@ -169,7 +169,7 @@ def roofline(peak: float, bandwidth: float,
                   fillstyle="full" if timed[name] else "none")
         _note(axes, _(name), (x[-1], y[-1]), (8, lift[name] - 3), size=9, color=colour, zorder=3,
               bbox={"facecolor": "white", "lw": 0, "pad": 0.5, "alpha": 0.7})
-    axes.xaxis.set_minor_formatter("")  # where the axis has few decades they overlap
+    axes.xaxis.set_minor_formatter("")  # on an axis of few decades they overlap
     axes.annotate(_("beyond the roof"), (0.02, 0.93), xycoords="axes fraction", size=9, color=EDGE)
     lower = [_peak(peak, unit), *(
         _("{name} {speed}").format(name=_(name), speed=_speed(ceiling))
@@ -186,7 +186,7 @@ def roofline(peak: float, bandwidth: float,
 def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
     """Draw median times as dots on a logarithmic axis, one kind of dot for each key of `every`.
 
-    The quartiles are whiskers. A name that only some of them have gets a row all the same.
+    The quartiles are whiskers. A name that only some of them have still gets a row.
     """
     names = list(dict.fromkeys(name for times in every.values() for name in times))
     figure, axes = plt.subplots(figsize=(7, 0.34 * len(names) + 1.2), layout="constrained")
@@ -210,7 +210,7 @@ def compared(every: dict[str, dict[str, helpers.Timing]]) -> None:
 
 
 def growth(counts: Mapping[str, Sequence[int]], along: str, what: str) -> None:
-    """Draw counts against 1, 2, 3, ...: a line for each name, which stands at its end."""
+    """Draw counts against 1, 2, 3, ...: a line for each name, with the name at its end."""
     figure, axes = plt.subplots(figsize=(6.6, 3.2), layout="constrained")
     most = max(map(max, counts.values()))
     for (name, every), colour in zip(counts.items(), (EDGE, BLUE), strict=True):
@@ -247,9 +247,9 @@ def staircase(shares: Mapping[str, Mapping[int, float]]) -> None:
 
 def by_length(lines: Mapping[str, Mapping[float, float]], what: str, measured: bool = False,
               along: str = "positions") -> None:
-    """Draw what programs take at lengths, or at others `along`: a line each, named at its end.
+    """Draw what programs take at several lengths, or `along` others: a line each, named at its end.
 
-    The upright axis is in powers; the other one too, if it goes beyond ten times its least.
+    The vertical axis is logarithmic; so is the other, if its largest is over ten times its least.
     """
     figure, axes = plt.subplots(figsize=(7, 3.8), layout="constrained")
     lengths = sorted({length for line in lines.values() for length in line})

@@ -1,7 +1,7 @@
 """Loop nests, live: the page on which choices at each loop change a small program.
 
-The page works out itself what becomes of the program (docs/loops.js). It carries what TVM answered
-to steps by chance (plots.walks), and compares its own answers with these where it is opened.
+The page itself works out what becomes of the program (docs/loops.js). It carries TVM's answers to
+random steps (plots.walks), and compares its own answers with them when it is opened.
 """
 
 import base64
@@ -19,18 +19,18 @@ from course.plots import walks
 from course.words import _, language
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
-PROGRAMS = 300  # of each kind TVM makes so many, to compare the page with
+PROGRAMS = 300  # TVM makes this many of each kind, to compare the page with
 LANGUAGES = {"en": 0, "zh": 1}
 ERRORS = ("tvm_errors.html", "zh/tvm_errors.html")  # beside loops.html; beside a page of the site,
 ERRORS_BESIDE = (ERRORS[0],) * 2                    # the one in its language
-# what TVM says when it builds two loops of a kind, one in the other; it takes the schedule itself
+# what TVM says when it builds two nested loops of a kind; it accepts the schedule itself
 BUILDING = {
     "buildparallel": "Nested parallel loop is not supported by threadpool, try fuse them instead",
     "buildvectorized": "VectorizeLoop before LiftStorageAlloc"}
 
 
 def anchor(message: str) -> str:
-    """Return the place on the page of TVM's messages that explains one, or ""."""
+    """Return the anchor that explains a message on the page of TVM's messages, or ""."""
     text = (DOCS / "tvm_errors.md").read_text(encoding="utf-8")
     for heading in re.findall(r"^### (.*)$", text, re.MULTILINE):
         if any(words in message for words in re.findall(r"`([^`]+)`", heading)):
@@ -39,7 +39,7 @@ def anchor(message: str) -> str:
 
 
 def data(count: int = PROGRAMS) -> dict[str, Any]:
-    """Return what the page shows and what it is compared with; takes TVM some seconds."""
+    """Return what the page shows and what it is compared with; TVM takes some seconds."""
     messages = walks.refusals() | BUILDING
     programs = []
     for program in walks.PROGRAMS:
@@ -51,7 +51,7 @@ def data(count: int = PROGRAMS) -> dict[str, Any]:
 
 
 def fragment(found: dict[str, Any], language: str = "") -> str:
-    """Return the page as HTML that goes into another, in a language; else it has a switch."""
+    """Return the page as HTML for another page, in a language; without one it has a switch."""
     if language:
         found = found | {"language": LANGUAGES[language], "errors": ERRORS_BESIDE}
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
@@ -65,7 +65,7 @@ def fragment(found: dict[str, Any], language: str = "") -> str:
 def page(found: dict[str, Any], start: str = "en", beside: bool = True) -> str:
     """Return the page as one file, for both languages; `start` is the one it opens in.
 
-    `beside`: whether the site's pages are beside it, and can be linked.
+    `beside`: whether the site's pages are next to it, so that it can link to them.
     """
     found = found | {"start": LANGUAGES[start]} | ({"errors": ERRORS} if beside else {})
     icon = (DOCS / "site" / "_static" / "favicon.svg").read_bytes()  # else browsers ask for one
@@ -80,9 +80,9 @@ def page(found: dict[str, Any], start: str = "en", beside: bool = True) -> str:
 
 
 def live() -> None:
-    """Show the page below a cell, where `make lab` runs it; elsewhere a line says where it is."""
+    """Show the page below a cell under `make lab`; elsewhere print where it is."""
     shown = {"text/plain": str(_("Loop nests, live: in JupyterLab and on the course's site."))}
-    if "MLC_LAB" in os.environ:  # a frame of its own: its script meets nothing of JupyterLab's
+    if "MLC_LAB" in os.environ:  # in a frame, its script meets nothing of JupyterLab's
         title = _("Loop nests, live")  # below, fewer programs: a reader waits for them
         inside = html.escape(page(data(PROGRAMS // 5), language(), beside=False))
         shown["text/html"] = (f'<iframe title="{title}" style="width:100%;height:60em;border:0" '

@@ -1,4 +1,4 @@
-"""Which tensor lies in which storage, and when; how a compiled kernel is handed its tensors."""
+"""Which tensor is in which storage, and when; how a compiled kernel gets its tensors."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,12 +9,12 @@ from tvm import relax
 from course.plots.figure import ARROW, BLUE, EDGE, ORANGE, PALE, box, sheet, show, write
 from course.words import _, listed
 
-_OWN = "#f7d9b0"  # a tensor for which nothing was planned: it goes to the caller
+_OWN = "#f7d9b0"  # a tensor without planned storage: it goes to the caller
 
 
 @dataclass
 class _Life:
-    """A tensor: its name, the row of its storage, the calls (from 1) that use it first and last."""
+    """A tensor: its name, its storage's row, and the first and last call (from 1) to use it."""
 
     name: str
     row: int

@@ -1,4 +1,4 @@
-"""Programs that schedules lead to, as TVM makes them: what the page "Loop nests, live" goes by."""
+"""Programs that TVM's schedules lead to: the data of the page "Loop nests, live"."""
 
 import random
 import re
@@ -55,8 +55,8 @@ class Program:
     code: str  # makes `mod` and its schedule `sch`
     block: str
     memory: str  # the tensor that is drawn
-    place: tuple[int, ...]  # an axis of the block is so many elements of it apart
-    panels: tuple[int, int]  # the drawing: so many squares of so many rows and columns
+    place: tuple[int, ...]  # from one step of each axis to the next, in its elements
+    panels: tuple[int, int]  # the drawing: the number of squares, and the side of each
 
     def schedule(self) -> tvm.s_tir.Schedule:
         """Return the program in a new schedule, by running its code."""
@@ -72,7 +72,7 @@ PROGRAMS = (Program("add", _ADD, "C", "C", (8, 1), (1, 8)),
 
 
 def described(program: Program) -> dict[str, Any]:
-    """Return what the page needs of a program to work out what becomes of it."""
+    """Return what the page needs to know of a program to work out what becomes of it."""
     func = program.schedule().mod["main"]
     nest, = nests(func)
     assert all(loop.extent == axis.dom.extent for loop, axis in
@@ -93,7 +93,7 @@ def described(program: Program) -> dict[str, Any]:
 
 
 def apply(schedule: tvm.s_tir.Schedule, block: str, step: Step) -> None:
-    """Take a step of the page. Raises ScheduleError where TVM refuses it."""
+    """Take a step of the page. Raises ScheduleError if TVM refuses it."""
     loops = schedule.get_loops(schedule.get_sblock(block, func_name="main"))
     primitive, at, other = step
     if primitive == "split":
@@ -114,7 +114,7 @@ def refusal(error: tvm.s_tir.ScheduleError) -> str:
 
 
 def visits(program: Program, func: tvm.tirx.PrimFunc) -> list[list[int]]:
-    """Return the moments at which each element of what is drawn is visited, in their order."""
+    """Return the moments at which each drawn element is visited, in order."""
     step, places = iterations(nests(func)[-1])
     where = np.array(program.place) @ places
     count, side = program.panels
@@ -122,7 +122,7 @@ def visits(program: Program, func: tvm.tirx.PrimFunc) -> list[list[int]]:
 
 
 def step_from(schedule: tvm.s_tir.Schedule, chance: random.Random) -> Step:
-    """Return a step by chance, of those that the page offers; TVM may refuse it."""
+    """Return a random step of those that the page offers; TVM may refuse it."""
     loops = nests(schedule.mod["main"])[-1].loops
     at, count = chance.randrange(len(loops)), len(loops)
     extent = int(loops[at].extent)
@@ -138,7 +138,7 @@ def step_from(schedule: tvm.s_tir.Schedule, chance: random.Random) -> Step:
 def refusals() -> dict[str, str]:
     """Return the line in which TVM refuses each primitive that it may refuse, by its name.
 
-    The block stands there as {block}, the first loop of the call as {0}, the second as {1}.
+    In it, the block is {block}, the first loop of the call {0}, the second {1}.
     """
     program = next(program for program in PROGRAMS if program.id == "sum")
     said = {}
@@ -155,8 +155,8 @@ def checked(program: Program, count: int, known: dict[str, str], length: int = 1
     """Return walks of random steps until TVM has made `count` programs, with what it answered.
 
     A walk is a list of [primitive, loop, factor or loop, answer]. The answer is the checksum of
-    the TVMScript and the visits of the program made. Where TVM refused, it is "" if that is said
-    as `known` has it for the primitive, else the line. Also returned: how many programs it made.
+    the TVMScript and the visits of the program made. If TVM refused, it is "" if TVM's line is the
+    one that `known` has for the primitive, else the line. Also returns the number of programs.
     """
     chance, made, walks = random.Random(seed), set[str](), list[list]()
     while len(made) < count:
@@ -178,6 +178,6 @@ def checked(program: Program, count: int, known: dict[str, str], length: int = 1
 
 
 def checksum(text: str, moments: list[list[int]]) -> int:
-    """Return a number for a program's TVMScript and visits; the page works it out likewise."""
+    """Return a checksum of a program's TVMScript and visits; the page computes the same one."""
     shown = ";".join(",".join(map(str, own)) for own in moments)
     return zlib.crc32(f"{text}\n{shown}".encode())

@@ -1,4 +1,4 @@
-"""The page on which one draws a garment, and the CNN says what it is: one file, or on the site."""
+"""The page on which you draw a garment and the CNN says what it is: one file, or on the site."""
 
 import base64
 import contextlib
@@ -44,10 +44,10 @@ def data(module: bytes, images: np.ndarray, labels: np.ndarray, said: np.ndarray
 
 
 def fragment(found: dict[str, Any]) -> str:
-    """Return the page as HTML that goes into another one; `found` is what data() returned.
+    """Return the page as HTML for another page; `found` is what data() returned.
 
-    With "language" in it, 0 or 1, it speaks that one; else it has a switch. The weights are in it,
-    "weights", or stand in files, of which "folder" has the beginning of the names.
+    "language" in it, 0 or 1, is the page's; without it the page has a switch. The weights are in
+    it, "weights", or in files whose names begin with "folder".
     """
     text = json.dumps(found, ensure_ascii=False, separators=(",", ":")).replace("</", "<\\/")
     page = (HERE / "garment.html").read_text(encoding="utf-8")
@@ -76,13 +76,13 @@ def show(found: dict[str, Any], packed: np.ndarray) -> None:
     try:
         file.parent.mkdir(exist_ok=True)
         file.write_text(text, encoding="utf-8")
-    except OSError:  # a clone that nobody may write to
+    except OSError:  # a read-only clone
         file = Path(tempfile.gettempdir()) / file.name
         with contextlib.suppress(OSError):
             file.write_text(text, encoding="utf-8")
     name = file.relative_to(ROOT) if file.is_relative_to(ROOT) else file
     shown = {"text/plain": str(_("Draw a garment: open {file} in a browser.").format(file=name))}
-    if "MLC_LAB" in os.environ:  # a frame of its own: its script meets nothing of JupyterLab's
+    if "MLC_LAB" in os.environ:  # in a frame, its script meets nothing of JupyterLab's
         title = _("Draw a garment")
         shown["text/html"] = (f'<iframe title="{title}" style="width:100%;height:60em;border:0" '
                               f'srcdoc="{html.escape(text)}"></iframe>')

@@ -1,4 +1,4 @@
-"""The packed CNN of notebook 07 as an object file, and what shim.c has to know of it.
+"""The packed CNN of notebook 07 as an object file, and what shim.c has to know about it.
 
 It has one thread: a thread pool would be TVM's runtime, and a browser gives a page one.
 """

@@ -1,8 +1,8 @@
-"""Link ship/cnn.wasm anew: the module of the site's page "Draw a garment".
+"""Link ship/cnn.wasm again: the module of the site's page "Draw a garment".
 
     python -m course.ship.link    needs ziglang (pip install ziglang), or clang with wasm-ld
 
-A test says when that is needed: after a change of the kernel or of shim.c.
+A test says when this is needed: after a change of the kernel or of shim.c.
 """
 
 import sys

@@ -1,4 +1,4 @@
-"""C and C++ programs with the course's models: which command builds them on this machine."""
+"""C and C++ programs with the course's models: the commands that build them on this machine."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,9 +18,9 @@ EMULATOR, workplace = present.EMULATOR, present.workplace
 
 
 def linker() -> Callable[..., None] | None:
-    """Return what `export_library` may take as `fcompile`: it links object files to a library.
+    """Return a linker of object files, which `export_library` takes as `fcompile`.
 
-    None, and a line that says what is missing, where nothing here does.
+    If nothing here links, print a line that says what is missing and return None.
     """
     if not (command := present.need("shared").command):
         return None
@@ -32,7 +32,7 @@ def linker() -> Callable[..., None] | None:
 
 
 def made(*files: Path) -> bool:
-    """Return whether an earlier cell made these files; else a line says which one is missing."""
+    """Return whether an earlier cell made these files; print a line if one is missing."""
     for file in files:
         if not file.exists():
             print(_("{file} was not made: see above").format(file=file.name))
@@ -43,7 +43,7 @@ def made(*files: Path) -> bool:
 def with_runtime(program: Path) -> list[str]:
     """Return the command that builds run.cpp, which needs TVM's runtime libraries.
 
-    An empty list, and a line that says what is missing, where no C++ compiler works.
+    If no C++ compiler works, print a line that says what is missing and return an empty list.
     """
     if not (compiler := present.need("c++").command):
         return []
@@ -56,10 +56,10 @@ def with_runtime(program: Path) -> list[str]:
 
 
 def alone(folder: Path, *, arm: bool = False) -> list[str]:
-    """Return the command that builds `folder`/cnn from cnn.o and layout.h there: no TVM is in it.
+    """Return the command that builds `folder`/cnn, without TVM, from cnn.o and layout.h in it.
 
-    `arm`: for Linux on arm64, whatever this machine is, where what it makes runs too, by EMULATOR.
-    An empty list, and a line that says what is missing, where no C compiler for that works.
+    `arm`: for Linux on arm64, whatever this machine is, if EMULATOR can run the result here too.
+    If no C compiler for that works, print a line that says what is missing and return [].
     """
     if not (compiler := present.need("arm64" if arm else "c").command):
         return []
@@ -70,8 +70,8 @@ def alone(folder: Path, *, arm: bool = False) -> list[str]:
 def run(command: Sequence[str | Path]) -> tuple[str, str]:
     """Run a command and return what it printed: to stdout, to stderr.
 
-    Raises CourseError with its own words where it fails, or takes more than SECONDS; and where
-    what it was to make, `-o`, is not there.
+    Raises CourseError with its own words if it fails or takes more than SECONDS, and if the file
+    that it should make, `-o`, is not there.
     """
     done = present.run(command, seconds=SECONDS)
     if "-o" in command and not Path(command[command.index("-o") + 1]).exists():

@@ -12,19 +12,19 @@ from course.ship.native import run
 from data.store import CourseError
 
 EXPORTS = ("run", "image_at", "weights_at", "probabilities_at", "numbers")
-MODULE = SHIM.with_name("cnn.wasm")  # linked beforehand, by `python -m course.ship.link`
+MODULE = SHIM.with_name("cnn.wasm")  # linked in advance by `python -m course.ship.link`
 SOURCE = SHIM.with_name("cnn.wasm.sha256")  # of what it was made of
 
 
 def linker() -> bool:
-    """Return whether something here links for WebAssembly; else a line says what is missing."""
+    """Return whether something here links for WebAssembly; print a line if not."""
     return bool(present.need("wasm"))
 
 
 def command(folder: Path) -> list[str]:
     """Return the command that links `folder`/cnn.o and the shim to `folder`/cnn.wasm.
 
-    Raises CourseError where nothing links for WebAssembly; layout.h is there, by kernel.write.
+    Raises CourseError if nothing links for WebAssembly. kernel.write wrote layout.h there.
     """
     found = present.tool("wasm")
     if not found:
@@ -35,7 +35,7 @@ def command(folder: Path) -> list[str]:
 
 
 def source(func: tirx.PrimFunc) -> str:
-    """Return the SHA-256 of all that the module of a PrimFunc is made of."""
+    """Return the SHA-256 of everything that the module of a PrimFunc is made of."""
     parts = (SHIM.read_text(encoding="utf-8"), layout(func), func.script())
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
@@ -64,8 +64,8 @@ WebAssembly.instantiate(bytes("cnn.wasm"), {}).then(({ instance }) => {
 def in_node(folder: Path) -> tuple[np.ndarray, float] | None:
     """Run `folder`/cnn.wasm in Node on images.bin with weights.bin, both float32, there.
 
-    Return the probabilities (images, 10), and the microseconds for each image; without Node None,
-    and a line that says what is missing. Raises CourseError where the module refuses.
+    Return the probabilities (images, 10), and the microseconds for each image. Without Node, print
+    a line that says what is missing and return None. Raises CourseError if the module refuses.
     """
     node = present.need("node").command
     if not node:

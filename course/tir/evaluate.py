@@ -15,11 +15,11 @@ MOST_TRIED = 3_000_000  # iterations of the loops that an index depends on; more
 
 
 class Unknown(Exception):
-    """An expression depends on data, on a symbolic shape, or on what is not known here."""
+    """An expression depends on data, on a symbolic shape, or on something unknown here."""
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Divide whole numbers towards 0, as C does. Raises Unknown for others."""
+    """Divide integers towards 0, as C does. Raises Unknown for other numbers."""
     if not (np.issubdtype(a.dtype, np.integer) and np.issubdtype(b.dtype, np.integer)):
         raise Unknown
     return np.trunc(a / b).astype(np.int64)
@@ -40,10 +40,10 @@ def value(expression: Any, at: Mapping[Any, Any]) -> Any:
     """Return an expression's value for the values of variables in `at`: a number, or an array.
 
     `at` may also have arrays for buffers; an index outside of one is moved inside it. Raises
-    Unknown where the expression has anything else.
+    Unknown if the expression has anything else.
     """
     if operator := OPERATORS.get(type(expression)):
-        with np.errstate(all="ignore"):  # what is divided by 0 is in an iteration that is not run
+        with np.errstate(all="ignore"):  # divisions by 0 are in iterations that do not run
             return operator(value(expression.a, at), value(expression.b, at))
     match expression:
         case tirx.Var() if expression in at:
@@ -83,7 +83,7 @@ class Iterations:
     """Some iterations of loops.
 
     `at`: the values of each variable in them, and perhaps arrays of buffers. `runs`: whether each
-    of them is run, bool of shape (iterations,).
+    of them runs, bool of shape (iterations,).
     """
 
     at: dict[Any, Any]
@@ -107,10 +107,10 @@ def iterations_of(place: Place, expressions: Sequence[Any], always: Sequence[Loo
                   data: Mapping[Any, np.ndarray] | None = None) -> Iterations:
     """Return all iterations of the loops around a place on which expressions depend.
 
-    The loops in `always` are among them in any case. `data`: arrays of buffers that the program
-    only reads. Raises Unknown where an extent or a guard cannot be evaluated. Where there are too
-    many iterations, each loop keeps its ends and some in between: what is found then is true, but
-    not all is found.
+    The loops in `always` are always among them. `data`: arrays of buffers that the program only
+    reads. Raises Unknown if an extent or a guard cannot be evaluated. If there are too many
+    iterations, each loop keeps its ends and some in between: then all that is found is true, but
+    not everything is found.
     """
     loops, axes = _needed(place, expressions, always)
     found = every(dict(zip((loop.variable for loop in loops), _thinned(

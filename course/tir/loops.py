@@ -13,13 +13,13 @@ from course.tir.walk import Access, Loop, Place, accesses, walk
 
 
 def is_reduction(axis: IterVar) -> bool:
-    """Whether an axis of a block is one over which it reduces."""
+    """Whether an axis of a block is a reduction axis."""
     return axis.iter_type == IterVar.CommReduce
 
 
 @dataclass(frozen=True)
 class Nest:
-    """An sblock that has no other inside it, and what is around it."""
+    """An sblock with no other inside it, and what is around it."""
 
     realize: s_tir.SBlockRealize
     place: Place
@@ -80,7 +80,7 @@ def visit_steps(func: tvm.tirx.PrimFunc, shape: tuple[int, int], axes: tuple[int
     """Return the moment at which a PrimFunc first writes each element of its output.
 
     The last sblock that writes the output counts. Only the first `shape` elements along the two
-    `axes` are looked at; along other axes, the first. Moments and `threads` as in iterations.
+    `axes` are considered, and the first along other axes. Moments and `threads`: see iterations.
     """
     nest = [nest for nest in nests(func) if nest.buffer == func.params[-1].name][-1]
     step, places = iterations(nest, threads)
@@ -124,7 +124,7 @@ def _moments(every_access: list[Access]) -> list[np.ndarray]:
 
     A moment is an iteration of an innermost sblock, one after another, as with one thread.
     """
-    begins: dict[Any, int] = {}  # what stands in common loops, and each sblock, by its first access
+    begins: dict[Any, int] = {}  # of what shares loops, and of each sblock, by its first access
     for number, access in enumerate(every_access):
         loops = access.place.loops
         for depth in range(len(loops)):

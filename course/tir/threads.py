@@ -1,7 +1,7 @@
 """A GPU program, run on NumPy: all threads of all blocks at once, one statement after the other.
 
-What a GPU leaves open is not guessed: where the result depends on which thread comes first, that
-is a race, and it is named. Barriers stand in the program as `lowered` shows it.
+What a GPU leaves open is not guessed: a result that depends on which thread comes first is a race,
+and it is named. Barriers are in the program as `lowered` shows it.
 """
 
 from collections import Counter
@@ -19,7 +19,7 @@ from course.tir.walk import walk
 from course.words import Sentence, _, language, told
 
 WARP = 32  # threads that load together
-SEGMENT = 128  # bytes that one transaction brings
+SEGMENT = 128  # bytes that one transaction fetches
 BANKS, WORD = 32, 4  # of shared memory, and the bytes that each gives in a round
 AXES = "xyz"
 _SCHEDULED, _LOWERED = s_tir.transform, tirx.transform
@@ -37,7 +37,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
 
 
-# Which thread's value each gets, of those of its part of a warp: by its own place, and a number.
+# Whose value each thread gets, within its part of a warp: by its own place, and a number.
 _SHUFFLES: dict[str, Callable[[Any, Any, Any], Any]] = {
     "tvm_warp_shuffle": lambda lane, by, width: by % width,
     "tvm_warp_shuffle_up": lambda lane, by, width: lane - by,
@@ -50,15 +50,15 @@ _ATOMIC = {"atomicAdd": np.add, "atomicMax": np.maximum, "atomicMin": np.minimum
 
 
 class Refused(Exception):
-    """The program does what no order of its threads makes right. `args`: what, and where."""
+    """The program is wrong in every order of its threads. `args`: what is wrong, and where."""
 
 
 def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
-    """Return a scheduled PrimFunc as its threads run it, with the barriers where they stand.
+    """Return a scheduled PrimFunc as its threads run it, with its barriers in place.
 
-    Without `barriers` those are left out that TVM puts in. Buffers keep their axes, so that an
-    index beyond its row is seen. Not where TVM needs them flat: for virtual threads, and where it
-    puts in other barriers then.
+    Without `barriers`, those that TVM inserts are left out. Buffers keep their axes, which shows
+    an index beyond its row, unless TVM needs them flat: for virtual threads, and where it would
+    insert other barriers.
     """
     target = tvm.target.Target(_CUDA, host="llvm")
     sync = [_SCHEDULED.ThreadSync(scope) for scope in ("shared", "shared.dyn") if barriers]
@@ -82,7 +82,7 @@ def _is_barrier(node: Any) -> bool:
 
 
 def _atomic(node: Any) -> tuple[np.ufunc, ir.TensorLoad, Any] | None:
-    """Return how an atomic statement changes an element, the element, and by what."""
+    """Return how an atomic statement changes an element, which element, and by what."""
     match node:
         case tirx.Evaluate(value=ir.Call(op=ir.Op(name=name), args=[
                 *called, ir.Call(args=[ir.TensorLoad() as target]), by])):
@@ -94,7 +94,7 @@ def _atomic(node: Any) -> tuple[np.ufunc, ir.TensorLoad, Any] | None:
 def require_one_extent(func: tirx.PrimFunc) -> None:
     """Raise Refused unless each axis of blocks or threads has one extent in each kernel.
 
-    TVM launches a kernel with the extent of one of the loops, and says nothing of the others.
+    TVM launches a kernel with the extent of one of the loops, and ignores the others.
     """
     found: dict[Any, tirx.For] = {}
     for node, place in walk(func.body):
@@ -110,7 +110,7 @@ def require_one_extent(func: tirx.PrimFunc) -> None:
 
 
 def outside_of_bound(func: tirx.PrimFunc) -> str | None:
-    """Return the loop that is bound to nothing and stands around bound ones, the first; or None."""
+    """Return the first unbound loop around bound ones, or None."""
     for node, place in walk(func.body):
         if isinstance(node, tirx.For) and node.thread_binding is not None and place.loops \
                 and place.loops[0].node.thread_binding is None:
@@ -119,7 +119,7 @@ def outside_of_bound(func: tirx.PrimFunc) -> str | None:
 
 
 def thread_name(block: tuple[int, ...], thread: tuple[int, ...]) -> Sentence:
-    """Return how a thread is called in a message, by its place in its block, x first."""
+    """Return a thread's name in messages, by its place in its block, x first."""
     def short(place: tuple[int, ...]) -> str:
         used = place[:max([1, *(axis + 1 for axis, at in enumerate(place) if at)])]
         return str(used[0]) if len(used) == 1 else str(used)
@@ -128,10 +128,10 @@ def thread_name(block: tuple[int, ...], thread: tuple[int, ...]) -> Sentence:
 
 @dataclass(frozen=True)
 class Race:
-    """Two threads at one element, at least one of which writes, and nothing says which comes first.
+    """Two threads access an element, at least one of them writes, and either may come first.
 
     Threads are ((block x, y, z), (thread x, y, z)); `what`: "write and write", "write and read" or
-    "read and write", in the order in which they came here.
+    "read and write", in the order of this run.
     """
 
     buffer: str
@@ -150,7 +150,7 @@ class Race:
         }[self.what].format(buffer=self.buffer, index=self.index, first=thread_name(*self.first),
                             second=thread_name(*self.second))
         if self.first[0] == self.second[0]:
-            return _("{what}, and no barrier stands between").format(what=what)
+            return _("{what}, and there is no barrier in between").format(what=what)
         return _("{what}, and no barrier makes one block wait for another").format(what=what)
 
     def __str__(self) -> str:
@@ -163,12 +163,12 @@ class Launch:
 
     `loads`, `stores`: of single elements, for each buffer by name. `transactions`: of SEGMENT
     bytes, for each buffer in global memory, loads and stores together. `rounds`: in which the
-    threads of each warp reach shared memory, for each buffer there, and `conflicts`: those of them
-    that come because words of one bank are wanted. `operations`: on floats.
-    `shared_bytes`: of one block. `barriers`: that each thread comes to. `writer`: for each buffer
+    threads of each warp access shared memory, for each buffer there; `conflicts`: the rounds that
+    are needed because several words of one bank are wanted. `operations`: on floats.
+    `shared_bytes`: of one block. `barriers`: that each thread reaches. `writer`: for each buffer
     in global memory that is written, the number of the thread that wrote an element last, -1 for
     none; number = block number * threads of a block + thread number. `together`: for each buffer
-    in global memory the elements that the first warp reaches at once, the first time.
+    in global memory the elements that the first warp accesses at once, the first time.
     """
 
     grid: tuple[int, ...]
@@ -198,10 +198,10 @@ class Launch:
 
 
 class _Seen:
-    """Which threads came to each element of a buffer, (copies, size), for one purpose.
+    """Which threads accessed each element of a buffer, (copies, size), in one way.
 
-    The last one and in which phase, another one before it, and whether there were several in that
-    phase, or in several blocks. A phase of a block ends with a barrier.
+    The last one and its phase, another one before it, and whether there were several in that phase,
+    or in several blocks. A phase of a block ends with a barrier.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
@@ -212,7 +212,7 @@ class _Seen:
 
 @dataclass
 class _Memory:
-    """A buffer: its numbers, (copies, size), which copy each thread has, and who touched what.
+    """A buffer: its numbers, (copies, size), the copy of each thread, and its accesses.
 
     `strides`: from one element to the next along each axis. `filled`: which elements of a thread's
     own memory have a number.
@@ -233,7 +233,7 @@ class _Memory:
         self.filled = np.full(self.data.shape, self.scope != "local")
 
 
-# Whom a thread must not meet at an element without a barrier, by what each does there.
+# Accesses that must not meet at an element without a barrier.
 _BESIDE = {"read": ("write", "add"), "write": ("read", "add", "write"), "add": ("read", "write")}
 
 
@@ -265,7 +265,7 @@ class _Run:
     # ---- expressions ----
 
     def value(self, node: Any, active: np.ndarray) -> Any:
-        """Return an expression's value in every thread; it is meaningless where not `active`."""
+        """Return an expression's value in every thread; meaningless for threads not `active`."""
         if operator := OPERATORS.get(type(node)):  # Div is among them, for whole numbers
             a, b = self.value(node.a, active), self.value(node.b, active)
             with np.errstate(all="ignore"):
@@ -310,8 +310,8 @@ class _Run:
                  active: np.ndarray) -> np.ndarray:
         """Return the values of other threads of the warp: T.tvm_warp_shuffle and its like.
 
-        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#warp-shuffle-functions: of a thread
-        that does not take part nothing is known, here NaN.
+        https://docs.nvidia.com/cuda/cuda-c-programming-guide/#warp-shuffle-functions: the
+        value of a thread that does not take part is unknown, here NaN.
         """
         values = np.broadcast_to(self.value(args[1], active), active.shape)
         by, width = (np.broadcast_to(self.value(arg, active), active.shape) for arg in args[2:4])
@@ -325,18 +325,18 @@ class _Run:
         return np.where(there & active[lanes], values[lanes], np.nan).astype(values.dtype)
 
     def phase(self, lanes: np.ndarray) -> np.ndarray:
-        """Return how many barriers the blocks of threads have come to."""
+        """Return how many barriers the threads' blocks have reached."""
         return self.phases[self.blocks[lanes]]
 
     def holds(self, condition: Any, active: np.ndarray) -> np.ndarray:
-        """Return in which threads a condition holds."""
+        """Return the threads in which a condition holds."""
         return np.broadcast_to(self.value(condition, active), active.shape).astype(bool)
 
     # ---- memory ----
 
     def place(self, buffer: Any, indices: Sequence[Any], active: np.ndarray
               ) -> tuple[_Memory, np.ndarray, np.ndarray, np.ndarray]:
-        """Return a buffer, which threads touch it, and of these the copies and the elements."""
+        """Return a buffer, the threads that access it, and their copies and elements."""
         if buffer not in self.memory:
             raise Unknown(f"the buffer {buffer.name}")
         memory = self.memory[buffer]
@@ -387,7 +387,7 @@ class _Run:
         memory.data[copies, flat], memory.filled[copies, flat] = value[lanes], True
 
     def add(self, how: np.ufunc, target: ir.TensorLoad, by: Any, active: np.ndarray) -> None:
-        """Do as atomicAdd and its like: each thread's value comes to the element, in any order."""
+        """Do as atomicAdd and its like: each thread's value goes into the element, in any order."""
         values = np.broadcast_to(self.value(by, active), active.shape)
         memory, lanes, copies, flat = self.place(target.source, target.indices, active)
         self.launch.stores[memory.name] += len(lanes)
@@ -399,7 +399,7 @@ class _Run:
     def transfer(self, memory: _Memory, lanes: np.ndarray, flat: np.ndarray, where: str) -> None:
         """Count how often the threads of each warp go to global or shared memory for these.
 
-        The lanes of a vector are reached at once: they are counted when its loop ends.
+        The lanes of a vector are accessed at once: they are counted when its loop ends.
         """
         if memory.scope == "local" or not len(lanes):
             return
@@ -416,8 +416,8 @@ class _Run:
     def count(self, memory: _Memory, reached: list[np.ndarray]) -> None:
         """Count transactions or rounds: of a vector's lanes each has warp, thread, first byte.
 
-        In a round each bank gives one word, to all who want it. Of 8 or 16 bytes a thread, half a
-        warp or a quarter of it takes part in a round:
+        In a round each bank gives one word, to all threads that want it. With 8 or 16 bytes per
+        thread, half or a quarter of a warp takes part in a round:
         https://docs.nvidia.com/cuda/cuda-c-programming-guide/#shared-memory
         """
         warps, thread, byte = np.concatenate(reached, axis=1)
@@ -435,7 +435,7 @@ class _Run:
         self.launch.conflicts[memory.name] += int((rounds - 1)[rounds > 0].sum())
 
     def others(self, seen: _Seen, here: tuple, lanes: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return whether somebody else was there with no barrier since then, and who."""
+        """Return where another thread was there with no barrier since then, and which."""
         last, phase = seen.last[here], self.phase(lanes)
         other = (last >= 0) & (last != lanes) & (
             (self.blocks[last] != self.blocks[lanes]) | (seen.when[here] == phase))
@@ -444,7 +444,7 @@ class _Run:
 
     def comes(self, what: str, memory: _Memory, lanes: np.ndarray, copies: np.ndarray,
               flat: np.ndarray) -> None:
-        """Note that threads come to elements, and name a race with those who were there."""
+        """Record that threads access elements, and name a race with earlier accesses."""
         here = copies, flat
         if what not in memory.seen:  # the first that adds
             memory.seen[what] = _Seen(memory.data.shape)
@@ -461,7 +461,7 @@ class _Run:
 
     def notes(self, seen: _Seen, here: tuple, lanes: np.ndarray) -> None:
         phase = self.phase(lanes)
-        for twice in range(2):  # who was there before, then who comes in the same statement
+        for twice in range(2):  # earlier accesses, then those of the same statement
             last = seen.last[here]
             other = (last >= 0) & (last != lanes)
             apart = other & (self.blocks[last] != self.blocks[lanes])
@@ -594,8 +594,8 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:
     """Run a lowered PrimFunc on arrays, outputs as well; return what it did.
 
     One Launch for each kernel, in order. Raises Refused for an index outside its buffer, a read of
-    shared or local memory that nobody wrote, a barrier that not all threads of a block come to;
-    Unknown for what is not known here.
+    shared or local memory that was not written, a barrier that not all threads of a block reach;
+    Unknown for anything not known here.
     """
     globals_: dict[Any, np.ndarray] = dict(zip(func.params, (a.reshape(1, -1) for a in arrays),
                                                strict=True))

@@ -1,4 +1,4 @@
-"""The bytes that a PrimFunc moves into a cache, counted and not measured."""
+"""The bytes that a PrimFunc moves into a cache: counted, not measured."""
 
 from collections import Counter, OrderedDict
 
@@ -22,11 +22,11 @@ def _where_init_runs(place: Place) -> Place:
 
 
 def lines_touched(func: tvm.tirx.PrimFunc) -> tuple[list[str], np.ndarray]:
-    """Return a PrimFunc's buffers by name, and which line of which each load and store touches.
+    """Return a PrimFunc's buffers by name, and the cache line that each load and store touches.
 
     The second is an int array (loads and stores, 2), in their order on one thread: the number of
     the buffer, and of the line in it. Buffers of scope "local" are in registers and left out.
-    Raises course.tir.evaluate.Unknown where an index depends on data.
+    Raises course.tir.evaluate.Unknown if an index depends on data.
     """
     ranks: dict[object, int] = {}  # of loops and statements, in program order
     buffers: dict[tirx.Buffer, int] = {}

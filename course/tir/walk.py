@@ -10,7 +10,7 @@ from tvm import ir, s_tir, tirx
 
 
 def constant(expression: Any) -> int | None:
-    """Return the number that an expression is, or None where it is no whole number."""
+    """Return the integer that an expression is, or None if it is not one."""
     return int(expression) if isinstance(expression, tirx.IntImm) else None
 
 
@@ -20,7 +20,7 @@ class Loop:
 
     node: tirx.For
     variable: tirx.Var  # two loops of one nest may have the same name
-    extent: int | str  # a str where it is symbolic
+    extent: int | str  # a str if it is symbolic
     kind: str
 
     @classmethod
@@ -65,7 +65,7 @@ class Place:
         return found
 
     def under(self, condition: Any) -> "Place":
-        """Return this place under one more condition."""
+        """Return this place with one more condition."""
         return self if constant(condition) else replace(self, guards=(*self.guards, condition))
 
     def inside(self, realize: s_tir.SBlockRealize) -> "Place":
@@ -110,7 +110,7 @@ def sblocks(func: tvm.tirx.PrimFunc) -> list[s_tir.SBlock]:
 def stores(func: tvm.tirx.PrimFunc, inits: bool = False) -> list[tuple[tirx.BufferStore, Any]]:
     """Return each store of a PrimFunc in program order, with its sblock (None: in none but root).
 
-    T.init's stores are left out, unless `inits`.
+    T.init's stores are left out unless `inits`.
     """
     return [(node, place.block) for node, place in walk(func.body)
             if isinstance(node, tirx.BufferStore) and (inits or not place.init)]
@@ -118,7 +118,7 @@ def stores(func: tvm.tirx.PrimFunc, inits: bool = False) -> list[tuple[tirx.Buff
 
 @dataclass(frozen=True)
 class Access:
-    """A load or a store of one element of a buffer, or of several where an index is a vector."""
+    """A load or a store of one element of a buffer, or of several if an index is a vector."""
 
     place: Place
     buffer: Any
@@ -127,10 +127,10 @@ class Access:
 
 
 def loads(expression: Any, place: Place = TOP) -> Iterator[Access]:
-    """Yield the loads in an expression; those in a branch of a condition are under it."""
+    """Yield the loads in an expression; those in a branch have its condition."""
     parts: Sequence[Any] = ()
     match expression:
-        case tirx.Var() | tirx.IntImm():  # most are: do not ask for all the others
+        case tirx.Var() | tirx.IntImm():  # most are: the other cases need no look
             pass
         case ir.TensorLoad():
             yield Access(place, expression.source, tuple(expression.indices), False)

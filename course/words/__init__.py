@@ -2,14 +2,15 @@
 
     _("shape {shape} for {input}").format(shape=shape, input=_("rows of very different size"))
 
-That is gettext's way: the English as a template with named places, looked up in the catalogue,
-zh.po. A sentence is a str in the reader's language, and knows its template and what stands in its
-places: so it can be said in the other language too. `tools.messages` keeps the catalogue.
+This is gettext's way: the English is a template with named places, whose Chinese is in zh.po, which
+`tools.messages` keeps up to date. A sentence is a str in the reader's language that remembers its
+template and what fills the places, so `told` can say it in the other language too.
 """
 
 from __future__ import annotations  # the doctor runs on old Pythons too, and says so
 
 import functools
+import json
 import os
 import re
 from collections.abc import Iterable
@@ -21,16 +22,10 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Path(__file__).with_name("zh.po")
-EDGE = re.compile(" ?(?:\0+ ?)+")  # of what fills a place
+EDGE = re.compile(" ?(?:\0+ ?)+")  # between what fills a place and its neighbours
 NESTED = re.compile("(（[^（）]*)（([^（）]*)）(?=[）；，。])")  # brackets in brackets
-HAN, MARK = re.compile("[\u3400-\u9fff]"), re.compile("[，。；：（）、？“”]")
+HAN, MARK = "[\u3400-\u9fff]", re.compile("[，。；：（）、？“”]")
 _chosen = ""
-
-
-def of_folder(folder: Path) -> str:
-    """Return the language of notebooks in a folder: Chinese in or below a folder zh."""
-    below = folder.relative_to(ROOT).parts if ROOT in folder.parents else ()
-    return "zh" if "zh" in below else "en"
 
 
 def use(language: str) -> None:
@@ -42,22 +37,23 @@ def use(language: str) -> None:
 def language() -> str:
     """Return what is spoken: by MLC_LANG, else by the folder in which the kernel was started."""
     if not _chosen:
-        asked = os.environ.get("MLC_LANG", "")
-        use(asked if asked in ("en", "zh") else of_folder(Path.cwd()))
+        asked, here = os.environ.get("MLC_LANG", ""), Path.cwd()
+        below = here.relative_to(ROOT).parts if ROOT in here.parents else ()
+        use(asked if asked in ("en", "zh") else "zh" if "zh" in below else "en")
     return _chosen
 
 
 @functools.cache
 def _chinese() -> dict[str, str]:
-    """Return the Chinese by the English; what is fuzzy, or not in a handout, is none.
+    """Return the Chinese by the English, without what is fuzzy.
 
-    Nor is there any where Babel is missing: before the packages are installed.
+    There is none in an English handout, nor before Babel is installed.
     """
     try:
         from babel.messages import pofile
     except ImportError:
         return {}
-    if not CATALOGUE.is_file():  # in an English handout
+    if not CATALOGUE.is_file():
         return {}
     with CATALOGUE.open("rb") as file:
         return {english: one.string[0] if one.pluralizable else str(one.string)
@@ -73,7 +69,7 @@ class CourseError(Exception):
 
 
 class Sentence(str):
-    """A sentence in the reader's language; `told` says it in another, `packed` is for JSON."""
+    """A sentence in the reader's language; `told` says it in the other, `packed` is for JSON."""
 
     template: str
     places: dict[str, Any] | None
@@ -84,15 +80,13 @@ class Sentence(str):
         return self
 
     def __str__(self) -> str:
-        return self  # what makes a str of its text, as Matplotlib does, keeps the sentence
-
-    def told(self, language: str) -> str:
-        """Return it in "en" or "zh"."""
-        return _told(self.template, self.places, language)
+        return self  # str(sentence), which Matplotlib calls, is still a sentence
 
     def format(self, **places: Any) -> Sentence:  # type: ignore[override]
-        """Fill in its places: with sentences, numbers, or what str() makes of something."""
-        return Sentence(self.template, {name: _kept(value) for name, value in places.items()})
+        """Fill in its places with what JSON can hold: sentences, numbers, or else str() of it."""
+        return Sentence(self.template, {
+            name: value if type(value) in (Sentence, str, int, float, bool) else str(value)
+            for name, value in places.items()})
 
     def join(self, parts: Iterable[str]) -> Sentence:
         """Put parts together, with this one between them."""
@@ -110,13 +104,6 @@ class Sentence(str):
         return Sentence, (self.template, self.places)
 
 
-def _kept(value: Any) -> Any:
-    """Return what stands in a place, as something that JSON can hold."""
-    if isinstance(value, Sentence) or type(value) in (str, int, float, bool):
-        return value
-    return str(value)
-
-
 def _told(template: str, places: dict[str, Any] | None, language: str) -> str:
     said = _chinese().get(template, template) if language == "zh" else template
     if places is None:
@@ -128,11 +115,11 @@ def _told(template: str, places: dict[str, Any] | None, language: str) -> str:
 
 
 def _spaced(edge: re.Match) -> str:
-    """Return what stands between a place and its neighbour: between Chinese and Latin a space."""
+    """Return what goes between a place and its neighbour: between Chinese and Latin a space."""
     before, after = edge.string[:edge.start()][-1:], edge.string[edge.end():][:1]
     if not (before and after) or "\n" in before + after:
         return edge[0]
-    kinds = [HAN.match(one) is not None for one in (before, after)]
+    kinds = [re.match(HAN, one) is not None for one in (before, after)]
     if all(kinds) or MARK.match(before) or MARK.match(after):
         return ""
     return " " if any(kinds) else edge[0]
@@ -144,7 +131,7 @@ def _(english: str) -> Sentence:
 
 
 def ngettext(one: str, more: str, number: int) -> Sentence:
-    """Return a sentence about one thing, or about more; in Chinese they are the same."""
+    """Return a sentence about one thing or about more; Chinese has one form for both."""
     return Sentence(one if number == 1 else more)
 
 
@@ -160,7 +147,7 @@ def listed(names: Iterable[str]) -> str:
 
 def told(value: Any, language: str) -> Any:
     """Return a sentence in "en" or "zh", and anything else as it is."""
-    return value.told(language) if isinstance(value, Sentence) else value
+    return _told(value.template, value.places, language) if isinstance(value, Sentence) else value
 
 
 def packed(value: Any) -> Any:
@@ -174,8 +161,5 @@ def packed(value: Any) -> Any:
 
 def unpacked(value: Any) -> Any:
     """Return what `packed` was given; tuples are lists."""
-    if isinstance(value, dict):
-        if {"template", "places"} <= value.keys():
-            return Sentence(value["template"], unpacked(value["places"]))
-        return {name: unpacked(one) for name, one in value.items()}
-    return [unpacked(one) for one in value] if isinstance(value, list) else value
+    return json.loads(json.dumps(value), object_hook=lambda found: Sentence(**found)
+                      if found.keys() == {"template", "places"} else found)

@@ -1,1 +1,1 @@
-"""What wrote the files of data/ that are committed; each runs once in a while, by hand."""
+"""The scripts that wrote the committed files of data/; run by hand, once in a while."""

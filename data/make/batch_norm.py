@@ -3,8 +3,8 @@
     python -m data.make.batch_norm     writes data/batch_norm.npz, a few seconds
 
 Notebook 09 compares programs of this model with one another: its weights have to be a trained
-model's, and it need not be good at anything. So data/batch_norm.npz was kept when the stand-in was
-drawn anew: it was trained on the images before, and running this writes another one.
+model's, but it need not be accurate. So data/batch_norm.npz was kept when the stand-in was redrawn:
+it was trained on the earlier images, and running this writes a different one.
 """
 
 import numpy as np

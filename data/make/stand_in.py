@@ -1,14 +1,14 @@
 """Draw the stand-in data set and train the stand-in models.
 
-Where there is no network, the course works on this *stand-in* for Fashion-MNIST: a small data set
-in the same ten classes and the same file format, but DRAWN by this script. No pixel and no label
-order of the genuine Fashion-MNIST is in it, and no figure measured on it says anything about that.
+Without a network, the course works on this *stand-in* for Fashion-MNIST: a small data set with the
+same ten classes and file format, but DRAWN by this script. It has no pixel and no label order of
+the real Fashion-MNIST, and no figure measured on it says anything about the real one.
 
     python -m data.make.stand_in     writes data/stand_in/, a minute or two
 
-A garment is some polygons and lines with chance in them; torchvision's transforms tilt, bend and
-blur it. A seed gives the same images again (on the same versions of NumPy, Pillow, torch and
-torchvision): what other processors round otherwise in float64 is lost when pixels become bytes.
+A garment is a few randomised polygons and lines; torchvision's transforms tilt, bend and blur it.
+A seed gives the same images again (with the same versions of NumPy, Pillow, torch and torchvision):
+what other processors round differently in float64 is lost when pixels become bytes.
 """
 
 import struct
@@ -96,7 +96,7 @@ SHOES = {"Sandal", "Sneaker", "Ankle boot"}  # they point left; the others are s
 
 
 def outline(name: str, rng: np.random.Generator) -> np.ndarray:
-    """Return a garment drawn with some chance, float64 (1, SIZE * SUB, SIZE * SUB) in [0, 1]."""
+    """Return a randomised drawing of a garment, float64 (1, SIZE * SUB, SIZE * SUB) in [0, 1]."""
     image = Image.new("L", (SIZE * SUB, SIZE * SUB))
     draw = ImageDraw.Draw(image)
     sides, wide = ((1,), 1.0) if name in SHOES else ((1, -1), rng.uniform(0.85, 1.08))
@@ -121,9 +121,10 @@ def outline(name: str, rng: np.random.Generator) -> np.ndarray:
 
 
 def draw_set(seed: int = TEST_SEED, count: int = 1000) -> tuple[np.ndarray, np.ndarray]:
-    """Draw images (count, 28, 28) and labels (count,), both uint8; as many of each class.
+    """Draw images (count, 28, 28) and labels (count,), both uint8, the same number of each class.
 
-    Ten garments, one of each class, are bent alike; then all are shuffled. Image 0 is a boot.
+    Each group of ten garments, one of each class, is bent in the same way; then all are shuffled.
+    Image 0 is a boot.
     """
     versions.allow_torchvision()
     from torchvision.transforms import InterpolationMode, v2
@@ -185,7 +186,7 @@ def main() -> None:
     models = {"cnn": nn.Sequential(nn.Conv2d(1, 32, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(),
                                    nn.Linear(5408, 100), nn.ReLU(), nn.Linear(100, 10)),
               "mlp": nn.Sequential(nn.Flatten(), nn.Linear(784, 128), nn.ReLU(),
-                                   nn.Linear(128, 10))}  # the course puts a Softmax behind
+                                   nn.Linear(128, 10))}  # the course adds a Softmax
     (OUT / "models").mkdir(exist_ok=True)
     for (name, model), epochs in zip(models.items(), (6, 15), strict=True):
         fit(name, model, *drawn, epochs)

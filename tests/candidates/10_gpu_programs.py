@@ -262,12 +262,12 @@ def dense_in_tiles(func):
     return tiles(func, own=4)
 
 
-# %% 10.4 wrong: none before reading -> no race; | writes it, | no barrier stands between
+# %% 10.4 wrong: none before reading -> no race; | writes it, | no barrier in between
 def with_barriers():
     return smoothing([FIRST, LOOP, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
 
 
-# %% 10.4 wrong: none before writing -> no race; | reads it, | no barrier stands between
+# %% 10.4 wrong: none before writing -> no race; | reads it, | no barrier in between
 def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, BACK, OUT])
 
@@ -282,7 +282,7 @@ def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, SYNC, OUT])
 
 
-# %% 10.4 wrong: behind the if -> threads of this block come to a barrier
+# %% 10.4 wrong: behind the if -> threads of this block reach a barrier
 def with_barriers():
     return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "        " + SYNC, BACK, "    " + SYNC, OUT])
 
@@ -639,12 +639,12 @@ def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.z", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
 
 
-# %% 10.4 wrong: only in the first step -> no race; | reads it, | no barrier stands between
+# %% 10.4 wrong: only in the first step -> no race; | reads it, | no barrier in between
 def with_barriers():
     return smoothing([FIRST, LOOP, "    if step == 0:", "        " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
 
 
-# %% 10.4 wrong: a barrier for a warp -> that gpu.run does not know
+# %% 10.4 wrong: a barrier for a warp -> or unknown to gpu.run
 def with_barriers():
     return smoothing([FIRST, LOOP, "    T.tvm_storage_sync('warp')", OWN, IF, HALF, "    T.tvm_storage_sync('warp')", BACK, OUT])
 
@@ -735,7 +735,7 @@ def softmax_in_one_kernel(func):
     return s.mod["main"]
 
 
-# %% 10.1 wrong: the blocks' rows forgotten -> stands around bound ones
+# %% 10.1 wrong: the blocks' rows forgotten -> is around bound ones
 def thread_for_each_pixel(func):
     s = tvm.s_tir.Schedule(func)
     row, column = s.get_loops(s.get_sblock("Y"))

@@ -140,13 +140,13 @@ def test_an_exercise_and_new_words_without_chinese(clone: Path) -> None:
     _change(clone / "docs" / "tvm_errors.md", "a few distinctive words", "only ")
     said = run("tools.sync", "md")
     assert said.startswith("Written: notebooks/03_extern_library_calls.ipynb, "
-                           "po/zh/README.po, po/zh/docs/tvm_errors.po, "
-                           "po/zh/03_extern_library_calls.po, course/words/zh.po, README.zh.md, "
-                           "docs/zh/tvm_errors.md, instructor/README.zh.md, "
-                           "paired_md/zh/03_extern_library_calls.md, README.md")
+                           "po/zh/03_extern_library_calls.po, po/zh/README.po, "
+                           "po/zh/docs/tvm_errors.po, course/words/zh.po, "
+                           "paired_md/zh/03_extern_library_calls.md, README.zh.md, "
+                           "docs/zh/tvm_errors.md, instructor/README.zh.md, README.md")
     assert "Nothing to write" in run("tools.sync")
     run("tools.sync", "check")
-    said = run("tools.translation", "check")
+    said = run("tools.translation")
     assert re.search(r"[4-9] of \d+ paragraphs wait .* 03: [4-9]", said)
 
     said = run("pytest", "-q", "tests/test_exercises.py", "tests/slow/test_more_answers.py",

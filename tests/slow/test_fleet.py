@@ -168,7 +168,7 @@ def test_a_job_that_ends_its_worker_each_time_is_given_up(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("workers", "first"), [
-    (0, "No worker is there: waiting for one. Ctrl-C ends this."), (1, ": nobody")])
+    (0, "There is no worker yet: waiting for one. Ctrl-C ends this."), (1, ": nobody")])
 def test_without_a_scheduler_it_stops(tmp_path, monkeypatch, workers: int, first: str) -> None:
     """While it waits for a worker, and while one is at work."""
     said: list[str] = []

@@ -125,7 +125,7 @@ CASES = [
                            "back; 02: check 2.3 is there more than once: the last one counts"),
     ("pictures", ONLY_2_1, ""), ("中文", ONLY_2_1, ""), ("turned", {}, ""),
     ("stub below", {"2.1": 1, "2.2": 2}, "02: exercise 2.1 has two answers: the last one that is "
-                                         "no untouched stub counts; 02: exercise 2.2 has two"),
+                                         "not an untouched stub counts; 02: exercise 2.2 has two"),
     *[(name, {}, None) for name in ("patched", "blind", "reader", "printer")],
     ("forged", {"2.2": 2}, ""), ("no Python", {"2.1": 1}, ""),
     ("copied", {"2.1": 1, "2.2": 2}, ""),
@@ -184,7 +184,7 @@ def test_all_are_graded_and_nothing_is_printed_raw(graded) -> None:
     assert set(graded.rows) == {case[0] for case in CASES}
     assert not any("could not be graded" in row["problems"] for row in graded.rows.values())
     assert b"\x1b" not in graded.printed and b"Traceback" not in graded.printed
-    assert b"list.txt is no notebook, folder or archive that can be read: left" in graded.printed
+    assert b"list.txt is not a readable notebook, folder or archive: left" in graded.printed
     assert b"_late is not a student's: left out. Rename it if" in graded.printed
     assert b"graded before" not in graded.printed
 
@@ -305,11 +305,11 @@ def _without(tmp_path: Path, **programs: str) -> dict[str, str]:
 
 
 @pytest.mark.parametrize(("programs", "message"), [
-    ({}, "Nothing here can keep a submission in. Install bubblewrap 0.8 or later"),
+    ({}, "Nothing here can isolate a submission. Install bubblewrap 0.8 or later"),
     ({"bwrap": "echo No permissions to create new namespace >&2; exit 1"},
-     "Nothing here can keep a submission in (No permissions to create new namespace). Install"),
-    ({"docker": "exit 1"}, "Nothing here can keep a submission in. Install"),
-    ({"podman": "test $1 = info"}, "podman is here, and not yet the image to grade in. Make "
+     "Nothing here can isolate a submission (No permissions to create new namespace). Install"),
+    ({"docker": "exit 1"}, "Nothing here can isolate a submission. Install"),
+    ({"podman": "test $1 = info"}, "podman is here, but not the image to grade in. Make "
                                    "it once:\npodman build -t mlc-grader -f "),
 ])
 def test_without_a_sandbox_two_lines_say_what_to_do(tmp_path, programs, message: str) -> None:
@@ -363,7 +363,7 @@ def test_unsafe_is_said(tmp_path) -> None:
 
 @pytest.mark.parametrize(("arguments", "message"), [
     (["/nowhere"], "There is no folder /nowhere: make grade SUBMISSIONS="),
-    (["{empty}"], "holds nobody's work: it needs a folder, an archive or files"),
+    (["{empty}"], "has no student's work: it needs a folder, an archive or files"),
     (["{one}"], "No notebook of the course is in"),
     (["{one}", "77"], "There is no notebook 77: take the two digits"),
 ])

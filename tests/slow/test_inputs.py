@@ -219,5 +219,5 @@ def test_names_of_students(tmp_path: Path, capsys) -> None:
     _write(tmp_path, {"a.ipynb": ONE, f"{STEM}.ipynb": ONE, "notes.pdf": b"", ".hidden/x": b""})
     assert set(students(tmp_path, KNOWN)) == {"a", STEM}
     said = capsys.readouterr().out
-    assert "notes.pdf is no notebook" in said and ".hidden is not a student's" in said
+    assert "notes.pdf is not a readable notebook" in said and ".hidden is not a student's" in said
     assert len(SOLVED.cells) > 20

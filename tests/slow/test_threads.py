@@ -242,7 +242,7 @@ def program(*body: str, blocks: int = 2, width: int = 32) -> tvm.tirx.PrimFunc:
     return tvm.script.from_source("\n".join(lines))
 
 
-BETWEEN = "no barrier stands between"
+BETWEEN = "no barrier in between"
 TRUE = [
     ("a tile is mirrored, with a barrier", "", [HELD, FILL, WAIT, MIRRORED]),
     ("a barrier in block 0 alone", BETWEEN, [HELD, FILL, "if b < 1:", "    " + WAIT, MIRRORED]),
@@ -252,13 +252,13 @@ TRUE = [
      [HELD, FILL, "if b < 1:", "    " + WAIT, "else:", "    " + WAIT, MIRRORED]),
     ("all read element 0, one writes it", "thread 30 of block 0 reads it, thread 31",
      [HELD, FILL, WAIT, "Y[b * 32 + t] = held[0]", "if t == 31:", "    held[0] = T.float32(0)"]),
-    ("a barrier that half of the threads take", "16 threads of this block come to a barrier",
+    ("a barrier that half of the threads take", "16 threads of this block reach a barrier",
      [HELD, FILL, "if t < 16:", "    " + WAIT, MIRRORED]),
-    ("a barrier in each branch, by threads", "16 threads of this block come to a barrier",
+    ("a barrier in each branch, by threads", "16 threads of this block reach a barrier",
      [HELD, FILL, "if t < 16:", "    " + WAIT, "else:", "    " + WAIT, MIRRORED]),
     ("blocks that read what others write", "no barrier makes one block wait for another",
      ["Y[b * 32 + t] = X[b * 32 + t]", WAIT, "Y[b * 32 + t] = Y[63 - (b * 32 + t)]"]),
-    ("local memory that nobody wrote", "reads one[0], which nobody has written",
+    ("local memory that nobody wrote", "reads one[0], which was never written",
      [ONE, "Y[b * 32 + t] = one[0] + X[b * 32 + t]"]),
     ("shared.dyn with its own barrier", "",
      [HELD.replace("shared", "shared.dyn"), FILL, WAIT.replace("shared", "shared.dyn"), MIRRORED]),
@@ -278,7 +278,7 @@ TRUE = [
      ["if t == 0:", "    Y[b * 32] = T.float32(0)", ADD.format("Y[b * 32]")]),
     ("a sum over blocks, of a zero by one of them", "no barrier makes one block wait",
      ["if b * 32 + t == 0:", "    Y[0] = T.float32(0)", WAIT, ADD.format("Y[0]")]),
-    ("a sum that begins with nothing", "reads held[0], which nobody has written",
+    ("a sum that begins with nothing", "reads held[0], which was never written",
      [HELD, ADD.format("held[0]")])]
 
 
@@ -296,7 +296,7 @@ def test_what_is_said_of_a_program_is_true(said: str, body: list[str]) -> None:
 @needs_compiler
 @pytest.mark.parametrize(("said", "body"), [
     pytest.param(*case[1:], id=case[0]) for case in TRUE if not case[1]
-    or "come to a barrier" in case[1]])
+    or "reach a barrier" in case[1]])
 def test_real_threads_do_the_same(said: str, body: list[str]) -> None:
     X = np.arange(64, dtype="float32")  # sums of them are exact, in any order
     came = []

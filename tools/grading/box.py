@@ -1,7 +1,7 @@
-"""The sandbox of one notebook of one submission: bubblewrap keeps it, else Podman or Docker.
+"""The sandbox of one notebook of one submission, by bubblewrap, or else by Podman or Docker.
 
 A box sees Python, what a notebook imports, and one folder in memory; no network, no other process,
-no file of yours. What it says is lines of JSON, in all MOST_GIVEN bytes, and nobody trusts them.
+none of your files. It answers in lines of JSON, MOST_GIVEN bytes in all, which are not trusted.
 """
 
 import contextlib
@@ -33,9 +33,9 @@ try:
 except (ImportError, OSError, RuntimeError):  # it, or libseccomp, is missing, as on macOS
     pyseccomp = None
 
-IMAGE = "mlc-grader"  # which instructor/Containerfile makes
-USER = 47_251  # who the box is where you are root: a user that nobody is
-# what a notebook imports, and what runs it; no solutions, no tests
+IMAGE = "mlc-grader"  # made by instructor/Containerfile
+USER = 47_251  # the box's user if you are root: one that does not exist
+# what a notebook imports, and what runs it; neither solutions nor tests
 COURSE = ("helpers.py", "course", "data", "docs", "requirements.txt", "tools/__init__.py",
           "tools/grading")
 ETC = ("ld.so.cache", "alternatives", "fonts", "localtime")
@@ -54,7 +54,7 @@ _numbers = itertools.count()
 
 
 class Lost(Exception):
-    """Nothing can be graded, or no longer; the text says why."""
+    """Nothing can be graded, or nothing more; the text says why."""
 
 
 # ---- who keeps it -----------------------------------------------------------------------------
@@ -62,10 +62,10 @@ class Lost(Exception):
 
 @functools.cache
 def keeper() -> str:
-    """Return what keeps a box in: "bwrap", "podman", "docker", "user" or "UNSAFE"; raises Lost.
+    """Return what isolates a box: "bwrap", "podman", "docker", "user" or "UNSAFE"; raises Lost.
 
-    "user": another user, without namespaces, where run_autograder says that all of this container
-    is there for one submission alone.
+    "user": another user, without namespaces, if run_autograder says that this whole container is
+    for one submission.
     """
     if os.environ.get("UNSAFE"):
         return "UNSAFE"
@@ -85,18 +85,18 @@ def keeper() -> str:
                                                  check=False).returncode == 0:
             if subprocess.run([name, "image", "inspect", IMAGE], capture_output=True,
                               check=False).returncode:
-                raise Lost(_("{keeper} is here, and not yet the image to grade in. Make it once:\n"
+                raise Lost(_("{keeper} is here, but not the image to grade in. Make it once:\n"
                              "{command}").format(keeper=name, command=f"{name} build -t {IMAGE} "
                                                  "-f instructor/Containerfile ."))
             return name
-    raise Lost(_("Nothing here can keep a submission in{why}. Install bubblewrap 0.8 or later "
+    raise Lost(_("Nothing here can isolate a submission{why}. Install bubblewrap 0.8 or later "
                  "(apt-get install bubblewrap), or Podman or Docker.\nWhere you trust all who hand "
-                 "in as you trust yourself, UNSAFE=1 grades without walls.").format(why=why))
+                 "in as you trust yourself, UNSAFE=1 grades without a sandbox.").format(why=why))
 
 
 @functools.cache
 def counted() -> bool:
-    """Whether systemd can count what a box takes: it has a manager here, and memory to give."""
+    """Whether systemd can count what a box uses: it runs a manager here that can limit memory."""
     if keeper() != "bwrap":
         return False
     with contextlib.suppress(OSError, subprocess.SubprocessError):
@@ -106,7 +106,7 @@ def counted() -> bool:
 
 
 def in_words() -> Sentence:
-    """Say who keeps submissions in, and who counts what they take."""
+    """Say what isolates submissions, and what counts their resources."""
     who = {"UNSAFE": _("UNSAFE: nothing keeps submissions from your files and your network"),
            "user": _("Submissions run as another user of this container")}.get(
         keeper(), _("{keeper} keeps submissions in").format(keeper=keeper()))
@@ -120,7 +120,7 @@ def in_words() -> Sentence:
 
 
 def rules() -> Any:
-    """Return an open file with the calls that are refused, as bubblewrap takes them."""
+    """Return an open file with the system calls to refuse, in bubblewrap's format."""
     file = tempfile.TemporaryFile()  # noqa: SIM115 (the caller closes it)
     filtered(socket_families=16).export_bpf(file)
     file.seek(0)
@@ -128,14 +128,14 @@ def rules() -> Any:
 
 
 def filtered(socket_families: int) -> Any:
-    """Return pyseccomp's filter. What it refuses is not there; a foreign ABI ends the process."""
+    """Return pyseccomp's filter. A refused call looks missing; a foreign ABI ends the process."""
     made = pyseccomp.SyscallFilter(pyseccomp.ALLOW)
     made.set_attr(pyseccomp.Attr.ACT_BADARCH, pyseccomp.KILL_PROCESS)
     no = pyseccomp.ERRNO(errno.EPERM)
     for name in REFUSED:
-        with contextlib.suppress(OSError, ValueError):  # a call that this processor never had
+        with contextlib.suppress(OSError, ValueError):  # a call that this processor does not have
             made.add_rule(no, name)
-    # no namespace holds AF_VSOCK; larger buffers of sockets are memory that nobody counts
+    # no namespace holds AF_VSOCK; larger socket buffers are memory that is not counted
     made.add_rule(no, "socket", pyseccomp.Arg(0, pyseccomp.GT, socket_families))
     for option in (socket.SO_SNDBUF, 32, socket.SO_RCVBUF, 33):
         made.add_rule(no, "setsockopt", pyseccomp.Arg(1, pyseccomp.EQ, socket.SOL_SOCKET),
@@ -153,7 +153,7 @@ def _binds() -> list[tuple[str, str]]:
 
 
 def _environment(python: str, root: str, home: str, data: str) -> dict[str, str]:
-    """Return all that is in the environment of a box: nothing of yours, one thread."""
+    """Return the whole environment of a box: nothing of yours, one thread."""
     return {"PATH": f"{python}/bin:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home,
             "USER": "student", "TMPDIR": home, "MLC_DATA": data, "PYTHONPATH": root,
             "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1",
@@ -165,12 +165,12 @@ def _words(option: str, values: Iterable[tuple[str, ...]]) -> list[str]:
 
 
 def _bwrap(program: list[str], filter_file: int) -> list[str]:
-    """Return the command that runs a program in bubblewrap; where you are root, in two.
+    """Return the command that runs a program in bubblewrap; if you are root, in two of them.
 
-    The outer one shows what another user may not reach, as a Python below /root; as that user
-    the inner one closes in. Limits of processes count nobody who is root. What that user started
-    may not be ended by a parent's death, which is root's: so the outer one has a namespace of
-    processes, which ends with it.
+    The outer one shows what another user may not read, such as a Python below /root; the inner one
+    isolates as that user. Limits of processes do not count root's. What that user started may
+    survive its parent, which is root's: so the outer one has a process namespace, and ends with it
+    everything in it.
     """
     links = [(f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
              if os.path.islink(f"/{name}")]
@@ -215,9 +215,9 @@ def _container(program: list[str], name: str) -> list[str]:
 
 
 class Box:
-    """A box that is there until it is closed; `tell` it something, and take its `lines`.
+    """A box that runs until it is closed; `tell` it something, and take its `lines`.
 
-    `why`, once these have ended, says in words what ended it; "" where it did so itself.
+    Once these have ended, `why` says what ended it; "" if it ended by itself.
     """
 
     def __init__(self) -> None:
@@ -233,7 +233,7 @@ class Box:
         elif keeper() in ("podman", "docker"):
             command, given = _container(["python", *program], self.name), dict(os.environ)
         else:
-            (ROOT / "build").mkdir(exist_ok=True)  # below the course: notebooks look for it above
+            (ROOT / "build").mkdir(exist_ok=True)  # in the course: notebooks look for it above
             where = self.ending.enter_context(tempfile.TemporaryDirectory(
                 prefix="box-", dir=ROOT / "build", ignore_cleanup_errors=True))
             os.chmod(where, 0o777)
@@ -262,7 +262,7 @@ class Box:
                     if process.info["uids"].real == USER:
                         process.kill()
         with contextlib.suppress(OSError), self.process:
-            pass  # it is waited for, and its pipes are closed
+            pass  # wait for it, and close its pipes
         self.ending.close()
 
     def _family(self) -> list[psutil.Process]:
@@ -271,7 +271,7 @@ class Box:
         return []
 
     def tell(self, value: Any) -> None:
-        """Send a line; who does not read it holds up nobody."""
+        """Send a line; do not wait for a reader."""
         def write() -> None:
             with contextlib.suppress(OSError, ValueError):
                 self.process.stdin.write(line)  # type: ignore[union-attr]
@@ -281,7 +281,7 @@ class Box:
         threading.Thread(target=write, daemon=True).start()
 
     def lines(self, seconds: float) -> Iterator[list[Any]]:
-        """Yield what it says, until it has ended or has done nothing for so many `seconds`."""
+        """Yield its lines, until it has ended or has done nothing for this many `seconds`."""
         assert self.process.stdout
         source, poll = self.process.stdout.fileno(), selectors.DefaultSelector()
         poll.register(source, selectors.EVENT_READ)
@@ -309,15 +309,15 @@ class Box:
                 self.why, looked = self._looked(seconds), time.monotonic()
 
     def _ended(self) -> Sentence | str:
-        """Say how it ended, of itself."""
+        """Say how it ended by itself."""
         try:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:
-            return _("closed what it gives its verdict by")
+            return _("closed the pipe for its verdict")
         return of_code(128 - code if code < 0 else code)
 
     def _looked(self, seconds: float) -> Sentence | str:
-        """Say which limit all in the box together have passed, or ""."""
+        """Say which limit the processes in the box together have passed, or ""."""
         now, family = time.monotonic(), self._family()
         if len(family) > PROCESSES:
             return _("started more than {count} processes").format(count=PROCESSES)
@@ -338,7 +338,7 @@ class Box:
 
 
 def _share(process: psutil.Process) -> int:
-    """Return the bytes of a process; of what n processes share, an n-th."""
+    """Return the bytes of a process; memory that n processes share counts an n-th."""
     with contextlib.suppress(psutil.Error):
         memory = process.memory_full_info()
         return getattr(memory, "pss", memory.uss)

@@ -1,7 +1,7 @@
-"""Grade jobs on several machines, by the workers of a Dask cluster.
+"""Grade jobs on several machines, with the workers of a Dask cluster.
 
-Dask sends a job to a worker, and to another one if that is gone. Each worker has a Grader, as a run
-without Dask. Only workers that have our versions are asked.
+Dask sends a job to a worker, and to another one if that is gone. Each worker has a Grader, like a
+run without Dask. Only workers with our versions get jobs.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ SETTINGS = {
     "distributed.comm.timeouts.connect": "10s"}
 KEYS = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key": "key.pem"}
 LOST = 30  # seconds without a scheduler after which the run ends
-PATIENCE = 30  # seconds without a worker after which that is said
+PATIENCE = 30  # seconds without a worker before a line says so
 
 
 # ---- on a worker ------------------------------------------------------------------------------
@@ -40,9 +40,9 @@ def _grader() -> Grader:
 
 
 def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, Any]:
-    """Return what a worker does not do right, and in words who keeps submissions in there.
+    """Return what is wrong with a worker, and in words what isolates submissions there.
 
-    Its versions, or the course's own solutions that it grades before others.
+    Wrong may be its versions, or its grades of the course's solutions, which it gets first.
     """
     try:
         if wrong := differs(versions):
@@ -54,7 +54,7 @@ def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, A
 
 
 def grade(asked: dict[str, Any]) -> dict[str, Any]:
-    """Grade a job on a worker; both as plain dicts, which need no class of ours to be read."""
+    """Grade a job on a worker; job and result are plain dicts, readable without our classes."""
     return packed(asdict(_grader().grade(Job(**asked))))
 
 
@@ -63,7 +63,7 @@ def grade(asked: dict[str, Any]) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def running(address: str, tls: Path | None) -> Iterator[Client]:
-    """Connect with a cluster that somebody runs; raises Lost where that does not work.
+    """Connect to a running cluster; raises Lost if that does not work.
 
     `tls` is a folder with ca.pem, cert.pem and key.pem.
     """
@@ -95,13 +95,13 @@ class Fleet:
         self.greeting = versions, [asdict(job) for job in solved]
         self.greeted: dict[str, Future | None] = {}  # by address; None: not one of ours
         self.ours: dict[str, int] = {}  # threads by address
-        self.seen = self.since = time.monotonic()  # there was a scheduler; there was a worker
+        self.seen = self.since = time.monotonic()  # when a scheduler was last seen, and a worker
         self.waited = False
 
     def _meet(self) -> bool:
-        """Greet workers that are new, forget those that are gone; whether there is a scheduler.
+        """Greet new workers, forget those that are gone; return whether there is a scheduler.
 
-        Raises Lost where there will be none, or no worker.
+        Raises Lost if there will be none, or no worker.
         """
         now, threads = time.monotonic(), None
         with contextlib.suppress(OSError):
@@ -123,17 +123,17 @@ class Fleet:
         if self.ours or any(future and not future.done() for future in self.greeted.values()):
             self.since = now
         elif self.greeted and not any(self.greeted.values()):
-            raise Lost(_("None of the workers can be asked."))
+            raise Lost(_("No worker can be used."))
         elif now - self.since > PATIENCE and not self.waited:
             self.waited = True
-            self.say(_("No worker is there: waiting for one. Ctrl-C ends this."))
+            self.say(_("There is no worker yet: waiting for one. Ctrl-C ends this."))
         return True
 
     def _welcome(self, address: str, future: Future, threads: int) -> None:
-        """Take in a worker that has answered, or say why it is not asked."""
+        """Accept a worker that has answered, or say why it gets no jobs."""
         try:
             came = future.result(timeout=5)
-        except Exception as error:  # whatever another machine's Python comes up with
+        except Exception as error:  # whatever another machine's Python raises
             came = {"wrong": _("it cannot run this course ({error}); start it in the course's "
                                "folder, with its .venv").format(
                                    error=f"{type(error).__name__}: {str(error)[:100]}")}
@@ -164,11 +164,11 @@ class Fleet:
             else:
                 time.sleep(0.2)
             for future, (place, job, workers) in list(hand.items()):
-                gone = self.ours and workers.isdisjoint(self.ours)  # Dask would wait for ever
+                gone = self.ours and workers.isdisjoint(self.ours)  # Dask would wait forever
                 if not future.done() and not gone:
                     continue
                 result = None
-                with contextlib.suppress(Exception):  # KilledWorker; a machine that just vanished
+                with contextlib.suppress(Exception):  # KilledWorker; a machine that vanished
                     if future.done():
                         result = Result(**unpacked(future.result(timeout=30)))
                     future.cancel()
@@ -178,8 +178,8 @@ class Fleet:
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
         """Yield (place, result) for each (place, job), as they come; raises Lost.
 
-        A worker that ends takes jobs with it that wait behind the one which ended it. So what came
-        to nothing is tried again at the end, by itself; what does then, too, is not graded.
+        When a worker ends, the jobs that wait behind the one that ended it are lost too. So lost
+        jobs are tried again at the end, one by one; a job that is lost again is not graded.
         """
         failed = []
         for place, job, result in self._run(jobs):

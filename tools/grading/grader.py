@@ -1,6 +1,6 @@
-"""Grade a job in boxes: one for its checks and its page, and another where that one is ended.
+"""Grade a job in boxes: one for its checks and its page, and another if that one is ended.
 
-What a box says is taken for what it is: the words of a hostile program, about one submission.
+What a box says is treated as the words of a hostile program, about one submission.
 """
 
 import base64
@@ -17,12 +17,12 @@ MOST_SAID = 10_000  # characters
 NOTES = {"twice": _("check {number} is there more than once: the last one counts"),
          "missing": _("check {number} was missing: put back"),
          "edited": _("check {number} was edited: put back"),
-         "two": _("exercise {number} has two answers: the last one that is no untouched stub "
+         "two": _("exercise {number} has two answers: the last one that is not an untouched stub "
                   "counts")}
 
 
 class Grader:
-    """Grades one job after the other; an answer that is known to the letter has its verdict."""
+    """Grades one job after the other; an answer that was graded before keeps its verdict."""
 
     def __init__(self) -> None:
         self.verdicts: dict[str, tuple[bool, str]] = {}  # by the key of what runs for a check
@@ -31,7 +31,7 @@ class Grader:
         """Return the result of a job."""
         sitting = Sitting(job, self.verdicts)
         if keeper() == "UNSAFE":
-            sitting.note(_("graded without walls, by UNSAFE=1"))
+            sitting.note(_("graded without a sandbox, by UNSAFE=1"))
         for _number in range(2 * len(sitting.checks) + 2 * ATTEMPTS):
             with Box() as box:
                 box.tell(sitting.asked())
@@ -44,7 +44,7 @@ class Grader:
         return sitting.result
 
     def proved(self, solved: list[Job]) -> None:
-        """Raise Lost if the course's own solutions do not pass here, with what is wrong."""
+        """Raise Lost, with what is wrong, if the course's own solutions do not pass here."""
         for job in solved:
             result = self.grade(job)
             failed = [words for number, words in result.words.items() if not result.points[number]]
@@ -54,7 +54,7 @@ class Grader:
 
 
 class Sitting:
-    """A job while it is graded: its result so far, and what the box at work is about (`at`)."""
+    """A job while it is graded: its result so far, and what the box is working on (`at`)."""
 
     def __init__(self, job: Job, verdicts: dict[str, tuple[bool, str]]) -> None:
         self.job, self.verdicts, self.result, self.number = job, verdicts, Result(), job.stem[:2]
@@ -64,18 +64,18 @@ class Sitting:
         self.keys: dict[str, str] = {}
         self.said: dict[str, tuple[bool, str]] = {}
         self.outputs: dict[str, Any] = {}
-        self.ran: list[Any] | None = None  # why it came to no end; [] where it did
+        self.ran: list[Any] | None = None  # why it did not reach its end; [] if it did
         self.cell = 0
 
     def asked(self) -> dict[str, Any]:
-        """Return what a box is told: all of the job that is not done yet."""
+        """Return what a box is told: everything in the job that is not done yet."""
         self.at = "start"
         return {"file": base64.b64encode(self.job.data).decode(), "page": self.job.page,
                 "master": json.loads(self.job.master), "seconds": self.job.seconds,
                 "outputs": self.outputs if self.ran is not None else None}
 
     def take(self, box: Box, *line: Any) -> None:
-        """Take a line of a box, if it is one that comes then."""
+        """Take a line of a box, if it is one that can come now."""
         match line:
             case ["at", str(step)] if step in self.steps:
                 self.at = step
@@ -104,12 +104,12 @@ class Sitting:
                     else in_words(why, self.job.seconds) if why else "")
                 box.tell(self.outputs)
             case ["page", str(body)]:
-                from tools.grading import page  # it needs nh3, which only grading has
+                from tools.grading import page  # it needs nh3, which only grading installs
                 self.result.page = page.document(self.job.stem, page.safe(body),
                                                  self.result.language)
 
     def ended(self, why: Sentence | str) -> None:
-        """Take it that the box is gone: with what it was about."""
+        """Record that the box is gone, with what it was working on."""
         why = why or _("ended its process ({code})").format(code="exit code 0")
         if self.at == "start":
             self.faults += 1
@@ -130,7 +130,7 @@ class Sitting:
                 self.note(_("no page of feedback: making it took too long"))
 
     def give_up(self, why: str) -> None:
-        """Say that this machine could not grade the job: it is no grade, and worth a try later."""
+        """Record that this machine could not grade the job: not a grade, and worth a later try."""
         self.note(_("could not be graded ({why})").format(
             why=why[:200] or "its sandbox ended each time"))
         self.at, self.faults, self.result.whole = "end", ATTEMPTS, False
@@ -162,14 +162,14 @@ class Sitting:
         self.result.words[number] = text
 
     def _stop(self, number: str, why: Sentence | str) -> None:
-        """Take it that an answer ended its process, or was ended."""
+        """Record that an answer ended its process, or was ended."""
         if number not in self.said:
             self.note(_("the answer to {exercise} {why}").format(exercise=number, why=why))
             words = _("Exercise {number} ✗\n  the answer {why}").format(number=number, why=why)
             self._say(number, False, told(words, self.result.language))
 
     def _ran(self, why: Sentence | str) -> None:
-        """Take it that the notebook was executed for its page, or as far as that came."""
+        """Record that the notebook was executed for its page, as far as it got."""
         self.ran = [why] if why else []
         if why:
             self.note(_("a cell {why}; the page has no outputs from there on").format(why=why))
@@ -180,7 +180,7 @@ class Sitting:
 
 
 def in_words(why: list[Any], seconds: float) -> Sentence | str:
-    """Say why a part of a box gave nothing: checks.run.isolate.Ended's parts, not to be trusted."""
+    """Say why a part of a box gave no result, from the parts of Ended, which are not trusted."""
     match why:
         case ["code", int(code), _]:
             if code == -24:  # SIGXCPU

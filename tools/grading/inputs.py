@@ -1,4 +1,4 @@
-"""Whose files are whose, and which is which notebook: as learning platforms and students pack them.
+"""Find whose file is whose, and which notebook it is, as learning platforms and students pack them.
 
 Nothing here runs a line of a submission or follows a link; archives are read up to limits.
 """
@@ -19,17 +19,17 @@ from typing import IO, Any
 from course.words import Sentence, _
 from tools.grading.submission import MOST_FILE, printable, read
 
-MOST_ENTRIES = 20_000  # files and folders that are looked at for one student, or in an archive
+MOST_ENTRIES = 20_000  # files and folders examined for one student, or in an archive
 MOST_UNPACKED = 400_000_000  # bytes of an archive that are read
 MOST_DEPTH = 2  # archives in archives
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
-# user and submission (Canvas), or user (Moodle), in front of the name that the file had
+# user and submission (Canvas), or user (Moodle), before the file's original name
 PLATFORMS = re.compile(r"(?P<who>.+?_(?:LATE_)?\d+)_(?:\d+_|assignsubmission_\w+?_)(?P<file>.+)")
 Marks = Mapping[str, frozenset[bytes]]
 
 
 def marks(master: Path) -> frozenset[bytes]:
-    """Return what tells a notebook by its cells: their ids, and the names of exercises."""
+    """Return what identifies a notebook by its cells: their ids, and the names of exercises."""
     return frozenset(_ids(master.read_bytes()))
 
 
@@ -43,7 +43,7 @@ def _ids(data: bytes) -> set[bytes]:
 
 
 def _entries(path: Path) -> Iterator[tuple[str, float, IO[bytes]]]:
-    """Yield the ordinary files of an archive: name, time, and what can be read from."""
+    """Yield the ordinary files of an archive: name, time, and an open file."""
     if path.name.lower().endswith(".zip"):
         with zipfile.ZipFile(path) as packed:
             for info in packed.infolist()[:MOST_ENTRIES]:
@@ -58,14 +58,14 @@ def _entries(path: Path) -> Iterator[tuple[str, float, IO[bytes]]]:
 
 
 def _may_be_one(name: str) -> bool:
-    """Whether a file may be a notebook, or have one in it."""
+    """Whether a file may be a notebook, or contain one."""
     name = name.lower()
     return not name.startswith("._") and not re.search(r"\.old\d+", name) and (
         ".ipynb" in name or name.endswith((".json", *ARCHIVES)))
 
 
 def unpack(archive: Path, to: Path, depth: int = 1) -> list[Sentence]:
-    """Write what may be a notebook from an archive into a folder; return what was wrong."""
+    """Write an archive's possible notebooks into a folder; return what was wrong."""
     left, notes, name = MOST_UNPACKED, [], printable(archive.name)
     try:
         for number, (inner, when, file) in enumerate(_entries(archive)):
@@ -84,18 +84,18 @@ def unpack(archive: Path, to: Path, depth: int = 1) -> list[Sentence]:
                 place.parent.mkdir(parents=True, exist_ok=True)
                 place.write_bytes(data)
                 os.utime(place, (when, when))
-            if depth and place.name.lower().endswith(ARCHIVES):  # of a class: these are students'
+            if depth and place.name.lower().endswith(ARCHIVES):  # a class's: these are students'
                 notes += unpack(place, place.with_name(f"{place.name}~"), depth + 1) \
                     if depth < MOST_DEPTH else []
                 place.unlink(missing_ok=True)
-    except Exception as error:  # what zipfile, tarfile and all below them make of a broken file
+    except Exception as error:  # whatever zipfile, tarfile and their like raise for a broken file
         notes.append(_("{file} cannot be opened ({error})").format(
             file=name, error=printable(str(error))[:100]))
     return notes
 
 
 def unpacked(place: Path, scratch: Path) -> Path:
-    """Return the folder of a class, which may be an archive; exit where there is none."""
+    """Return the folder of a class, which may be an archive; exit if there is none."""
     if place.is_file() and place.name.lower().endswith(ARCHIVES):
         for note in unpack(place, folder := scratch / "class", depth=0):
             print(note)
@@ -112,7 +112,7 @@ def unpacked(place: Path, scratch: Path) -> Path:
 
 
 def _who(name: str, known: Marks) -> str:
-    """Return whose file it is, by what a platform put in front of its name."""
+    """Return whose file it is, by the prefix that a platform gave its name."""
     if match := PLATFORMS.match(name):
         return match["who"].replace("_LATE_", "_")
     best = max(known, key=lambda stem: _fits(name, stem))
@@ -123,14 +123,14 @@ def _who(name: str, known: Marks) -> str:
 
 
 def students(folder: Path, known: Marks) -> dict[str, list[Path]]:
-    """Return the files of each student, by names as they can be printed; say what else is there.
+    """Return the files of each student, by printable names; say what else is there.
 
-    Exits where there are none. Names that look alike are told apart.
+    Exits if there are none. Names that look alike are made distinct.
     """
     found: dict[str, list[Path]] = {}
     for path in sorted(folder.iterdir()):
         name = path.name
-        if name[0] in "._" or path.is_symlink():  # macOS and Windows leave such behind
+        if name[0] in "._" or path.is_symlink():  # macOS and Windows leave such files behind
             print(_("{file} is not a student's: left out. Rename it if it is one.").format(
                 file=printable(name)))
         elif path.is_dir():
@@ -140,10 +140,10 @@ def students(folder: Path, known: Marks) -> dict[str, list[Path]]:
             found.setdefault(printable(_who(name, known) if flat else name.partition(".")[0]),
                              []).append(path)
         else:
-            print(_("{file} is no notebook, folder or archive that can be read: left out.").format(
+            print(_("{file} is not a readable notebook, folder or archive: left out.").format(
                 file=printable(name)))
     if not found:
-        sys.exit(_("{place} holds nobody's work: it needs a folder, an archive or files for each "
+        sys.exit(_("{place} has no student's work: it needs a folder, an archive or files for each "
                    "student.").format(place=folder))
     return found
 
@@ -153,14 +153,14 @@ def students(folder: Path, known: Marks) -> dict[str, list[Path]]:
 
 @dataclass
 class Found:
-    """The files of a student: which is which notebook, and what is to be said of each."""
+    """The files of a student: which notebook each is, and notes about it."""
 
     taken: dict[str, Path] = field(default_factory=dict)  # by the notebook's stem
     notes: dict[str, list[Sentence]] = field(default_factory=dict)
-    absent: Sentence | None = None  # what is to be said of a notebook that is not there
+    absent: Sentence | None = None  # the note for a notebook that is not there
 
     def of(self, wanted: Sequence[str]) -> "Found":
-        """Return what there is of some notebooks, with a note for each that is not there."""
+        """Return those of some notebooks that are there, with a note for each of the others."""
         notes = {stem: self.notes.get(stem, [] if stem in self.taken else [
             _("{number} {what}").format(number=stem[:2], what=self.absent)]) for stem in wanted}
         return Found({stem: path for stem, path in self.taken.items() if stem in wanted}, notes)
@@ -195,7 +195,7 @@ def _slug(name: str) -> str:
 def _fits(name: str, stem: str) -> int:
     """Return how well a file's name fits a notebook: 0 is not at all, 4 is exactly.
 
-    Learning platforms and browsers put names and numbers before and behind: "anna_77_02_emit_te_
+    Learning platforms and browsers add names and numbers in front and behind: "anna_77_02_emit_te_
     ingestion-2.ipynb", "02_emit_te_ingestion (1).IPYNB", "Anna 02 emit-te-ingestion.ipynb.txt".
     """
     slug, wanted = f"_{_slug(name)}_", _slug(stem)
@@ -214,10 +214,10 @@ def _by_cells(path: Path, known: Marks) -> str:
 
 
 def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
-    """Return a student's copies of the notebooks, and what is to be said of each.
+    """Return a student's copies of the notebooks, with notes about each.
 
-    Of several copies one in work/ is taken, else the newest; what only begins with the notebook's
-    number comes last. `scratch` is where archives are unpacked.
+    Of several copies, one in work/ is taken, else the newest; a file that only begins with the
+    notebook's number comes last. Archives are unpacked in `scratch`.
     """
     found, strangers = Found(), []
     general: list[Sentence] = []

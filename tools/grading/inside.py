@@ -1,10 +1,10 @@
-"""What runs in a box: it reads a job from standard input, and says what came of it, line by line.
+"""What runs in a box: it reads a job from standard input and prints its results, line by line.
 
     python -m tools.grading.inside
 
 This process runs nothing that a student wrote. Reading, each check, executing and rendering are
-children of it, which cannot look into it; where one leaves behind what cannot be ended, this box
-ends, and another does the rest.
+its children, which cannot look into it; if one leaves behind something that cannot be ended, this
+box ends, and another does the rest.
 """
 
 import base64
@@ -25,10 +25,10 @@ from typing import Any
 import psutil
 
 READ, RENDER = 60, 40  # seconds for reading a file, and for making its page
-PATIENCE = 10  # times its limit of CPU time that a part may take on a busy machine
+PATIENCE = 10  # how many times its limit of CPU time a part may take on a busy machine
 MOST_SAID, MOST_GIVEN = 10_000, 60_000_000  # characters of a check, bytes of a part
 GIGABYTE = 1 << 30
-# TVM and torch need 1.5 GB of addresses. Beyond the first is room to say that it was too little
+# TVM and torch need 1.5 GB of addresses; beyond the first is room to report that it was too little
 LIMITS = {"AS": (4 * GIGABYTE, 5 * GIGABYTE), "NPROC": (200, 200), "NOFILE": (1024, 1024),
           "FSIZE": (64 << 20, 64 << 20), "CPU": (3600, 3600), "CORE": (0, 0),
           "MSGQUEUE": (0, 0), "MEMLOCK": (0, 0)}
@@ -41,19 +41,19 @@ def _prctl(what: int, value: int) -> None:
 
 
 def _limit() -> None:
-    """Take limits that nothing below here can take off; nobody may look into this process."""
+    """Set limits that children cannot lift; no process may look into this one."""
     keeper = os.environ.get("KEEPER")
     for name, (soft, hard) in LIMITS.items():
-        if keeper == "UNSAFE" and name == "NPROC":  # it would count all that are yours
+        if keeper == "UNSAFE" and name == "NPROC":  # it would count all your processes
             continue
         with contextlib.suppress(ValueError, OSError, AttributeError):  # macOS lacks some
             most = resource.getrlimit(kind := getattr(resource, f"RLIMIT_{name}"))[1]
             resource.setrlimit(kind, (soft, hard) if most in (-1, resource.RLIM_INFINITY)
                                else (min(soft, most), min(hard, most)))
-    os.nice(5)  # who waits outside, and looks, comes first
+    os.nice(5)  # the process that watches outside comes first
     for what, value in ((PDEATHSIG, 9), (DUMPABLE, 0), (SUBREAPER, 1)):
         _prctl(what, value)
-    if keeper == "user":  # no bubblewrap takes the filter, nor a network of its own
+    if keeper == "user":  # there is no bubblewrap to set the filter and close the network
         from tools.grading.box import filtered
         filtered(socket_families=1).load()
 
@@ -62,7 +62,7 @@ def _limit() -> None:
 
 
 def _words(error: BaseException) -> str:
-    """Return what a reader sees of an error; whatever it, or an answer, has spoilt."""
+    """Return what a reader sees of an error, whatever it or an answer has broken."""
     from course.checks.say.messages import reason
     from data.store import CourseError
     try:
@@ -72,10 +72,10 @@ def _words(error: BaseException) -> str:
 
 
 def check(number: str, answer: str, sources: list[str], language: str) -> list[Any]:
-    """Return whether an answer passes, and what was said in "en" or "zh"; or None, and a fault.
+    """Return whether an answer passes, and the verdict in "en" or "zh"; or None, and a fault.
 
     `sources` are the cells to run, the answer's among them; `answer` is the name that the check
-    takes. A fault is what is raised before the first line of them runs. For a child.
+    takes. A fault is an error before their first line runs. For a child.
     """
     from course.checks.run import check as running
     from course.words import use
@@ -91,7 +91,7 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
         shell.define(sources, answer, number)
         printed.kept = ""
         running.registered[number].check(shell.user_ns[answer])
-    except BaseException as error:  # whatever comes is what the check said
+    except BaseException as error:  # whatever is raised is the verdict
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, LIMITS["AS"][1:] * 2)
         return [False, _words(error)]
@@ -102,7 +102,7 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
 
 
 class Again(Exception):
-    """What a part left cannot be taken away: another box does the rest."""
+    """What a part left behind cannot be removed: another box does the rest."""
 
 
 class Inside:
@@ -122,7 +122,7 @@ class Inside:
 
     def part(self, seconds: float, function: Callable[..., Any], *arguments: Any
              ) -> tuple[Any, list[Any]]:
-        """Return what a function gives in a child, or why it gave nothing: Ended's parts."""
+        """Return a function's result in a child, or why there is none: Ended's parts."""
         from course.checks.run.isolate import Child, Ended, Limits
 
         def closed() -> Any:
@@ -131,14 +131,14 @@ class Inside:
             return function(*arguments)
 
         limits = Limits(asleep=seconds, wall=PATIENCE * seconds, memory=1 << 50, processes=1 << 20,
-                        given=MOST_GIVEN)  # who waits outside counts these
+                        given=MOST_GIVEN)  # the process outside counts these
         try:
             return Child(closed, limits=limits).result(), []
         except Ended as ended:
             return None, [ended.why, ended.code, ended.words]
 
     def _tidy(self) -> None:
-        """Take away what a part left, once what came of it is told: no other finds it."""
+        """Remove what a part left, once its result is sent, so that no other part finds it."""
         for path in Path.cwd().iterdir():
             with contextlib.suppress(OSError):
                 path.unlink() if path.is_symlink() or not path.is_dir() else shutil.rmtree(path)
@@ -158,7 +158,7 @@ class Inside:
             raise Again
 
     def main(self) -> None:
-        """Do a job, or what is left of it."""
+        """Do a job, or the rest of it."""
         import course.checks.say.messages as messages
         import course.plots  # noqa: F401 (once, before processes are forked)
         from tools.grading import page, plan
@@ -194,9 +194,9 @@ class Inside:
             self.tell("page", body)
 
     def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
-        """Run the notebook and tell the outputs of each cell, as far as it came; return why."""
+        """Run the notebook and send the outputs of each cell that ran; return why it stopped."""
         from tools.grading.shell import execute
-        # a cell may delete it, or put another in its place: what is read is this one
+        # a cell may delete or replace it: this one is read
         with tempfile.NamedTemporaryFile("r", errors="replace", prefix=".", delete=False) as said:
             why = self.part(seconds, execute, cells, seconds, said.name)[1]
             for line in said:
@@ -210,7 +210,7 @@ class Inside:
         self.tell("at", one.number)
         came, why = self.part(seconds, check, one.number, one.answer, made["sources"][one.number],
                               made["language"])
-        if why:  # who waits outside has the words for it
+        if why:  # the process outside puts it into words
             self.tell("stopped", one.number, why)
             return json.loads(self.asked.readline())
         self.tell("said", one.number, *came)
@@ -225,7 +225,7 @@ if __name__ == "__main__":
             inside.main()
             inside.tell("at", "end")
             sys.exit()
-        except (OSError, MemoryError) as error:  # of this machine's: nobody's fault
+        except (OSError, MemoryError) as error:  # this machine's, not the submission's
             inside.tell("fault", f"{type(error).__name__}: {error}")
             sys.exit()
     inside.tell("at", "")

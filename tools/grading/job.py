@@ -1,7 +1,7 @@
-"""A job, which is one notebook of one student; its result; and results that are kept.
+"""A job, which is one notebook of one student; its result; and the stored results.
 
-What was graded once is not graded again, after a crash or a correction; only another version of the
-course, its packages or its data has another result.
+What was graded once is not graded again after a crash or a correction; only another version of the
+course, its packages or its data has its own results.
 """
 
 import functools
@@ -28,7 +28,7 @@ FILES = ("*.py", "course/**/*.py", "course/words/*.po", "data/*.py",
 
 @dataclass(frozen=True)
 class Job:
-    """All that a result depends on, besides the versions of the course and its packages."""
+    """Everything that a result depends on, besides the versions of the course and its packages."""
 
     stem: str  # the notebook's, as 02_emit_te_ingestion
     data: bytes  # the file that was handed in
@@ -43,10 +43,10 @@ class Job:
 
 @dataclass
 class Result:
-    """What came of a job: points and words by exercise, notes, the page of feedback as HTML.
+    """The result of a job: points and words by exercise, notes, the page of feedback as HTML.
 
     `answers`: by exercise what was written, and its `plan.likeness`. `whole`: it ran to its end.
-    Else the machine may be to blame: it is no grade, is not kept, and is worth another try.
+    If not, the machine may be to blame: then it is not a grade, is not kept, and is worth a retry.
     """
 
     points: dict[str, float] = field(default_factory=dict)
@@ -59,34 +59,34 @@ class Result:
 
 
 class Kept:
-    """The results in a folder, a file each, which is whole or not there."""
+    """The results in a folder, a file each, which is complete or absent."""
 
     def __init__(self, folder: Path, versions: dict[str, str]) -> None:
         self.folder, self.versions = folder, json.dumps(versions, sort_keys=True)
         folder.mkdir(parents=True, exist_ok=True)
 
     def key(self, job: Job) -> str:
-        """Return the name of a job's result: made of the job, and of `versions`."""
+        """Return the name of a job's result, made from the job and `versions`."""
         asked = asdict(job) | {"data": hashlib.sha256(job.data).hexdigest()}
         text = json.dumps([asked, self.versions], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
     def find(self, key: str) -> Result | None:
-        """Return the result that is kept under a key, if there is one that can be read."""
+        """Return the result stored under a key, if there is one that can be read."""
         try:
             return Result(**unpacked(json.loads((self.folder / f"{key}.json").read_bytes())))
         except (OSError, ValueError, TypeError):
             return None
 
     def keep(self, key: str, result: Result) -> None:
-        """Keep a result, if it is whole: another was the machine's fault, or may have been."""
+        """Store a result if it is whole; if not, the machine was, or may have been, at fault."""
         if not result.whole:
             return
         unfinished = self.folder / f"{key}.part"
         with unfinished.open("w", encoding="utf-8") as file:
             json.dump(packed(asdict(result)), file)
             file.flush()
-            os.fsync(file.fileno())  # a power cut leaves no half of it
+            os.fsync(file.fileno())  # a power cut leaves no half file
         unfinished.replace(self.folder / f"{key}.json")
 
 
@@ -94,7 +94,7 @@ class Kept:
 
 
 def _digest(files: list[Path]) -> str:
-    """Return what tells files with other names or other contents."""
+    """Return a checksum of files by their names and contents."""
     read = ((path.name, path.read_bytes()) for path in files)
     whole = b"".join(f"{name} {len(data)}\n".encode() + data for name, data in read)
     return hashlib.sha256(whole).hexdigest()[:12]
@@ -105,7 +105,7 @@ def course_versions() -> dict[str, str]:
     """Return the versions of the course, its data, Python, and each pinned package, by name.
 
     Files count by their content. A local version label, as in torch 2.13.0+cpu, does not count.
-    Raises store.CourseError where the data are not what they should be.
+    Raises store.CourseError if the data are not what they should be.
     """
     ours = [path for pattern in FILES for path in sorted(ROOT.glob(pattern)) if path.is_file()]
     data = store.data_folder()
@@ -122,7 +122,7 @@ def course_versions() -> dict[str, str]:
 
 
 def differs(wanted: dict[str, str]) -> str:
-    """Say in what this machine's versions are not the wanted ones, or ""."""
+    """Say how this machine's versions differ from the wanted ones, or ""."""
     here = course_versions()
     return ", ".join(f"{name} is {here.get(name, 'unknown')} there and {version} here"
                      for name, version in wanted.items() if here.get(name) != version)

@@ -1,8 +1,8 @@
 """The page of feedback: a submission's notebook, as it was executed, as safe HTML.
 
-Two walls keep what a student wrote from doing anything in the reader's browser: the finished page
-is cleaned as a whole, by a list of what may be in it (nh3), and a Content-Security-Policy in its
-head allows no script, no form and nothing remote.
+Two barriers keep a student's text from acting in the reader's browser: the finished page is cleaned
+as a whole, by a list of what it may contain (nh3), and a Content-Security-Policy in its head allows
+no script, no form and nothing remote.
 """
 
 import html
@@ -51,7 +51,7 @@ _FOREIGN = re.compile(r"url\s*\(|expression|@import|\\", re.IGNORECASE)
 
 
 def _attribute(tag: str, name: str, value: str) -> str | None:
-    """Keep an attribute's value, or None: pictures come with the page, styles load nothing."""
+    """Keep an attribute's value, or None: pictures are in the page, styles load nothing."""
     if name == "src":
         return value if _PICTURE.match(value) else None
     if name == "href":
@@ -62,7 +62,7 @@ def _attribute(tag: str, name: str, value: str) -> str | None:
 
 
 def safe(fragment: str) -> str:
-    """Return an HTML fragment with nothing in it that runs, loads, or covers the page."""
+    """Return an HTML fragment without anything that runs, loads, or covers the page."""
     return nh3.clean(
         fragment, tags=TAGS, clean_content_tags={"script", "style", "title", "svg", "math"},
         attributes={"*": {"class", "id", "style", "title", "lang", "dir"}, "a": {"href"},
@@ -74,7 +74,7 @@ def safe(fragment: str) -> str:
 
 
 def document(title: str, body: str, language: str) -> str:
-    """Return a whole page of a body that is safe already; `title` is text."""
+    """Return a whole page with a body that is already safe; `title` is text."""
     return (f"<!doctype html>\n<html lang=\"{language}\"><head><meta charset=\"utf-8\">"
             f"<meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\">"
             "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">"
@@ -87,7 +87,7 @@ def document(title: str, body: str, language: str) -> str:
 
 
 class _Exporter(HTMLExporter):
-    """nbconvert's HTML without a page around it; long Markdown as plain text."""
+    """nbconvert's HTML without a page around it, and with long Markdown as plain text."""
 
     def default_filters(self) -> Any:
         yield from super().default_filters()
@@ -97,17 +97,17 @@ class _Exporter(HTMLExporter):
     def markdown2html(self, context: Any, source: str) -> str:
         if len(source) > MOST_MARKDOWN:
             return f"<pre>{html.escape(source)}</pre>"
-        return safe(super().markdown2html(context, source))  # by itself: what it opens, it closes
+        return safe(super().markdown2html(context, source))  # separately: what it opens, it closes
 
 
 def _text(data: Any) -> str:
-    """Return a text in which nothing unseen is left but the colours of a terminal."""
+    """Return a text without invisible characters, except the colours of a terminal."""
     parts = re.split(r"(\x1b\[[\d;]*m)", clean(data))
     return "".join(part if at % 2 else visible(part) for at, part in enumerate(parts))
 
 
 def _output(output: Any) -> nbformat.NotebookNode | None:
-    """Return an output of known kinds and text, with no metadata but a picture's alt text."""
+    """Return an output with known kinds and text, and a picture's alt text as its only metadata."""
     match under(output, "output_type"):
         case "stream":
             name = "stderr" if output.get("name") == "stderr" else "stdout"
@@ -131,7 +131,7 @@ def _output(output: Any) -> nbformat.NotebookNode | None:
 
 def render(cells: list[dict[str, Any]], outputs: dict[str, list[dict[str, Any]]],
            said: dict[str, tuple[bool, str]]) -> str:
-    """Return the body of a graded notebook: its cells, what they gave, what each check said."""
+    """Return the body of a graded notebook: its cells, their outputs, each check's verdict."""
     shown = []
     for place, cell in enumerate(cells):
         source = visible(clean(cell["source"]))

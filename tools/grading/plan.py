@@ -1,7 +1,7 @@
-"""Find out what is to be done with a submission: cells for its page, and what each check needs.
+"""Plan what to do with a submission: the cells for its page, and what each check needs.
 
-A check gets the *source* of an answer: its cell, and of the cells above the statements that it
-needs. Nothing else that a notebook does is there when the check runs.
+A check gets the *source* of an answer: its cell, and the statements that it needs from the cells
+above. Nothing else of the notebook is there when the check runs.
 """
 
 import ast
@@ -43,20 +43,20 @@ def checks_of(master: nbformat.NotebookNode) -> list[Check]:
 
 
 def _names(cells: list[Cell], checks: list[Check]) -> None:
-    """Give cells that lost their grade_id their name, and take away what is none."""
+    """Give cells that lost their grade_id their name, and remove false ones."""
     names = {name for check in checks for name in (check.number, f"{check.number}-solution")}
     by_line = {check.source: check.number for check in checks}
     for cell in cells:
         if cell.name not in names:
             cell.name = by_line.get(cell.source.strip(), "")
-        if not cell.code:  # an answer or a check that was made a Markdown cell
+        if not cell.code:  # an answer or a check that was turned into Markdown
             cell.name = ""
 
 
 def _restored(cells: list[Cell], master: nbformat.NotebookNode) -> list[Cell]:
-    """Return a submission's cells with those that are given, each where the master has it.
+    """Return a submission's cells and the given ones, each where the master has it.
 
-    In front of what a student made of them: an own definition comes later, and wins.
+    A given cell goes before the student's version of it, whose definitions come later and win.
     """
     def key(source: str, code: bool, name: str) -> tuple[str, bool]:
         return (name, True) if name else (source.strip(), code)
@@ -76,9 +76,9 @@ def _restored(cells: list[Cell], master: nbformat.NotebookNode) -> list[Cell]:
 
 def _place(cells: list[Cell], checks: list[Check], given: set[str]
            ) -> tuple[dict[str, int], list[list[str]]]:
-    """Return where each answer and check is, and what was wrong: grader.NOTES' names.
+    """Return where each answer and check is, and what was wrong, by the names in grader.NOTES.
 
-    Of two the last one counts; but an untouched stub never counts where there is an answer.
+    Of two, the last one counts; but an untouched stub never counts if there is an answer.
     """
     where: dict[str, list[int]] = {}
     for at, cell in enumerate(cells):
@@ -102,19 +102,19 @@ def _place(cells: list[Cell], checks: list[Check], given: set[str]
 
 
 def _cut(code: str, picked: list[submission.Statement]) -> str:
-    """Return a cell's Python with the lines of some statements only; the others are empty."""
+    """Return a cell's Python with only the lines of some statements; the others are empty."""
     lines = code.splitlines(keepends=True)
     kept = {number for statement in picked for number in range(*statement.lines)}
     return "".join(line if number in kept else "\n" for number, line in enumerate(lines))
 
 
 def _parsed(cells: list[Cell], given: set[str]) -> tuple[list[str], list[submission.Statement]]:
-    """Return the Python of each cell, "" of one that is no code, and all their statements."""
+    """Return the Python of each cell, "" if it is not code, and all their statements."""
     codes, flat = [], []
     for at, cell in enumerate(cells):
         try:
             code = submission.python(cell.source) if cell.code else ""
-        except Exception:  # IPython's transformer, on anything that is no Python
+        except Exception:  # IPython's transformer, on anything but Python
             code = cell.source
         codes.append(code)
         flat += submission.statements(code, at, own=cell.source.strip() not in given)
@@ -123,7 +123,7 @@ def _parsed(cells: list[Cell], given: set[str]) -> tuple[list[str], list[submiss
 
 def _sources(cells: list[Cell], checks: list[Check], place: dict[str, int], given: set[str]
              ) -> dict[str, list[str]]:
-    """Return for each check what has to run for it: the answer's cell, and what that depends on."""
+    """Return what has to run for each check: the answer's cell, and what that depends on."""
     codes, flat = _parsed(cells, given)
     others = {place[check.number] for check in checks if check.number in place}
     found = {}
@@ -160,7 +160,7 @@ def _shown(cells: list[Cell], master: nbformat.NotebookNode, checks: list[Check]
 
 
 class _Anonymous(ast.NodeTransformer):
-    """Gives what a cell binds names by their order, and takes away texts that nothing reads."""
+    """Renames what a cell binds by its order, and removes texts that nothing reads."""
 
     def __init__(self, tree: ast.AST) -> None:
         self.bound: dict[str, str] = {}
@@ -184,7 +184,7 @@ class _Anonymous(ast.NodeTransformer):
 
 
 def likeness(source: str) -> str:
-    """Return what is the same for answers that differ by their names and comments only."""
+    """Return a value that is equal for answers that differ only in names and comments."""
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(submission.python(source))
         source = ast.dump(_Anonymous(tree).visit(tree))
@@ -192,10 +192,10 @@ def likeness(source: str) -> str:
 
 
 def make(cells: list[Cell], master: nbformat.NotebookNode) -> dict[str, Any]:
-    """Return what is to be done with a submission, as JSON; `master` is the student version.
+    """Return what to do with a submission, as JSON; `master` is the student version.
 
-    "cells": as the page shows them; "sources": by check the cells to be run for it; "answers": by
-    check the answer's text, and what it is `likeness` is, where something was written; "notes".
+    "cells": as the page shows them; "sources": by check the cells to run for it; "answers": by
+    check the answer's text and its `likeness`, if something was written; "notes".
     """
     checks = checks_of(master)
     given = {cell.source.strip() for cell in master.cells}

@@ -1,4 +1,4 @@
-"""IPython without a kernel: for an answer's cells, and for a notebook whose outputs are kept."""
+"""IPython without a kernel: for an answer's cells, and for recording a notebook's outputs."""
 
 import base64
 import io
@@ -24,31 +24,31 @@ MOST_OUTPUT = 1_000_000  # characters of a cell's output
 
 
 class Shell(InteractiveShell):
-    """IPython as a kernel has it: magics, and cells whose lines messages can quote."""
+    """IPython as in a kernel: magics, and cells whose lines messages can quote."""
 
     compiler_class = XCachingCompiler
 
     def system(self, command: str) -> None:
-        """Run `!command` without a terminal of its own, which needs a device."""
+        """Run `!command` without its own terminal, which needs a device."""
         self.system_raw(command)
 
     def define(self, sources: list[str], answer: str, number: str) -> None:
         """Run an answer's cells, all as in a notebook, whatever one raises.
 
-        Raises CheckFailed where none defines the answer, with the first error if there was one; or
-        the answer's own cell is no Python (the others are, or nothing of them was taken).
+        Raises CheckFailed if none defines the answer, with the first error if there was one; or if
+        the answer's own cell is not Python (the others are, or nothing of them was taken).
         """
         failed, broken = [], False
         for source in sources:
             result = self.run_cell(source, store_history=False)
             if error := result.error_before_exec or result.error_in_exec:
                 words = str(error) if isinstance(error, CourseError) else reason(error)
-                failed.append((_("that the cell runs"), words, line_of_answer(error)))
+                failed.append((_("the cell to run"), words, line_of_answer(error)))
             if broken := bool(result.error_before_exec):
                 failed = failed[-1:]
                 break
         if broken or answer not in self.user_ns:
-            missing = (_("that {answer} is defined").format(answer=answer),
+            missing = (_("{answer} to be defined").format(answer=answer),
                        _("no cell above the check defines it"), _("the answer's cell"))
             raise CheckFailed(*[*failed, missing][0],
                               _("Exercise {number} ✗").format(number=number))
@@ -82,7 +82,7 @@ class _Stream(io.TextIOBase):
 
 
 class Recorder(Shell):
-    """Keeps what a cell puts out, as a notebook does: the first MOST_OUTPUT characters."""
+    """Records a cell's output as a notebook does: the first MOST_OUTPUT characters."""
 
     display_pub_class = _Publisher
     displayhook_class = _Hook
@@ -90,11 +90,11 @@ class Recorder(Shell):
     left = MOST_OUTPUT
 
     def put(self, kind: str, **parts: Any) -> None:
-        """Take an output, if there is room."""
+        """Record an output, if there is room."""
         try:
             said = json.dumps(parts, default=lambda value: base64.b64encode(value).decode()
                               if isinstance(value, bytes) else str(value))
-        except (TypeError, ValueError, RecursionError):  # it is none
+        except (TypeError, ValueError, RecursionError):  # it is not an output
             return
         self.left -= len(said)
         last = self.outputs[-1] if self.outputs else {}
@@ -109,9 +109,9 @@ class Recorder(Shell):
         self.put("error", ename=etype.__name__, evalue=str(evalue), traceback=list(stb))
 
     def record(self, source: str, file: int, room: tuple[int, int]) -> list[dict[str, Any]]:
-        """Run a cell with so much room of memory; return its outputs, other programs' at the end.
+        """Run a cell with limited memory; return its outputs, those of other programs last.
 
-        These write into a `file` that is there before any cell runs: later none may be to be had.
+        These write into a `file` that is open before any cell runs: later it may be impossible.
         """
         self.outputs, self.left, failed = [], MOST_OUTPUT, None
         os.ftruncate(file, 0)
@@ -121,7 +121,7 @@ class Recorder(Shell):
         resource.setrlimit(resource.RLIMIT_AS, room)
         try:
             self.run_cell(source, store_history=True)
-        except Exception as error:  # nothing is left to run it with
+        except Exception as error:  # there are no resources left to run it
             failed = error
         resource.setrlimit(resource.RLIMIT_AS, (room[1], room[1]))  # to say that it was full
         if failed:
@@ -132,12 +132,12 @@ class Recorder(Shell):
 
 
 def execute(cells: list[dict[str, Any]], seconds: float, said: str) -> None:
-    """Run a submission's code cells; a file `said` has a line for each: its place, and its outputs.
+    """Run a submission's code cells; the file `said` gets for each a line: its place, its outputs.
 
-    `cells` as `plan.make` gives them; those with a check's name are not run, their verdict is
-    known. A cell that computes for more than `seconds` ends the process. For a child.
+    `cells`: from `plan.make`; those with a check's name are not run, since their verdict is known.
+    A cell that computes for more than `seconds` ends the process. For a child.
     """
-    shell = Recorder.instance()  # or display() would print
+    shell = Recorder.instance()  # else display() would print
     file = open(said, "w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
     sys.stdout, sys.stderr = _Stream(shell, "stdout"), _Stream(shell, "stderr")
     printed = tempfile.TemporaryFile()  # noqa: SIM115 (likewise)

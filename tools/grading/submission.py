@@ -1,6 +1,6 @@
-"""What a student handed in: read whatever it holds, and cut to what is needed.
+"""What a student handed in: read it, whatever it holds, and cut it to what is needed.
 
-Nothing here runs a line of it, and nothing here trusts the type of a field.
+Nothing here runs a line of it, or trusts the type of a field.
 """
 
 import ast
@@ -19,21 +19,21 @@ from IPython.core.inputtransformer2 import TransformerManager
 from course.words import _
 
 MOST_FILE = 200_000_000  # bytes of a notebook
-MOST_SOURCE = 300_000  # characters of a cell that are executed
+MOST_SOURCE = 300_000  # characters of a cell to execute
 
 
-# what turns, hides or ends the text beside it: controls, and marks of direction
+# characters that turn, hide or end the text next to them: controls, and marks of direction
 _UNSEEN = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b\u200e\u200f\u2028-\u202e"
                      r"\u2060-\u206f\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]")
 
 
 def visible(text: str) -> str:
-    """Return text in which what is not seen is written out, as \\x1b."""
+    """Return text with invisible characters written out, as \\x1b."""
     return _UNSEEN.sub(lambda one: f"\\x{ord(one[0]):02x}", text)
 
 
 def printable(text: str) -> str:
-    """Return text for a terminal and a table: on one line, nothing unseen, any bytes shown."""
+    """Return text for a terminal and a table: one line, nothing invisible, any bytes shown."""
     return re.sub(r"[\t\n]", lambda one: f"\\x{ord(one[0]):02x}", visible(
         text.encode("utf-8", "backslashreplace").decode("utf-8")))
 
@@ -46,7 +46,7 @@ def clean(text: Any) -> str:
 
 
 def under(item: Any, *keys: str) -> Any:
-    """Return what is under some keys, each in what the one before leads to; else None."""
+    """Return the value under nested keys, or None."""
     for key in keys:
         item = item.get(key) if isinstance(item, dict) else None
     return item
@@ -58,7 +58,7 @@ def under(item: Any, *keys: str) -> Any:
 def name_of(cell: Any) -> str:
     """Return the name of an exercise's cell by the number that readers know: "4.1", "4.1-solution".
 
-    "" of any other cell. A grade_id is "4-1-solution", for nbgrader takes no dot in it; until
+    "" for any other cell. A grade_id is "4-1-solution", because nbgrader allows no dot; until
     autumn 2026 it had one, and students hand in what they began then.
     """
     return re.sub(r"^(\d+)-(\d+)", r"\1.\2", clean(under(cell, "metadata", "nbgrader", "grade_id")))
@@ -89,7 +89,7 @@ def read(path: Path) -> bytes:
 
 
 def parsed(data: bytes) -> Any:
-    """Return what a notebook's JSON holds; raises ValueError with what is wrong."""
+    """Return a notebook's JSON as an object; raises ValueError with what is wrong."""
     try:
         return json.loads(data)
     except (ValueError, RecursionError) as error:
@@ -98,16 +98,16 @@ def parsed(data: bytes) -> Any:
 
 
 def language(notebook: Any) -> str:
-    """Return the edition that a notebook is of: "en" or "zh"; checks speak it."""
+    """Return a notebook's edition, "en" or "zh"; checks speak it."""
     return "zh" if under(notebook, "metadata", "lang") == "zh" else "en"
 
 
 def cells(notebook: Any) -> list[Cell]:
     """Return the cells of a notebook of any format; raises ValueError with what is wrong.
 
-    Whatever has the wrong type is left out: what counts is the text of cells.
+    Anything of the wrong type is left out: only the text of cells counts.
     """
-    sheets = under(notebook, "worksheets")  # the format of 2013 and before
+    sheets = under(notebook, "worksheets")  # the format until 2013
     listed = under(notebook, "cells")
     if listed is None and isinstance(sheets, list):
         inner = [under(sheet, "cells") for sheet in sheets]
@@ -142,7 +142,7 @@ _transform = TransformerManager()
 
 
 def python(source: str) -> str:
-    """Return a cell's code as Python: magics and ! lines become calls, %%time is taken off."""
+    """Return a cell's code as Python: magics and ! lines become calls, %%time is removed."""
     if match := re.match(r"\s*%%(time|capture|prun)\b.*\n", source):
         source = "\n" * match[0].count("\n") + source[match.end():]
     return _transform.transform_cell(source[:MOST_SOURCE])
@@ -164,14 +164,15 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-# what is called for its output alone: print, and the course's own
+# functions called only for their output: print, and the course's own
 OUTPUT = {"print", "display", "checks", "helpers", "listing", "plots", "plt"}
 
 
 def _changes(statement: ast.stmt, own: bool) -> set[str]:
-    """Return the names whose values a statement may change without binding them anew.
+    """Return the names whose values a statement may change without rebinding them.
 
-    `own`: a student wrote it. Then what a function is called with, for no result, may be changed.
+    `own`: a student wrote it. Then a function called without using its result may change its
+    arguments.
     """
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return set()
@@ -193,7 +194,7 @@ def _changes(statement: ast.stmt, own: bool) -> set[str]:
 
 
 def _tree(code: str) -> ast.Module:
-    """Parse Python; again where Python itself failed, as 3.11 does now and then until 3.11.7.
+    """Parse Python; again if the parser itself failed, as 3.11 does now and then until 3.11.7.
 
     https://github.com/python/cpython/issues/106905
     """
@@ -204,7 +205,7 @@ def _tree(code: str) -> ast.Module:
 
 
 def statements(code: str, cell: int, own: bool = False) -> list[Statement]:
-    """Return the statements of a cell's Python, a student's `own` one; none if it is no Python."""
+    """Return the statements of a cell, a student's `own` one; none if it is not Python."""
     try:
         tree = _tree(code)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -214,7 +215,7 @@ def statements(code: str, cell: int, own: bool = False) -> list[Statement]:
     for statement in tree.body:
         whole = [statement, *getattr(statement, "decorator_list", [])]
         first = min(item.lineno for item in whole) - 1
-        if first < last:  # two on a line are looked at as one
+        if first < last:  # two on one line count as one
             found.pop()
             first = start
         start, last = first, statement.end_lineno or statement.lineno
@@ -237,8 +238,8 @@ def statements(code: str, cell: int, own: bool = False) -> list[Statement]:
 def needed(flat: Sequence[Statement], names: Iterable[str], whole: int) -> list[int]:
     """Return the places of the statements that the names, and the cell `whole`, depend on.
 
-    A statement is needed if it is the last one that binds a needed name, or changes what a needed
-    name stands for, unless that is a module: what is done to modules is nobody's answer.
+    A statement is needed if it is the last one that binds a needed name, or if it changes the value
+    of one, unless that is a module: a change of a module is not an answer.
     """
     modules = {name for statement in flat if statement.imports for name in statement.binds}
     picked: set[int] = set()

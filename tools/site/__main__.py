@@ -5,7 +5,7 @@ is also written as one file, loops.html.
 
     python -m tools.site
 
-No warning of Sphinx passes, and no link inside the site that leads nowhere.
+It fails for any warning of Sphinx, and for any broken link inside the site.
 """
 
 import json
@@ -37,7 +37,7 @@ SITE = BUILD / "site"
 
 
 def lay(folder: Path, files: dict[str, str]) -> None:
-    """Make a folder hold these files; one that did not change keeps its date: Sphinx skips it."""
+    """Make a folder hold just these files; unchanged ones keep their dates: Sphinx skips them."""
     folder.mkdir(parents=True, exist_ok=True)
     for path in folder.iterdir():
         if path.suffix in (".md", ".ipynb") and path.name not in files:
@@ -83,7 +83,7 @@ def start(language: str, tree: dict, drawn: dict) -> subprocess.Popen:
 
 
 def mend(site: Path) -> None:
-    """Give screen readers what the theme and MyST-NB don't.
+    """Give screen readers what the theme and MyST-NB leave out.
 
     Buttons get the names that they show, in the page's language; the banner
     is the side bar with the title and the search, not the theme's empty one.

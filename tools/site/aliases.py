@@ -1,4 +1,4 @@
-"""Other names of sections, for the search: what readers type that the course calls otherwise."""
+"""Other names of sections, for the search: words that readers type and the course does not use."""
 
 import tomllib
 
@@ -11,8 +11,8 @@ TABLE = ROOT / "docs" / "aliases.toml"
 def by_section(known: dict[str, list[str]]) -> dict[str, list[str]]:
     """Return the other names of sections by "page#anchor", for both languages.
 
-    `known`: the anchors of each page. Raises LookupError where the table names a section that is
-    not there.
+    `known`: the anchors of each page. Raises LookupError if the table names a section that does
+    not exist.
     """
     found = {}
     for page, sections in tomllib.loads(TABLE.read_text(encoding="utf-8")).items():

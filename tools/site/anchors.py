@@ -1,7 +1,7 @@
-"""Anchors that stay: a section has one in both languages, made of its English heading.
+"""Stable anchors: a section has the same one in both languages, made from its English heading.
 
-Sphinx makes a section's anchor of its heading's Latin letters; one that has none is numbered, and
-then a section that is put in moves those of all that follow.
+Sphinx makes a section's anchor from its heading's Latin letters; a heading without any is numbered,
+and then a new section changes the anchors of all that follow.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Pictures for a dark page: the same drawing without its ground, light where it was dark."""
+"""Pictures for a dark page: the same drawing without its background, light where it was dark."""
 
 import base64
 import io
@@ -20,7 +20,7 @@ def _turned(match: re.Match) -> str:
 
 
 def _turned_image(match: re.Match) -> str:
-    """Return an image in a drawing, as base64: a map in colours turned, a photograph as it is."""
+    """Return an image in a drawing, as base64: a colour map is inverted, a photograph is not."""
     pixels = plt.imread(io.BytesIO(base64.b64decode(match[0])))
     if photograph(pixels[..., :3]):
         return match[0]
@@ -31,13 +31,13 @@ def _turned_image(match: re.Match) -> str:
 
 
 def transparent(svg: str) -> str:
-    """Return a drawing of Matplotlib's without the white of the figure and of its axes."""
+    """Return Matplotlib's drawing without the white of the figure and its axes."""
     return re.sub(rf'(<g id="patch_\d+">\s*<path d="[^"]*"(?: clip-path="[^"]*")? style="){WHITE}"',
                   r'\1fill: none"', svg)
 
 
 def for_the_dark(svg: str) -> str:
-    """Return a drawing for a dark page; photographs in it stay.
+    """Return a drawing for a dark page; photographs in it do not change.
 
     `svg`: as Matplotlib writes it, in which what has no colour is black.
     """

@@ -1,4 +1,4 @@
-"""The site's page "Draw a garment": what it shows, and its weights in files beside it."""
+"""The site's page "Draw a garment": what it shows, and its weights in files next to it."""
 
 from pathlib import Path
 from typing import Any
@@ -24,14 +24,14 @@ def data() -> tuple[dict[str, Any], list[str]]:
 
 
 def fragment(found: dict[str, Any], language: str) -> str:
-    """Return the page in a language, to go into one of the site's."""
+    """Return the page in a language, for one of the site's pages."""
     up = "" if language == "en" else "../"
     return browser.fragment(found | {"language": browser.LANGUAGES[language],
                                      "folder": f"{up}{FOLDER}/"})
 
 
 def lay(parts: list[str], site: Path) -> None:
-    """Write the weights as scripts, which a page that was opened from a file may load, too."""
+    """Write the weights as scripts, which a page opened from a file may load too."""
     folder = site / FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     for number, part in enumerate(parts):

@@ -1,6 +1,6 @@
-"""The page to arrive at: what README begins with, the ways in, and the notebooks as a map.
+"""The landing page: the beginning of README, the ways in, and the notebooks as a map.
 
-The map is README's table of notebooks, of which `make sync` writes the minutes and the needs.
+The map is README's table of notebooks, in which `make sync` writes minutes and prerequisites.
 """
 
 import html
@@ -11,14 +11,14 @@ from pathlib import Path
 from tools.site.words import Words
 from tools.translation import paragraphs
 
-# a row: the notebook, what it is about, minutes, the number of exercises, what one needs
+# a row: the notebook, its subject, minutes, the number of exercises, prerequisites
 ROW = re.compile(r"^\| \[(\d\d) ([^\]]+)\]\(([^)]+)\) \| [^|]+ \| (\d+) \| \d+ \|([^|]*)\|$",
                  re.MULTILINE)
 
 
 @dataclass(frozen=True)
 class Stop:
-    """A notebook on the map: in which row and column, and after which others."""
+    """A notebook on the map: its row and column, and its prerequisites."""
 
     number: str
     title: str
@@ -33,7 +33,7 @@ class Stop:
 def stops(readme: str) -> list[Stop]:
     """Return the notebooks of README's table in its order, each below all that it needs.
 
-    Those of one row share its width. Raises KeyError where a notebook needs one that comes later.
+    Those of one row share its width. Raises KeyError if a notebook needs one that comes later.
     """
     found: dict[str, Stop] = {}
     for number, title, file, minutes, needs in ROW.findall(readme):
@@ -50,7 +50,7 @@ def stops(readme: str) -> list[Stop]:
 def arrows(course: list[Stop]) -> list[tuple[Stop, Stop]]:
     """Return the pairs (first, then) between which the map has an arrow.
 
-    None where another way leads there: 08 needs 04, but 06 lies between them.
+    There is none if another path leads there: 08 needs 04, but 06 is between them.
     """
     known = {stop.number: stop for stop in course}
 
@@ -64,7 +64,7 @@ def arrows(course: list[Stop]) -> list[tuple[Stop, Stop]]:
 def plan(course: list[Stop], exercises: dict[str, list[str]], words: Words) -> str:
     """Return the map as HTML: a list of links, and the arrows as a drawing behind it.
 
-    In each box a place that says what is solved: docs/site/_static/solved.js.
+    Each box has a place for what is solved: docs/site/_static/solved.js.
     """
     rows = 1 + max(stop.row for stop in course)
     lines = []
@@ -96,10 +96,10 @@ def plan(course: list[Stop], exercises: dict[str, list[str]], words: Words) -> s
 
 
 def beginning(readme: str) -> list[str]:
-    """Return what README begins with, below its title and links, in Markdown.
+    """Return the beginning of README, below its title and links, in Markdown.
 
-    What one does here, what one can do at the end, the picture's caption, the exercises with what
-    a check says, and what one needs.
+    What you do here, what you can do at the end, the picture's caption, the exercises with the
+    message of a check, and what you need.
     """
     _title, _links, does, can, _picture, caption, exercises, needs = paragraphs(
         readme.partition("\n## ")[0])
@@ -116,8 +116,8 @@ def page(readme: str, exercises: dict[str, list[str]], words: Words, ways: dict[
          picture: str) -> str:
     """Return the source of the page.
 
-    `exercises`: their numbers, by the notebook's. `ways`: the address of each way in that there is,
-    by its name in words.ways; "clone" is the repository's. `picture`: as HTML.
+    `exercises`: their numbers, by the notebook's. `ways`: the address of each available way in, by
+    its name in words.ways; "clone" is the repository's. `picture`: as HTML.
     """
     course = stops(readme)
     buttons = " ".join(

@@ -1,4 +1,4 @@
-"""Find the links of a built site that lead nowhere."""
+"""Find the broken links of a built site."""
 
 from html.parser import HTMLParser
 from pathlib import Path
@@ -23,7 +23,7 @@ class _Page(HTMLParser):
 
 
 def broken(site: Path) -> list[str]:
-    """Return "page: link" for each link to a file or an anchor of the site that is not there."""
+    """Return "page: link" for each link to a file or an anchor of the site that does not exist."""
     pages = {path: _Page(path) for path in sorted(site.rglob("*.html"))
              if "_static" not in path.parts}  # the theme's own
     wrong = []

@@ -1,7 +1,7 @@
 """A drawing for a phone: its panels one below the other, cut out of the same drawing.
 
-The letters of a drawing shrink with it. A figure of several axes is taken apart where nothing is
-drawn between them; what can't be taken apart is scrolled instead (docs/site/_static/course.css).
+The letters of a drawing shrink with it. A figure of several axes is split where nothing is drawn
+between them; what can't be split is scrolled instead (docs/site/_static/course.css).
 """
 
 import re
@@ -33,13 +33,13 @@ class Box(NamedTuple):
 
 
 def smallest(svg: str) -> float:
-    """Return the size of a drawing's smallest letters, in points; infinite where it has none."""
+    """Return the size of a drawing's smallest letters, in points; infinite if it has none."""
     return min((100 * float(size) for size in re.findall(r"scale\(([\d.]+) -", svg)),
                default=float("inf"))
 
 
 def _letters(group: ElementTree.Element) -> Box | None:
-    """Return where a text stands, if a group is one: letters as outlines, each at its place."""
+    """Return the place of a text, if a group is one: letters as outlines, each at its place."""
     moved = re.match(r"translate\(([\d.-]+) ([\d.-]+)\)(?: rotate\(([\d.-]+)\))? scale\(([\d.]+) -",
                      group.get("transform", ""))
     if not moved:
@@ -81,7 +81,7 @@ def _drawn(node: ElementTree.Element, clips: dict[str, Box]) -> Iterator[Box]:
 
 
 def _merged(boxes: list[Box], side: int) -> list[list[Box]]:
-    """Return boxes in groups that do not overlap: from left to right (side 0) or downwards (1)."""
+    """Return boxes in groups that do not overlap, from left to right (side 0) or downwards (1)."""
     found: list[list[Box]] = []
     end = float("-inf")
     for box in sorted(boxes, key=lambda box: box[side]):
@@ -109,7 +109,7 @@ def _one_scale(figure: ElementTree.Element) -> bool:
 
 
 def panels(svg: str) -> list[Box]:
-    """Return the parts of a drawing of Matplotlib's that can stand apart, in reading order."""
+    """Return the parts of Matplotlib's drawing that can be separated, in reading order."""
     root = ElementTree.fromstring(svg)
     figure = next(node for node in root.iter(f"{SVG}g") if node.get("id") == "figure_1")
     clips = {clip.get("id", ""): Box(x, y, x + float(rect.get("width", 0)),
@@ -125,7 +125,7 @@ def panels(svg: str) -> list[Box]:
 
 
 def narrow(svg: str) -> str | None:
-    """Return a drawing in which wide rows of panels are broken; None where that gains nothing."""
+    """Return a drawing with its wide rows of panels broken; None if that gains nothing."""
     most = WIDTH * smallest(svg) / LEAST
     found = panels(svg)
     whole = [float(part) for part in re.findall(r'viewBox="0 0 ([\d.]+) ([\d.]+)"', svg)[0]]

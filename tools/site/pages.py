@@ -1,4 +1,4 @@
-"""The site's source: notebooks and documents, as Sphinx and MyST take them."""
+"""The site's source: notebooks and documents in the form that Sphinx and MyST read."""
 
 import ast
 import math
@@ -22,7 +22,7 @@ from tools.translation import masters
 DARK, NARROW = ".dark.svg", ".narrow"  # ends of names
 OPENING = ("before", "target")  # the titles in the first page's picture
 SMALLEST = 7.5  # points: the letters of a figure that is kept as a PNG alone
-LONG = 35  # lines: a listing of more is folded
+LONG = 35  # lines: longer listings are folded
 COLUMNS = re.compile(r"^(?=.*\S {2,}\S).*\n(?=.*\S {2,}\S)", re.MULTILINE)  # two lines with gaps
 LINK = re.compile(r"(\]\()(?!https?:|#|mailto:)([^)\s]+)(\))")
 # documents, and the page that each becomes
@@ -50,7 +50,7 @@ def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, 
 def file_in(language: str, name: str) -> tuple[Path, bool]:
     """Return the file of a document in a language, and whether it is in that language.
 
-    The Chinese of x.md is x.zh.md beside it or zh/x.md below it.
+    The Chinese of x.md is x.zh.md next to it or zh/x.md below it.
     """
     path = ROOT / name
     own = [path] if language == "en" else [path.with_suffix(f".{language}.md"),
@@ -81,8 +81,8 @@ def edition_of(name: str, file: Path, language: str) -> str:
 def linked(text: str, file: Path, language: str) -> str:
     """Return Markdown with its links leading to the site's pages.
 
-    A link to a file without a page leads into the repository where its address is known, else its
-    text stays without a link. `file`: where the text stands.
+    A link to a file without a page leads into the repository if its address is known; else only its
+    text stays. `file`: where the text is from.
     """
     address = repository()
 
@@ -100,7 +100,7 @@ def linked(text: str, file: Path, language: str) -> str:
             # Sphinx knows the pages of one language only
             return f"\1{'zh/' if other == 'zh' else '../'}{page}.html{mark}{anchor}\2"
         if path.suffix == ".png":
-            return f"{match[1]}{path.name}{match[3]}"  # it is laid beside the pages
+            return f"{match[1]}{path.name}{match[3]}"  # it is next to the pages
         return f"{match[1]}{address}/blob/HEAD/{name}{match[3]}" if address else "\0"
 
     text = LINK.sub(lead, text)
@@ -111,8 +111,8 @@ def linked(text: str, file: Path, language: str) -> str:
 def picture(folder: Path, up: str) -> Callable[[bytes, str], str]:
     """Return a function that writes a picture into `folder` and returns its address from a page.
 
-    For a PNG it writes the SVG that `make outputs` kept in docs/pictures/, where there is one:
-    pictures of times have none until they are measured anew. An SVG gets one for the dark.
+    For a PNG it writes the SVG that `make outputs` kept in docs/pictures/, if there is one:
+    pictures of times have none until they are measured again. An SVG gets a dark form.
     """
     def source(content: bytes, name: str) -> str:
         svg = PICTURES / Path(name).with_suffix(".svg")
@@ -134,7 +134,7 @@ def picture(folder: Path, up: str) -> Callable[[bytes, str], str]:
 
 
 def _size(svg: str) -> tuple[str, int]:
-    """Return a drawing's attributes of size, and the width in which its letters can be read."""
+    """Return a drawing's size attributes, and the width at which its letters can be read."""
     width, height = (float(number) for number in
                      re.findall(r'\b(?:width|height)="([\d.]+)pt"', svg)[:2])
     return (f'width="{width * 4 / 3:.0f}" height="{height * 4 / 3:.0f}"',
@@ -142,7 +142,7 @@ def _size(svg: str) -> tuple[str, int]:
 
 
 def least_of_png(png: bytes) -> str:
-    """Return the style of a figure that is a PNG: how wide it is at least, to be read.
+    """Return the style of a figure that is a PNG: the least width at which it can be read.
 
     Its letters are at least SMALLEST points high, at 100 dots an inch (Matplotlib's savefig here).
     """
@@ -151,15 +151,15 @@ def least_of_png(png: bytes) -> str:
 
 
 def opened(image: str, address: str, least: str) -> str:
-    """Return a picture's HTML in which a click opens it alone; `least`: a style, how wide it is."""
+    """Return a picture's HTML, in which a click opens it alone; `least`: the style of its width."""
     return f'<span class="drawing" style="{least}"><a href="{address}">{image}</a></span>'
 
 
 def by_theme(shown: str, site: Path) -> str:
-    """Return HTML in which each drawing opens large, and is there for light and dark pages.
+    """Return HTML in which each drawing opens large, and has a light and a dark form.
 
-    Where there is a narrow form, a phone shows that. No letter gets smaller than LEAST: what is
-    wider then is scrolled.
+    If there is a narrow form, a phone shows that. No letter gets smaller than LEAST: drawings that
+    are then too wide are scrolled.
     """
     def drawing(image: re.Match) -> str:
         if image[3] == "png":
@@ -177,7 +177,7 @@ def by_theme(shown: str, site: Path) -> str:
         for theme, end in ("light", ".svg"), ("dark", DARK):
             source = f'<source media="(max-width: 600px)" srcset="{address}{NARROW}{end}" ' \
                      f"{sizes[NARROW][0]}>" if NARROW in sizes else ""
-            # a browser does not fetch the one that it does not show, and keeps room for the other
+            # a browser fetches only the one that it shows, and keeps room for it
             pictures.append(f'<picture>{source}{image[1]}{address}{end}" class="only-{theme}" '
                             f'{sizes[""][0]} loading="lazy"></picture>')
         return opened("".join(pictures), image[2], "; ".join(least))
@@ -198,9 +198,9 @@ def _only_imports(cell: nbformat.NotebookNode) -> bool:
 
 
 def folded(cell: nbformat.NotebookNode, words: Words) -> list[nbformat.NotebookNode]:
-    """Return the cells that a code cell becomes: solutions and what is long open with a click.
+    """Return the cells that a code cell becomes: solutions and long listings open with a click.
 
-    An answer cell becomes two: what students get, and the whole with the solution, folded.
+    An answer cell becomes two: what students get, and all of it with the solution, folded.
     """
     cell.metadata.pop("nbgrader", None)
     if SOLUTION.search(cell.source):
@@ -345,7 +345,7 @@ def readme(language: str) -> str:
 
 
 def arrival(language: str, picture: str) -> str:
-    """Return the source of the page to arrive at; `picture`: as HTML."""
+    """Return the source of the landing page; `picture`: as HTML."""
     exercises = {master.name[:2]: [name_of(cell)
                                    for cell in nbformat.read(master, as_version=4).cells
                                    if cell.metadata.get("nbgrader", {}).get("grade")]

@@ -1,4 +1,4 @@
-"""What the site says of the project: its address, its commit, its versions."""
+"""What the site says about the project: its address, its commit, its versions."""
 
 import functools
 import re
@@ -31,7 +31,7 @@ def web_address(remote: str) -> str | None:
 
 
 def repository() -> str | None:
-    """Return the repository's web address, or None where nobody has said it.
+    """Return the repository's web address, or None if it is not set.
 
     From the git remote `origin`, else from CITATION.cff.
     """
@@ -46,13 +46,13 @@ def cited() -> str | None:
 
 
 def on_github(address: str | None) -> tuple[str, str] | None:
-    """Return the repository's owner and name where it is on GitHub."""
+    """Return the repository's owner and name if it is on GitHub."""
     found = re.fullmatch(r"https://github\.com/([^/]+)/([^/]+)", address or "")
     return (found[1], found[2]) if found else None
 
 
 def site_address(address: str | None) -> str:
-    """Return where the workflow publishes the site, with "/" at its end; "" where that is unknown.
+    """Return where the workflow publishes the site, with "/" at its end; "" if that is unknown.
 
     https://docs.github.com/pages: OWNER.github.io/NAME, without NAME where that is the former.
     """
@@ -66,8 +66,8 @@ def site_address(address: str | None) -> str:
 def ways(stem: str, language: str, address: str | None) -> dict[str, str]:
     """Return the addresses at which a student's notebook is opened, by names in words.open_in.
 
-    Colab's is on the branch that the workflow publishes, for it opens what is on GitHub; Binder
-    makes work/ itself (.binder/postBuild).
+    Colab's is on the branch that the workflow publishes, because Colab opens files on GitHub;
+    Binder makes work/ itself (.binder/postBuild).
     """
     found = {"download": f"{DOWNLOADS}/{stem}.ipynb"}
     if known := on_github(address):
@@ -81,7 +81,7 @@ def ways(stem: str, language: str, address: str | None) -> dict[str, str]:
 
 
 def addressed(readme: str, language: str, address: str | None) -> str:
-    """Return a README that says where the repository is, and links to what is made of it."""
+    """Return a README with the repository's address, and links to what is made from it."""
     if not address:
         return readme
     readme = re.sub(r"(?m)^git clone .* mlc-course.*$", f"git clone {address} mlc-course", readme)

@@ -1,7 +1,7 @@
-"""What the site's search looks through: each section of each page, as an extension of Sphinx.
+"""The data of the site's search, each section of each page: an extension of Sphinx.
 
-It writes sections.js, from which docs/site/_static/search.js ranks them in the browser: a script,
-for pages that are opened as files may not fetch data.
+It writes sections.js, from which docs/site/_static/search.js ranks them in the browser. That is a
+script because pages that are opened as files may not fetch data.
 """
 
 import json
@@ -63,7 +63,7 @@ class _Section:
                 self._read(child)
 
     def _add(self, text: str) -> None:
-        # hints and answers are found, but no excerpt tells them
+        # hints and answers are found, but not shown in excerpts
         (self.code if self._folded else self.prose).append(text.strip())
 
     def entry(self) -> dict:
@@ -82,7 +82,7 @@ def _sections(parent: nodes.Node, page: str, above: list[str]) -> Iterator[_Sect
 
 
 def write(app: Sphinx, error: Exception | None) -> None:
-    """Write sections.js beside the pages."""
+    """Write sections.js next to the pages."""
     if error:
         return
     found = [section for page in sorted(app.env.found_docs)
@@ -98,7 +98,7 @@ def write(app: Sphinx, error: Exception | None) -> None:
 
 
 def setup(app: Sphinx) -> dict:
-    """Put this search in the place of Sphinx's."""
+    """Replace Sphinx's search by this one."""
     def only_this(app: Sphinx) -> None:
         app.builder.search = False
         app.config.html_additional_pages["search"] = "search.html"

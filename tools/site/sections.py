@@ -12,7 +12,7 @@ class _Named(SphinxTransform):
     default_priority = 10  # before MyST and Sphinx note which section has which
 
     def apply(self, **_more: object) -> None:
-        """Rename them; a page that has other sections than the setting is a warning."""
+        """Rename them; warn if a page's sections differ from the setting."""
         wanted = self.config.section_anchors[self.env.docname]
         sections = list(self.document.findall(nodes.section))
         if len(wanted) != len(sections):

@@ -1,9 +1,9 @@
-"""Tables for a phone: where a row is too long for it, its cells stand below one another."""
+"""Tables for a phone: if a row is too long, its cells are shown one below the other."""
 
 from docutils import nodes
 from sphinx.application import Sphinx
 
-LONG = 40  # letters in a row, on average: about what a phone's screen has room for
+LONG = 40  # letters in a row, on average: about what fits on a phone's screen
 
 
 def _stack(app: Sphinx, doctree: nodes.document, page: str) -> None:
@@ -23,6 +23,6 @@ def _stack(app: Sphinx, doctree: nodes.document, page: str) -> None:
 
 
 def setup(app: Sphinx) -> dict:
-    """Mark such tables when the pages are written: the search reads them before."""
+    """Mark such tables when the pages are written, after the search has read them."""
     app.connect("doctree-resolved", _stack)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -13,7 +13,7 @@ GLOSSARY = ROOT / "docs" / "glossary.md"
 
 
 def rows() -> list[dict[str, str]]:
-    """Return the glossary's rows by the heads of their columns."""
+    """Return the glossary's rows by column."""
     return translation_lint.rows(GLOSSARY.read_text(encoding="utf-8"), "Terms")
 
 
@@ -46,7 +46,7 @@ def defined(number: str, english: nbformat.NotebookNode,
 
 
 def indexed(text: str, names: dict[str, list[str]]) -> str:
-    """Return Markdown whose sections are found first by those who search for their terms."""
+    """Return Markdown with index entries, so that a search for a term finds its section first."""
     def mark(match: re.Match) -> str:
         if here := names.get(match[1]):
             return f"{match[0]}\n\n```{{index}} {', '.join(here)}\n```\n"

@@ -1,4 +1,4 @@
-"""The few words of the site's own, in both languages: docs/site/words.toml."""
+"""The site's own few words, in both languages: docs/site/words.toml."""
 
 import tomllib
 from types import SimpleNamespace
