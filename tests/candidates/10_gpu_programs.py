@@ -211,7 +211,7 @@ def transactions(first, step):
     return len({(first + step * t) // 128 for t in range(32)})
 
 
-# %% 10.2 wrong: nothing is returned -> a number | None, a NoneType
+# %% 10.2 wrong: nothing is returned -> a number | None, of type NoneType
 def transactions(first, step):
     len({4 * (first + step * t) // 128 for t in range(32)})
 
@@ -375,7 +375,7 @@ def tile_for_each_thread(func):
 def tile_for_each_thread(func):
     return register_tile(func, held=False)
 
-# %% 10.7 wrong: rows of 32 numbers -> at most 0 rounds for bank conflicts
+# %% 10.7 wrong: rows of 32 numbers -> no rounds for bank conflicts
 def tile_for_each_thread(func):
     return register_tile(func, offset=0)
 
