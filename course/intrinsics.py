@@ -148,10 +148,11 @@ def dense(batch: int, inputs: int, outputs: int, lanes: int, width: int, integer
 
 
 def in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: int, rows: int,
-                 columns: int, scope: str = "local") -> tirx.PrimFunc:
+                 columns: int, scope: str = "local", parallel: bool = False) -> tirx.PrimFunc:
     """Return a dense layer that adds up with an intrinsic, rows x columns vectors at a time.
 
     The intrinsic is one that is registered; without a name the lanes are left to the compiler.
+    `parallel`: each tile of rows is work for some thread.
     """
     schedule = s_tir.Schedule(func)
     block = schedule.get_sblock("C")
@@ -165,6 +166,8 @@ def in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: int, ro
     schedule.vectorize(schedule.split(schedule.get_loops(copy)[-1], [None, lanes])[1])
     schedule.unroll(i1)
     schedule.unroll(j1)
+    if parallel:
+        schedule.parallel(i0)
     if not intrinsic:
         schedule.reorder(k1, lane)
         schedule.vectorize(lane)

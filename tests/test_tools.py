@@ -333,8 +333,8 @@ def test_tools_for_students_speak_chinese() -> None:
 # ---- imports ----
 
 FLOORS = (("course.words",), ("data", "course.tir", "course.present", "course.progress"),
-          ("helpers", "course.attention", "course.fewbits", "course.intrinsics", "course.kernels",
-           "course.listing", "course.devices", "course.gpu"),
+          ("helpers", "course.attention", "course.cnn8", "course.fewbits", "course.intrinsics",
+           "course.kernels", "course.listing", "course.devices", "course.gpu"),
           ("course.plots", "course.ship"), ("course.checks",), ("tools",))
 ROOMS = ("say", "run", "compare", "observe", "spec", "diagnose", "exercises")  # of checks/
 

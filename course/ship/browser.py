@@ -12,11 +12,12 @@ from typing import Any
 import numpy as np
 from IPython.display import display
 
+from course import fewbits
 from course.ship.kernel import SHIM
 from course.words import _, language
 from data.store import CLASS_NAMES, ROOT, is_real
 
-HERE, IMAGES, PARTS = SHIM.parent, 20, 8
+HERE, IMAGES, PARTS, GROUP = SHIM.parent, 20, 8, 32
 LANGUAGES = {"en": 0, "zh": 1}
 
 
@@ -24,9 +25,21 @@ def _text(array: np.ndarray) -> str:
     return base64.b64encode(array.tobytes()).decode()
 
 
+def in_bytes(packed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the packed weights, float32 (n,), as int8 (n,), and a step for each GROUP neighbours.
+
+    The last group may be shorter. Notebook 13 explains it.
+    """
+    filled = np.pad(packed, (0, -len(packed) % GROUP))
+    integers, steps = fewbits.in_groups(filled.reshape(1, -1), GROUP, 8)
+    return integers[0, :len(packed)], steps[0]
+
+
 def parts(packed: np.ndarray) -> list[str]:
-    """Return the packed weights, float32, in eight parts: float16 as base64."""
-    return [_text(part) for part in np.array_split(packed.astype("<f2"), PARTS)]
+    """Return the packed weights, float32, in eight parts: the steps and int8, as base64."""
+    integers, steps = in_bytes(packed)
+    every = np.concatenate([steps.astype("<f4").view("int8"), integers])
+    return [_text(part) for part in np.array_split(every, PARTS)]
 
 
 def data(module: bytes, images: np.ndarray, labels: np.ndarray, said: np.ndarray
