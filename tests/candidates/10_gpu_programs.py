@@ -338,7 +338,7 @@ def block_for_each_row(func):
     return rows(func, rfactor=True)
 
 
-# %% 10.6 wrong: the exponentials in global memory -> T_softmax_exp is made inside a kernel
+# %% 10.6 wrong: the exponentials in global memory -> T_softmax_exp is allocated inside a kernel, in global memory
 def softmax_in_one_kernel(func):
     return softmax(func, scopes=("shared", "global", "shared"))
 
