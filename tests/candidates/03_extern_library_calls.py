@@ -1,4 +1,4 @@
-# %% 3.1 wrong: out is rebound -> out still holds only the NaN from before the call
+# %% 3.1 wrong: out is rebound -> that the memory of out is written | only the NaN from before
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -256,7 +256,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w) + b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: out is rebound -> out still holds only the NaN from before the call
+# %% 3.4 wrong: out is rebound -> that the memory of out is written | only the NaN from before
 def register_conv2d():
     def conv2d(x, w, b, out):
         out = nn.functional.conv2d(x, w, b.flatten())
@@ -299,7 +299,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: gives the view other memory -> out still holds only the NaN from before the call
+# %% 3.4 wrong: gives the view other memory -> that the memory of out is written | only the NaN from before
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.data = nn.functional.conv2d(x, w, b.flatten())
@@ -378,7 +378,7 @@ def register_conv2d_numpy():
         out = out + b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: out is rebound -> out still holds only the NaN from before the call
+# %% 3.5 wrong: out is rebound -> that the memory of out is written | only the NaN from before
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
@@ -713,7 +713,7 @@ def register_softmax():
         for a, o in zip(torch.from_dlpack(x), torch.from_dlpack(out)):
             o[:] = (a - a.logsumexp(0)).exp()
 
-# %% 3.2 wrong: nothing is returned -> an int | None, a NoneType
+# %% 3.2 wrong: nothing is returned -> an int | None, of type NoneType
 def storages_needed(reads):
     last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
 
@@ -1155,3 +1155,16 @@ def register_conv2d_numpy():
 # %% 3.6 wrong: env.linear with weight and bias exchanged -> env.linear with x (n, k), w (m, k) | with (4, 5408), (1, 100), (100, 5408)
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, linear="exchanged")
+
+# %% 3.3 wrong: a ReLU behind the call -> input x: | input weight: | input bias:
+def create_linear_module(weight, bias):
+    m, k = weight.shape
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, k), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            given = x, relax.const(weight, "float32"), relax.const(bias, "float32")
+            lv = bb.emit(relax.op.call_dps_packed("env.linear", given, relax.TensorType((1, m), "float32")))
+            gv = bb.emit_output(bb.emit_te(topi.nn.relu, lv))
+        bb.emit_func_output(gv)
+    return bb.get()

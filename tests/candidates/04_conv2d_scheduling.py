@@ -542,7 +542,7 @@ def eight_partial_sums(schedule):
     partial = schedule.rfactor(lanes, 1)
     schedule.vectorize(schedule.get_loops(partial)[2])
 
-# %% 4.1 wrong: a copy of the schedule is changed -> the program is as it was
+# %% 4.1 wrong: a copy of the schedule is changed -> in the schedule that is given | the program is as it was
 def inline_all(schedule):
     schedule = schedule.copy()
     schedule.compute_inline("doubled")

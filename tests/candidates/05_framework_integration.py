@@ -210,7 +210,7 @@ def map_gelu(bb, node_map, node):
 def map_gelu(bb, node_map, node):
     bb.emit_te(gelu_te(), node_map[node.args[0]])
 
-# %% 5.3 wrong: of main's input, whatever the node's argument -> got: 2 x 1 x 3 x 2 x 5 zeros but 0 at [:, 0, :, :
+# %% 5.3 wrong: of main's input, whatever the node's argument -> got: 2 x 1 x 3 x 2 x 5 zeros
 def map_gelu(bb, node_map, node):
     return bb.emit_te(gelu_te(), next(iter(node_map.values())))
 
@@ -356,7 +356,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], plus,
                    OPERATOR_RULES)
 
-# %% 5.3 wrong: last value of node_map -> got: 2 x 1 x 3 x 2 x 5 zeros but 0 at [:, 0, :, :
+# %% 5.3 wrong: last value of node_map -> got: 2 x 1 x 3 x 2 x 5 zeros
 def map_gelu(bb, node_map, node):
     return bb.emit(relax.op.nn.gelu(list(node_map.values())[-1]))
 

@@ -48,7 +48,7 @@ def roof(per_term=2, size=4, images=1, weights=1, results=1, combine=max, by=1e3
 # %% 6.1 wrong: two mistakes at once -> got: 0.003
 least_time = roof(per_term=1, size=1)
 
-# %% 6.1 wrong: both times -> a number | a tuple
+# %% 6.1 wrong: both times -> a number | of type tuple
 def least_time(batch, inputs, outputs, peak, bandwidth):
     return 2 * batch * inputs * outputs / peak / 1e3, 4 * inputs * outputs / bandwidth / 1e3
 
@@ -279,7 +279,7 @@ def tile_bytes(n, m, depth, rows, columns):
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * ((n // rows) * (m // columns) * depth * rows * columns + n * m)
 
-# %% 6.3 wrong: a text -> a number | a str
+# %% 6.3 wrong: a text -> a number | of type str
 def tile_bytes(n, m, depth, rows, columns):
     return f"{4 * n * m} bytes"
 

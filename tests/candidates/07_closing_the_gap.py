@@ -70,7 +70,7 @@ def traffic(border=2, image=1, weights=1, stored=1, adds=9):
 # %% 7.1 wrong: two mistakes at once -> got: 1.444
 tile_traffic = traffic(border=1, stored=0)
 
-# %% 7.1 wrong: nothing is returned -> None, a NoneType
+# %% 7.1 wrong: nothing is returned -> None, of type NoneType
 def tile_traffic(rows, columns, channels):
     traffic()(rows, columns, channels)
 

@@ -211,7 +211,7 @@ def transactions(first, step):
     return len({(first + step * t) // 128 for t in range(32)})
 
 
-# %% 10.2 wrong: nothing is returned -> a number | None, a NoneType
+# %% 10.2 wrong: nothing is returned -> a number | None, of type NoneType
 def transactions(first, step):
     len({4 * (first + step * t) // 128 for t in range(32)})
 
@@ -338,7 +338,7 @@ def block_for_each_row(func):
     return rows(func, rfactor=True)
 
 
-# %% 10.6 wrong: the exponentials in global memory -> T_softmax_exp is made inside a kernel
+# %% 10.6 wrong: the exponentials in global memory -> T_softmax_exp is allocated inside a kernel, in global memory
 def softmax_in_one_kernel(func):
     return softmax(func, scopes=("shared", "global", "shared"))
 
@@ -375,7 +375,7 @@ def tile_for_each_thread(func):
 def tile_for_each_thread(func):
     return register_tile(func, held=False)
 
-# %% 10.7 wrong: rows of 32 numbers -> at most 0 rounds for bank conflicts
+# %% 10.7 wrong: rows of 32 numbers -> no rounds for bank conflicts
 def tile_for_each_thread(func):
     return register_tile(func, offset=0)
 

@@ -355,7 +355,7 @@ def merge(one, other):
     return m, total, one[2]
 
 
-# %% 12.1 wrong: the values added up -> an array (3,)
+# %% 12.1 wrong: the values added up -> an array (1,)
 def merge(one, other):
     m, total, weighted = merged(one, other)
     return m, total, weighted.sum()
@@ -376,7 +376,7 @@ def running_attention(n, m, d):
     return running(n, m, d, divided=False)
 
 
-# %% 12.2 wrong: starts from 0 -> the largest starts from 0
+# %% 12.2 wrong: starts from 0 -> the largest starts above the scores of some rows
 def running_attention(n, m, d):
     return running(n, m, d, start=0)
 
@@ -411,7 +411,7 @@ def attention_on_gpu(n, d):
     return blocks(n, d, second=False)
 
 
-# %% 12.5 wrong: not divided by the square root -> at [0, 0]
+# %% 12.5 wrong: not divided by the square root -> at [18, 6]
 def attention_on_gpu(n, d):
     return blocks(n, d, scale=1)
 
@@ -419,3 +419,30 @@ def attention_on_gpu(n, d):
 # %% 12.5 wrong: a block too few -> no thread writes it
 def attention_on_gpu(n, d):
     return blocks(n, d, count=max(n // 32 - 1, 1))
+
+
+# %% 12.1 wrong: each shrinks by the other's factor -> input one: | input other:
+def merge(one, other):
+    m = max(one[0], other[0])
+    a, b = (0.0 if part[0] == -np.inf else math.exp(part[0] - m) for part in (one, other))
+    return m, one[1] * b + other[1] * a, one[2] * b + other[2] * a
+
+
+# %% 12.2 wrong: starts at -100 -> the largest starts above the scores of some rows
+def running_attention(n, m, d):
+    return running(n, m, d, start=-100)
+
+
+# %% 12.2 wrong: sizes exchanged -> buffers float32 | for n = 3, m = 5, d = 4
+def running_attention(n, m, d):
+    return running(m, n, d)
+
+
+# %% 12.3 wrong: a Polynomial -> 2 coefficients for degree 1 | Polynomial
+def coefficients(degree):
+    return np.polynomial.Polynomial([1] * (degree + 1))
+
+
+# %% 12.3 wrong: fails for small degrees -> input degree: 1 | ZeroDivisionError
+def coefficients(degree):
+    return [1 / (degree - 1)] * (degree + 1)

@@ -22,16 +22,16 @@ def lost(x, most, bits, clip=True):
     return float(((np.minimum(q, 2**bits - 1 if clip else np.inf) * step - x) ** 2).mean())
 
 
-def dot_of_fours(lanes, one="int32", start=True, turned=False, parts=1, reads="CAB", types="int8", saturated=False, loops=False, half=False, zero=False):
+def dot_of_fours(lanes, one="int32", start=True, turned=False, parts=1, reads="CAB", types="int8", saturated=False, loops=False, half=False, zero=False, call="", scopes=("local", "local"), offset=1):
     wide, sums, some = f"{types}x{4 * lanes // parts}", f"int32x{lanes // parts}", lanes // parts
     if types == "int32":
         wide = sums
     word = {4: "llvm.x86.ssse3.pmadd.ub.sw.128", 8: "llvm.x86.avx2.pmadd.ub.sw", 16: "llvm.x86.avx512.pmaddubs.w.512"}[lanes]
     adds = {4: "llvm.x86.sse2.pmadd.wd", 8: "llvm.x86.avx2.pmadd.wd", 16: "llvm.x86.avx512.pmaddw.d.512"}[lanes]
-    name = f"llvm.x86.avx512.vpdpbusd.{32 * some}"
+    name = call or f"llvm.x86.avx512.vpdpbusd.{32 * some}"
 
     @T.prim_func(s_tir=True)
-    def description(A: T.Buffer((4,), "uint8", offset_factor=1), B: T.Buffer((lanes, 4), "int8", offset_factor=1), C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+    def description(A: T.Buffer((4,), "uint8", offset_factor=offset), B: T.Buffer((lanes, 4), "int8", offset_factor=offset), C: T.Buffer((lanes,), "int32", offset_factor=offset, scope=scopes[0])):
         with T.sblock("root"):
             if reads == "CAB":
                 T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
@@ -44,7 +44,7 @@ def dot_of_fours(lanes, one="int32", start=True, turned=False, parts=1, reads="C
                     C[vj] = C[vj] + T.Cast("int32", T.Cast(one, A[vk])) * T.Cast("int32", B[vj, vk])
 
     @T.prim_func(s_tir=True)
-    def implementation(A: T.Buffer((4,), "uint8", offset_factor=1), B: T.Buffer((lanes, 4), "int8", offset_factor=1), C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+    def implementation(A: T.Buffer((4,), "uint8", offset_factor=offset), B: T.Buffer((lanes, 4), "int8", offset_factor=offset), C: T.Buffer((lanes,), "int32", offset_factor=offset, scope=scopes[1])):
         with T.sblock("root"):
             T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
             T.writes(C[0:lanes])
@@ -71,7 +71,7 @@ def dot_of_fours(lanes, one="int32", start=True, turned=False, parts=1, reads="C
     return (description,) if half else (description, implementation)
 
 
-def four_bits(n, k, zero=8, turned=False, signed=False, inner=False, first=False, lanes=16, whole=False, times=1):
+def four_bits(n, k, zero=8, turned=False, signed=False, inner=False, first=False, lanes=16, whole=False, times=1, mask=15):
     rows, columns = (n // 32 if whole else 1), (k if whole else 1)
     size = 1 if lanes == 1 else 16
 
@@ -86,7 +86,7 @@ def four_bits(n, k, zero=8, turned=False, signed=False, inner=False, first=False
                 for again in range(times):
                     for l0 in range(16 // size):
                         for l in T.vectorized(size):
-                            q[p % rows, j % columns, l0 * size + l] = T.Cast("float32", T.bitwise_and(T.Cast("int32", W[p, j, l0 * size + l]), 15))
+                            q[p % rows, j % columns, l0 * size + l] = T.Cast("float32", T.bitwise_and(T.Cast("int32", W[p, j, l0 * size + l]), mask))
                     for l0 in range(16 // size):
                         for l in T.vectorized(size):
                             q[p % rows, j % columns, 16 + l0 * size + l] = T.Cast("float32", T.shift_right(T.Cast("int32", W[p, j, l0 * size + l]), 4))
@@ -121,12 +121,12 @@ def grouped(weights, size, bits):
     return in_steps(weights, size, bits, axis=(1, 2))
 
 
-# %% 13.1 wrong: without abs -> input W
+# %% 13.1 wrong: without abs -> input weights
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, largest=lambda groups: groups)
 
 
-# %% 13.1 wrong: 0 / 0 -> steps above 0 | a group of zeros: any step above 0 will do
+# %% 13.1 wrong: 0 / 0 -> input weights: | steps above 0
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, empty=0.0)
 
@@ -142,7 +142,7 @@ def grouped(weights, size, bits):
     return in_steps(weights, size, bits, steps_as="float64")
 
 
-# %% 13.1 wrong: in place -> the given array as it was | other numbers in it
+# %% 13.1 wrong: in place -> that weights stays as it was | other numbers in it
 def grouped(weights, size, bits):
     q, steps = in_steps(weights, size, bits)
     weights /= np.repeat(steps, size, axis=1)
@@ -190,7 +190,7 @@ def best_range(x, bits):
     return min(np.geomspace(x.max() / 1000, x.max(), 700), key=lambda most: lost(x, most, bits)) / (2**bits - 1)
 
 
-# %% 13.2 wrong: an array -> a number above 0
+# %% 13.2 wrong: an array -> a number | of type ndarray
 def best_range(x, bits):
     return np.array([x.max()])
 
@@ -205,27 +205,27 @@ def best_range(x, bits):
     return float(tried[best])
 
 
-# %% 13.3 wrong: unsigned -> a sum from | products of
+# %% 13.3 wrong: unsigned -> the largest K with sums from | with sums from
 def longest_sum(one, other, bits):
     return (2**bits - 1) // max(abs(a * b) for a in one for b in other)
 
 
-# %% 13.3 wrong: only upwards -> a sum from | products of
+# %% 13.3 wrong: only upwards -> input one: | with sums from
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(1, max(a * b for a in one for b in other))
 
 
-# %% 13.3 wrong: a symmetric accumulator -> the largest K | products fit too
+# %% 13.3 wrong: a symmetric accumulator -> the largest K | they go from
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(abs(a * b) for a in one for b in other)
 
 
-# %% 13.3 wrong: by the highest ends alone -> a sum from | products of
+# %% 13.3 wrong: by the highest ends alone -> the largest K | with sums from
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(1, abs(one[1] * other[1]))
 
 
-# %% 13.3 wrong: one too many -> a sum from | products of
+# %% 13.3 wrong: one too many -> the largest K | with sums from
 def longest_sum(one, other, bits):
     products = [a * b for a in one for b in other]
     return min(2 ** (bits - 1) // abs(product) + (product > 0) for product in products if product)
@@ -258,7 +258,7 @@ def of_fours(lanes):
     return dot_of_fours(lanes, turned=True)
 
 
-# %% 13.4 wrong: two calls -> one vpdpbusd for 16 sums | 'vpdpbusd': 2
+# %% 13.4 wrong: two calls -> one vpdpbusd for 16 sums | 2 vpdpbusd
 def of_fours(lanes):
     return dot_of_fours(lanes, parts=2) if lanes > 4 else dot_of_fours(lanes)
 
@@ -333,7 +333,7 @@ def of_fours(lanes):
     return dot_of_fours(lanes, half=True)
 
 
-# %% 13.4 wrong: always 16 lanes -> a PrimFunc of buffers
+# %% 13.4 wrong: always 16 lanes -> buffers uint8 (4,) for 8 lanes
 def of_fours(lanes):
     return dot_of_fours(16)
 
@@ -361,3 +361,91 @@ def times_four_bits(n, k):
 # %% 13.5 wrong: unpacked twice -> each byte of W read at most twice
 def times_four_bits(n, k):
     return four_bits(n, k, times=2)
+
+
+# %% 13.1 wrong: the step has the sign of the largest -> input weights: | steps above 0
+def grouped(weights, size, bits):
+    groups = weights.reshape(len(weights), -1, size)
+    largest = np.take_along_axis(groups, np.abs(groups).argmax(2)[..., None], 2)
+    steps = np.where(largest == 0, 1, largest / (2 ** (bits - 1) - 1)).astype("float32")
+    return np.rint(groups / steps).reshape(weights.shape).astype("int8"), steps[..., 0]
+
+
+# %% 13.1 wrong: groups down a column -> input size:    2 | expected, integers times steps:
+def grouped(weights, size, bits):
+    turned = weights.reshape(-1, size, order="F").reshape(weights.shape)
+    return in_steps(turned, size, bits)
+
+
+# %% 13.1 right: in float64, Fortran's order
+def grouped(weights, size, bits):
+    groups = weights.astype("float64").reshape(len(weights), -1, size)
+    steps = np.maximum(np.abs(groups).max(-1), 1e-30) / ((1 << bits - 1) - 1)
+    return np.asfortranarray(np.rint(groups / steps[..., None]).reshape(weights.shape).astype("int8")), steps.astype("float32")
+
+
+# %% 13.2 wrong: nothing is returned -> input x:    [1] | None, of type NoneType
+def best_range(x, bits):
+    lost(x, float(x.max()), bits)
+
+
+# %% 13.3 wrong: divides by a product of 0 -> input one: | ZeroDivisionError
+def longest_sum(one, other, bits):
+    products = [a * b for a in one for b in other]
+    return min((2 ** (bits - 1) - 1) // max(products), 2 ** (bits - 1) // -min(products))
+
+
+# %% 13.3 wrong: divided as floats -> the largest K | with sums from
+def longest_sum(one, other, bits):
+    return min(math.floor((2 ** (bits - 1) - (product > 0)) / abs(product)) for a in one for b in other if (product := a * b))
+
+
+# %% 13.3 right: NumPy's integer
+def longest_sum(one, other, bits):
+    half = 1 << bits - 1
+    return np.int64(min((half - (product > 0)) // abs(product) for a in one for b in other if (product := a * b)))
+
+
+# %% 13.4 wrong: a name that LLVM lacks -> llvm.x86.avx512.vpdpbusd.512 for 16 lanes | llvm.x86.vpdpbusd.512, which LLVM does not have
+def of_fours(lanes):
+    return dot_of_fours(lanes, call=f"llvm.x86.vpdpbusd.{32 * lanes}")
+
+
+# %% 13.4 wrong: the instruction that saturates -> an implementation that calls | vpdpbusds.512
+def of_fours(lanes):
+    return dot_of_fours(lanes, call=f"llvm.x86.avx512.vpdpbusds.{32 * lanes}")
+
+
+# %% 13.4 wrong: the widest vector for all -> vpdpbusd.256 for 8 lanes | vpdpbusd.512
+def of_fours(lanes):
+    return dot_of_fours(lanes, call="llvm.x86.avx512.vpdpbusd.512")
+
+
+# %% 13.4 wrong: the halves exchanged -> a description in loops, without a call | vpdpbusd.512
+def of_fours(lanes):
+    return dot_of_fours(lanes)[::-1]
+
+
+# %% 13.4 wrong: C without its scope -> description: C of the scope "local" | "global"
+def of_fours(lanes):
+    return dot_of_fours(lanes, scopes=("global", "global"))
+
+
+# %% 13.4 wrong: one C without its scope -> implementation: C of the scope "local" | "global"
+def of_fours(lanes):
+    return dot_of_fours(lanes, scopes=("local", "global"))
+
+
+# %% 13.4 wrong: no offset_factor -> description: A with offset_factor=1 | it begins at its first element
+def of_fours(lanes):
+    return dot_of_fours(lanes, offset=0)
+
+
+# %% 13.5 wrong: three of four bits -> 32 zeros but 1 at [0] | expected: 32 zeros but 2 at [0]
+def times_four_bits(n, k):
+    return four_bits(n, k, mask=7)
+
+
+# %% 13.5 wrong: for one panel -> for n = 64, k = 32 | (32,)
+def times_four_bits(n, k):
+    return four_bits(32, k)

@@ -52,10 +52,11 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
 
 
 def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Launch) -> None:
-    """Raise CheckFailed where a result is wrong; say which thread wrote the first such place."""
+    """Raise CheckFailed where a result is wrong; say which thread wrote the worst place."""
     wrong = ~np.isclose(came, right, 1e-4, 1e-5 * float(np.abs(right).max()))
     if wrong.any():
-        at = tuple(int(i) for i in np.argwhere(wrong)[0])
+        far = np.nan_to_num(np.where(wrong, np.abs(came - right), 0), nan=np.inf)
+        at = tuple(int(i) for i in np.unravel_index(far.argmax(), far.shape))
         writer = next(iter(launch.writer.values())).reshape(right.shape)[at]
         raise CheckFailed(_("{right} at {place}; {title}").format(
             right=f"{right[at]:.4g}", place=list(at), title=title),
@@ -71,7 +72,8 @@ def require_few(found: Counter, buffers: Iterable[str], most: int, what: str, ti
     made = {name: found[name] for name in buffers}
     if sum(made.values()) > most:
         raise CheckFailed(
-            _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title),
+            _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title)
+            if most else _("no {what}; {title}").format(what=what, title=title),
             f"{sum(made.values()):,}", look_at or (_(", ").join(
                 _("{name} {count}").format(name=name, count=f"{count:,}")
                 for name, count in made.items()) if len(made) > 1 else ""))

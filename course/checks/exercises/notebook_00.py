@@ -16,6 +16,7 @@ from course.checks.diagnose.equivalence import build
 from course.checks.exercises.softmax import softmax_spec
 from course.checks.observe import primfuncs
 from course.checks.observe.libraries import registry
+from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.elements import element_by_element
@@ -337,18 +338,20 @@ def exercise_0_4(looks_pure: Callable) -> str:
     for function in _FUNCTIONS:
         x = random(*function.x) if isinstance(function.x, tuple) else function.x.copy()
         before, other = x.copy(), list[CheckFailed]()
+        wanted = _("{pure} for a function that {title}").format(pure=function.pure,
+                                                                title=function.title)
         try:
             came = looks_pure(_spied(function, before, other), x, function.shape)
-        except Exception:
+        except NotImplementedError:
+            raise
+        except Exception as error:
             if not other:
-                raise
+                raise CheckFailed(wanted, reason(error), line_of_answer(error)) from None
         if other:  # the function could not work with what it was handed
             raise other[0]
-        if not isinstance(came, bool | np.bool_):
-            raise CheckFailed(_("True or False"), f"{type(came).__name__}")
-        if bool(came) != function.pure:
-            raise CheckFailed(_("{pure} for a function that {title}").format(
-                pure=function.pure, title=function.title), str(came))
+        if not isinstance(came, bool | np.bool_) or bool(came) != function.pure:
+            raise CheckFailed(wanted, str(came) if isinstance(came, bool | np.bool_)
+                              else type(came).__name__)
         if not np.array_equal(x, before, equal_nan=True):
             raise CheckFailed(_("that the caller's x stays as it was"),
                               _("other numbers in it, after a function that {title}").format(

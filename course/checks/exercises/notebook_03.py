@@ -29,7 +29,7 @@ from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.evidence import window_fits
 from course.checks.spec.forms import number
 from course.checks.spec.spec import Cases, Spec, check
-from course.checks.spec.trials import Mistakes, Trials
+from course.checks.spec.trials import Mistakes
 from course.tir.loops import nests
 from course.words import _
 
@@ -239,21 +239,34 @@ def _run_linear(machine: relax.VirtualMachine, mod: tvm.IRModule, x: np.ndarray,
     return output.numpy()
 
 
-@exercise("3.3", "create_linear_module(weight, bias)")
-def exercise_3_3(create_linear_module: Callable) -> str:
-    """main(x) calls env.linear with the weight and the bias as constants."""
-    trials = Trials(_BIAS_OF_LINEAR)
-    sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
-    for seed, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
-        weight, bias, x = (random(*shape, seed=seed) for shape in [(m, k), (m,), (1, k)])
-        calls: list[list[np.ndarray]] = []
-        mod = create_linear_module(weight.copy(), bias.copy())
+def _with_constants(answer: Callable) -> Callable[..., np.ndarray]:
+    """Return a function that makes a module as a function of its input, weight and bias."""
+    def of(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
+        (m, k), calls = weight.shape, list[list[np.ndarray]]()
+        mod = answer(weight, bias)
         _require_x(mod, m, k)
         with libraries.registry(linear=libraries.recording(_linear, calls)):
             came = _run_linear(build(mod, QUICK), mod, x, calls, (1, m))
         libraries.require_values("env.linear", calls[0], x=x, w=weight, b=bias)
-        trials.add(functools.partial(np.asarray, came), _linear(x, weight, bias), x, weight, bias)
-    trials.require_right()
+        return came
+    return of
+
+
+def _constants() -> Cases:
+    sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
+    for seed, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
+        weight, bias, x = (random(*shape, seed=seed) for shape in [(m, k), (m,), (1, k)])
+        yield "", {"x": x, "weight": weight, "bias": bias}
+
+
+_LINEAR = Spec(_with_constants, lambda x, weight, bias: _linear(x, weight, bias), _constants,
+               {"x": "1 k", "weight": "m k", "bias": "m"}, _BIAS_OF_LINEAR)
+
+
+@exercise("3.3", "create_linear_module(weight, bias)")
+def exercise_3_3(create_linear_module: Callable) -> str:
+    """main(x) calls env.linear with the weight and the bias as constants."""
+    check(_LINEAR, create_linear_module)
     return _("main(x) calls env.linear once with x, w, b as given, and returns x @ w.T + b;\n"
              "tried with weights (128, 784), (5, 3), (150, 900), (1, 4) and (6, 1)")
 

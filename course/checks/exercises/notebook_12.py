@@ -1,6 +1,8 @@
 """The checks of notebook 12: attention as one kernel, and what it is made of."""
 
 import functools
+import inspect
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -14,6 +16,7 @@ from course.checks.observe import primfuncs
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import Misuse, program
+from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check
 from course.checks.spec.trials import Mistakes
 from course.words import _
@@ -41,13 +44,24 @@ def _merge(one: Part, other: Part, empty: bool = True, total: bool = True,
             one[2] * (a if weighted else 1) + other[2] * (b if weighted else 1))
 
 
+def _cut(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> list[Part]:
+    """Return the partial softmaxes of the pieces of a row; pieces may be empty."""
+    ends = [0, *(min(cut, len(scores)) for cut in sorted(cuts)), len(scores)]
+    return [_part(scores[a:b], values[a:b]) for a, b in itertools.pairwise(ends)]
+
+
+def _as_parts(given: Inputs) -> Inputs:
+    """Return a row that is cut as the parts that are merged, from the left, in a line each."""
+    parts = [f"({largest:.4g}, {total:.4g}, [{', '.join(f'{value:.4g}' for value in weighted)}])"
+             for largest, total, weighted in _cut(**given)]
+    return dict(zip(("one", "other", "next"), parts, strict=False))
+
+
 def _folded(merge: Callable[[Part, Part], Part]) -> Callable[..., np.ndarray]:
-    """Return what a merge makes of a row that is cut, from the left; pieces may be empty."""
+    """Return what a merge makes of a row that is cut, from the left."""
     def of(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> np.ndarray:
-        ends = [0, *(min(cut, len(scores)) for cut in sorted(cuts)), len(scores)]
         with np.errstate(all="ignore"):
-            whole = functools.reduce(merge, (_part(scores[a:b], values[a:b])
-                                             for a, b in zip(ends, ends[1:], strict=False)))
+            whole = functools.reduce(merge, _cut(scores, values, cuts))
         return np.array([*whole[:2], *whole[2]])
     return of
 
@@ -59,7 +73,7 @@ def _merged(answer: Callable) -> Callable[..., np.ndarray]:
         shapes = [np.shape(each) for each in came] if isinstance(came, tuple) else []
         if shapes != [(), (), one[2].shape]:
             raise CheckFailed(_("a tuple: a number, a number, an array {shape}").format(
-                shape=one[2].shape), _("{value}, a {type}").format(
+                shape=one[2].shape), _("{value}, of type {type}").format(
                     value=repr(came)[:80], type=type(came).__name__))
         if not all(np.array_equal(kept, part[2], equal_nan=True)
                    for kept, part in zip(given, (one, other), strict=True)):
@@ -99,7 +113,8 @@ def _cut_rows() -> Cases:
 
 _MERGE = Spec(_merged, lambda scores, values, cuts: _folded(_merge)(scores, values, ()), _cut_rows,
               {"scores": "n", "values": "n d"}, _MERGES, least={"n": 1, "d": 1},
-              fits=lambda given: all(cut >= 0 for cut in given["cuts"]),
+              fits=lambda given: all(cut >= 0 for cut in given["cuts"]), fault=CheckFailed,
+              shown=_as_parts,
               atol=1e-5)
 
 
@@ -150,7 +165,7 @@ _ATTENTIONS: Mistakes = {
         lambda Q, K, V: _ran_through(Q, K, V, total=False, weighted=False),
     _("the end: the weighted values are divided by the sum"):
         lambda Q, K, V: _ran_through(Q, K, V, last=False),
-    _("the largest starts from 0, above some rows: start below every score"):
+    _("the largest starts above the scores of some rows: start below every score"):
         lambda Q, K, V: _ran_through(Q, K, V, start=0.0)}
 
 
@@ -169,7 +184,10 @@ def _with_program(build: Callable, *shapes: Callable[..., tuple[int, ...]]
     """Return an answer that makes a PrimFunc for some sizes as a function of its inputs."""
     @functools.cache
     def made(sizes: tuple[int, ...]) -> Callable:
-        func = primfuncs.with_buffers(build(*sizes), *(shape(*sizes) for shape in shapes))
+        names = inspect.signature(shapes[0]).parameters
+        func = primfuncs.with_buffers(
+            build(*sizes), *(shape(*sizes) for shape in shapes),
+            sizes=", ".join(f"{name} = {size}" for name, size in zip(names, sizes, strict=True)))
         return program(func)
     return lambda sizes, *arrays: made(sizes)(arrays, shapes[-1](*sizes))
 
@@ -226,10 +244,11 @@ def _through_chebyshevs_points(degree: int) -> tuple[float, ...]:
 def exercise_12_3(coefficients: Callable) -> str:
     """a polynomial for the powers of two."""
     for degree in _DEGREES:
-        came = np.asarray(coefficients(degree), "float64")
-        if came.shape != (degree + 1,):
+        given = coefficients(degree)
+        came = np.asarray(given)
+        if came.shape != (degree + 1,) or came.dtype.kind not in "fiu":
             raise CheckFailed(_("{count} coefficients for degree {degree}").format(
-                count=degree + 1, degree=degree), f"{came.shape}")
+                count=degree + 1, degree=degree), f"{type(given).__name__} {came.shape}")
         f, error = _errors(came)
         most = 1.5 * float(np.abs(_errors(_through_chebyshevs_points(degree))[1]).max())
         if not np.abs(error).max() <= most:

@@ -110,7 +110,8 @@ def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ..
     if not (ones.numpy() == 1).all():
         raise CheckFailed(_("a result that does not depend on what out held before"),
                           _("NaN, for out was full of NaN"))
-    raise CheckFailed(_("that out is written"), came)
+    raise CheckFailed(_("that the memory of out is written, as by np.from_dlpack(out)[...] = ..."),
+                      came)
 
 
 def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]],

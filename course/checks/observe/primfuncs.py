@@ -46,8 +46,13 @@ def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
                             "stand in no source"))
 
 
-def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
-    """Check that an answer is a PrimFunc with float32 buffers of these shapes, and return it."""
+def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = (),
+                 sizes: str = "") -> tvm.tirx.PrimFunc:
+    """Check that an answer is a PrimFunc with buffers of these shapes, and return it.
+
+    They are float32, if `dtypes` does not say otherwise. `sizes`: for which it was made.
+    """
+    dtypes = dtypes or ["float32"] * len(shapes)
     if not isinstance(func, tvm.tirx.PrimFunc):
         raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__)
     types = [param.ty for param in func.params]
@@ -58,15 +63,16 @@ def with_buffers(func: Any, *shapes: tuple[int, ...]) -> tvm.tirx.PrimFunc:
     def text(shape: Any, dtype: Any) -> str:
         return f"{dtype} ({', '.join(map(str, shape))}{',' * (len(shape) == 1)})"
     came = [text(buffer.shape, buffer.dtype) for buffer in types]
-    wanted = [text(shape, "float32") for shape in shapes]
+    wanted = [text(*buffer) for buffer in zip(shapes, dtypes, strict=True)]
     fits = len(types) == len(shapes) and all(
-        buffer.dtype == "float32" and len(buffer.shape) == len(shape)
+        buffer.dtype == dtype and len(buffer.shape) == len(shape)
         and all(constant(extent) in (None, size)
                 for extent, size in zip(buffer.shape, shape, strict=True))
-        for buffer, shape in zip(types, shapes, strict=True))
+        for buffer, shape, dtype in zip(types, shapes, dtypes, strict=True))
     if not fits:
-        raise CheckFailed(_("buffers {wanted}").format(wanted=", ".join(wanted)),
-                          ", ".join(came) or _("none"))
+        buffers = _("buffers {wanted}").format(wanted=", ".join(wanted))
+        raise CheckFailed(_("{what} for {input}").format(what=buffers, input=sizes) if sizes
+                          else buffers, ", ".join(came) or _("none"))
     if has_while(func):
         raise CheckFailed(_("loops by T.grid or range"), _("a while loop"),
                           _("the loop: a compiled while that never ends cannot be stopped"))
@@ -155,6 +161,14 @@ def require_inside_buffers(mod: tvm.IRModule) -> None:
             require_safe_access(variable.name_hint, func)
 
 
+@functools.lru_cache(1)
+def _compiled(func: tvm.tirx.PrimFunc) -> Callable:
+    """Compile a PrimFunc, the same one only once: a search runs it on many inputs."""
+    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
+    require_inside_buffers(mod)
+    return tvm.compile(mod, target=QUICK)["main"]
+
+
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                   shape: Sequence[int]) -> np.ndarray:
     """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
@@ -163,9 +177,7 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
     where an input changes, or where something is written beside an array.
     """
-    mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
-    require_inside_buffers(mod)
-    main = tvm.compile(mod, target=QUICK)["main"]
+    main = _compiled(func)
     once = _run_fenced(main, arrays, np.full(shape, np.nan, "float32"))
     again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):

@@ -3,6 +3,7 @@
 import bdb
 import builtins
 import contextlib
+import dis
 import inspect
 import linecache
 import os
@@ -19,6 +20,7 @@ import tvm
 import tvm_ffi
 
 from course.checks.say.messages import CheckFailed, place_in_script, reason
+from course.checks.say.show import Example
 from course.words import _
 
 COURSE = Path(__file__).resolve().parents[2]
@@ -65,7 +67,7 @@ def calls_of_answer(trace: str) -> list[tuple[str, int]]:
 
 
 def line_of_answer(error: BaseException) -> str:
-    """Return the line that raised, as "look at" text: the answer's own one, if there is one."""
+    """Return the line that raised, as "look at" text: the answer's own; "" if none is known."""
     frames = [frame for frame in reversed(traceback.extract_tb(error.__traceback__))
               if _of_answer(frame)]
     for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
@@ -73,7 +75,27 @@ def line_of_answer(error: BaseException) -> str:
             return line
     if isinstance(error, SyntaxError) and error.text and not frames:
         return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
-    return _("your cell above, from its first line")
+    return ""
+
+
+def _given(error: BaseException) -> dict[str, Any]:
+    """Return with which numbers an answer was called that raised, by their parameters' names.
+
+    Only what it can't have changed: numbers, under names that it binds to nothing else.
+    """
+    for frame, _place in traceback.walk_tb(error.__traceback__):
+        code = frame.f_code
+        if code.co_filename in checked.names:
+            bound = {step.argval for step in dis.get_instructions(code)
+                     if step.opname.startswith(("STORE_", "DELETE_"))}
+            return {name: frame.f_locals[name] for name in code.co_varnames[:code.co_argcount]
+                    if name not in bound and _plain(frame.f_locals.get(name))}
+    return {}
+
+
+def _plain(value: Any) -> bool:
+    """Whether a value is a number, or a tuple of such."""
+    return all(map(_plain, value)) if isinstance(value, tuple) else isinstance(value, int | float)
 
 
 def _own_line(error: BaseException) -> str:
@@ -152,13 +174,14 @@ def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
                              "cells.").format(name=name), "", "")
         if own := _own_line(error):
             if reaches():
-                return False, (_("what this check can go on with"), reason(error),
-                               _("what your function returns or changes: the check works on that "
-                                 "in {place}").format(place=own))
+                return False, (_("what this check can go on with"), reason(error), own)
             return False, (_("a check that comes to an end"), reason(error),
                            _("nothing in your cell: the check stopped before it called your "
                              "function. That is a fault of the course ({place}): please report "
                              "it, with these lines").format(place=own))
         # form: does-not-run
-        return False, (_("that your code runs"), reason(error),
-                       place_in_script(error) or line_of_answer(error))
+        expected = _("that your code runs")
+        given = _given(error)
+        example = Example.of(given, expected, reason(error)) if given else None
+        return False, CheckFailed(expected, reason(error), place_in_script(error)
+                                  or line_of_answer(error), example=example).whole

@@ -119,7 +119,7 @@ def reason(error: BaseException) -> str:
              if line.strip() and not line.strip().startswith("# Metadata omitted")]
     # CPython 3.13 raises a kind of SyntaxError that it keeps to itself
     name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__[0] != "_")
-    text = lines[-1] if lines else _("no message")
+    text = lines[-1 if not isinstance(error, AssertionError) else 0] if lines else _("no message")
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
         return _("{error}: a {came} in the place of a {wanted}; relax.const(array) makes "
                  "one").format(error=name, came=kinds[1], wanted=kinds[2])

@@ -44,10 +44,10 @@ class Example(NamedTuple):
 
     @classmethod
     def of(cls, inputs: Mapping[str, Any], right: Any, came: Any, rtol: float = 1e-4,
-           atol: float = 1e-6) -> "Example":
+           atol: float = 1e-6, result: str = "") -> "Example":
         """Return an example of arrays and numbers; a text is shown as it is.
 
-        What differs by more than the tolerances is marked.
+        What differs by more than the tolerances is marked. `result` says what the last two are.
         """
         wrong = _wrong(right, came, rtol, atol)
         digits = _digits(right, came, wrong)
@@ -59,7 +59,8 @@ class Example(NamedTuple):
         return cls([
             *(_part(_("input {name}:").format(name=name), value)
               for name, value in inputs.items()),
-            _part(_("expected:"), right, None, digits, kinds[0], shapes, wrong),
+            _part(_("expected, {what}:").format(what=result) if result else _("expected:"),
+                  right, None, digits, kinds[0], shapes, wrong),
             _part(_("got:"), came, wrong, digits, kinds[1], shapes, wrong)])
 
     @classmethod
@@ -169,7 +170,7 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     else:
         whole = _("{shape} numbers, {number} each").format(shape=shape,
                                                            number=_number(usual.item(), digits))
-    other = wrong | ~np.isclose(value, usual, equal_nan=True)
+    other = wrong & ~wrong.all() | ~np.isclose(value, usual, equal_nan=True)
     at = np.concatenate([np.argwhere(other & first), np.argwhere(other & ~first)])
     if not len(at):
         return whole

@@ -20,6 +20,11 @@ from course.checks.say.show import Example, differ
 from course.checks.spec.shrink import SECONDS, Inputs, Search
 from course.words import _
 
+
+class Changed(CheckFailed):
+    """An answer wrote into what it was given."""
+
+
 _LATE = 3 * SECONDS  # for a search in which one call of the answer comes to no end
 
 
@@ -30,6 +35,8 @@ class Rerun:
     `axes`, `least` and `fits` are those of a Search. `formula` gives of inputs what the formulas of
     mistakes take. What `run` raises, and `fault` knows, is the program's own fault on that input.
     Of a property nothing is right, an array without numbers: what is wanted, `fault` says.
+    `shown`: the inputs as a reader knows them; `result`: what is compared, where that is not what
+    the answer returns.
     """
 
     run: Callable[..., Any]
@@ -39,12 +46,25 @@ class Rerun:
     fits: Callable[[Inputs], bool] = lambda _: True
     formula: Callable[[Inputs], tuple[Any, ...]] = lambda given: tuple(given.values())
     fault: type[CheckFailed] | tuple[type[CheckFailed], ...] = ()
+    shown: Callable[[Inputs], Inputs] = lambda given: given
+    result: str = ""
+
+    def on(self, given: Inputs) -> Any:
+        """Return what the answer gives for copies of inputs; raises Changed if it writes there."""
+        own = copies(given)
+        came = self.run(**own)
+        for name, value in given.items():
+            if isinstance(value, np.ndarray) and not np.array_equal(
+                    value, own[name], equal_nan=value.dtype.kind == "f"):
+                raise Changed(_("that {name} stays as it was").format(name=name),
+                              _("other numbers in it"))
+        return came
 
     def called(self, given: Inputs) -> Any:
         """Return what the answer gives for copies of inputs, as an array, or what it raised."""
         with np.errstate(all="ignore"), contextlib.redirect_stdout(io.StringIO()):
             try:
-                return as_array(self.run(**copies(given)), np.empty(0))
+                return as_array(self.on(given), np.empty(0))
             except (Exception, SystemExit) as error:
                 return error
 
@@ -69,8 +89,11 @@ class Rerun:
         came, right = self.called(search.best), self.expected(search.best)
         if not kind(came, right, atol):
             return None
-        wanted = came.parts[0] if isinstance(came, CheckFailed) and not right.size else right
-        return Example.of(search.best, wanted, told_of(came), RTOL, atol)
+        wanted = came.parts[0] if isinstance(came, CheckFailed) \
+            else right if right.size or not isinstance(came, BaseException) \
+            else _("that your code runs")
+        return Example.of(self.shown(search.best), wanted, told_of(came), RTOL, atol,
+                          "" if isinstance(wanted, str) else self.result)
 
     def size(self, given: Inputs) -> tuple[bool, int]:
         """Return what orders inputs to start a search from: whether an axis is short, numbers."""

@@ -112,7 +112,7 @@ def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.n
         if getattr(came, "ndim", None) == 0 and hasattr(came, "item"):
             came = came.item()  # NumPy's and PyTorch's numbers without an axis are numbers
         if not isinstance(came, numbers.Integral if kind is int else numbers.Real):
-            raise CheckFailed(wanted, _("{value}, a {type}").format(
+            raise CheckFailed(wanted, _("{value}, of type {type}").format(
                 value=repr(came)[:80], type=type(came).__name__))
         return np.asarray(came, kind)
     return run

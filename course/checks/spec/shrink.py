@@ -1,8 +1,8 @@
 """The smallest input on which an answer is wrong: a search that starts from one that was found.
 
 It tries simpler inputs, each once and always in the same order: fewer places along an axis ("x":
-"n k" and "w": "m k" share k), zeros for more and more elements, small whole numbers. Each that
-fails in the same way is the next to start from.
+"n k" and "w": "m k" share k), then one input after the other: zeros for more and more elements,
+small whole numbers. Each that fails in the same way is the next to start from.
 """
 
 import itertools
@@ -57,7 +57,10 @@ def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
         fewer = array.copy()
         fewer.flat[places[some]] = 0
         yield fewer
-    for number in NUMBERS[1:max(map(_rank, array.flat[places].tolist()), default=0)]:
+    kept = array.flat[places]
+    least = len(NUMBERS) if not np.isin(kept, NUMBERS).all() \
+        else max(map(_rank, kept.tolist()), default=0)
+    for number in NUMBERS[1:least]:
         if _holds(array.dtype, number):
             same = array.copy()  # all of them at once
             same.flat[places] = number
@@ -119,16 +122,8 @@ def _shorter(inputs: Inputs, axes: Mapping[str, str], least: Mapping[str, int]
                 yield kept(inputs, axis, [*range(some.start), *range(some.stop, size)])
 
 
-def simpler(inputs: Inputs, axes: Mapping[str, str], least: Mapping[str, int] = _NO_LEAST
-            ) -> Iterator[Inputs]:
-    """Yield simpler inputs, the most promising first; see `Search`."""
-    yield from _shorter(inputs, axes, least)
-    for name, value in inputs.items():
-        yield from (inputs | {name: other} for other in _values(value))
-
-
 def _key(inputs: Inputs) -> str:
-    return repr([(value.shape, value.tobytes()) if isinstance(value, np.ndarray) else value
+    return repr([(value.shape, hash(value.tobytes())) if isinstance(value, np.ndarray) else value
                  for value in inputs.values()])
 
 
@@ -152,8 +147,11 @@ class Search:
         self.tries = 1
         if not (kind := self.fails(self.best)):
             return False
-        for _round in itertools.count():
-            for candidate in simpler(self.best, self.axes, self.least):
+        steps, unchanged = itertools.cycle(["", *self.best]), 0
+        while unchanged <= len(self.best):  # until no step makes it simpler
+            name = next(steps)
+            simpler, unchanged = self._simpler(name), unchanged + 1
+            while candidate := next(simpler, None):
                 if (key := _key(candidate)) in tried or not self.fits(candidate):
                     continue
                 if self.tries >= most or time.monotonic() > end:
@@ -161,8 +159,13 @@ class Search:
                 tried.add(key)
                 self.tries += 1
                 if self.fails(candidate) == kind:
-                    self.best = candidate
-                    break
-            else:
-                return True
+                    self.best, unchanged = candidate, 0
+                    simpler = self._simpler(name)
         return True
+
+    def _simpler(self, name: str) -> Iterator[Inputs]:
+        """Yield simpler inputs, the most promising first: shorter ones, or with another `name`."""
+        inputs = self.best
+        if not name:
+            return _shorter(inputs, self.axes, self.least)
+        return (inputs | {name: other} for other in _values(inputs[name]))

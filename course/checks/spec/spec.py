@@ -28,7 +28,7 @@ class Spec:
     are tried, all of them, so that a mistake has to give what came on each; `beyond`: more, that
     are tried where those are right. `named`: formulas of mistakes, of the inputs or of what
     `formula` makes of them; `fitted` names more by what came. For `axes`, `least` and `fits` see
-    Search; `fault`: see Rerun. `atol` may depend on the inputs.
+    Search; for `fault`, `shown` and `result` Rerun. `atol` may depend on the inputs.
     """
 
     form: Callable[[Any], Callable[..., Any]]
@@ -42,6 +42,8 @@ class Spec:
     fits: Callable[[Inputs], bool] = lambda _: True
     formula: Callable[[Inputs], tuple[Any, ...]] = lambda given: tuple(given.values())
     fault: type[CheckFailed] | tuple[type[CheckFailed], ...] = ()
+    shown: Callable[[Inputs], Inputs] = lambda given: given
+    result: str = ""
     atol: float | Callable[[Inputs], float] = ATOL
 
 
@@ -51,7 +53,7 @@ def check(spec: Spec, answer: Any, meanwhile: Callable[[Trials], None] = lambda 
     `meanwhile` is called after each case, and may refuse more than numbers.
     """
     rerun = Rerun(spec.form(answer), spec.right, spec.axes, spec.least, spec.fits, spec.formula,
-                  spec.fault)
+                  spec.fault, spec.shown, spec.result)
     within = spec.atol if callable(spec.atol) else lambda _given: spec.atol
     trials = Trials(spec.named, rerun=rerun)
     for words, given in spec.cases():

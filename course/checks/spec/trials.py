@@ -17,7 +17,7 @@ from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.run.answer import checked, line_of_answer
 from course.checks.say.messages import CheckFailed, place_in_script, reason, where
 from course.checks.say.show import Example, differ
-from course.checks.spec.evidence import Rerun, as_array, copies, kind, redrawn
+from course.checks.spec.evidence import Changed, Rerun, as_array, kind, redrawn
 from course.checks.spec.shrink import SECONDS, Inputs
 from course.words import _
 
@@ -49,6 +49,7 @@ class Tried(NamedTuple):
     words: str = ""
     atol: float | None = None  # if not that of all
     given: Inputs | None = None  # by name, if it can be tried on others
+    rerun: Rerun | None = None  # how, if not as all
 
     def told_of(self, what: str) -> str:
         """Return what is expected, and for which input."""
@@ -115,11 +116,12 @@ class Trials:
         assert self.rerun
         with np.errstate(all="ignore"):
             inputs = self.rerun.formula(given)
-        self.add(functools.partial(self.rerun.run, **copies(given)), self.rerun.expected(given),
+        self.add(functools.partial(self.rerun.on, given), self.rerun.expected(given),
                  *inputs, given=given, **says)
 
     def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
-            atol: float | None = None, given: Inputs | None = None) -> None:
+            atol: float | None = None, given: Inputs | None = None, rerun: Rerun | None = None
+            ) -> None:
         """Run an answer on an input. The mistakes are functions of `inputs`.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
@@ -132,7 +134,7 @@ class Trials:
             came = error
         else:
             came = as_array(came, expected)
-        self.all.append(Tried(came, expected, inputs, words, atol, given))
+        self.all.append(Tried(came, expected, inputs, words, atol, given, rerun))
 
     def _shown(self, error: Exception, given: Inputs | None) -> Exception:
         """Return what an answer raised with the smallest input on which it does.
@@ -141,7 +143,7 @@ class Trials:
         """
         own = any(frame.filename in checked.names
                   for frame in traceback.extract_tb(error.__traceback__))
-        fault = self.rerun and isinstance(error, self.rerun.fault)
+        fault = self.rerun and isinstance(error, self.rerun.fault) or isinstance(error, Changed)
         if not self.rerun or given is None or not fault and (
                 not own or isinstance(error, CheckFailed | NotImplementedError)):
             return error
@@ -204,9 +206,11 @@ class Trials:
 
     def _example(self, failed: Tried) -> Example | None:
         """Return the smallest input that fails as one does: from the least that was tried on."""
-        if (rerun := self.rerun) is None or failed.given is None:
+        rerun = failed.rerun or self.rerun
+        if rerun is None or failed.given is None:
             return None
         alike = [tried for tried in self.all if tried.given is not None
+                 and tried.rerun is failed.rerun
                  and tried.kind(self.atol) == failed.kind(self.atol)]
         least = min(alike, key=lambda tried: rerun.size(tried.given or {}))
         assert least.given is not None
