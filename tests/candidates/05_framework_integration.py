@@ -637,7 +637,7 @@ def cnn_rules():
         return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], k, s, (1, 1), p, "max")
     return rw(pool=rule)
 
-# %% 5.4 wrong: the latest value in flatten and softmax -> got: 3 x 40 numbers
+# %% 5.4 wrong: the latest value in flatten and softmax -> got: 3 x 40 zeros
 def cnn_rules():
     last = lambda values: list(values.values())[-1]
     return rw(flat=lambda bb, m, node, l: bb.emit_te(topi.nn.flatten, last(m)),
@@ -650,7 +650,7 @@ def cnn_rules():
         return y if l.bias is None else bb.emit_te(topi.add, y, map_param(l.bias.reshape(1, -1, 1, 1)))
     return rw(rule)
 
-# %% 5.4 wrong: main's input in the pooling -> got: 3 x 3 x 3 x 4 numbers
+# %% 5.4 wrong: main's input in the pooling -> got: 3 x 3 x 3 x 4 zeros
 def cnn_rules():
     def rule(bb, m, node, l):
         return bb.emit_te(topi.nn.pool2d, next(iter(m.values())), two(l.kernel_size), two(l.stride), (1, 1), two(l.padding) * 2, "max")
