@@ -122,7 +122,7 @@ def mend():
 def mend():
     return {"lv1": bias_with()}
 
-# %% 5.1 wrong: the other diagonal -> *-167.5* at [0, 0, 0, 0]
+# %% 5.1 wrong: the other diagonal -> zeros but *0* at [0, 0, 0, 7]
 def mend():
     return both(lv3=largest_with("other"))
 

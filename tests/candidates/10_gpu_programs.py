@@ -415,7 +415,7 @@ def window_of_five(n):
 def window_of_five(n):
     return window(n, blocks=n // 32 + 2)
 
-# %% 10.8 wrong: the window is turned -> -16.12 there, by thread 0 of block 0; 100% of the values
+# %% 10.8 wrong: the window is turned -> there, by thread 6 of block 0; 100% of the values
 def window_of_five(n):
     return window(n, turned=True)
 

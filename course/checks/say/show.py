@@ -170,7 +170,9 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     else:
         whole = _("{shape} numbers, {number} each").format(shape=shape,
                                                            number=_number(usual.item(), digits))
-    other = wrong & ~wrong.all() | ~np.isclose(value, usual, equal_nan=True)
+    other = ~np.isclose(value, usual, equal_nan=True)
+    if not wrong.all() or other.sum() > value.size // 2:  # else most of it says it
+        other |= wrong
     at = np.concatenate([np.argwhere(other & first), np.argwhere(other & ~first)])
     if not len(at):
         return whole
