@@ -137,7 +137,7 @@ def test_a_split_that_does_not_divide_is_refused_only_without_its_guard() -> Non
             schedule.vectorize(schedule.split(loops[axis], [None, factor],
                                               disable_predication=wrong)[1])
             if wrong:
-                with pytest.raises(checks.CheckFailed, match="disable_predication"):
+                with pytest.raises(checks.CheckFailed, match=OUTSIDE):
                     require_safe_access("main", schedule.mod["main"])
             else:
                 require_safe_access("main", schedule.mod["main"])
