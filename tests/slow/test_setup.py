@@ -53,7 +53,7 @@ def test_doctor_where_nothing_is_installed(tmp_path: Path, clone: Path) -> None:
 
 def test_doctor_here(clone: Path) -> None:
     result = _run(sys.executable, "-m", "tools.doctor", cwd=clone, MLC_DATA="data/stand_in")
-    whole, _, used = result.stdout.partition("What the course uses")
+    whole, _, used = result.stdout.partition("Optional tools, which the course uses")
     lines = whole.splitlines()
     assert len([line for line in used.splitlines() if line[:5] in ("yes  ", "no   ")]) \
         == len(present.KNOWN)
