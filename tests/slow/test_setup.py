@@ -64,7 +64,7 @@ def test_doctor_here(clone: Path) -> None:
     assert any("data are the stand-in" in line for line in lines)
     build = " import; the " + ("build for CUDA" if torch.version.cuda else "CPU build")
     assert any(line.startswith(f"OK   torch {TORCH}") and build in line for line in lines)
-    assert result.returncode == 1 and result.stdout.endswith("begin with the first FAIL.\n")
+    assert result.returncode == 1 and result.stdout.endswith("start with the first FAIL.\n")
 
 
 @pytest.mark.parametrize(("damage", "message"), [
