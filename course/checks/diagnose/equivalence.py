@@ -111,9 +111,9 @@ def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], tar
                  machine: relax.VirtualMachine | None = None, alone: bool = False) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
 
-    They are compared on every batch, and on one of random images; with `alone` each layer by
-    itself too. The first batch and this one run
-    on guarded arrays. `machine` is the module, if it was built for the target already.
+    They are compared on every batch, and on one of random images; with `alone` on one of both
+    signs and each layer by itself too. The first batch and the random ones run on guarded arrays.
+    `machine` is the module, if it was built for the target already.
     """
     _require_model(model)
     machine = machine or build(mod, target)

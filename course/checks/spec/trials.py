@@ -49,7 +49,6 @@ class Tried(NamedTuple):
     words: str = ""
     atol: float | None = None  # if not that of all
     given: Inputs | None = None  # by name, if it can be tried on others
-    rerun: Rerun | None = None  # how, if not as all
 
     def told_of(self, what: str) -> str:
         """Return what is expected, and for which input."""
@@ -120,8 +119,7 @@ class Trials:
                  *inputs, given=given, **says)
 
     def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
-            atol: float | None = None, given: Inputs | None = None, rerun: Rerun | None = None
-            ) -> None:
+            atol: float | None = None, given: Inputs | None = None) -> None:
         """Run an answer on an input. The mistakes are functions of `inputs`.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
@@ -134,7 +132,7 @@ class Trials:
             came = error
         else:
             came = as_array(came, expected)
-        self.all.append(Tried(came, expected, inputs, words, atol, given, rerun))
+        self.all.append(Tried(came, expected, inputs, words, atol, given))
 
     def _shown(self, error: Exception, given: Inputs | None) -> Exception:
         """Return what an answer raised with the smallest input on which it does.
@@ -206,11 +204,9 @@ class Trials:
 
     def _example(self, failed: Tried) -> Example | None:
         """Return the smallest input that fails as one does: from the least that was tried on."""
-        rerun = failed.rerun or self.rerun
-        if rerun is None or failed.given is None:
+        if (rerun := self.rerun) is None or failed.given is None:
             return None
         alike = [tried for tried in self.all if tried.given is not None
-                 and tried.rerun is failed.rerun
                  and tried.kind(self.atol) == failed.kind(self.atol)]
         least = min(alike, key=lambda tried: rerun.size(tried.given or {}))
         assert least.given is not None
