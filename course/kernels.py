@@ -54,7 +54,8 @@ def multiply_adds(threads: int, lanes: int, rounds: int, sums: int = 12) -> tvm.
 def least_seconds(call: Callable[[], None], least: float = 0.3) -> float:
     """The shortest call in a while: for limits of the machine, which no program can beat."""
     shortest, end = math.inf, time.perf_counter() + least
-    while (start := time.perf_counter()) < end:
+    while shortest == math.inf or time.perf_counter() < end:  # one call, however late it is
+        start = time.perf_counter()
         call()
         shortest = min(shortest, time.perf_counter() - start)
     return shortest

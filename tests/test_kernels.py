@@ -23,6 +23,11 @@ if platform.machine() in ("x86_64", "AMD64"):
     CPUS["AVX2"] = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v3"})
 
 
+def test_one_call_at_least_is_timed() -> None:
+    """However little time is left when the first call begins: a process can wait for its turn."""
+    assert kernels.least_seconds(lambda: None, 0) < math.inf
+
+
 def _probabilities(mod: tvm.IRModule, target: tvm.target.Target, images: torch.Tensor
                    ) -> np.ndarray:
     return to_numpy(helpers.build(mod, target)["main"](tvm.runtime.tensor(images.numpy())))
