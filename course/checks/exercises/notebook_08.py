@@ -217,7 +217,7 @@ class _Fake:
 class _Log:
     """Notes what a tuner calls, in order."""
 
-    calls: list[str] = field(default_factory=list)  # is_correct('a'), time_of('a'), ...
+    calls: list[str] = field(default_factory=list)  # is_correct: a, time_of: a
     strange: Any = None  # what was handed over and is no candidate
 
     def _note(self, called: str, fake: Any) -> int:
@@ -225,7 +225,7 @@ class _Log:
         if not isinstance(fake, _Fake):
             self.strange = fake
             raise TypeError(repr(fake))
-        self.calls.append(f"{called}({fake.name!r})")
+        self.calls.append(f"{called}: {fake.name}")
         return self.calls.count(self.calls[-1]) - 1
 
     def is_correct(self, fake: _Fake) -> bool:
@@ -241,6 +241,8 @@ class _Log:
 # For each other statistic than the median there is a case with another winner.
 _Case = tuple[int | None, list[_Fake]]  # the repeats, if they are given
 _CASES: list[_Case] = [
+    (2, [_Fake("a", [9, 5]), _Fake("wrong", [1, 1], False),
+         _Fake("broken", [1, 1], RuntimeError("no memory")), _Fake("b", [6, 6])]),
     (None,
      [_Fake("steady", [30, 30, 15, 30, 60]), _Fake("wrong", [0.5] * 5, False),
       _Fake("spiky", [50, 10, 200, 10, 10]), _Fake("lucky", [40, 1, 30, 40, 90]),
@@ -305,15 +307,27 @@ def _best(repeats: int | None, fakes: Sequence[_Fake]) -> _Fake | None:
 
 
 def _require_calls(calls: list[str], checked: list[str], timed: list[str], title: str) -> None:
-    """Raise CheckFailed at the first call that is none of those in turn; is_correct in any order.
-    """
-    wanted = sorted((f"is_correct({name!r})" for name in checked),
+    """Raise CheckFailed where other calls came than these in turn; is_correct in any order."""
+    wanted = sorted((f"is_correct: {name}" for name in checked),
                     key=lambda call: calls.index(call) if call in calls else len(calls))
-    wanted += [f"time_of({name!r})" for name in timed]
-    for number, (call, came) in enumerate(itertools.zip_longest(wanted, calls), 1):
-        if call != came:
-            raise CheckFailed(_("{call} as call {number}; {title}").format(
-                call=call or _("none"), number=number, title=title), came or _("none"))
+    wanted += [f"time_of: {name}" for name in timed]
+    if calls != wanted:
+        place = next(place for place, (one, other) in enumerate(
+            itertools.zip_longest(calls, wanted)) if one != other)
+        first = max(0, place - _CALLS // 2) if place >= _CALLS else 0
+        raise CheckFailed(_("; ").join([_called(wanted, first), title]), _called(calls, first))
+
+
+_CALLS = 14  # that are shown
+
+
+def _called(calls: list[str], first: int) -> str:
+    """Return some calls from the first on: is_correct: a, b; time_of: a, b, a, b."""
+    some = (call.split(": ") for call in calls[first:first + _CALLS])
+    return "..., " * (first > 0) + "; ".join(
+        f"{name}: {', '.join(candidate for _name, candidate in every)}"
+        for name, every in itertools.groupby(some, key=lambda call: call[0])) \
+        + ", ..." * (len(calls) > first + _CALLS)
 
 
 def _require_winner(repeats: int | None, fakes: Sequence[_Fake], winner: Any) -> None:
