@@ -157,18 +157,13 @@
   const FIELDS = { title: 4, names: 9, above: 2.5, text: 1.25, code: 0.7 };
 
   const MESSAGES = new Set(["tvm_errors", "troubleshooting"]), LISTS = new Set(["terms", "changelog"]);
-  const CALM = 0.6, LIKE = 6, OTHER = 0.4, OTHERS_COVER = 0.6, LONG = 0.3;
+  const CALM = 0.6, OTHER = 0.6;
 
   class Finder {
     constructor(sections) {
       this.sections = sections.map((section) => ({
         ...section, keys: section.names.map(phrase), head: phrase(section.title),
-        called: [...new Set([...section.names, section.title])].map((name) => new Set(marks(name)))
-          .filter((name) => name.size),
       }));
-      const sizes = sections.map(({ text }) => marks(text).length);
-      const mean = sizes.reduce((sum, size) => sum + size, 0) / sizes.length || 1;
-      this.long = sizes.map((size) => 1 + LONG * (size / mean - 1));
       this.index = new Map();  // of each form, of each section's number, how often in which field
       this.spelt = new Map();  // of each word and name as it is spelt, the form by which it is found
       this.pairs = new Map();  // of two words without their space, the forms of both
@@ -276,7 +271,6 @@
       const share = (part, whole) =>
         whole.includes(part) ? part.trim().length / whole.trim().length : 0;
       const most = (of) => Math.max(...asked.map(of));
-      const told = new Set(wishes.flatMap((wish) => wish.found));
       const results = [];
       this.sections.forEach((section, number) => {
         let score = 0, covered = 0, named = 0;
@@ -285,49 +279,34 @@
           const other = OTHER * Math.max(0, ...wish.others.map((all) =>
             Math.min(...all.map((form) => this.worth(form, number)))));
           score += Math.max(own, other) * wish.counts;
-          covered += own > other ? wish.counts : other && OTHERS_COVER * wish.counts;
+          covered += own > other ? wish.counts : other && OTHER * wish.counts;
           const fields = wish.found.map((form) => this.index.get(form).get(number));
           named += fields.some((has) => has?.title || has?.names) ? wish.counts : 0;
         }
         if (!score) return;
         score += 1.5 * named ** 2 / sum;
-        score += LIKE * sum * Math.max(...section.called.map((name) => this.likeness(name, wishes, told)));
         score *= (covered / sum) ** 1.5;
         if (MESSAGES.has(section.page) && !failing) score *= CALM;
         // what the section is of, as the query or a part of it; the query as a part of its title
         score += 4 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
         score += 5 * sum * most((one) => share(one, section.head));
         if (MESSAGES.has(section.page) && failing) score *= 6;
-        if (!section.above.length) score *= 0.3;  // the top of a page, if none of its sections does
+        if (!section.above.length) score *= 0.5;  // the top of a page, if none of its sections does
         if (section.id === "recap") score *= 0.5;  // it repeats what others explain
         if (LISTS.has(section.page)) score *= 0.6;  // they name what others explain
         results.push({ section, score });
       });
       results.sort((one, other) => other.score - one.score);
       const usual = Math.log(3);  // in a third of all sections
-      const rare = [...told].filter((form) => this.rare(form) > usual);
+      const told = wishes.flatMap((wish) => wish.found);
+      const rare = told.filter((form) => this.rare(form) > usual);
       return { results, wanted: new Set(rare.length ? rare : told) };
     }
 
-    // How much of a name is asked for, and of what is asked for is in it, in any order.
-    likeness(name, wishes, told) {
-      let inside = 0, whole = 0, mine = 0, sum = 0;
-      for (const form of name) {
-        whole += this.rare(form);
-        if (told.has(form)) inside += this.rare(form);
-      }
-      if (!inside) return 0;
-      for (const { found, counts } of wishes) {
-        sum += counts;
-        if (found.some((form) => name.has(form))) mine += counts;
-      }
-      return inside / whole * (mine / sum) ** 1.5;
-    }
-
-    worth(form, number) {  // words are more probable in a long text
-      const found = this.index.get(form)?.get(number) ?? {}, long = 2 * this.long[number];
+    worth(form, number) {
+      const found = this.index.get(form)?.get(number) ?? {};
       return Object.entries(found).reduce((total, [field, often]) =>
-        total + FIELDS[field] * often / (often + (field === "text" || field === "code" ? long : 2)), 0);
+        total + FIELDS[field] * often / (often + 2), 0);
     }
   }
 
