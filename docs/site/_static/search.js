@@ -45,70 +45,6 @@
     return words.length ? words.join(" ") : query;
   };
 
-  // Words that are used for one another: where a section has only another, it counts less.
-  const ALIKE = new Map();
-  for (const line of [
-    "replace swap exchange substitute override switch 替换 更换 换成 换掉 换一个 互换 交换",
-    "write implement create make define construct 编写 实现 定义 构造 创建 搭建",
-    "fast faster quick speed slow slower performance speedup 速度 性能 加速 变快 变慢",
-    "measure benchmark timing profile 测量 计时 测时间 基准",
-    "convert import translate port ingest 转换 导入 转成",
-    "compute calculate evaluate 计算",
-    "remove delete drop eliminate discard 删除 去掉 删掉 移除 消除 省去",
-    "error mistake bug wrong incorrect failure 错误 出错 报错",
-    "combine merge join fuse 合并 融合 合成",
-    "choose pick select decide 选择 挑选 决定",
-    "show print display 显示 打印 输出",
-    "restart reset over 重置 重新",
-    "convolution conv conv2d 卷积",
-    "matmul gemm product 矩阵乘法 矩阵乘 矩阵乘积",
-    "linear dense 线性层 全连接层 全连接",
-    "op operator operation 算子 运算 操作",
-    "parameter param weight 参数 权重",
-    "dimension dim axis rank 维度",
-    "allocate reserve 分配 申请",
-    "memory storage 内存 存储",
-    "nan garbage uninitialised 垃圾",
-    "crash die segfault abort 崩溃 死掉",
-    "stride step 步幅 步长",
-    "deploy ship export release 部署 发布 导出 交付",
-    "tune autotune optimise search 调优 搜索 优化",
-    "copy clone duplicate 拷贝 复制 副本",
-    "index subscript 下标 索引",
-    "call invoke run execute 调用 运行 执行",
-    "equal same identical 相等 相同 一样 一致",
-    "difference compare 区别 差别 不同 比较 对比",
-    "order sequence 顺序 次序",
-    "image picture photo 图像 图片",
-    "load read fetch open 加载 读取 读入 载入",
-    "save store persist 保存 存储 储存",
-    "reuse share recycle 复用 共用 共享",
-    "overflow exceed saturate 溢出 饱和",
-    "round truncate 舍入 取整",
-    "normalise normalize normalisation normalization norm 归一化",
-    "quantise quantize quantisation quantization 量化",
-    "core processor cpu 处理器 核心",
-    "thread parallel multithread concurrent 线程 多线程 并行",
-    "barrier synchronise sync 屏障 同步",
-    "kernel routine 内核 核函数",
-    "limit bound ceiling maximum 上限 限制 极限",
-    "largest maximum max biggest 最大 最大值",
-    "smallest minimum min least 最小 最小值",
-    "mean average 平均 均值",
-    "browser web javascript 浏览器 网页",
-    "phone mobile android board 手机 移动",
-    "accuracy correct right 准确率 正确率 精度",
-    "genetic evolutionary 遗传 进化",
-    "predict prediction inference infer 预测 推理",
-    "install setup 安装 配置",
-    "refuse reject disallow unsupported 不支持 拒绝"]) {
-    const words = line.split(" ");
-    for (const word of words) {
-      const key = HAN.test(word) ? word : forms(word)[0];
-      ALIKE.set(key, [...(ALIKE.get(key) ?? []), ...words.filter((other) => other !== word)]);
-    }
-  }
-
   // How many letters are to be changed, put in, left out or exchanged with their neighbour, if at most `most`.
   const apart = (one, other, most) => {
     if (Math.abs(one.length - other.length) > most) return Infinity;
@@ -134,10 +70,6 @@
     return words.join(" ").replace(/ +/g, " ");
   };
 
-  // The forms by which a text is like another.
-  const marks = (text) => pieces(text).flatMap(([piece]) =>
-    HAN.test(piece) && piece.length > 1 ? forms(piece).slice(0, -1) : forms(piece)[0]);
-
   // The places in a text, [start, end], of what is found by one of these forms.
   const places = (text, wanted) => {
     const joined = [];
@@ -157,7 +89,7 @@
   const FIELDS = { title: 4, names: 9, above: 2.5, text: 1.25, code: 0.7 };
 
   const MESSAGES = new Set(["tvm_errors", "troubleshooting"]), LISTS = new Set(["terms", "changelog"]);
-  const CALM = 0.6, OTHER = 0.6;
+  const CALM = 0.6;
 
   class Finder {
     constructor(sections) {
@@ -218,45 +150,27 @@
       return [];
     }
 
-    // Where a query has a word that others are used for: [start, end, the forms of each other].
-    alike(query) {
-      const here = (all) => all.every((form) => this.index.has(form));
-      return pieces(query).flatMap(({ 0: piece, index }) => {
-        const words = HAN.test(piece) ? [...ALIKE.keys()].filter((word) => HAN.test(word) && piece.includes(word))
-          : [forms(piece)[0]].filter((word) => ALIKE.has(word));
-        return words.map((word) => {
-          const start = index + Math.max(0, piece.indexOf(word));
-          return [start, HAN.test(piece) ? start + word.length : index + piece.length, ALIKE.get(word).map(marks).filter(here)];
-        });
-      });
-    }
-
     // What to look for: for each word of a query the forms that are here, and what the word counts.
     wishes(query) {
       const words = new Set([...WORDS.segment(query)].map(({ index }) => index));
-      const asked = pieces(query), spans = this.alike(query);
-      const others = (start, end) =>
-        spans.filter(([from, to]) => from <= start && end <= to).flatMap(([, , all]) => all);
+      const asked = pieces(query);
       const wishes = asked.flatMap(({ 0: piece, index }) => {
         const all = forms(piece);
         if (HAN.test(piece)) {  // two letters of two words count less
           return (all.length > 1 ? all.slice(0, -1) : all).map((form, at) =>
-            ({ found: this.index.has(form) ? [form] : [], part: words.has(index + at + 1) ? 0.5 : 1,
-              others: others(index + at, index + at + form.length) }));
+            ({ found: this.index.has(form) ? [form] : [], part: words.has(index + at + 1) ? 0.5 : 1 }));
         }
         const best = [all[0], ...all.slice(1).filter((form) => /[._:]/.test(form))]
           .find((form) => this.index.has(form));
-        const more = { others: others(index, index + piece.length) };
-        if (best) return [{ found: [best], part: 1, ...more }];
-        const guessed = this.guessed(piece.toLowerCase(), all).map((found) => ({ found, part: 0.8, piece, ...more }));
-        return guessed.length ? guessed : [{ found: more.others.filter((one) => one.length === 1).flat(), part: 0.6 }];
+        return best ? [{ found: [best], part: 1 }]
+          : this.guessed(piece.toLowerCase(), all).map((found) => ({ found, part: 0.8, piece }));
       });
       asked.slice(1).forEach(({ 0: piece }, at) => {  // "cache write" is also cache_write
         const name = `${asked[at][0]}_${piece}`.toLowerCase();
         if (this.index.has(name)) wishes.push({ found: [name], part: 1 });
       });
-      return wishes.filter(({ found }) => found.length).map(({ found, part, piece, others = [] }) =>
-        ({ found, piece, others, counts: part * Math.max(...found.map((form) => this.rare(form))) }));
+      return wishes.filter(({ found }) => found.length).map(({ found, part, piece }) =>
+        ({ found, piece, counts: part * Math.max(...found.map((form) => this.rare(form))) }));
     }
 
     // The sections that answer a query, the best first, and the forms that are marked in them.
@@ -275,11 +189,9 @@
       this.sections.forEach((section, number) => {
         let score = 0, covered = 0, named = 0;
         for (const wish of wishes) {
-          const own = Math.max(...wish.found.map((form) => this.worth(form, number)));
-          const other = OTHER * Math.max(0, ...wish.others.map((all) =>
-            Math.min(...all.map((form) => this.worth(form, number)))));
-          score += Math.max(own, other) * wish.counts;
-          covered += own > other ? wish.counts : other && OTHER * wish.counts;
+          const best = Math.max(...wish.found.map((form) => this.worth(form, number)));
+          score += best * wish.counts;
+          covered += best && wish.counts;
           const fields = wish.found.map((form) => this.index.get(form).get(number));
           named += fields.some((has) => has?.title || has?.names) ? wish.counts : 0;
         }
