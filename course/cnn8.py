@@ -133,21 +133,21 @@ def model(layers: list[tuple[np.ndarray, np.ndarray, np.ndarray]], steps: list[n
     def call(name: str, func: tirx.PrimFunc, *given: relax.Expr) -> relax.Expr:
         kernel = bb.add_func(func.with_attr("global_symbol", name), name)
         result = func.params[-1].ty
-        return bb.emit(relax.call_tir(kernel, list(given),
-                                      relax.TensorType(result.shape, str(result.dtype))))
+        return relax.call_tir(kernel, list(given),
+                              relax.TensorType(result.shape, str(result.dtype)))
 
     with bb.function("main", [image]):
         with bb.dataflow():
-            features = call("images", images_in_registers(
+            features = bb.emit(call("images", images_in_registers(
                 images(batch, lanes, width), intrinsic, lanes, width), image,
-                *map(relax.const, (np.ascontiguousarray(conv), conv_bias)), *fractions[0])
-            sums = call("product", product(
+                *map(relax.const, (np.ascontiguousarray(conv), conv_bias)), *fractions[0]))
+            sums = bb.emit(call("product", product(
                 batch, wide.shape[1], len(wide), lanes, width, intrinsic), features,
-                relax.const(intrinsics.as_read(wide, lanes, width)))
-            found = computed(hidden, sums, relax.const(wide_bias), *fractions[1])
-            sums = call("last", product(
+                relax.const(intrinsics.as_read(wide, lanes, width))))
+            found = bb.emit(computed(hidden, sums, relax.const(wide_bias), *fractions[1]))
+            sums = bb.emit(call("last", product(
                 batch, head.shape[1], len(head), lanes, width, intrinsic), found,
-                relax.const(intrinsics.as_read(head, lanes, width)))
+                relax.const(intrinsics.as_read(head, lanes, width))))
             output = bb.emit_output(computed(
                 probabilities, sums, relax.const(head_bias), relax.const(unit)))
         bb.emit_func_output(output)
