@@ -261,7 +261,7 @@ GCC, GXX = (("xcode-select --install",) if MAC else (f"sudo apt install {name}",
 ZIG = ".venv/bin/pip install ziglang"
 CC, CXX = os.environ.get("CC", ""), os.environ.get("CXX", "")
 KNOWN = {
-    "c": Kind(_("C compiler"), _("Notebook 11: a program without TVM"), (*GCC, ZIG),
+    "c": Kind(_("C compiler"), _("Notebooks 11 and 13: a program without TVM"), (*GCC, ZIG),
               _programs(CC, "gcc", "clang", "cc", zig=("cc",)), _makes(C, "-lm")),
     "shared": Kind(_("linker of libraries"), _("Notebooks 08, 11 and 13: a model as one file"),
                    (*GCC, ZIG), _programs(CXX, CC, "g++", "gcc", "clang++", "clang", "c++", "cc",
