@@ -118,8 +118,8 @@ def test_half_installed(kind: str, way: str, tmp_path: Path, monkeypatch: pytest
 def test_a_trial_imports_what_it_tries_and_no_more(kind: str) -> None:
     """The doctor runs them all: with torch's exporter in one, it took twice as long."""
     taken = {(getattr(node, "module", None) or name.name).partition(".")[0]
-             for node in ast.walk(ast.parse(TRIALS[kind])) if isinstance(node, ast.Import | ast.ImportFrom)
-             for name in node.names}
+             for node in ast.walk(ast.parse(TRIALS[kind]))
+             if isinstance(node, ast.Import | ast.ImportFrom) for name in node.names}
     assert taken - sys.stdlib_module_names <= {*OF_PYTHON[kind], "numpy"}
 
 
