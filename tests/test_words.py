@@ -63,7 +63,7 @@ def test_what_the_doctor_needs_is_read_by_old_pythons_too(name: str) -> None:
 
 SHAPE = _("shape {shape}").format(shape=(2, 3))
 INSIDE = _("{what} for {input}").format(what=SHAPE, input=_("two equal programs"))
-EACH = _("{shape} numbers, {number} each")
+TAKES = _("{layer} takes {name} instead of {right}")
 COUNTED = "{count} transaction", "{count} transactions"
 
 
@@ -74,8 +74,9 @@ COUNTED = "{count} transaction", "{count} transactions"
      "形状 (2, 3)（两个一样快的程序）；lv1!"),
     (_("{what} for {input}").format(what="3.15", input=INSIDE),  # no brackets in brackets
      "3.15 for shape (2, 3) for two equal programs", "3.15（形状 (2, 3)，两个一样快的程序）"),
-    (EACH.format(shape="3 x 4", number="lv1"), "3 x 4 numbers, lv1 each", "3 x 4 个数，都是 lv1"),
-    (EACH.format(shape="3 x 4", number="行"), "3 x 4 numbers, 行 each", "3 x 4 个数，都是行"),
+    (_("{shape} numbers, all {number}").format(shape="3 x 4", number="行"),
+     "3 x 4 numbers, all 行", "3 x 4 个数，都是行"),
+    (TAKES.format(layer="lv", name=1, right=2), "lv takes 1 instead of 2", "lv 取的是 1，而不是 2"),
     (words.ngettext(*COUNTED, 1).format(count=1), "1 transaction", "1 次内存事务"),
     (words.ngettext(*COUNTED, 2).format(count=2), "2 transactions", "2 次内存事务"),
     (_("lv1"), "lv1", "lv1"), ("lv1", "lv1", "lv1"),

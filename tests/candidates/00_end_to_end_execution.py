@@ -152,7 +152,7 @@ def lnumpy_softmax(X, Y):
     Y = [[math.exp(v - max(row)) for v in row] for row in X]
     return [[v / sum(row) for v in row] for row in Y]
 
-# %% 0.1 wrong: works in X -> that X stays as it was
+# %% 0.1 wrong: works in X -> X to stay as it was
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         largest, total = max(X[i]), 0.0
@@ -272,7 +272,7 @@ def make_relu6():
                 Y[i + 100000000, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: works in X -> that X stays as it was
+# %% 0.2 wrong: works in X -> X to stay as it was
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -339,7 +339,7 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.3 wrong: without T.init -> that every element has a first value | f adds to Y, or compares with it, in Y, and nothing was written
+# %% 0.3 wrong: without T.init -> every element to have an initial value | f adds to Y, or compares with it, in Y, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -349,7 +349,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 wrong: without T.init in a temporary -> that every element has a first value | f adds to M, or compares with it, in M, and nothing was written
+# %% 0.3 wrong: without T.init in a temporary -> every element to have an initial value | f adds to M, or compares with it, in M, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -604,7 +604,7 @@ def create_deep_mlp():
 def create_deep_mlp():
     return deep_mlp(symbolic=False)
 
-# %% 0.5 wrong: without T.init -> that every element has a first value | PrimFunc linear adds to Y, or compares with it, in Y, and
+# %% 0.5 wrong: without T.init -> every element to have an initial value | PrimFunc linear adds to Y, or compares with it, in Y, and
 def create_deep_mlp():
     return deep_mlp(init=False)
 
@@ -768,7 +768,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: Y returned too -> that nothing is returned
+# %% 0.1 wrong: Y returned too -> no return value
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1274,7 +1274,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = np.divide(Y[i], total)[j]
 
-# %% 0.1 wrong: writes a 0 into X at the end -> that X stays as it was
+# %% 0.1 wrong: writes a 0 into X at the end -> X to stay as it was
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1289,7 +1289,7 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = Y[i, j] / total
     X[0, 0] = 0
 
-# %% 0.1 wrong: returns the sum -> that nothing is returned
+# %% 0.1 wrong: returns the sum -> no return value
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1572,7 +1572,7 @@ def make_relu6():
                 Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: clears X afterwards -> that X stays as it was
+# %% 0.2 wrong: clears X afterwards -> X to stay as it was
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1777,7 +1777,7 @@ def make_row_max():
         return Y
     return f
 
-# %% 0.3 wrong: writes into X -> that X stays as it was
+# %% 0.3 wrong: writes into X -> X to stay as it was
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):

@@ -205,7 +205,7 @@ def in_order():
     return ["FoldConstant", "ConvertLayout", "CanonicalizeBindings", "DeadCodeElimination"]
 
 
-# %% 9.4 wrong: what is dead is removed too early -> has no use
+# %% 9.4 wrong: what is dead is removed too early -> is never used
 def in_order():
     return ["ConvertLayout", "FoldConstant", "DeadCodeElimination", "CanonicalizeBindings"]
 
@@ -313,7 +313,7 @@ def hand_over(mod):
     return handed(mod, dense_patterns(), run=False)
 
 
-# %% 9.6 wrong: the kernel under another name -> that every library function is registered
+# %% 9.6 wrong: the kernel under another name -> every library function to be registered
 def hand_over(mod):
     @tvm_ffi.register_global_func("relax.ext.candidate", override=True)
     def generate(functions, options, constant_names):
