@@ -167,7 +167,7 @@ def kernel(monkeypatch, capsys) -> Kernel:
     ("import mathh\nlinear = lambda x, w: x @ w", "No module named 'mathh'"),
     (f"%%time\nimport mathh\n{RIGHT}", "linear is still the one from an earlier cell"),
     ("if False:\n    def linear(x, w):\n        return x", "it ran and did not; linear is still"),
-    (RIGHT.replace("linear", "linaer"), "it defines linaer; linear is still that of an earlier"),
+    (RIGHT.replace("linear", "linaer"), "it defines linaer; linear is still the one from"),
     (RIGHT.replace("linear", "my_layer"), "it defines my_layer; linear is still"),
     ("linaer = lambda x, w: x @ w", "it defines linaer; linear is still")])
 def test_no_older_function_is_judged(kernel: Kernel, cell: str, words: str, id: str | None) -> None:

@@ -74,8 +74,7 @@ COUNTED = "{count} transaction", "{count} transactions"
      "形状 (2, 3)（两个一样快的程序）；lv1!"),
     (_("{what} for {input}").format(what="3.15", input=INSIDE),  # no brackets in brackets
      "3.15 for shape (2, 3) for two equal programs", "3.15（形状 (2, 3)，两个一样快的程序）"),
-    (_("{shape} numbers, all {number}").format(shape="3 x 4", number="行"),
-     "3 x 4 numbers, all 行", "3 x 4 个数，都是行"),
+    (TAKES.format(layer="行", name=1, right=2), "行 takes 1 instead of 2", "行取的是 1，而不是 2"),
     (TAKES.format(layer="lv", name=1, right=2), "lv takes 1 instead of 2", "lv 取的是 1，而不是 2"),
     (words.ngettext(*COUNTED, 1).format(count=1), "1 transaction", "1 次内存事务"),
     (words.ngettext(*COUNTED, 2).format(count=2), "2 transactions", "2 次内存事务"),
