@@ -314,7 +314,7 @@ def test_what_an_answer_starts_ends_with_it() -> None:
 
 @FORKS
 @pytest.mark.parametrize(("run", "came", "look_at"), [
-    (os.abort, r"\(SIGABRT\)", "something in it ends the process"),
+    (os.abort, r"\(SIGABRT\)", "something that ends the process"),
     # CPython 3.12 counts its own calls in C, and raises before the stack is full
     (_recursion, "calls deep|RecursionError", "a function that calls itself has to end|your line"),
     # TVM's own handler of SIGSEGV prints a trace; where that fails in turn, it is SIGABRT

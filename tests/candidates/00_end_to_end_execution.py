@@ -781,7 +781,7 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = Y[i, j] / total
     return Y
 
-# %% 0.1 wrong: os._exit -> something in it ends the process
+# %% 0.1 wrong: os._exit -> something that ends the process
 def lnumpy_softmax(X, Y):
     os._exit(0)
 

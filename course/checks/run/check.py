@@ -364,9 +364,9 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
         return computed
     name = signal.Signals(-code).name if code < 0 else _("exit code {code}").format(code=code)
     kernel, own = _read(_called), calls_of_answer(ended.words)
-    came = (_("it ended the process ({name}), in {kernel}") if kernel
-            else _("it ended the process ({name})")).format(name=name, kernel=kernel)
-    look_at: str = _("what your code calls: something in it ends the process")
+    came = (_("the process ended ({name}), in {kernel}") if kernel
+            else _("the process ended ({name})")).format(name=name, kernel=kernel)
+    look_at: str = _("what your code calls: is there something that ends the process?")
     if len(own) >= DEEP:
         came = _("{came}, more than {count} calls deep").format(came=came, count=len(own))
         look_at = _("{line}: a function that calls itself has to end").format(
