@@ -1,4 +1,4 @@
-# %% 3.1 wrong: out is rebound -> that the memory of out is written | only the NaN from before
+# %% 3.1 wrong: out is rebound -> the memory of out to be written | only the NaN from before
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -256,7 +256,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w) + b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: out is rebound -> that the memory of out is written | only the NaN from before
+# %% 3.4 wrong: out is rebound -> the memory of out to be written | only the NaN from before
 def register_conv2d():
     def conv2d(x, w, b, out):
         out = nn.functional.conv2d(x, w, b.flatten())
@@ -299,7 +299,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: gives the view other memory -> that the memory of out is written | only the NaN from before
+# %% 3.4 wrong: gives the view other memory -> the memory of out to be written | only the NaN from before
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.data = nn.functional.conv2d(x, w, b.flatten())
@@ -378,7 +378,7 @@ def register_conv2d_numpy():
         out = out + b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: out is rebound -> that the memory of out is written | only the NaN from before
+# %% 3.5 wrong: out is rebound -> the memory of out to be written | only the NaN from before
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b

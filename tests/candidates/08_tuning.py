@@ -184,13 +184,13 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, parts=3)
 
-# %% 8.1 wrong: drawn again until the vector has two lanes -> 1 x 1 x 1 never comes
+# %% 8.1 wrong: drawn again until the vector has two lanes -> 1 x 1 x 1 is never drawn
 def random_conv2d(func, seed, most):
     while (s := draws_with(func, seed, most)) and int(s.trace.decisions[s.trace.insts[4]][-1]) < 2:
         seed += 7919
     return s
 
-# %% 8.1 wrong: drawn again until the tile is a quarter full -> never comes | 68 numbers
+# %% 8.1 wrong: drawn again until the tile is a quarter full -> never drawn | 68 numbers
 def random_conv2d(func, seed, most):
     while True:
         s = draws_with(func, seed, most)
@@ -218,7 +218,7 @@ def random_conv2d(func, seed, most):
     s.decompose_reduction(conv, rc)
     return s
 
-# %% 8.2 wrong: nothing is checked -> each candidate is checked once
+# %% 8.2 wrong: nothing is checked -> each candidate to be checked once
 def tune(candidates, is_correct, time_of, repeats=5):
     times = {name: [] for name in candidates}
     for _ in range(repeats):
@@ -368,7 +368,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
     return sorted(correct, key=lambda name: np.median([times[name] for times in rounds]))[0]
 
-# %% 8.2 wrong: an exception ends it all -> each candidate is checked once
+# %% 8.2 wrong: an exception ends it all -> each candidate to be checked once
 def tune(candidates, is_correct, time_of, repeats=5):
     try:
         correct = {name: c for name, c in candidates.items() if is_correct(c)}
@@ -491,7 +491,7 @@ replayed = replaying(all_kinds=True)
 # %% 8.4 wrong: the last steps are left out -> the steps after EnterPostproc: they are missing
 replayed = replaying(post=False)
 
-# %% 8.4 wrong: nothing is applied -> func itself came
+# %% 8.4 wrong: nothing is applied -> this is func itself
 replayed = replaying(apply=False)
 
 # %% 8.4 wrong: the module -> IRModule
@@ -692,7 +692,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             best, least = name, median
     return best
 
-# %% 8.2 wrong: the caller's dict loses what is not correct -> `candidates` stays as it was
+# %% 8.2 wrong: the caller's dict loses what is not correct -> `candidates` to stay as it was
 def tune(candidates, is_correct, time_of, repeats=5):
     for name in list(candidates):
         if not late_check(is_correct, candidates[name]):
@@ -828,6 +828,6 @@ def tune(candidates, is_correct, time_of, repeats):
         for n, c in right.items(): times[n].append(time_of(c))
     return min(times, key=lambda n: np.median(times[n]), default=None)
 
-# %% 8.1 wrong: one less than fits -> 1 x 2 x 34 never comes
+# %% 8.1 wrong: one less than fits -> 1 x 2 x 34 is never drawn
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most - 1)

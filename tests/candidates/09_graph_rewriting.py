@@ -272,7 +272,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: a set of the storages -> a list of numbers of storages
+# %% 9.5 wrong: a set of the storages -> a list of storage numbers
 def plan(lives):
     return set(range(len(lives)))
 
@@ -589,7 +589,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: names of storages -> a list of numbers of storages
+# %% 9.5 wrong: names of storages -> a list of storage numbers
 def plan(lives):
     return [f"storage{place}" for place, _ in enumerate(lives)]
 
