@@ -47,8 +47,8 @@ class Tile:
     def of(cls, target: tvm.target.Target, size: int) -> "Tile":
         """Return a good tile for a CPU and heads of `size` numbers, a multiple of 16."""
         if wide_vectors(target) and size % 32 == 0:
-            return cls(48, 128, 12, 2, 16)
-        return cls(40, 128, 5, 2, 8)
+            return cls(96, 128, 12, 2, 16)
+        return cls(80, 128, 5, 2, 8)
 
 
 def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, panels: bool = True,
@@ -79,6 +79,10 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
     def tiles(q: Any, n: Any) -> Any:
         """How many tiles of keys a tile of queries goes through."""
         return T.ceildiv(T.min((q + 1) * queries, n) if causal and skip else n, keys)
+
+    def groups(q: Any, n: Any) -> Any:
+        """How many groups of `rows` queries a tile has: the last tile is not always full."""
+        return T.ceildiv(T.min(queries, n - q * queries), rows)
 
     @T.prim_func(s_tir=True)
     def attention(q_handle: T.handle, k_handle: T.handle, v_handle: T.handle, y_handle: T.handle):
@@ -120,7 +124,7 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
                             output[i, d * lanes + j] = T.float32(0)
                 for k in range(tiles(q, n)):
                     # scores
-                    for k1, i1 in T.grid(keys // width, queries // rows):
+                    for k1, i1 in T.grid(keys // width, groups(q, n)):
                         for r, c in T.grid(rows, columns):
                             for j in T.vectorized(lanes):
                                 sums[r, c, j] = T.float32(0)
@@ -139,7 +143,7 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
                                         sums[r, c, j], q * queries + i1 * rows + r,
                                         k * keys + k1 * width + c * lanes + j, n)
                     # the softmax of what came so far
-                    for i in range(queries):
+                    for i in range(rows * groups(q, n)):
                         for j in T.vectorized(lanes):
                             across[j] = score[i, j]
                         for k1 in range(keys // lanes - 1):
@@ -160,7 +164,7 @@ def tiled(size: int, tile: Tile, exp2: Callable[[Any], Any] = polynomial_exp2, p
                         for j in T.vectorized(lanes):
                             total[i, j] = across[j]
                     # times the values
-                    for d1, i1 in T.grid(size // width, queries // rows):
+                    for d1, i1 in T.grid(size // width, groups(q, n)):
                         for r in T.unroll(rows):
                             for c in T.unroll(columns):
                                 for j in T.vectorized(lanes):

@@ -64,14 +64,16 @@ def bytes_into_cache(func: tvm.tirx.PrimFunc, size: int) -> dict[str, int]:
     anywhere in it. Raises as `lines_touched`.
     """
     names, lines = lines_touched(func)
-    again = np.concatenate([[False], (lines[1:] == lines[:-1]).all(axis=1)])
-    cache: OrderedDict[tuple[int, int], None] = OrderedDict()
+    most = int(lines[:, 1].max()) + 1
+    touched = lines @ (most, 1)  # one number for each line of each buffer
+    again = np.concatenate([[False], touched[1:] == touched[:-1]])
+    cache: OrderedDict[int, None] = OrderedDict()
     came: Counter[str] = Counter()
-    for line in map(tuple, lines[~again].tolist()):
+    for line in touched[~again].tolist():
         if line in cache:
             cache.move_to_end(line)
             continue
-        came[names[line[0]]] += LINE
+        came[names[line // most]] += LINE
         cache[line] = None
         if len(cache) > size // LINE:
             cache.popitem(last=False)

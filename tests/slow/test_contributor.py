@@ -154,7 +154,7 @@ def test_an_exercise_and_new_words_without_chinese(clone: Path) -> None:
     assert re.search(r"^3[.]7   wrong  4 of  4   right 1 of 1$", said, re.MULTILINE)
     assert re.search(r", 0 with English, lost .*; \d\d+ more wait for theirs$", said, re.MULTILINE)
     run("pytest", "-q", "tests/test_docs_zh.py", "tests/test_translation.py",
-        "tests/test_handouts.py", "tests/test_present.py::test_all_say_the_same_of_python")
+        "tests/test_handouts.py", "tests/slow/test_present.py::test_all_say_the_same_of_python")
     said = run("pytest", "-q", "-k", "catalogue or table or sentence", "tests/test_words.py",
                "tests/slow/test_mutants.py")
     chinese, every = map(int, re.search(r"Messages: (\d+) of (\d+) in Chinese", said).groups())

@@ -13,8 +13,9 @@ from tools.grading.submission import name_of
 
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-# those that use what is here
-USING = [path for path in NOTEBOOKS if path.stem[:2] in ("03", "07", "08", "10", "11")]
+# those that use what is here, and how it is broken there; test_present tries each way for each kind
+USING = {"03": "fails", "07": "does nothing", "08": "hangs", "10": "fails", "11": "hangs",
+         "13": "does nothing"}
 WAYS = {"fails": "echo 'no developer tools were found' >&2; exit 1", "does nothing": "exit 0",
         "hangs": f"exec {shutil.which('sleep')} 600"}
 
@@ -26,52 +27,62 @@ def _empty(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("path", ["whole", "empty"])
-@pytest.mark.parametrize("master", NOTEBOOKS, ids=lambda path: path.stem)
-def test_the_untouched_copy_runs_to_its_end(master: Path, path: str, tmp_path: Path,
+def _pairs(broken: bool) -> list:
+    """Return notebooks with a PATH each: an empty one for all, and another for those in USING."""
+    return [pytest.param(path, way, id=f"{path.stem}-{way}") for path in NOTEBOOKS
+            for way in ("empty", USING.get(path.stem[:2]) if broken else "whole")
+            if path.stem[:2] in USING or (way == "empty" and not broken)]
+
+
+class TestUntouched:
+    """In classes, so that two workers share them."""
+
+    @pytest.mark.parametrize(("master", "way"), _pairs(broken=False))
+    def test_the_copy_runs_to_its_end(self, master: Path, way: str, tmp_path: Path,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
+        """Checks say "not done yet", cells that need an answer say so, all else works."""
+        if way == "empty":
+            _empty(tmp_path / "bin", monkeypatch)
+        notebook = student.student_version(master)
+        execute.client(notebook).execute()
+        checks = errors = 0
+        for cell in notebook.cells:
+            if cell.cell_type != "code":
+                continue
+            is_check = bool(cell.metadata.get("nbgrader", {}).get("grade"))
+            checks += is_check
+            for output in cell.outputs:
+                if output.output_type == "error":
+                    errors += 1
+                    assert is_check and "not done yet" in "".join(output.traceback), cell.source
+                    assert len(output.traceback) == 1, "one line, and no traceback"
+        assert checks == errors > 0
+
+
+class TestSolved:
+    @pytest.mark.parametrize(("master", "way"), _pairs(broken=True))
+    def test_it_goes_on_where_nothing_works(self, master: Path, way: str, tmp_path: Path,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
-    """Checks say "not done yet", cells that need an answer say so, all else works."""
-    if path == "empty":
-        _empty(tmp_path / "bin", monkeypatch)
-    notebook = student.student_version(master)
-    execute.client(notebook).execute()
-    checks = errors = 0
-    for cell in notebook.cells:
-        if cell.cell_type != "code":
-            continue
-        is_check = bool(cell.metadata.get("nbgrader", {}).get("grade"))
-        checks += is_check
-        for output in cell.outputs:
-            if output.output_type == "error":
-                errors += 1
-                assert is_check and "not done yet" in "".join(output.traceback), cell.source
-                assert len(output.traceback) == 1, "one line, and no traceback"
-    assert checks == errors > 0
-
-
-@pytest.mark.parametrize("way", ["absent", *WAYS])
-@pytest.mark.parametrize("master", USING, ids=lambda path: path.stem)
-def test_the_solved_notebook_goes_on_where_nothing_works(master: Path, way: str, tmp_path: Path,
-                                                         monkeypatch: pytest.MonkeyPatch) -> None:
-    """Cells behind exercises too; and what does not work is named where it is asked for."""
-    folder = _empty(tmp_path / "bin", monkeypatch)
-    if way in WAYS:
-        stand_in(folder, WAYS[way])
-    notebook = nbformat.read(master, as_version=4)
-    setup = next(at for at, cell in enumerate(notebook.cells) if cell.cell_type == "code")
-    notebook.cells.insert(setup + 1, nbformat.v4.new_code_cell(  # who hangs is waited for
-        "from course import present\npresent.PATIENCE = 2.0"))
-    execute.client(notebook).execute()
-    printed = "".join(output.get("text", "") for cell in notebook.cells
-                      for output in cell.get("outputs", []))
-    assert "Traceback" not in printed and "False" not in {
-        line.rpartition("equal to PyTorch: ")[2] for line in printed.splitlines()
-        if "equal to PyTorch: " in line}
-    asked = {"07": ["c++"], "08": ["tar"], "10": ["c++20"],
-             "11": ["shared", "c++", "c", "arm64", "wasm", "node"]}.get(master.stem[:2], [])
-    for kind in asked:
-        thing = present.KNOWN[kind].thing
-        assert f"{thing}: {'not here' if way == 'absent' else 'does not work here ('}" in printed
+        """Cells behind exercises too; and what does not work is named where it is asked for."""
+        folder = _empty(tmp_path / "bin", monkeypatch)
+        if way in WAYS:
+            stand_in(folder, WAYS[way])
+        notebook = nbformat.read(master, as_version=4)
+        setup = next(at for at, cell in enumerate(notebook.cells) if cell.cell_type == "code")
+        notebook.cells.insert(setup + 1, nbformat.v4.new_code_cell(  # who hangs is waited for
+            "from course import present\npresent.PATIENCE = 2.0"))
+        execute.client(notebook).execute()
+        printed = "".join(output.get("text", "") for cell in notebook.cells
+                          for output in cell.get("outputs", []))
+        assert "Traceback" not in printed and "False" not in {
+            line.rpartition("equal to PyTorch: ")[2] for line in printed.splitlines()
+            if "equal to PyTorch: " in line}
+        asked = {"07": ["c++"], "08": ["tar"], "10": ["c++20"],
+                 "11": ["shared", "c++", "c", "arm64", "wasm", "node"]}.get(master.stem[:2], [])
+        for kind in asked:
+            thing = present.KNOWN[kind].thing
+            said = "not here" if way == "empty" else "does not work here ("
+            assert f"{thing}: {said}" in printed
 
 
 def test_a_copy_that_was_begun_while_grade_ids_had_a_dot_runs_its_checks() -> None:
