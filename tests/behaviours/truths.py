@@ -22,10 +22,6 @@ NAME = re.compile(r" *# (?:cause|form): ([a-z0-9-]+)")
 
 # By the cause's name: a pattern of the exercise and the title; {} is what stands in its places.
 TRUE = {
-    "upper-constant": "cut off above {}$",
-    "absolute-cut": "^0.2 its first input: without their signs$",
-    "absolute-of-rows": "^0.3 its first input: without their signs$",
-    "absolute-of-windows": "^2.4 input 0: without their signs$",
     "start-of-max": "cut off below {}$",
     "unknown-recall": "NaN as 0$",
     "reversed-classes": "in reversed order$",
@@ -37,9 +33,7 @@ TRUE = {
     "max-of-others": "its largest: of (all|the)",
     "max-not-subtracted": "its largest: ",
     "last-column": "its largest: the last one from its neighbour$",
-    "max-of-row-0": "its largest: of the first row$",
     "no-first-relu": "^0.5 ReLU 1: after the next operator$",
-    "no-conv-bias": "Conv2d: the model's bias: zeroed$",
     "kernels": "^1.3 argument 1: that of the first call$",
     "size-without-padding": "^1.3 argument 6: that of the first call$",
     "size-without-stride": "^1.3 argument 5: that of the first call$",

@@ -376,3 +376,11 @@ def per_class_recall(confusion):
 def cross_entropy(logits, labels):
     logits -= logits.max(axis=1, keepdims=True)
     return float((np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels]).mean())
+
+# %% 1.3 right: an array of ints
+def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
+    window = in_channels * kernel**2
+    side = (size + 2 * padding - kernel) // stride + 1
+    parameters, outputs = out_channels * (window + 1), batch * out_channels * side**2
+    return np.array([parameters, 2 * window * outputs,
+                     4 * (batch * in_channels * size**2 + parameters + outputs)])

@@ -197,15 +197,15 @@ def all_own(weights, flatten=own_flatten, softmax=own_softmax, pool=own_pool, re
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 2.1 wrong: a plain ReLU -> a plain ReLU ignores it
+# %% 2.1 wrong: a plain ReLU -> input slope: 1 | expected: [[-1]] | got: [[0]]
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.max(x[i, j], 0.0), name="leaky_relu")
 
-# %% 2.1 wrong: the maximum, which is right for slopes below 1 only -> where the slope is above 1
+# %% 2.1 wrong: the maximum, which is right for slopes below 1 only -> input slope: 2 | expected: [[1]] | got: [[2]]
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.max(x[i, j], x[i, j] * slope), name="leaky_relu")
 
-# %% 2.1 wrong: the condition is the wrong way round -> the wrong way round
+# %% 2.1 wrong: the condition is the wrong way round -> input slope: 0 | expected: [[1]] | got: [[0]]
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] < 0, x[i, j], x[i, j] * slope))
 
@@ -226,7 +226,7 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda *i: te.max(x(*i), 0.0) + te.min(x(*i), 0.0) * slope, name="y")
 
-# %% 2.2 wrong: the bias is left out -> the bias of the linear layer is left out
+# %% 2.2 wrong: the bias is left out -> input b: [1, 0] | got: [[*0*, 0], [*0*, 0]]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
@@ -284,7 +284,7 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
         x[n, c, i + p, j + q] * w[f, c, kh - 1 - p, kw - 1 - q], axis=[c, p, q]))
 
-# %% 2.3 wrong: only the first input channel -> only the first is summed
+# %% 2.3 wrong: only the first input channel -> input x: [[0, 0], [0, 0]], [[1, 0], [0, 0]], shape (1, 2, 2, 2) | expected: [[1]] | got: [[0]]
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
@@ -332,7 +332,7 @@ def conv2d(x, w):
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda b, o, y, z: te.sum(
         w[o, c, p, q] * x[b, c, y + p, z + q], axis=[q, p, c]))
 
-# %% 2.4 wrong: the average -> average pooling instead of max pooling
+# %% 2.4 wrong: the average -> input x: [[1, 0], [0, 0]] | expected: [[1]] | got: [[0.25]]
 def max_pool(x):
     n, c, height, width = x.shape
     p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))

@@ -122,7 +122,7 @@ def linear_module(inputs, out, x_shape, name="env.linear", params=(), after=None
         bb.emit_func_output(gv)
     return bb.get() if get else bb
 
-# %% 3.3 wrong: weight and bias are parameters of main -> main with one parameter, x
+# %% 3.3 wrong: weight and bias are parameters of main -> expected: main(x) | got: main(x, w, b)
 def create_linear_module(weight, bias):
     w = relax.Var("w", relax.TensorType(weight.shape, "float32"))
     b = relax.Var("b", relax.TensorType(bias.shape, "float32"))
@@ -158,7 +158,7 @@ def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float64"), relax.const(bias, "float64")),
                          (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.3 wrong: the bias is added once more -> env.linear adds it already
+# %% 3.3 wrong: the bias is added once more -> input bias: [1] | expected: [[1]] | got: [[2]]
 def create_linear_module(weight, bias):
     b = relax.const(bias, "float32")
     return linear_module(lambda x: (x, relax.const(weight, "float32"), b), (1, len(bias)),
@@ -232,13 +232,13 @@ def windows_of(x, w):
 def register_conv2d():
     torch_conv2d(lambda x, w, b, out: out.copy_(nn.functional.conv2d(x, w) + b) and None, "env.conv")
 
-# %% 3.4 wrong: bias left out -> the bias of the convolution is left out
+# %% 3.4 wrong: bias left out -> expected: [[2]] | got: [[1]]
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: bias twice -> the bias of the convolution is added twice
+# %% 3.4 wrong: bias twice -> expected: [[2]] | got: [[3]]
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w, b.flatten()) + b)
@@ -281,13 +281,13 @@ def register_conv2d():
         out.copy_(full[:, :, : out.shape[2], : out.shape[3]])
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: loses the batch -> the batch: every image gets the result of image 0
+# %% 3.4 wrong: loses the batch -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*1*]]]]
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x[0], w, b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: writes image 0 only -> the batch: only image 0 is written
+# %% 3.4 wrong: writes image 0 only -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*nan*]]]]
 def register_conv2d():
     def conv2d(x, w, b, out):
         out[0] = nn.functional.conv2d(x[0], w, b.flatten())
@@ -358,7 +358,7 @@ def register_conv2d_numpy():
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: bias left out -> the bias of the convolution is left out
+# %% 3.5 wrong: bias left out -> expected: [[1]], shape (1, 1, 1, 1) | got: [[0]], shape (1, 1, 1, 1)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
@@ -371,7 +371,7 @@ def register_conv2d_numpy():
         out += b.ravel()
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: out is rebound by + -> the bias of the convolution is left out
+# %% 3.5 wrong: out is rebound by + -> input b: [[1]] | expected: [[1]] | got: [[0]]
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
@@ -384,7 +384,7 @@ def register_conv2d_numpy():
         out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: loses the batch -> the batch: only image 0 is written
+# %% 3.5 wrong: loses the batch -> expected: [[[[0]]], [[[0]]]] | got: [[[[0]]], [[[*nan*]]]]
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("cijpq,fcpq->fij", windows_of(x, w)[0], w, out=out[0])
@@ -410,7 +410,7 @@ def register_conv2d_numpy():
                 out[:, :, i, j] = (window * w).sum((2, 3, 4)) + b.reshape(1, -1)
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: sums over the first input channel only -> the input channels: only the first is summed
+# %% 3.5 wrong: sums over the first input channel only -> input x: [[0, 0], [0, 0]], [[1, 0], [0, 0]] | expected: [[1]] | got: [[0]]
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         np.einsum("nijpq,fpq->nfij", windows_of(x, w)[:, 0], w[:, 0], out=out)
@@ -764,17 +764,17 @@ def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (weight.shape[1],))
 
-# %% 3.3 wrong: m and k exchanged -> m and k: the weight is (m, k), x has k numbers
+# %% 3.3 wrong: m and k exchanged -> expected: main to take x float32 (1, 784) for a weight (128, 784) | got: x float32 (1, 128)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, weight.shape[1]), (1, weight.shape[0]))
 
-# %% 3.3 wrong: 784 and 128 written into it -> the sizes of the example: take them from weight.shape
+# %% 3.3 wrong: 784 and 128 written into it -> expected: main to take x float32 (1, 3) for a weight (5, 3) | got: x float32 (1, 784)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, 128), (1, 784))
 
-# %% 3.3 wrong: call_pure_packed -> relax.op.call_dps_packed, which allocates out
+# %% 3.3 wrong: call_pure_packed -> env.linear with x (1, 784), w (128, 784), b (128,), out (1, 128) | with (1, 784), (128, 784), (128,)
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))

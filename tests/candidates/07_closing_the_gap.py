@@ -167,7 +167,7 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, lanes=False)
 
-# %% 7.2 wrong: lanes of the convolution over two rows -> lanes of the convolution along x
+# %% 7.2 wrong: lanes of the convolution over two rows -> lanes that are neighbours in
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, fuse_lanes=True)
 

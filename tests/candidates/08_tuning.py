@@ -218,7 +218,7 @@ def random_conv2d(func, seed, most):
     s.decompose_reduction(conv, rc)
     return s
 
-# %% 8.2 wrong: nothing is checked -> each candidate to be checked once
+# %% 8.2 wrong: nothing is checked -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: time_of: a, wrong, broken, b, a, wrong, broken, b
 def tune(candidates, is_correct, time_of, repeats=5):
     times = {name: [] for name in candidates}
     for _ in range(repeats):
@@ -226,7 +226,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: what is_correct says is ignored -> 'wrong' is timed
+# %% 8.2 wrong: what is_correct says is ignored -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, wrong, b, a, wrong, b
 tune = tuner_with(check=False)
 
 # %% 8.2 wrong: an exception goes through -> RuntimeError: no memory, from 'broken'
@@ -247,13 +247,13 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: the one that raises is kept -> 'broken' is timed
+# %% 8.2 wrong: the one that raises is kept -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, broken, b, a, broken, b
 tune = tuner_with(on_error=True)
 
-# %% 8.2 wrong: after an exception nothing more is checked -> 'even': 0 times
+# %% 8.2 wrong: after an exception nothing more is checked -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken; time_of: a, a
 tune = tuner_with(stop="break")
 
-# %% 8.2 wrong: one try around the whole loop -> 'even': 0 times
+# %% 8.2 wrong: one try around the whole loop -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken; time_of: a, a
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = {}
     try:
@@ -268,13 +268,13 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: each is checked twice -> 'steady': 2 times
+# %% 8.2 wrong: each is checked twice -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, a, wrong, broken, b, b; time_of: a, b, a, b
 tune = tuner_with(once=False)
 
-# %% 8.2 wrong: checked after the measurement -> before anything is timed
+# %% 8.2 wrong: checked after the measurement -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: time_of: a, wrong, broken, b, a, wrong, broken, b; is_correct: a, wrong, broken, b
 tune = tuner_with(late=True)
 
-# %% 8.2 wrong: checked and measured in one loop -> before anything is timed
+# %% 8.2 wrong: checked and measured in one loop -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a; time_of: a, a; is_correct: wrong, broken, b; time_of: b, b
 def tune(candidates, is_correct, time_of, repeats=5):
     times = {}
     for name, candidate in candidates.items():
@@ -285,7 +285,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             continue
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: the minimum -> 'lucky', 40 the median of 40, 1, 30, 40, 90
+# %% 8.2 wrong: the minimum -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
 tune = tuner_with(min)
 
 # %% 8.2 wrong: the mean -> 'steady', 30 the median of 30, 30, 15, 30, 60
@@ -297,7 +297,7 @@ tune = tuner_with(sum)
 # %% 8.2 wrong: the maximum -> 'even', 45 the median of 45, 45, 44, 45, 46
 tune = tuner_with(max)
 
-# %% 8.2 wrong: the last round counts -> 'late', 81 the median of 80, 81, 82, 83, 4
+# %% 8.2 wrong: the last round counts -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates if late_check(is_correct, candidates[name])]
     for _ in range(repeats):
@@ -307,41 +307,41 @@ def tune(candidates, is_correct, time_of, repeats=5):
 # %% 8.2 wrong: the first round counts -> 'hasty', 71 the median of 5, 70, 71, 72, 73
 tune = tuner_with(lambda times: times[0])
 
-# %% 8.2 wrong: the slowest -> 'slow', 90 the median of 90, 90, 90, 90, 90
+# %% 8.2 wrong: the slowest -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
 def tune(candidates, is_correct, time_of, repeats=5):
     return tuner_with(choose=max)(candidates, is_correct, time_of, repeats)
 
 # %% 8.2 wrong: the upper of two middle times -> 'c', 5.25 the median of 6, 3, 5.5, 5
 tune = tuner_with(lambda times: sorted(times)[len(times) // 2])
 
-# %% 8.2 wrong: the lower of two middle times -> 'a', 5.5 the median of 1, 2, 9, 9
+# %% 8.2 wrong: the lower of two middle times -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
 tune = tuner_with(statistics.median_low)
 
-# %% 8.2 wrong: the middle without sorting -> 'steady', 30 the median of 30, 30, 15, 30, 60
+# %% 8.2 wrong: the middle without sorting -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
 tune = tuner_with(lambda times: times[len(times) // 2])
 
-# %% 8.2 wrong: one candidate after the other -> steady, steady, steady, steady, steady, spiky, spiky,
+# %% 8.2 wrong: one candidate after the other -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, a, b, b
 tune = tuner_with(order="one after the other")
 
-# %% 8.2 wrong: there and back -> rounds: steady, spiky, lucky, even, hasty, late, slow, steady | steady, spiky, lucky, even, hasty, late, slow, slow, ...
+# %% 8.2 wrong: there and back -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, b, b, a
 tune = tuner_with(order="there and back")
 
-# %% 8.2 wrong: always five rounds -> 5 for 'a'
+# %% 8.2 wrong: always five rounds -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, b, a, b, a, b, a, b, a, b
 tune = tuner_with(repeats_are=5)
 
-# %% 8.2 wrong: once to warm up -> 6 for 'steady'
+# %% 8.2 wrong: once to warm up -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, b, a, b, a, b
 tune = tuner_with(warm=True)
 
-# %% 8.2 wrong: the candidate instead of its name -> the candidate 'spiky', and not its name
+# %% 8.2 wrong: the candidate instead of its name -> expected: 'b', 6 the median of 6, 6 | got: the candidate 'b', and not its name
 tune = tuner_with(gives="candidate")
 
-# %% 8.2 wrong: the time instead of the name -> 10 | 'spiky', 10 the median of 50, 10, 200, 10, 10;
+# %% 8.2 wrong: the time instead of the name -> expected: 'b', 6 the median of 6, 6 | got: 6
 tune = tuner_with(gives="time")
 
-# %% 8.2 wrong: name and time -> tuple | 'spiky', 10 the median of 50, 10, 200, 10, 10;
+# %% 8.2 wrong: name and time -> expected: 'b', 6 the median of 6, 6 | got: tuple
 tune = tuner_with(gives="both")
 
-# %% 8.2 wrong: nothing is returned -> None | 'spiky', 10 the median of 50, 10, 200, 10, 10;
+# %% 8.2 wrong: nothing is returned -> expected: 'b', 6 the median of 6, 6 | got: None
 tune = tuner_with(gives="nothing")
 
 # %% 8.2 wrong: none is correct, and min fails -> ValueError: min() arg is an empty sequence
@@ -368,7 +368,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
     return sorted(correct, key=lambda name: np.median([times[name] for times in rounds]))[0]
 
-# %% 8.2 wrong: an exception ends it all -> each candidate to be checked once
+# %% 8.2 wrong: an exception ends it all -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken
 def tune(candidates, is_correct, time_of, repeats=5):
     try:
         correct = {name: c for name, c in candidates.items() if is_correct(c)}
@@ -384,7 +384,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
     return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 wrong: sorted by name -> rounds: steady, spiky
+# %% 8.2 wrong: sorted by name -> expected: is_correct: steady, wrong, spiky, lucky, broken, even, hasty, late, slow; time_of: steady, spiky, lucky, even, hasty, ... | got: is_correct: steady, wrong, spiky, lucky, broken, even, hasty, late, slow; time_of: even, hasty, late, lucky, slow, ...
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = sorted(name for name in candidates if late_check(is_correct, candidates[name]))
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
@@ -589,7 +589,7 @@ def replayed(record, func):
     tvm.s_tir.Trace.apply_json_to_schedule(undecided, s)
     return drawn, s.mod["main"]
 
-# %% 8.4 wrong: a key has another name -> 'unrolled' is missing
+# %% 8.4 wrong: a key has another name -> the keys "tiles" and "unrolled"
 def replayed(record, func):
     drawn, program = replaying()(record, func)
     return {"tiles": drawn["tiles"], "unroll": drawn["unrolled"]}, program
@@ -635,7 +635,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, lanes=False)
 
-# %% 8.1 wrong: lanes along y -> lanes of the convolution along x
+# %% 8.1 wrong: lanes along y -> lanes that are neighbours in conv2d_nchw | steps in conv2d_nchw of [(0, 0, 1, 0)]
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, order="y")
 
@@ -700,7 +700,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(c) for name, c in candidates.items()} for _ in range(repeats)]
     return min(candidates, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 wrong: a single correct one is not measured -> 0 for 'slow'
+# %% 8.2 wrong: a single correct one is not measured -> expected: is_correct: wrong, slow; time_of: slow, slow, slow, slow | got: is_correct: wrong, slow
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     if len(names) == 1:
@@ -708,7 +708,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
     return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 wrong: names are handed to is_correct -> is_correct and time_of to get a candidate | the name 'slow'
+# %% 8.2 wrong: names are handed to is_correct -> expected: is_correct and time_of to get a candidate | got: the name 'b'
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, name)]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
@@ -789,7 +789,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     trim = lambda t: np.mean(sorted(t)[1:-1]) if len(t) > 2 else np.mean(t)
     return min(ts, key=lambda n: trim(ts[n]), default=None)
 
-# %% 8.1 wrong: the weights in half precision, copied under the threads -> for the PrimFunc as it was
+# %% 8.1 wrong: the weights in half precision, copied under the threads -> expected, the PrimFunc as it was: | 1764 at | *1765* at
 def _draw2(func, seed, most, extra):
     s = tvm.s_tir.Schedule(func, seed=seed)
     s.compute_inline(s.get_sblock("pad_temp"))

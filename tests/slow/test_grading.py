@@ -199,7 +199,7 @@ PAGES = [  # whose page, which one, words that are on it, and words that are not
      ["exercise", "points", "what the check said", "the answer", "as it was graded"]),
     ("中文", STEM, ['<html lang="zh">'], []),
     ("partial", "index", ["1 of 1</td><td><pre>Exercise 2.1 ✓", f"3 of {OF}",
-                          "  look at:  the bias of the linear layer is left out"], []),
+                          "  input b:  [1, 0]"], []),
     ("partial", STEM, ["Exercise 2.2 ✗"], []), ("no notebook", "index", ["was not handed in"], []),
     ("reader", "index", ["FileNotFoundError: [Errno 2] No such file"], []),
     ("printer", "index", ["SystemExit"], []),

@@ -59,11 +59,12 @@ def test_wrong_behaviours_are_tried_too() -> None:
 
 
 def test_a_false_cause_is_found() -> None:
-    cut = _("the upper constant: it is {value}, not 6").format(value="3")
-    assert not truths.false_causes("0.2", "its result: cut off above 3", cut)
+    cut = _('T.init: it starts from {start}; T.min_value("float32") is lower than any number'
+            ).format(start="3")
+    assert not truths.false_causes("0.3", "its result: cut off below 3", cut)
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
-    for title in ("its result: cut off above 6", "its result: rounded to float16"):
-        assert truths.false_causes("0.2", title, cut) == [cut]
+    for title in ("its result: cut off below 6", "its result: rounded to float16"):
+        assert truths.false_causes("0.3", title, cut) == [cut]
     rounded = _("the weight is not transposed")
     look_at = _("; ").join([rounded, _("one sblock")])
     assert truths.unexpected_causes(look_at, "something else") == [rounded]

@@ -22,8 +22,7 @@ OF_ANY_LAYER = set().union(*map(layer_mistakes, (
 # what comes of them is what comes of another mistake too, or of an input that is no use to either
 ALIKE = {"the probability has become 0, its logarithm -inf: simplify log(softmax) first",
          "the label's own logit is subtracted, and exp overflows where another class is far "
-         "ahead; subtract the row's largest",
-         "the product is left out: this is the bias alone"}
+         "ahead; subtract the row's largest"}
 
 
 def specifications() -> Iterator[Any]:

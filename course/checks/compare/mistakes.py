@@ -39,16 +39,9 @@ def _cropped(layer: nn.Conv2d, x: Tensor) -> Tensor:
     return F.conv2d(x, layer.weight, layer.bias, padding=1)[:, :, :rows, :columns]
 
 
-_CONV2D_BIAS: dict[str, Mistake] = {
-    # cause: no-conv-bias
-    _("the bias of the convolution is left out"): lambda layer, x: F.conv2d(x, layer.weight),
-    _("the bias of the convolution is added twice"):
-        lambda layer, x: F.conv2d(x, layer.weight, 2 * layer.bias)}
 _CONV2D: dict[str, Mistake] = {
     _("the kernel is flipped (a deep-learning conv2d does not)"):
         lambda layer, x: F.conv2d(x, layer.weight.flip(2, 3), layer.bias),
-    _("the input channels: only the first is summed"):
-        lambda layer, x: F.conv2d(x[:, :1], layer.weight[:, :1], layer.bias),
     _("padding is 1, and the output is cut to its size"): _cropped}
 
 
@@ -59,13 +52,10 @@ def _often(layer: nn.MaxPool2d, x: Tensor) -> Tensor:
 
 
 _MAX_POOL2D: dict[str, Mistake] = {
-    _("average pooling instead of max pooling"): lambda layer, x: F.avg_pool2d(
-        x, layer.kernel_size),
     _("the start value of the maximum: windows below zero give 0"):
         lambda layer, x: layer(x).clamp(0),
     _("the stride of the pooling is 1, and the output is cut to its size"): _often}
 _LINEAR: dict[str, Mistake] = {
-    _("the bias of the linear layer is left out"): lambda layer, x: F.linear(x, layer.weight),
     _("the bias: it is inside the sum, so it is added k times"):
         lambda layer, x: F.linear(x, layer.weight, x.shape[-1] * layer.bias),
     _("the weight is not transposed"): lambda layer, x: F.linear(x, layer.weight.T, layer.bias)}
@@ -92,28 +82,13 @@ _SOFTMAX: dict[str, Mistake] = {  # of the rows of a matrix
         lambda layer, x: x.softmax(0)}
 
 
-def _image_0_for_all(layer: nn.Module, x: Tensor) -> Tensor:
-    return layer(x[:1]).expand(len(x), *layer(x).shape[1:])
-
-
-def _image_0_alone(layer: nn.Module, x: Tensor) -> Tensor:
-    right = layer(x).clone()
-    right[1:] = torch.nan
-    return right
-
-
-_BATCH: dict[str, Mistake] = {
-    _("the batch: every image gets the result of image 0"): _image_0_for_all,
-    _("the batch: only image 0 is written"): _image_0_alone}
-
-
 def layer_mistakes(layer: nn.Module) -> dict[str, Mistake]:
     """Return the mistakes that are named of a layer."""
     match layer:
         case nn.Conv2d():
-            return ({} if layer.bias is None else _CONV2D_BIAS) | _CONV2D | _BATCH
+            return dict(_CONV2D)
         case nn.Linear():
-            return _LINEAR | _BATCH
+            return dict(_LINEAR)
         case nn.MaxPool2d():
-            return _MAX_POOL2D | _BATCH
+            return dict(_MAX_POOL2D)
     return dict(_SOFTMAX)

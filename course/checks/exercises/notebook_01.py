@@ -320,6 +320,8 @@ def _of_pytorch(**given: int) -> np.ndarray:
 def _three_ints(conv2d_cost: Callable) -> Callable[..., np.ndarray]:
     def run(**given: int) -> np.ndarray:
         came = conv2d_cost(*given.values())
+        if isinstance(came, np.ndarray):
+            came = came.tolist()
         if not isinstance(came, tuple | list) or len(came) != 3 or not all(
                 isinstance(number, int | np.integer) for number in came):
             raise CheckFailed(_("a tuple of three ints: parameters, FLOPs, bytes"),

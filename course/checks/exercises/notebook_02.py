@@ -23,18 +23,8 @@ from course.checks.spec.evidence import window_fits
 from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, not_finite
-from course.checks.spec.trials import Mistakes
 from course.tir.walk import sblocks
 from course.words import _
-
-# Functions of the input and the slope.
-_LEAKY_RELU: Mistakes = {
-    _("the slope: a plain ReLU ignores it"): lambda x, slope: np.maximum(x, 0),
-    _("the slope: it is 0.01 whatever is given"): lambda x, slope: np.where(x > 0, x, 0.01 * x),
-    _("the larger of x and slope * x: wrong where the slope is above 1"):
-        lambda x, slope: np.maximum(x, slope * x),
-    _("the condition, which is the wrong way round"):
-        lambda x, slope: np.where(x > 0, x * slope, x)}
 
 
 def _leaky_relu_cases() -> Cases:
@@ -47,7 +37,7 @@ def _leaky_relu_cases() -> Cases:
 
 
 _LEAKY = Spec(expression, lambda x, slope: np.where(x > 0, x, x * np.float32(slope)),
-              _leaky_relu_cases, {"x": "n m"}, _LEAKY_RELU, fault=Misuse)
+              _leaky_relu_cases, {"x": "n m"}, fault=Misuse)
 
 
 @exercise("2.1", "leaky_relu(x, slope)")
@@ -58,22 +48,6 @@ def exercise_2_1(leaky_relu: Callable) -> str:
     """
     return _("equal to NumPy for {count} shapes and {slopes} slopes").format(
         count=check(_LEAKY, leaky_relu) - 6, slopes=7)
-
-
-def _products(layer: nn.Linear, x: torch.Tensor) -> torch.Tensor:
-    return x[:, None, :] * layer.weight
-
-
-# Functions of the layer and its input, beside the layer's own.
-_LINEAR: Mistakes = {
-    _("the reduction: this is the largest of the products, not their sum"):
-        lambda layer, x: _products(layer, x).amax(-1) + layer.bias,
-    _("the reduction: this is the smallest of the products, not their sum"):
-        lambda layer, x: _products(layer, x).amin(-1) + layer.bias,
-    _("w is left out: this is the sum of each row of x"): lambda layer, x: x.sum(
-        1, keepdim=True) + layer.bias,
-    _("the product is left out: this is the bias alone"):
-        lambda layer, x: layer.bias.expand(len(x), -1)}
 
 
 def _linear_and_x(given: Inputs) -> tuple[nn.Linear, torch.Tensor]:
@@ -91,7 +65,7 @@ def _linear_cases() -> Cases:
 
 _DENSE = Spec(
     expression, lambda x, w, b: x @ w.T + b, _linear_cases, {"x": "n k", "w": "m k", "b": "m"},
-    layer_mistakes(nn.Linear(1, 1)) | _LINEAR, least={"n": 2, "m": 2, "k": 2},
+    layer_mistakes(nn.Linear(1, 1)), least={"n": 2, "m": 2, "k": 2},
     beyond=lambda: not_finite({"x": fractions(4, 3), "w": fractions(5, 3, seed=1),
                                "b": fractions(5, seed=2)}),
     formula=_linear_and_x, fault=Misuse)
@@ -101,33 +75,6 @@ _DENSE = Spec(
 def exercise_2_2(linear: Callable) -> str:
     """a linear layer as a tensor expression."""
     return _("x W^T + b for {count} shapes, equal to NumPy").format(count=check(_DENSE, linear))
-
-
-def _kernel_turned(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
-    if layer.weight.shape[2] != layer.weight.shape[3]:
-        raise IndexError(_("an index of the kernel is outside of it"))
-    return F.conv2d(x, layer.weight.transpose(2, 3))
-
-
-def _kernel_cut(axis: int, at: int) -> Callable[[nn.Conv2d, torch.Tensor], torch.Tensor]:
-    """Convolve with zeros from place `at` of an axis of the kernel on."""
-    def wrong(layer: nn.Conv2d, x: torch.Tensor) -> torch.Tensor:
-        kept = torch.arange(layer.weight.shape[axis]) < at % layer.weight.shape[axis]
-        return F.conv2d(x, layer.weight * kept.reshape([-1, 1] if axis == 2 else [-1]))
-    return wrong
-
-
-# Functions of the layer and its input, beside the layer's own.
-_CONV2D: Mistakes = {
-    _("the kernel's height and width are exchanged"): _kernel_turned,
-    _("the input channels: the last is left out"): lambda layer, x: F.conv2d(
-        x[:, :-1], layer.weight[:, :-1]),
-    _("the kernel's rows: the last is left out"): _kernel_cut(2, -1),
-    _("the kernel's columns: the last is left out"): _kernel_cut(3, -1),
-    _("the kernel's rows: only the first is summed"): _kernel_cut(2, 1),
-    _("the kernel's columns: only the first is summed"): _kernel_cut(3, 1),
-    _("w is left out: this is the sum of each window"): lambda layer, x: F.conv2d(
-        x, torch.ones_like(layer.weight))}
 
 
 def _conv2d_cases() -> Cases:
@@ -143,7 +90,9 @@ def _conv2d_cases() -> Cases:
 _CONVOLUTION = Spec(
     expression, lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
     _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
-    layer_mistakes(nn.Conv2d(1, 1, 1, bias=False)) | _CONV2D,
+    layer_mistakes(nn.Conv2d(1, 1, 1, bias=False)) | {
+        _("the kernel's height and width are exchanged"):
+            lambda layer, x: F.conv2d(x, layer.weight.transpose(2, 3))},
     beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
     least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x, fault=Misuse)
 
@@ -155,11 +104,6 @@ def exercise_2_3(conv2d: Callable) -> str:
     return _("equal to PyTorch for {count} shapes: one input channel and several, square and not, "
              "a 1x1 kernel and one as large as the image").format(
                  count=check(_CONVOLUTION, conv2d))
-
-
-_POOL: Mistakes = {
-    # cause: absolute-of-windows
-    _("the largest absolute value is taken"): lambda layer, x: layer(x.abs())}
 
 
 def _pool_cases() -> Cases:
@@ -174,7 +118,7 @@ def _pool_cases() -> Cases:
 _POOLING = nn.MaxPool2d(2)
 _MAX_POOL = Spec(
     expression, lambda x: _POOLING(torch.from_numpy(x)).numpy(), _pool_cases, {"x": "n c h w"},
-    layer_mistakes(_POOLING) | _POOL,
+    layer_mistakes(_POOLING),
     beyond=lambda: not_finite({"x": random(2, 3, 4, 6)}, (np.inf, -np.inf)),
     least={"h": 2, "w": 2}, fits=lambda given: not any(n % 2 for n in given["x"].shape[2:]),
     formula=lambda given: (_POOLING, torch.from_numpy(given["x"])), fault=Misuse)

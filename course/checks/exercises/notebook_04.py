@@ -33,7 +33,7 @@ def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
     for shape in [(16, 16), (5, 33)]:
         before = _three_steps(shape)
-        after = schedules.scheduled(inline_all, before, _("one sblock"))
+        after = schedules.scheduled(inline_all, before)
         blocks = [block.name_hint for block in sblocks(after) if block.name_hint != "root"]
         if len(blocks) != 1:
             raise CheckFailed(_("one sblock"), f"{len(blocks)}: {', '.join(blocks)}")
@@ -49,7 +49,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
                          (schedules.scheduled_too, (136, 264)), (schedules.scheduled_too, (17, 8)),
                          (schedules.scheduled_too, (22, 16)), (schedules.scheduled_too, (31, 40))]:
         before = _addition(shape)
-        after = apply(schedule_add, before, _("threads and lanes"))
+        after = apply(schedule_add, before)
         found = nests(after)
         schedules.require_threads(4, *found)
         # the sum may have been inlined into a copy of it, which then is the last block
@@ -60,10 +60,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
         if (laid := tuple(map(int, after.params[-1].shape))) != shape:
             raise CheckFailed(_("{block} in a buffer {shape}").format(block="C", shape=shape),
                               f"{laid}")
-        if (steps := schedules.moves(nest, lanes, schedules.stored(nest))) != [(0, 1)]:
-            raise CheckFailed(_("lanes along a row, each one column on"),
-                              _("steps in (i, j) of {steps}").format(steps=steps),
-                              schedules.told(found))
+        schedules.require_neighbours(nest, lanes, nest.realize.block.writes[0])
         schedules.require_same_results(before, after)
     return _("a parallel outermost loop, 8 lanes along a row, the same results for six shapes")
 
@@ -77,7 +74,7 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
             (schedules.scheduled_too, (72, 136, 80), 2),
             (schedules.scheduled_too, (24, 40, 56), 1)]:
         before = schedules.product(*sizes)
-        after = apply(schedule_matmul, before, _("threads and lanes"))
+        after = apply(schedule_matmul, before)
         schedules.require_decomposed(after)
         update = schedules.summing(after)[0]
         found = nests(after)
@@ -88,14 +85,9 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
             {block.removesuffix("_update") for block in small} and nest.block not in small))
         lanes = schedules.require_lanes(update, _("the update"))
         # along j, only the matrix B moves, by a column: also where rfactor has added an axis
-        steps = sorted(schedules.moves(update, lanes, schedules.indices(read))
-                       for read in update.realize.block.reads
-                       if not read.source.same_as(schedules.written(update)))
-        if steps != [[(0, 0)], [(0, 1)]]:
-            ways = ", ".join(str(way) for step in steps for way in step)
-            raise CheckFailed(_("lanes along a row, each one column on"),
-                              _("{lanes}, with steps in the matrices of {steps}").format(
-                                  lanes=lanes, steps=ways), schedules.told([update]))
+        schedules.require_neighbours(update, lanes, *(
+            read for read in update.realize.block.reads
+            if not read.source.same_as(schedules.written(update))))
         schedules.require_same_results(before, after)
     return _("a parallel outermost loop, lanes along j, T.init apart, the same results for four "
              "shapes")
@@ -150,7 +142,7 @@ def exercise_4_5(sums_where_needed: Callable) -> str:
                          (schedules.scheduled_too, (2, 6, 5)),
                          (schedules.scheduled_too, (20, 6, 3))]:
         before = _sums_and_pooling(*sizes)
-        after = apply(sums_where_needed, before, _("sums under a loop of pooled"))
+        after = apply(sums_where_needed, before)
         schedules.require_few_sums(after, schedules.adds_up(after), 2 * sizes[1])
         schedules.require_same_results(before, after)
     return _("at most two rows of sums at a time, the same results for four shapes")
@@ -162,7 +154,7 @@ def exercise_4_6(row_in_registers: Callable) -> str:
     for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (5, 12, 3)),
                          (schedules.scheduled_too, (6, 7, 9))]:
         before, columns = _by_rows(schedules.product(*sizes)), sizes[1]
-        after = apply(row_in_registers, before, _("sums in a buffer of their own"))
+        after = apply(row_in_registers, before)
         update = schedules.adds_up(after)
         schedules.require_local(update, _("a row"))
         schedules.require_complete(after, update, _("the sums"))
@@ -182,7 +174,7 @@ def exercise_4_7(eight_partial_sums: Callable) -> str:
     for apply, sizes in [(schedules.scheduled, (4, 32)), (schedules.scheduled_too, (3, 48)),
                          (schedules.scheduled_too, (5, 8))]:
         before = _sums_of_rows(*sizes)
-        after = apply(eight_partial_sums, before, _("partial sums"))
+        after = apply(eight_partial_sums, before)
         partial = schedules.summing(after)[0]  # the row may be read through a copy
         if partial.buffer == "total":
             raise CheckFailed(_("partial sums in a buffer of their own"),
@@ -193,13 +185,7 @@ def exercise_4_7(eight_partial_sums: Callable) -> str:
                               schedules.told([partial]))
         lanes = schedules.require_lanes(partial, _("the partial sums"))
         for region in (*partial.realize.block.writes, *partial.realize.block.reads[:1]):
-            steps = schedules.moves(partial, lanes, schedules.indices(region))
-            if steps != [(0, 1)]:
-                raise CheckFailed(_("lanes that are neighbours in {buffer}").format(
-                                      buffer=region.source.name),
-                                  _("steps in {buffer} of {steps}, with {lanes}").format(
-                                      buffer=region.source.name, steps=steps, lanes=lanes),
-                                  schedules.told([partial]))
+            schedules.require_neighbours(partial, lanes, region)
         schedules.require_same_results(before, after)
     return _("eight partial sums of each row as the lanes of a vector, the same results for three "
              "shapes")

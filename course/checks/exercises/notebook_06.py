@@ -206,8 +206,7 @@ def exercise_6_4(in_tiles: Callable) -> str:
             (schedules.scheduled_too, (32, 64, 48), (8, 16, 8)),
             (schedules.scheduled_too, (48, 64, 64), (4, 64, 2))]:
         before, (rows, columns, depth) = schedules.product(*sizes), tile
-        after = apply(lambda schedule, tile=tile: in_tiles(schedule, *tile), before,
-                      _("loops over tiles"))
+        after = apply(lambda schedule, tile=tile: in_tiles(schedule, *tile), before)
         wide, deep = (-(-4 * side // LINE) for side in (columns, depth))  # a row of each in lines
         lines = rows * wide + 2 * (rows * deep + depth * wide)  # of which the next portion is one
         most = int(_tile_bytes(*sizes, rows, columns))

@@ -231,7 +231,7 @@ def exercise_7_4(one_region: Callable) -> str:
                          (schedules.scheduled_too, (3, 2, 5, 4)),
                          (schedules.scheduled_too, (4, 1, 6, 3))]:
         before = _in_parts(*sizes)
-        after = apply(one_region, before, _("one parallel region"))
+        after = apply(one_region, before)
         _require_one_region(after, sizes)
         schedules.require_same_results(before, after)
     return _("one parallel loop around act, wide and rest, one part of act for each thread, the "

@@ -1,6 +1,7 @@
 """Schedules: how the blocks of a PrimFunc move, what they keep, and what is required of them."""
 
 import contextlib
+import functools
 import itertools
 import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
@@ -21,7 +22,7 @@ from course.checks.observe.primfuncs import LIGHT, run_prim_func
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.trials import require_equal
+from course.checks.spec.spec import Spec, check
 from course.tir.evaluate import every
 from course.tir.loops import Nest, is_reduction, lives, nests
 from course.tir.walk import Loop
@@ -178,10 +179,10 @@ def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
                           ) from None
 
 
-def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
+def scheduled(apply: Callable, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
 
-    Raises CheckFailed where the answer changes nothing; `wanted` says what it should make.
+    Raises CheckFailed where the answer changes nothing.
     """
     schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
     before = schedule.mod["main"]
@@ -190,19 +191,19 @@ def scheduled(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx
         apply(schedule)
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
-        raise CheckFailed(_("{wanted}, in the schedule that is given").format(wanted=wanted),
+        raise CheckFailed(_("a change of the schedule that is given"),
                           _("the program is as it was"))
     warn_of_copies(after)
     return after
 
 
-def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc, wanted: str) -> tvm.tirx.PrimFunc:
+def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     """Do as `scheduled` with a program of another shape, after an answer was right for one.
 
     Raises CheckFailed where TVM refuses a step that it accepted before.
     """
     with for_any_shape(func):
-        return scheduled(apply, func, wanted)
+        return scheduled(apply, func)
 
 
 @contextlib.contextmanager
@@ -229,14 +230,12 @@ def warn_of_copies(func: tvm.tirx.PrimFunc) -> None:
         unrolled = [loop for loop in nest.loops if loop.kind == "unrolled"]
         copies = int(np.prod([_most(loop) for loop in unrolled], dtype=float))
         if copies > _MANY:
-            look_at = _("what is unrolled: {unrolled} make {copies} copies of block {block}, "
-                        "which take long to compile").format(
-                unrolled=", ".join(map(str, unrolled)), copies=f"{copies:,}", block=nest.block)
+            came = _("{unrolled} make {copies} copies of block {block}, which take long to "
+                     "compile").format(unrolled=", ".join(map(str, unrolled)),
+                                       copies=f"{copies:,}", block=nest.block)
             if copies > _TOO_MANY:
-                raise CheckFailed(_("a program that compiles in seconds"),
-                                  _("{copies} copies of one statement").format(
-                                      copies=f"{copies:,}"), look_at)
-            while_running(look_at)
+                raise CheckFailed(_("a program that compiles in seconds"), came)
+            while_running(came)
 
 
 def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModule:
@@ -309,21 +308,22 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
     if taken != wanted:
         raise CheckFailed(_("a PrimFunc of buffers {shapes}, as the one that is given").format(
             shapes=wanted), taken)
-    arrays, right = _results(before)
-    _require_results(run_prim_func(after, arrays, right.shape), right)
+    _require_same(functools.partial(run_prim_func, after), before)
 
 
-def _results(func: tvm.tirx.PrimFunc) -> tuple[list[np.ndarray], np.ndarray]:
-    """Return large numbers for a PrimFunc, and what it gives."""
-    *inputs, output = [tuple(map(int, param.shape)) for param in func.params]
+def _require_same(run: Callable[..., np.ndarray], before: tvm.tirx.PrimFunc) -> None:
+    """Raise CheckFailed unless run(arrays, shape) gives what a PrimFunc gives, on large numbers."""
+    shapes = {param.name: tuple(map(int, param.shape)) for param in before.params}
+    *inputs, output = shapes
+
+    def of(run: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
+        return lambda **given: run([*given.values()], shapes[output])
+    right = of(functools.partial(run_prim_func, before))
     # fine ones all: none of them, read by way of half precision, is what it was
-    arrays = [fractions(*shape, seed=i) for i, shape in enumerate(inputs)]
-    return arrays, run_prim_func(func, arrays, output)
-
-
-def _require_results(came: np.ndarray, right: np.ndarray) -> None:
-    require_equal(came, right, {}, words=_("the PrimFunc as it was"),
-                  atol=max(ATOL, 1e-6 * float(np.abs(right).max())))  # a sum's order is free
+    given = {name: fractions(*shapes[name], seed=i) for i, name in enumerate(inputs)}
+    largest = float(np.abs(right(**given)).max())
+    check(Spec(of, right, lambda: [("", given)], result=_("the PrimFunc as it was"),
+               atol=max(ATOL, 1e-6 * largest)), run)  # a sum's order is free
 
 
 _ALONE = "{name}_alone"
@@ -345,9 +345,9 @@ def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, names: Sequenc
     machine = build(bb.get(), LIGHT)
     verified = require_same(mod, model, reference, machine=machine)
     for name in names:
-        arrays, right = _results(original[name])
-        came = machine[_ALONE.format(name=name)](*map(tvm.runtime.tensor, arrays))
-        _require_results(came.numpy(), right)
+        main = machine[_ALONE.format(name=name)]
+        _require_same(lambda arrays, _, main=main: main(
+            *map(tvm.runtime.tensor, arrays)).numpy(), original[name])
     return verified
 
 
@@ -384,10 +384,7 @@ def require_threads(least: int, *nests: Nest) -> None:
     It has to have at least `least` iterations, which write different elements.
     """
     for nest in nests:
-        if not nest.loops:
-            raise CheckFailed(_("a parallel outermost loop"),
-                              _("no loop around block {block}").format(block=nest.block))
-        outer = nest.loops[0]
+        outer = _loops(nest)[0]
         if outer.kind != "parallel":
             raise CheckFailed(_("a parallel outermost loop"),
                               _("{outer}, around block {block}").format(outer=outer,
@@ -403,23 +400,39 @@ def require_threads(least: int, *nests: Nest) -> None:
                               f"{outer}", told([nest]))
 
 
+def _loops(nest: Nest) -> list[Loop]:
+    """Return the loops around a block; raise CheckFailed if there are none."""
+    if not nest.loops:
+        raise CheckFailed(_("loops around block {block}").format(block=nest.block), _("none"))
+    return list(nest.loops)
+
+
 def require_lanes(nest: Nest, what: str) -> Loop:
     """Return the innermost loop; raise CheckFailed unless it is a vector of two lanes or more."""
-    if not nest.loops:
-        raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
-                          _("no loop at all"))
-    inner = nest.loops[-1]
+    inner = _loops(nest)[-1]
     if inner.kind != "vectorized":
-        found = [str(loop) for loop in nest.loops if loop.kind == "vectorized"]
         raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
-                          (_("innermost is {inner}; vectorised: {found}") if found
-                           else _("innermost is {inner}")).format(
-                              inner=inner, found=(*found, "")[0]),
-                          told([nest]))
+                          f"{inner}", told([nest]))
     if _most(inner) < 2:
         raise CheckFailed(_("a vector of {what}: at least two lanes").format(what=what), f"{inner}",
                           told([nest]))
     return inner
+
+
+def require_neighbours(nest: Nest, lanes: Loop, *regions: Any) -> None:
+    """Raise CheckFailed unless lanes are neighbours in the last axis of one of some regions.
+
+    They are what a block reads or writes; in the others the lanes move nothing.
+    """
+    steps = [moves(nest, lanes, indices(region)) for region in regions]
+    last = sorted((any(way[:-1]), way[-1]) for step in steps for way in step)
+    if last != [(False, 0)] * (len(steps) - 1) + [(False, 1)]:
+        names = [region.source.name for region in regions]
+        raise CheckFailed(
+            _("lanes that are neighbours in {buffer}").format(buffer=names[-1]),
+            _("; ").join([_("steps in {buffer} of {steps}, with {lanes}").format(
+                buffer=name, steps=step, lanes=lanes)
+                for name, step in zip(names, steps, strict=True)]), told([nest]))
 
 
 def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
@@ -449,13 +462,7 @@ def require_decomposed(func: tvm.tirx.PrimFunc, *only: Nest) -> None:
 
 def require_lanes_along_x(nest: Nest, what: str) -> None:
     """Raise CheckFailed unless lanes of two or more write neighbours of a row: of (n, c, y, x)."""
-    lanes = require_lanes(nest, what)
-    steps = moves(nest, lanes, stored(nest))
-    if steps != [(0, 0, 0, 1)]:
-        raise CheckFailed(_("lanes of {what} along x, each one column on").format(what=what),
-                          _("steps in (image, channel, y, x) of {steps}, with {lanes}").format(
-                              steps=steps, lanes=lanes),
-                          told([nest]))
+    require_neighbours(nest, require_lanes(nest, what), nest.realize.block.writes[0])
 
 
 def require_unrolled_window(conv: Nest) -> None:

@@ -146,7 +146,8 @@ def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int
         return
     names = [f"{key} {shape}" for key, shape in zip(expected, wanted, strict=True)]
     raise CheckFailed(_("{name} with {names}").format(name=name, names=", ".join(names)),
-                      _("with {came}").format(came=", ".join(came)))
+                      _("with {came}").format(came=", ".join(came)),
+                      f'relax.op.call_dps_packed("{name}", ...)')
 
 
 def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) -> None:

@@ -161,9 +161,9 @@ def require_inside_buffers(mod: tvm.IRModule) -> None:
             require_safe_access(variable.name_hint, func)
 
 
-@functools.lru_cache(1)
+@functools.lru_cache(2)
 def _compiled(func: tvm.tirx.PrimFunc) -> Callable:
-    """Compile a PrimFunc, the same one only once: a search runs it on many inputs."""
+    """Compile a PrimFunc, the same two only once: a search runs them on many inputs."""
     mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
     require_inside_buffers(mod)
     return tvm.compile(mod, target=QUICK)["main"]

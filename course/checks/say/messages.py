@@ -4,11 +4,13 @@ import builtins
 import functools
 import re
 import textwrap
+import traceback
 from collections.abc import Sequence
 
 import numpy as np
 from IPython import get_ipython
 from IPython.display import display
+from tvm import relax
 
 from course.checks.say.show import Example
 from course.words import _, language, told
@@ -140,7 +142,26 @@ def reason(error: BaseException) -> str:
         if line.startswith("- ") and lines[0].startswith("Constraints violated"):
             text = line.removeprefix("- ").partition(". ")[0]  # torch.export, and advice after it
             break
+    if text.startswith(_ILL_FORMED) and (why := _why_ill_formed(error)):
+        return f"{name}: {_ILL_FORMED}: {why}"
     return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
+
+
+_ILL_FORMED = "Program is not well-formed"
+
+
+def _why_ill_formed(error: BaseException) -> str:
+    """Return what is wrong with a program that TVMScript's parser refused without a reason.
+
+    The parser has read it by then: it is a variable of its.
+    """
+    for frame, _line in traceback.walk_tb(error.__traceback__):
+        if frame.f_code.co_name == "parse" and "check_ret" in frame.f_locals:
+            try:
+                relax.analysis.well_formed(frame.f_locals["check_ret"])
+            except Exception as why:  # TVM raises many kinds here
+                return reason(why)
+    return ""
 
 
 def place_in_script(error: BaseException) -> str:
