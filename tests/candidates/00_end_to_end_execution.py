@@ -529,7 +529,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(before, x) and np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: the function works on the caller's x -> x[x < 0] = 0 | expected: x to stays as it was | got: other numbers in it
+# %% 0.4 wrong: the function works on the caller's x -> x[x < 0] = 0 | expected: x to stay as it was | got: other numbers in it
 def looks_pure(function, x, shape):
     before, outputs = x.copy(), []
     for filling in (-1e6, 1e6):
