@@ -1494,7 +1494,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(T.max(Y[vi, vj], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: a constant only -> got: 4 x 10 numbers, 3 each
+# %% 0.2 wrong: a constant only -> got: 4 x 10 numbers, all 3
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1555,7 +1555,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(5.5))
     return f
 
-# %% 0.2 wrong: the lower constant is 1 -> got: 4 x 10 numbers, 1 each
+# %% 0.2 wrong: the lower constant is 1 -> got: 4 x 10 numbers, all 1
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
