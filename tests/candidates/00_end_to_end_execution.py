@@ -1081,7 +1081,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.5 wrong: the ReLU reads a row beyond its input -> it ended the process (SIGSEGV), in PrimFunc relu
+# %% 0.5 wrong: the ReLU reads a row beyond its input -> the process ended (SIGSEGV), in PrimFunc relu
 def create_deep_mlp():
     @T.prim_func(s_tir=True)
     def relu(x: T.handle, y: T.handle):
