@@ -4,10 +4,12 @@ The notebook shows this code and explains it. Numbers stand for themselves times
 """
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 import tvm
 from tvm import relax, s_tir, te, tirx, topi
+from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.script import tirx as T
 
 from course import fewbits, intrinsics
@@ -120,28 +122,81 @@ def model(layers: list[tuple[np.ndarray, np.ndarray, np.ndarray]], steps: list[n
         return topi.nn.softmax(te.compute((batch, CLASSES), lambda n, j: (
             total[n, j] + bias[j]).astype("float32") * unit[j], "logits"))
 
+    def computed(function: Callable, *given: relax.Expr) -> relax.Expr:
+        inputs = [te.placeholder(tuple(map(int, each.ty.shape)), str(each.ty.dtype))
+                  for each in given]
+        return call(function.__name__, te.create_prim_func([*inputs, function(*inputs)]), *given)
+
     bb = relax.BlockBuilder()
     image = relax.Var("image", relax.TensorType((batch, 1, SIDE, SIDE), "float32"))
 
     def call(name: str, func: tirx.PrimFunc, *given: relax.Expr) -> relax.Expr:
         kernel = bb.add_func(func.with_attr("global_symbol", name), name)
         result = func.params[-1].ty
-        return bb.emit(relax.call_tir(kernel, list(given),
-                                      relax.TensorType(result.shape, str(result.dtype))))
+        return relax.call_tir(kernel, list(given),
+                              relax.TensorType(result.shape, str(result.dtype)))
 
     with bb.function("main", [image]):
         with bb.dataflow():
-            features = call("images", images_in_registers(
+            features = bb.emit(call("images", images_in_registers(
                 images(batch, lanes, width), intrinsic, lanes, width), image,
-                *map(relax.const, (np.ascontiguousarray(conv), conv_bias)), *fractions[0])
-            sums = call("product", product(
+                *map(relax.const, (np.ascontiguousarray(conv), conv_bias)), *fractions[0]))
+            sums = bb.emit(call("product", product(
                 batch, wide.shape[1], len(wide), lanes, width, intrinsic), features,
-                relax.const(intrinsics.as_read(wide, lanes, width)))
-            found = bb.emit_te(hidden, sums, relax.const(wide_bias), *fractions[1])
-            sums = call("last", product(
+                relax.const(intrinsics.as_read(wide, lanes, width))))
+            found = bb.emit(computed(hidden, sums, relax.const(wide_bias), *fractions[1]))
+            sums = bb.emit(call("last", product(
                 batch, head.shape[1], len(head), lanes, width, intrinsic), found,
-                relax.const(intrinsics.as_read(head, lanes, width)))
-            output = bb.emit_output(bb.call_te(
+                relax.const(intrinsics.as_read(head, lanes, width))))
+            output = bb.emit_output(computed(
                 probabilities, sums, relax.const(head_bias), relax.const(unit)))
         bb.emit_func_output(output)
     return bb.get()
+
+
+@mutator
+class _Lifted(PyExprMutator):
+    """Replaces constants by variables, and keeps both, in order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: dict[relax.Var, np.ndarray] = {}
+
+    def visit_generic_const_(self, constant: relax.Expr) -> relax.Var:
+        variable = relax.Var(f"constant{len(self.found)}", constant.ty)
+        self.found[variable] = constant.value.numpy()
+        return variable
+
+
+def one_program(mod: tvm.IRModule) -> tuple[tirx.PrimFunc, np.ndarray]:
+    """Return `model` as one PrimFunc, and its constants as one array, float32 (n,).
+
+    The PrimFunc takes an image, this array, and the probabilities, which it fills: what shim.c
+    hands over. The constants have several types: the array only carries their bytes, and each
+    begins at a multiple of 64, as TVM expects of tensors.
+    """
+    main, lifted = mod["main"], _Lifted()
+    body = lifted.visit_expr(main.body)
+    whole = relax.Function([*main.params, *lifted.found], body, main.ret_ty)
+    bb = relax.BlockBuilder(tvm.IRModule(
+        {variable: func for variable, func in mod.functions_items() if func != main}))
+    kernel = bb.add_func(whole.with_attr("Primitive", True), "cnn")
+    inputs = [relax.Var(each.name, each.ty) for each in whole.params]
+    with bb.function("main", inputs):
+        with bb.dataflow():
+            output = bb.emit_output(relax.Call(kernel, inputs))
+        bb.emit_func_output(output)
+    func = relax.transform.FuseTIR()(bb.get())["cnn"]
+    image, *constants, probabilities = func.params
+    filled = [np.pad(each.ravel().view("uint8"), (0, -each.nbytes % 64))
+              for each in lifted.found.values()]
+    packed = np.concatenate(filled).view("float32")
+    numbers = tirx.decl_buffer(packed.shape, "float32", "numbers")
+    places = np.cumsum([0, *map(len, filled[:-1])]).tolist()
+    views = [tirx.DeclBuffer(each, data=T.handle_add_byte_offset(numbers.data, place))
+             for each, place in zip(constants, places, strict=True)]
+    root = func.body.block
+    block = s_tir.SBlock([], [], [], "root", tirx.SeqStmt([*views, root.body]),
+                         alloc_buffers=root.alloc_buffers)
+    return tirx.PrimFunc([image, numbers, probabilities], s_tir.SBlockRealize([], True, block),
+                         attrs=func.attrs), packed

@@ -49,3 +49,16 @@ def test_the_cnn_is_that_in_numpy(random_model, lanes: int, target: tvm.target.T
     right = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
     np.testing.assert_allclose(came, right, rtol=2e-6)
     assert right.min() > 1e-3 and right.max() < 0.9
+
+
+def test_one_program_is_the_model(random_model) -> None:
+    layers, steps, images, _logits = random_model
+    pairs = intrinsics.register("cnn_one", intrinsics.of_pairs(8))
+    mod = cnn8.model(layers, steps, BATCH, 8, pairs, 2)
+    func, packed = cnn8.one_program(mod)
+    given = tvm.runtime.tensor((images[:, None] / 255).astype("float32"))
+    came = tvm.runtime.tensor(np.zeros((BATCH, 10), "float32"))
+    with ANY, helpers.quiet():
+        main = helpers.build(mod, ANY)["main"]
+    intrinsics.compiled(func, ANY)["main"](given, tvm.runtime.tensor(packed), came)
+    np.testing.assert_array_equal(came.numpy(), main(given).numpy())

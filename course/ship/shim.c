@@ -62,7 +62,7 @@ float expf(float x) /* e^x = 2^n e^r with |r| <= ln(2)/2, and six terms of the s
 
 static int64_t shapes[] = SHAPES;
 static const int32_t axes[TENSORS] = AXES;
-static float image[784], weights[NUMBERS], probabilities[10];
+static _Alignas(64) float image[784], weights[NUMBERS], probabilities[10];
 
 float *image_at(void) { return image; }
 float *weights_at(void) { return weights; }

@@ -1,5 +1,6 @@
 """What the course uses where it is here and works: absent, found and failing, half installed."""
 
+import ast
 import contextlib
 import os
 import shutil
@@ -33,6 +34,8 @@ WAYS = {"fails": ("exit 1", "it ended with 1"),
         "does nothing": ("exit 0", ""), "says something else": ("echo hello", ""),
         "hangs": (f"{shutil.which('sleep')} 60 & wait", "is still running after 0.5 seconds")}
 OF_PROGRAMS = ("c", "shared", "c++", "c++20", "wasm", "node", "arm64", "git", "tar")
+TRIALS = {"onnxruntime": present.ONNX, "openvino": present.OPENVINO, "gpu": present.GPU,
+          "nvrtc": present.NVRTC}
 OF_PYTHON = {"onnxruntime": ("onnxruntime", "onnx", "onnxscript"), "gpu": ("tvm",),
              "openvino": ("openvino", "onnx", "onnxscript"), "nvrtc": ("nvidia", "cuda", "tvm")}
 
@@ -109,6 +112,15 @@ def test_half_installed(kind: str, way: str, tmp_path: Path, monkeypatch: pytest
     assert {"fails to import": "RuntimeError: half installed", "crashes": "it ended with -6",
             "is empty": "", "hangs": "is still running after 1 seconds"}[way] in found.said
     assert "\n" not in found.said and "Traceback" not in found.said
+
+
+@pytest.mark.parametrize("kind", OF_PYTHON)
+def test_a_trial_imports_what_it_tries_and_no_more(kind: str) -> None:
+    """The doctor runs them all: with torch's exporter in one, it took twice as long."""
+    taken = {(getattr(node, "module", None) or name.name).partition(".")[0]
+             for node in ast.walk(ast.parse(TRIALS[kind]))
+             if isinstance(node, ast.Import | ast.ImportFrom) for name in node.names}
+    assert taken - sys.stdlib_module_names <= {*OF_PYTHON[kind], "numpy"}
 
 
 @pytest.mark.parametrize("kind", ["c", "shared", "c++20", "wasm", "arm64"])
