@@ -1,4 +1,4 @@
-"""Is the Chinese of a message its English? Looked at sentence by sentence, and as it is shown.
+"""Is the Chinese of a message its English? Looked at sentence by sentence.
 
 Sentences know their templates, so that nothing has to be guessed: what stands in a place is a
 sentence, a number or a name, or else it was said by TVM, by Python or in the answer itself.
@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 
-from course.checks.say.messages import CheckFailed
-from course.words import HAN, Sentence, language, told, use
+from course.words import HAN, Sentence, told
 from tools import messages
 
 PUNCTUATION = "，。；：（）、？！“”"
@@ -71,13 +70,3 @@ def faults(found: Any) -> list[str]:
     if re.search(r"[a-z]{3,} [a-z]{3,}", english) and not re.search(HAN, chinese) and own != "X":
         lines.append("no Chinese")
     return [f"{line}\n      {english!r}\n      {chinese!r}" for line in lines]
-
-
-def shown(parts: list[Any]) -> dict[str, str]:
-    """Return what a reader sees of a wrong answer, in both languages."""
-    before, texts = language(), {}
-    for one in ("en", "zh"):
-        use(one)
-        texts[one] = str(CheckFailed(*parts))
-    use(before)
-    return texts

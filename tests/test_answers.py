@@ -82,7 +82,7 @@ def test_a_signature_of_ones_own_is_no_fault_of_the_course(number: str) -> None:
 
 @pytest.mark.parametrize(("source", "words"), [
     ("def f(a, b): yield a", "runs none of its lines"),
-    ("async def f(a, b): pass", "an async def: a call of it runs none"),
+    ("async def f(a, b): pass", "an async def: calling it runs none"),
     ("f = tvm.get_global_func('topi.nn.relu')", "f is a function of TVM's"),
     ("f = 7", "f is 7"), ("def f(a): pass", "f takes (a)"),
     ("def f(a, b, *, c): pass", "f takes (a, b, *, c)")])
@@ -157,16 +157,17 @@ def kernel(monkeypatch, capsys) -> Kernel:
 
 @pytest.mark.parametrize("id", [None, "the answer's"])
 @pytest.mark.parametrize(("cell", "words"), [
-    (f"import mathh\n{RIGHT}", "No module named 'mathh'; linear is still that of an earlier cell"),
+    (f"import mathh\n{RIGHT}",
+     "No module named 'mathh'; linear is still the one from an earlier cell"),
     (f"not_defined\n{RIGHT}", "name 'not_defined' is not defined"),
     (f"@not_defined\n{RIGHT}", "name 'not_defined' is not defined"),
     ("def linear(x, w):\n        y = x @ w\n    return y", "IndentationError"),
     ("if True:\n    def linear(x, w)\n        return x @ w", "SyntaxError"),
     ("linear = lambda x, w: (x @ w", "SyntaxError"),
     ("import mathh\nlinear = lambda x, w: x @ w", "No module named 'mathh'"),
-    (f"%%time\nimport mathh\n{RIGHT}", "linear is still that of an earlier cell"),
+    (f"%%time\nimport mathh\n{RIGHT}", "linear is still the one from an earlier cell"),
     ("if False:\n    def linear(x, w):\n        return x", "it ran and did not; linear is still"),
-    (RIGHT.replace("linear", "linaer"), "it defines linaer; linear is still that of an earlier"),
+    (RIGHT.replace("linear", "linaer"), "it defines linaer; linear is still the one from"),
     (RIGHT.replace("linear", "my_layer"), "it defines my_layer; linear is still"),
     ("linaer = lambda x, w: x @ w", "it defines linaer; linear is still")])
 def test_no_older_function_is_judged(kernel: Kernel, cell: str, words: str, id: str | None) -> None:
@@ -280,7 +281,7 @@ def test_no_descriptor_leads_out_of_the_child() -> None:
             return "done"
 
         passed, parts = checks.isolated(everywhere, 5)
-        assert not passed and parts[1] == "no verdict of the check"
+        assert not passed and parts[1] == "no verdict from the check"
         os.set_blocking(mine, False)
         with pytest.raises(BlockingIOError):
             os.read(mine, 1)
@@ -313,7 +314,7 @@ def test_what_an_answer_starts_ends_with_it() -> None:
 
 @FORKS
 @pytest.mark.parametrize(("run", "came", "look_at"), [
-    (os.abort, r"\(SIGABRT\)", "something in it ends the process"),
+    (os.abort, r"\(SIGABRT\)", "something that ends the process"),
     # CPython 3.12 counts its own calls in C, and raises before the stack is full
     (_recursion, "calls deep|RecursionError", "a function that calls itself has to end|your line"),
     # TVM's own handler of SIGSEGV prints a trace; where that fails in turn, it is SIGABRT

@@ -139,7 +139,7 @@ def test_a_fault_of_the_target_alone_gets_its_own_cause() -> None:
 
 def test_another_order_of_what_is_returned() -> None:
     mod = _cnn(softmax=lambda bb, v: (bb.emit_te(topi.nn.softmax, v, axis=1), v)[1])
-    with pytest.raises(checks.CheckFailed, match="that main returns .*, which is layer"):
+    with pytest.raises(checks.CheckFailed, match="main to return .*, which is layer"):
         checks.check_equivalence(mod, MODEL, helpers.test_loader(count=8))
 
 
@@ -156,7 +156,7 @@ def test_what_main_returns_counts_also_if_it_was_not_bound_last() -> None:
         bb.emit_te(topi.add, product, const["linear0_bias"])
         bb.emit_func_output(product)
     batch = torch.from_numpy(checks.random(2, 32, 13, 13))
-    with pytest.raises(checks.CheckFailed, match="that main returns .*, which is layer"):
+    with pytest.raises(checks.CheckFailed, match="main to return .*, which is layer"):
         checks.check_equivalence(bb.get(), linear, [(batch, torch.zeros(2))])
 
 
@@ -223,7 +223,7 @@ said = b'[true, "fine", ""]'
 for forged in (b"x", said, bytes(8) + len(said).to_bytes(8, "big") + said, bytes(50_000)):
     for then in (lambda: "done", lambda: os._exit(0), lambda: time.sleep(60)):
         passed, parts = checks.isolated(lambda: everywhere(forged) or then(), 5)
-        assert not passed and parts[1] == "no verdict of the check", parts
+        assert not passed and parts[1] == "no verdict from the check", parts
 print("never believed")
 """
 

@@ -12,23 +12,15 @@ from tools.translation import EXERCISES, current, files
 from tools.translation_lint import rows
 
 ROOT = Path(__file__).resolve().parent.parent
-DOCS = ("troubleshooting", "tvm_errors", "rosetta", "old_course", "benchmark")
+DOCUMENTS = {name: file for name, file in files().items() if name.endswith(".md")}
 LANGUAGES = re.compile(r"(?m)^\[(?:English|中文)\]\(([^)]*)\)")  # a link to the other one
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 SPAN = re.compile(r"``.+?``|`[^`]+`")
-HANDS_ON = ("README.md", "CONTRIBUTING.md", *(f"docs/{name}.md" for name in DOCS),
-            "docs/glossary.md", "data/README.md", "instructor/README.md", "README.zh.md",
-            "data/README.zh.md", "instructor/README.zh.md", "instructor/student_README.zh.md",
-            *(f"docs/zh/{name}.md" for name in DOCS))
+IN_ENGLISH_ALONE = ROOT / "CONTRIBUTING.md", ROOT / "docs" / "glossary.md"
 
 
 def read(name: str | Path) -> str:
     return (ROOT / name).read_text(encoding="utf-8")
-
-
-def pairs(name: str) -> list[tuple[str, str]]:
-    """Return the paragraphs that are translated, in English and Chinese."""
-    return [(one.english, one.text) for one in current(f"docs/{name}.md")[0] if one.text]
 
 
 def table(text: str) -> list[list[object]]:
@@ -43,9 +35,9 @@ def links(text: str) -> list[str]:
     return re.findall(r"\]\(([^)]+)\)", SPAN.sub("code", FENCE.sub("", text)))
 
 
-@pytest.mark.parametrize("name", DOCS)
+@pytest.mark.parametrize("name", [name for name in DOCUMENTS if name.startswith("docs/")])
 def test_messages_code_rows_and_anchors_are_those_of_the_english(name: str) -> None:
-    for english, chinese in pairs(name):
+    for english, chinese in ((one.english, one.text) for one in current(name)[0] if one.text):
         heading, translated = english.partition("\n")[0], chinese.partition("\n")[0]
         if heading.startswith("#"):
             assert "`" not in heading or heading == translated, "its anchor would be another"
@@ -62,20 +54,21 @@ def anchors(text: str) -> set[str]:
             for heading in re.findall("(?m)^#+ (.*)$", FENCE.sub("", text))}
 
 
-@pytest.mark.parametrize("name", HANDS_ON)
-def test_links_lead_somewhere(name: str) -> None:
-    folder = ROOT if "student" in name else (ROOT / name).parent  # it is put on top
-    for link in links(read(name)):
+@pytest.mark.parametrize("path", [*IN_ENGLISH_ALONE, *(
+    path for file in DOCUMENTS.values() for path in (file.source, file.chinese))], ids=str)
+def test_links_lead_somewhere(path: Path) -> None:
+    folder = ROOT if "student" in path.name else path.parent  # it is put on top
+    for link in links(read(path)):
         if not link.startswith("http"):
-            path, _, anchor = link.partition("#")
-            assert (folder / path).is_file(), link
-            assert not anchor or anchor in anchors(read(folder / path)), link
+            name, _, anchor = link.partition("#")
+            assert (folder / name).is_file(), link
+            assert not anchor or anchor in anchors(read(folder / name)), link
 
 
 def test_each_language_links_to_the_other() -> None:
-    known = [(file.source, file.chinese) for name, file in files().items()
-             if re.search("^docs|(^|/)README", name)]
-    assert len(known) == len(DOCS) + 3
+    known = [(file.source, file.chinese) for name, file in DOCUMENTS.items()
+             if "student" not in name]
+    assert len(known) >= 8
     for one, other in [pair for both in known for pair in (both, both[::-1])]:
         (link,) = LANGUAGES.findall(read(one))
         assert (one.parent / link).resolve() == other

@@ -90,9 +90,8 @@ def write(change: bool = True) -> list[Path]:
     """Bring course/words/zh.po up to date, if `change`; return it if it was not."""
     found = catalogue.merged(CATALOGUE, extracted())
     found.obsolete.clear()
-    for one in found:  # Babel's guesses have the flags of the message that they were taken from
-        if not one.python_brace_format:
-            one.flags.discard("python-brace-format")
+    for one in found:  # Babel's guesses have another message's flags, and "2 % of" is no template
+        one.flags &= {"fuzzy", "python-brace-format" if one.python_brace_format else ""}
     return catalogue.write(CATALOGUE, catalogue.text(found, width=100), change)
 
 

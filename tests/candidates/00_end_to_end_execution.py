@@ -152,7 +152,7 @@ def lnumpy_softmax(X, Y):
     Y = [[math.exp(v - max(row)) for v in row] for row in X]
     return [[v / sum(row) for v in row] for row in Y]
 
-# %% 0.1 wrong: works in X -> that X stays as it was
+# %% 0.1 wrong: works in X -> X to stay as it was
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
         largest, total = max(X[i]), 0.0
@@ -272,7 +272,7 @@ def make_relu6():
                 Y[i + 100000000, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: works in X -> that X stays as it was
+# %% 0.2 wrong: works in X -> X to stay as it was
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -339,7 +339,7 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.3 wrong: without T.init -> that every element has a first value | f adds to Y, or compares with it, in Y, and nothing was written
+# %% 0.3 wrong: without T.init -> every element to have an initial value | f adds to Y, or compares with it, in Y, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -349,7 +349,7 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 wrong: without T.init in a temporary -> that every element has a first value | f adds to M, or compares with it, in M, and nothing was written
+# %% 0.3 wrong: without T.init in a temporary -> every element to have an initial value | f adds to M, or compares with it, in M, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -520,7 +520,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(*outputs)
 
-# %% 0.4 wrong: x is compared with itself -> x[x < 0] = 0 | expected: that x stays as it was | got: other numbers in it
+# %% 0.4 wrong: x is compared with itself -> x[x < 0] = 0 | expected: x to stay as it was | got: other numbers in it
 def looks_pure(function, x, shape):
     before, outputs = x, []
     for filling in (-1e6, 1e6):
@@ -529,7 +529,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(before, x) and np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.4 wrong: the function works on the caller's x -> x[x < 0] = 0 | expected: that x stays as it was | got: other numbers in it
+# %% 0.4 wrong: the function works on the caller's x -> x[x < 0] = 0 | expected: x to stay as it was | got: other numbers in it
 def looks_pure(function, x, shape):
     before, outputs = x.copy(), []
     for filling in (-1e6, 1e6):
@@ -604,7 +604,7 @@ def create_deep_mlp():
 def create_deep_mlp():
     return deep_mlp(symbolic=False)
 
-# %% 0.5 wrong: without T.init -> that every element has a first value | PrimFunc linear adds to Y, or compares with it, in Y, and
+# %% 0.5 wrong: without T.init -> every element to have an initial value | PrimFunc linear adds to Y, or compares with it, in Y, and
 def create_deep_mlp():
     return deep_mlp(init=False)
 
@@ -768,7 +768,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = Y[i, j] / total
 
-# %% 0.1 wrong: Y returned too -> that nothing is returned
+# %% 0.1 wrong: Y returned too -> no return value
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -781,7 +781,7 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = Y[i, j] / total
     return Y
 
-# %% 0.1 wrong: os._exit -> something in it ends the process
+# %% 0.1 wrong: os._exit -> something that ends the process
 def lnumpy_softmax(X, Y):
     os._exit(0)
 
@@ -1081,7 +1081,7 @@ def looks_pure(function, x, shape):
         outputs.append(out)
     return np.array_equal(*outputs, equal_nan=True)
 
-# %% 0.5 wrong: the ReLU reads a row beyond its input -> it ended the process (SIGSEGV), in PrimFunc relu
+# %% 0.5 wrong: the ReLU reads a row beyond its input -> the process ended (SIGSEGV), in PrimFunc relu
 def create_deep_mlp():
     @T.prim_func(s_tir=True)
     def relu(x: T.handle, y: T.handle):
@@ -1307,7 +1307,7 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = np.divide(Y[i], total)[j]
 
-# %% 0.1 wrong: writes a 0 into X at the end -> that X stays as it was
+# %% 0.1 wrong: writes a 0 into X at the end -> X to stay as it was
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1322,7 +1322,7 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = Y[i, j] / total
     X[0, 0] = 0
 
-# %% 0.1 wrong: returns the sum -> that nothing is returned
+# %% 0.1 wrong: returns the sum -> no return value
 def lnumpy_softmax(X, Y):
     n, m = X.shape
     for i in range(n):
@@ -1494,7 +1494,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(T.max(Y[vi, vj], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: a constant only -> got: 4 x 10 numbers, 3 each
+# %% 0.2 wrong: a constant only -> got: 4 x 10 numbers, all 3
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1555,7 +1555,7 @@ def make_relu6():
                 Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(5.5))
     return f
 
-# %% 0.2 wrong: the lower constant is 1 -> got: 4 x 10 numbers, 1 each
+# %% 0.2 wrong: the lower constant is 1 -> got: 4 x 10 numbers, all 1
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1605,7 +1605,7 @@ def make_relu6():
                 Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: clears X afterwards -> that X stays as it was
+# %% 0.2 wrong: clears X afterwards -> X to stay as it was
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -1810,7 +1810,7 @@ def make_row_max():
         return Y
     return f
 
-# %% 0.3 wrong: writes into X -> that X stays as it was
+# %% 0.3 wrong: writes into X -> X to stay as it was
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):

@@ -365,14 +365,14 @@ def conv2d_cost(batch, out_channels, in_channels, size, kernel, stride, padding)
     p = out_channels * (in_channels * kernel ** 2 + 1)
     return p, 2 * in_channels * kernel ** 2 * batch * out_channels * o * o, 4 * (p + batch * in_channels * size ** 2 + batch * out_channels * o * o)
 
-# %% 1.1 wrong: clears what it was given -> input confusion: | that confusion stays as it was | other numbers in it
+# %% 1.1 wrong: clears what it was given -> input confusion: | confusion to stay as it was | other numbers in it
 def per_class_recall(confusion):
     with np.errstate(all="ignore"):
         recall = np.diag(confusion) / confusion.sum(axis=1)
     confusion[:] = 0
     return recall
 
-# %% 1.2 wrong: shifts the logits in place -> input logits: | that logits stays as it was
+# %% 1.2 wrong: shifts the logits in place -> input logits: | logits to stay as it was
 def cross_entropy(logits, labels):
     logits -= logits.max(axis=1, keepdims=True)
     return float((np.log(np.exp(logits).sum(axis=1)) - logits[np.arange(len(labels)), labels]).mean())

@@ -520,7 +520,7 @@ def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.nn.relu, lv) if place == "bias1" else lv)
 
-# %% 2.5 wrong: softmax twice -> that main returns lv10 (4, 10) from softmax, which is layer 7, Softmax
+# %% 2.5 wrong: softmax twice -> main to return lv10 (4, 10) from softmax, which is layer 7, Softmax
 def create_model_via_emit_te(weights):
     return cnn_with(weights, extra=lambda bb, lv, place, const: bb.emit_te(
         topi.nn.softmax, lv, axis=1) if place == "softmax" else lv)
@@ -1099,13 +1099,13 @@ def create_model_via_emit_te(weights):
     taken = {name: weights.pop(name) for name in list(weights)}
     return cnn_with(taken)
 
-# %% 2.6 wrong: the dictionary is emptied -> that weights stays as it was
+# %% 2.6 wrong: the dictionary is emptied -> weights to stay as it was
 def create_model_via_own_te(weights):
     taken = dict(weights)
     weights.clear()
     return own_cnn(taken)
 
-# %% 2.6 wrong: the weights are set to 0 afterwards -> that weights stays as it was | other numbers in
+# %% 2.6 wrong: the weights are set to 0 afterwards -> weights to stay as it was | other numbers in
 def create_model_via_own_te(weights):
     mod = own_cnn({name: array.copy() for name, array in weights.items()})
     for array in weights.values():

@@ -1,4 +1,4 @@
-# %% 3.1 wrong: out is rebound -> that the memory of out is written | only the NaN from before
+# %% 3.1 wrong: out is rebound -> the memory of out to be written | only the NaN from before
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -29,7 +29,7 @@ def register_softmax():
         e = np.exp(np.from_dlpack(x))
         np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
 
-# %% 3.1 wrong: works in x -> that x stays as it was
+# %% 3.1 wrong: works in x -> x to stay as it was
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -256,13 +256,13 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w) + b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: out is rebound -> that the memory of out is written | only the NaN from before
+# %% 3.4 wrong: out is rebound -> the memory of out to be written | only the NaN from before
 def register_conv2d():
     def conv2d(x, w, b, out):
         out = nn.functional.conv2d(x, w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: returns instead of writing -> that out is written | out still holds only the NaN from before the call, and a value
+# %% 3.4 wrong: returns instead of writing -> out to be written | out still holds only the NaN from before the call, and a value
 def register_conv2d():
     def conv2d(x, w, b, out):
         return nn.functional.conv2d(x, w, b.flatten())
@@ -299,7 +299,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: gives the view other memory -> that the memory of out is written | only the NaN from before
+# %% 3.4 wrong: gives the view other memory -> the memory of out to be written | only the NaN from before
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.data = nn.functional.conv2d(x, w, b.flatten())
@@ -378,7 +378,7 @@ def register_conv2d_numpy():
         out = out + b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: out is rebound -> that the memory of out is written | only the NaN from before
+# %% 3.5 wrong: out is rebound -> the memory of out to be written | only the NaN from before
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
@@ -391,7 +391,7 @@ def register_conv2d_numpy():
         out += b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: adds up in out without setting it to zero -> NaN, for out was full of NaN
+# %% 3.5 wrong: adds up in out without setting it to zero -> NaN, because out was full of NaN
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         height, width = out.shape[2:]
@@ -649,20 +649,20 @@ def register_softmax():
     def softmax(x, out):
         torch.softmax(torch.from_dlpack(x), 1, dtype=torch.float64, out=torch.from_dlpack(out))
 
-# %% 3.1 wrong: arguments in the order out, x -> that x stays as it was | env.softmax wrote into x
+# %% 3.1 wrong: arguments in the order out, x -> x to stay as it was | env.softmax wrote into x
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(out, x):
         torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
 
-# %% 3.1 wrong: out is returned too -> that env.softmax returns nothing
+# %% 3.1 wrong: out is returned too -> env.softmax to return nothing
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
         torch.from_dlpack(out).copy_(torch.softmax(torch.from_dlpack(x), dim=1))
         return out
 
-# %% 3.1 wrong: a value is returned too -> that env.softmax returns nothing
+# %% 3.1 wrong: a value is returned too -> env.softmax to return nothing
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -786,7 +786,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.3 wrong: arrays in the place of constants -> a numpy.ndarray in the place of a relax.Expr
+# %% 3.3 wrong: arrays in the place of constants -> got a numpy.ndarray, expected a relax.Expr
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, weight, bias), (1, len(bias)), (1, weight.shape[1]))
 
@@ -857,7 +857,7 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: writes out and returns it too -> that env.conv2d returns nothing
+# %% 3.4 wrong: writes out and returns it too -> env.conv2d to return nothing
 def register_conv2d():
     def conv2d(x, w, b, out):
         return out.copy_(nn.functional.conv2d(x.double(), w.double()) + b.double())
@@ -929,7 +929,7 @@ def register_conv2d_numpy():
         out += b if len(x) == 1 else np.resize(b, (1, 1, 1, out.shape[3]))
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: returns out too -> that env.conv2d returns nothing
+# %% 3.5 wrong: returns out too -> env.conv2d to return nothing
 def register_conv2d_numpy():
     @tvm.register_global_func("env.conv2d", override=True)
     def conv2d(x, w, b, out):

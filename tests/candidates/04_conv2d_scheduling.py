@@ -43,12 +43,12 @@ def partial_with(s, factors=(None, 8), of=1, axis=1, last=-1, lanes=True):
 def inline_all(schedule):
     schedule.compute_inline(schedule.get_sblock("doubled"))
 
-# %% 4.1 wrong: the output is inlined too -> that your code runs
+# %% 4.1 wrong: the output is inlined too -> your code to run
 def inline_all(schedule):
     for name in ["doubled", "shifted", "result"]:
         schedule.compute_inline(schedule.get_sblock(name))
 
-# %% 4.1 wrong: a name that is not there -> that your code runs
+# %% 4.1 wrong: a name that is not there -> your code to run
 def inline_all(schedule):
     schedule.compute_inline(schedule.get_sblock("double"))
     schedule.compute_inline(schedule.get_sblock("shifted"))
@@ -135,7 +135,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(j)
     schedule.parallel(i)
 
-# %% 4.3 wrong: the reduction is vectorised -> that your code runs
+# %% 4.3 wrong: the reduction is vectorised -> your code to run
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)
@@ -227,7 +227,7 @@ def schedule_conv2d(mod):
 def schedule_conv2d(mod):
     return conv_schedule(mod, early=True, decompose=False)
 
-# %% 4.4 wrong: func_name is forgotten -> that your code runs
+# %% 4.4 wrong: func_name is forgotten -> your code to run
 def schedule_conv2d(mod):
     schedule = tvm.s_tir.Schedule(mod)
     schedule.compute_inline(schedule.get_sblock("pad_temp"))
@@ -308,7 +308,7 @@ def schedule_conv2d(mod):
 def sums_where_needed(schedule):
     schedule.get_loops(schedule.get_sblock("pooled"))
 
-# %% 4.5 wrong: the pooling moves, which reads -> that your code runs
+# %% 4.5 wrong: the pooling moves, which reads -> your code to run
 def sums_where_needed(schedule):
     schedule.compute_at(schedule.get_sblock("pooled"), schedule.get_loops(schedule.get_sblock("sums"))[0])
 
@@ -429,7 +429,7 @@ def sums_where_needed(schedule):
     outer, _ = schedule.split(row, factors=[None, 2])
     schedule.compute_at(schedule.get_sblock("sums"), outer)
 
-# %% 4.5 wrong: inlined, which a sum cannot be -> that your code runs
+# %% 4.5 wrong: inlined, which a sum cannot be -> your code to run
 def sums_where_needed(schedule):
     schedule.compute_inline(schedule.get_sblock("sums"))
 
@@ -482,7 +482,7 @@ def row_in_registers(schedule):
     copy = schedule.cache_write(block, 0, "local")
     schedule.reverse_compute_at(copy, pair)
 
-# %% 4.6 wrong: the wrong one of the two blocks moves -> that your code runs
+# %% 4.6 wrong: the wrong one of the two blocks moves -> your code to run
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
     schedule.cache_write(block, 0, "local")
@@ -510,7 +510,7 @@ def eight_partial_sums(schedule):
 def eight_partial_sums(schedule):
     partial_with(schedule, factors=(None, 8), of=0, last=0)
 
-# %% 4.7 wrong: an axis that is not there -> that your code runs
+# %% 4.7 wrong: an axis that is not there -> your code to run
 def eight_partial_sums(schedule):
     partial_with(schedule, axis=2)
 
@@ -519,7 +519,7 @@ def eight_partial_sums(schedule):
     partial_with(schedule, lanes=False)
     schedule.unroll(schedule.get_loops(schedule.get_sblock("total"))[-1])
 
-# %% 4.7 wrong: vectorised before rfactor -> that your code runs
+# %% 4.7 wrong: vectorised before rfactor -> your code to run
 def eight_partial_sums(schedule):
     _, k = schedule.get_loops(schedule.get_sblock("total"))
     _, lanes = schedule.split(k, factors=[None, 8])
@@ -561,7 +561,7 @@ def inline_all(schedule):
     except Exception:
         pass
 
-# %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, and its loops run it from 0 to 31
+# %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, but its loops run it from 0 to 31
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     *_, lanes = schedule.split(j, factors=[None, 2, 8], disable_predication=True)
@@ -619,7 +619,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(j1)
     schedule.decompose_reduction(c, k0)
 
-# %% 4.3 wrong: terms beyond the end of the sum are read -> goes from 0 to 23, and its loops run it from 0 to 31
+# %% 4.3 wrong: terms beyond the end of the sum are read -> goes from 0 to 23, but its loops run it from 0 to 31
 def schedule_matmul(schedule):
     c = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(c)
@@ -778,7 +778,7 @@ def schedule_conv2d(mod):
     s.decompose_reduction(conv, rc)
     return s.mod
 
-# %% 4.3 wrong: decomposed inside the sum, which is refused itself -> that your code runs
+# %% 4.3 wrong: decomposed inside the sum, which is refused itself -> your code to run
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)
@@ -787,7 +787,7 @@ def schedule_matmul(schedule):
     schedule.parallel(i)
     schedule.decompose_reduction(block, j)
 
-# %% 4.3 wrong: decomposed too early, and k as lanes -> that your code runs
+# %% 4.3 wrong: decomposed too early, and k as lanes -> your code to run
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)

@@ -118,7 +118,7 @@ def plus(bb, nm, node): return bb.emit_te(topi.add, nm[node.args[0]], nm[node.ar
 def mend():
     return {}
 
-# %% 5.1 wrong: the first alone -> lv1 is mended, and right; there is another mistake
+# %% 5.1 wrong: the first alone -> lv1 is fixed, and right; there is another mistake
 def mend():
     return {"lv1": bias_with()}
 
@@ -197,7 +197,7 @@ def map_gelu(bb, node_map, node):
 def map_gelu(bb, node_map, node):
     return bb.emit_te(gelu_te(with_x=False), node_map[node.args[0]])
 
-# %% 5.3 wrong: for two axes only -> that your code runs
+# %% 5.3 wrong: for two axes only -> your code to run
 def map_gelu(bb, node_map, node):
     return bb.emit_te(lambda x: te.compute(x.shape, lambda i, j: 0.5 * x[i, j] * (
         1.0 + te.erf(x[i, j] * 0.5**0.5))), node_map[node.args[0]])
@@ -232,7 +232,7 @@ def map_gelu(bb, node_map, node):
 def cnn_rules():
     return rules_with(conv=conv_rule(bias=(-1,)))
 
-# %% 5.4 wrong: the shape of the CNN's bias is written into the rule -> that your code runs; Conv2d(1, 3
+# %% 5.4 wrong: the shape of the CNN's bias is written into the rule -> your code to run; Conv2d(1, 3
 def cnn_rules():
     return rules_with(conv=conv_rule(bias=(1, 32, 1, 1)))
 
@@ -240,7 +240,7 @@ def cnn_rules():
 def cnn_rules():
     return rules_with(conv=conv_rule(add="always"))
 
-# %% 5.4 wrong: kernel_size handed on as a number -> that your code runs; MaxPool2d
+# %% 5.4 wrong: kernel_size handed on as a number -> your code to run; MaxPool2d
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], layer.kernel_size, layer.stride,
@@ -295,13 +295,13 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(4, width) for width in features],
                    {operator.add: add_rule}, MLP_RULES)
 
-# %% 5.5 wrong: a variable for each input -> 2 variables, each another unknown
+# %% 5.5 wrong: a variable for each input -> 2 variables, each a different unknown
 def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model),
                    [(tvm.tirx.Var("n", "int64"), width) for width in features],
                    {operator.add: add_rule}, MLP_RULES)
 
-# %% 5.5 wrong: the same width for all inputs -> that your code runs
+# %% 5.5 wrong: the same width for all inputs -> your code to run
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, features[0])] * len(features),
@@ -312,7 +312,7 @@ def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], {}, MLP_RULES)
 
-# %% 5.5 wrong: bias=False is not thought of -> that your code runs
+# %% 5.5 wrong: bias=False is not thought of -> your code to run
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     def linear(bb, node_map, node, layer):
@@ -360,7 +360,7 @@ def import_for_any_batch(model, features):
 def map_gelu(bb, node_map, node):
     return bb.emit(relax.op.nn.gelu(list(node_map.values())[-1]))
 
-# %% 5.3 wrong: only from rank 2 on -> that your code runs
+# %% 5.3 wrong: only from rank 2 on -> your code to run
 def map_gelu(bb, node_map, node):
     return bb.emit_te(lambda x: te.compute(x.shape, lambda i, j, *r: 0.5 * x(i, j, *r) * (1.0 + te.erf(x(i, j, *r) * 0.5**0.5))), node_map[node.args[0]])
 
@@ -390,7 +390,7 @@ def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int32")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: plus}, MLP_RULES)
 
-# %% 5.5 wrong: own loop that does not find nested layers -> that your code runs
+# %% 5.5 wrong: own loop that does not find nested layers -> your code to run
 def import_for_any_batch(model, features):
     traced, n = fx.symbolic_trace(model), tvm.tirx.Var("n", "int64")
     w, ins, m = iter(features), [], {}
@@ -551,7 +551,7 @@ def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: lambda b, m, k: b.emit_te(topi.add, *list(m.values())[-2:])}, MLP_RULES)
 
-# %% 5.1 wrong: the second alone -> lv3 is mended, and right; there is another mistake
+# %% 5.1 wrong: the second alone -> lv3 is fixed, and right; there is another mistake
 def mend():
     return {"lv3": largest_with()}
 
@@ -617,7 +617,7 @@ def map_gelu(bb, node_map, node):
     x = bb.emit(relax.op.clip(node_map[node.args[0]], -50, 50))
     return bb.emit(relax.op.nn.gelu(x))
 
-# %% 5.3 wrong: ranks up to 3 -> that your code runs
+# %% 5.3 wrong: ranks up to 3 -> your code to run
 def map_gelu(bb, node_map, node):
     x = node_map[node.args[0]]
     letters = ["i", "j", "k"][:len(x.ty.shape)]
@@ -627,7 +627,7 @@ def map_gelu(bb, node_map, node):
     gelu_at = lambda v: 0.5 * v * (1.0 + te.erf(v * 0.5**0.5))
     return bb.emit_te(form[len(x.ty.shape)], x)
 
-# %% 5.4 wrong: numbers or pairs, and not both in one layer -> that your code runs; MaxPool2d(kernel_size=(3, 5), stride=2
+# %% 5.4 wrong: numbers or pairs, and not both in one layer -> your code to run; MaxPool2d(kernel_size=(3, 5), stride=2
 def cnn_rules():
     def rule(bb, node_map, node, l):
         if isinstance(l.kernel_size, int):
@@ -705,7 +705,7 @@ def cnn_rules():
         return bb.emit(relax.op.divide(powers, relax.op.sum(powers, l.dim, keepdims=True)))
     return rw(pool=pool, soft=soft)
 
-# %% 5.5 wrong: the rule for + reads all_input_nodes, which names each node once -> that your code runs
+# %% 5.5 wrong: the rule for + reads all_input_nodes, which names each node once -> your code to run
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {

@@ -99,7 +99,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, k)
     return s.mod
 
-# %% 6.2 wrong: k itself is vectorised -> that your code runs
+# %% 6.2 wrong: k itself is vectorised -> your code to run
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod, error_render_level="fast")
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -255,7 +255,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
 
-# %% 6.3 wrong: numbers, not bytes -> these are numbers, and a float32 has 4 bytes
+# %% 6.3 wrong: numbers, not bytes -> this counts numbers, and a float32 has 4 bytes
 def tile_bytes(n, m, depth, rows, columns):
     return n // rows * (m // columns) * depth * (rows + columns) + n * m
 
@@ -263,11 +263,11 @@ def tile_bytes(n, m, depth, rows, columns):
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (n // rows) * (m // columns) * depth * (rows + columns)
 
-# %% 6.3 wrong: each matrix once -> A and B come in once for each tile, not once in all
+# %% 6.3 wrong: each matrix once -> A and B are loaded once for each tile, not once in all
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (n * depth + depth * m + n * m)
 
-# %% 6.3 wrong: one tile -> this is one tile
+# %% 6.3 wrong: one tile -> this is for one tile only
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (depth * (rows + columns) + rows * columns)
 

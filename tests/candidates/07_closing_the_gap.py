@@ -191,7 +191,7 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return tvm.s_tir.Schedule(conv_with(mod, name))
 
-# %% 7.2 wrong: func_name is forgotten -> that your code runs
+# %% 7.2 wrong: func_name is forgotten -> your code to run
 def fast_conv_pool(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("pad_temp"))

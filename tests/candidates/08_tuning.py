@@ -184,13 +184,13 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, parts=3)
 
-# %% 8.1 wrong: drawn again until the vector has two lanes -> 1 x 1 x 1 never comes
+# %% 8.1 wrong: drawn again until the vector has two lanes -> 1 x 1 x 1 is never drawn
 def random_conv2d(func, seed, most):
     while (s := draws_with(func, seed, most)) and int(s.trace.decisions[s.trace.insts[4]][-1]) < 2:
         seed += 7919
     return s
 
-# %% 8.1 wrong: drawn again until the tile is a quarter full -> never comes | 68 numbers
+# %% 8.1 wrong: drawn again until the tile is a quarter full -> never drawn | 68 numbers
 def random_conv2d(func, seed, most):
     while True:
         s = draws_with(func, seed, most)
@@ -232,7 +232,7 @@ tune = tuner_with(check=False)
 # %% 8.2 wrong: an exception goes through -> RuntimeError: no memory, from 'broken'
 tune = tuner_with(guard=False)
 
-# %% 8.2 wrong: only RuntimeError is caught -> that a candidate for which is_correct raises is left out
+# %% 8.2 wrong: only RuntimeError is caught -> a candidate for which is_correct raises to be left out
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = {}
     for name, candidate in candidates.items():
@@ -491,7 +491,7 @@ replayed = replaying(all_kinds=True)
 # %% 8.4 wrong: the last steps are left out -> the steps after EnterPostproc: they are missing
 replayed = replaying(post=False)
 
-# %% 8.4 wrong: nothing is applied -> func itself came
+# %% 8.4 wrong: nothing is applied -> this is func itself
 replayed = replaying(apply=False)
 
 # %% 8.4 wrong: the module -> IRModule
@@ -581,7 +581,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return kept.setdefault("drawn", drawn), program
 
-# %% 8.4 wrong: drawn anew by the space -> another one, which begins with the loops i_0: 3, i_1: 4
+# %% 8.4 wrong: drawn anew by the space -> a different one, which begins with the loops i_0: 3, i_1: 4
 def replayed(record, func):
     drawn, _ = replaying()(record, func)
     undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
@@ -615,7 +615,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="16")
 
-# %% 8.1 wrong: what was drawn is not used -> the draw for the loop over 26 does not cut it
+# %% 8.1 wrong: what was drawn is not used -> the draw for the loop over 26 does not split it
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, used=False)
 
@@ -668,7 +668,7 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="none")
 
-# %% 8.1 wrong: the limit in three equal parts -> that each tile of at most 68 numbers can be drawn
+# %% 8.1 wrong: the limit in three equal parts -> every tile of at most 68 numbers to be possible
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="root")
 
@@ -692,7 +692,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
             best, least = name, median
     return best
 
-# %% 8.2 wrong: the caller's dict loses what is not correct -> `candidates` stays as it was
+# %% 8.2 wrong: the caller's dict loses what is not correct -> `candidates` to stay as it was
 def tune(candidates, is_correct, time_of, repeats=5):
     for name in list(candidates):
         if not late_check(is_correct, candidates[name]):
@@ -708,7 +708,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
     return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 wrong: names are handed to is_correct -> expected: that is_correct and time_of get a candidate | got: the name 'b'
+# %% 8.2 wrong: names are handed to is_correct -> expected: is_correct and time_of to get a candidate | got: the name 'b'
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, name)]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
@@ -721,7 +721,7 @@ def full(func, seed):
     conv = s.get_sblock("conv2d_nchw")
     return s, conv, s.get_loops(conv)
 
-# %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> does not cut it
+# %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> does not split it
 def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     tf = s.sample_perfect_tile(f, 2, 1)
@@ -828,6 +828,6 @@ def tune(candidates, is_correct, time_of, repeats):
         for n, c in right.items(): times[n].append(time_of(c))
     return min(times, key=lambda n: np.median(times[n]), default=None)
 
-# %% 8.1 wrong: one less than fits -> 1 x 2 x 34 never comes
+# %% 8.1 wrong: one less than fits -> 1 x 2 x 34 is never drawn
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most - 1)

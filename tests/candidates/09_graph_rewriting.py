@@ -205,7 +205,7 @@ def in_order():
     return ["FoldConstant", "ConvertLayout", "CanonicalizeBindings", "DeadCodeElimination"]
 
 
-# %% 9.4 wrong: what is dead is removed too early -> has no use
+# %% 9.4 wrong: what is dead is removed too early -> is never used
 def in_order():
     return ["ConvertLayout", "FoldConstant", "DeadCodeElimination", "CanonicalizeBindings"]
 
@@ -272,7 +272,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: a set of the storages -> a list of numbers of storages
+# %% 9.5 wrong: a set of the storages -> a list of storage numbers
 def plan(lives):
     return set(range(len(lives)))
 
@@ -313,7 +313,7 @@ def hand_over(mod):
     return handed(mod, dense_patterns(), run=False)
 
 
-# %% 9.6 wrong: the kernel under another name -> that every library function is registered
+# %% 9.6 wrong: the kernel under another name -> every library function to be registered
 def hand_over(mod):
     @tvm_ffi.register_global_func("relax.ext.candidate", override=True)
     def generate(functions, options, constant_names):
@@ -589,7 +589,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: names of storages -> a list of numbers of storages
+# %% 9.5 wrong: names of storages -> a list of storage numbers
 def plan(lives):
     return [f"storage{place}" for place, _ in enumerate(lives)]
 

@@ -303,7 +303,7 @@ def with_barriers():
                       "    if step < 2:", "        " + SYNC, OUT])
 
 
-# %% 10.5 wrong: each thread has neighbours of its own -> the first warp reaches 0, 3, 6, 9, ... of X at once
+# %% 10.5 wrong: each thread has neighbours of its own -> the first warp accesses 0, 3, 6, 9, ... of X at once
 def block_for_each_row(func):
     return rows(func, neighbours=False)
 
@@ -570,7 +570,7 @@ def block_for_each_row(func):
     return func
 
 
-# %% 10.5 wrong: rfactor, each with neighbours of its own -> the first warp reaches 0, 3, 6, 9, ... of X at once
+# %% 10.5 wrong: rfactor, each with neighbours of its own -> the first warp accesses 0, 3, 6, 9, ... of X at once
 def block_for_each_row(func):
     return rows(func, neighbours=False, rfactor=True)
 

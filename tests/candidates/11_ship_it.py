@@ -265,7 +265,7 @@ def products_in_rows(mod):
             s.decompose_reduction(block, k)
     return s.mod
 
-# %% 11.6 wrong: four rows at a time, whatever the batch -> a write beside the output of PrimFunc matmul
+# %% 11.6 wrong: four rows at a time, whatever the batch -> a write next to the output of PrimFunc matmul
 def products_in_rows(mod):
     s = tvm.s_tir.Schedule(in_rows(mod))
     for name in ("matmul", "matmul1"):
@@ -440,12 +440,12 @@ def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, device=2)
 
 
-# %% 11.4 wrong: eight bytes too many -> 48 bytes; dl_tensor(0x7f123456789abc40, 0x55d1aa22c3e8, 4, 8 | 56, and those between the fields: 00 00 00 00 00 00 00 00
+# %% 11.4 wrong: eight bytes too many -> 48 bytes; dl_tensor(0x7f123456789abc40, 0x55d1aa22c3e8, 4, 8 | 56; those between the fields: 00 00 00 00 00 00 00 00
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first) + bytes(8)
 
 
-# %% 11.4 wrong: noise in the gap -> 40 bytes; dl_tensor(0xc1d2e300, 0xa1b2f408, 2, 4 | 40, and those between the fields: 01 01 01 01
+# %% 11.4 wrong: noise in the gap -> 40 bytes; dl_tensor(0xc1d2e300, 0xa1b2f408, 2, 4 | 40; those between the fields: 01 01 01 01
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, filling=b"\1")
 

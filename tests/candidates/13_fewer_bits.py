@@ -142,7 +142,7 @@ def grouped(weights, size, bits):
     return in_steps(weights, size, bits, steps_as="float64")
 
 
-# %% 13.1 wrong: in place -> that weights stays as it was | other numbers in it
+# %% 13.1 wrong: in place -> weights to stay as it was | other numbers in it
 def grouped(weights, size, bits):
     q, steps = in_steps(weights, size, bits)
     weights /= np.repeat(steps, size, axis=1)

@@ -168,7 +168,7 @@ def test_an_array_between_pages_notices_what_is_written_beside_it() -> None:
         fenced = Fenced.of(np.ones(3, "float32"), at_start)
         fenced.require_whole("it")
         fenced.around[1][0] = 7
-        with pytest.raises(checks.CheckFailed, match="a write beside it"):
+        with pytest.raises(checks.CheckFailed, match="a write next to it"):
             fenced.require_whole("it")
 
 
@@ -363,10 +363,10 @@ def _beside(array: np.ndarray, places: int) -> None:
 @FORKS
 @pytest.mark.parametrize(("harm", "words"), [
     (lambda x, w, out: None, ""),
-    (lambda x, w, out: _beside(out, 8), "a write beside the output of library function env.harm"),
-    (lambda x, w, out: _beside(out, -1), "a write beside the output"),
+    (lambda x, w, out: _beside(out, 8), "a write next to the output of library function env.harm"),
+    (lambda x, w, out: _beside(out, -1), "a write next to the output"),
     (lambda x, w, out: _beside(out, 16), "in library function env.harm"),
-    (lambda x, w, out: _beside(x, -1), "a write beside input 0"),
+    (lambda x, w, out: _beside(x, -1), "a write next to input 0"),
     (lambda x, w, out: _beside(w, 0), "env.harm writes into its input 1 (8,)"),
     (lambda x, w, out: _beside(x, 7), "env.harm writes into its input 0 (8,)"),
     (lambda x, w, out: out.__setitem__(0, np.nan), "[*nan*, 0, 0, 0, 0, 0, 0, 0]")])
@@ -392,5 +392,5 @@ def test_a_view_past_the_end_of_x_ends_the_child_and_no_kernel() -> None:
             every = np.einsum("ncijpq,fcpq->nfij", windows, w) + b
             out[...] = every[:, :, :out.shape[2], :out.shape[3]]
 
-    with pytest.raises(checks.CheckFailed, match=r"ended the process .*, in env.conv2d"):
+    with pytest.raises(checks.CheckFailed, match=r"process ended .*, in env.conv2d"):
         checks.exercise_3_5(register)

@@ -74,7 +74,7 @@ def test_a_false_cause_is_found() -> None:
 def test_what_is_refused_for_its_form_is_not_tried() -> None:
     wanted = _("explicit loops over single elements")
     assert truths.untried("0.1", "its result: cut off above 6", wanted) == [wanted]
-    runs = _("that your code runs")
+    runs = _("your code to run")
     assert truths.untried("10.1", "its result: cut off above 6", runs) == [runs]
     assert not truths.untried("10.1", "split: what is left over is lost", runs)
 

@@ -52,7 +52,7 @@ def _often(layer: nn.MaxPool2d, x: Tensor) -> Tensor:
 
 
 _MAX_POOL2D: dict[str, Mistake] = {
-    _("what the maximum starts from: windows below zero give 0"):
+    _("the start value of the maximum: windows below zero give 0"):
         lambda layer, x: layer(x).clamp(0),
     _("the stride of the pooling is 1, and the output is cut to its size"): _often}
 _LINEAR: dict[str, Mistake] = {
@@ -72,10 +72,10 @@ _SOFTMAX: dict[str, Mistake] = {  # of the rows of a matrix
     # cause: sum-of-all
     _("the sum: it runs over the whole array, not over one row"):
         lambda layer, x: _shifted(x) / _shifted(x).sum(),
-    _("the sum: it goes on from row to row; it has to start anew in each"):
+    _("the sum: it goes on from row to row; it has to start again in each"):
         lambda layer, x: _shifted(x) / _shifted(x).sum(1, keepdim=True).cumsum(0),
     # cause: max-of-all
-    _("the maximum: it is that of the whole array, not of each row (all exponentials of a row "
+    _("the maximum: it is taken over the whole array, not over each row (all exponentials of a row "
       "can be 0)"):
         lambda layer, x: (powers := (x - x.max()).exp()) / powers.sum(1, keepdim=True),
     _("softmax runs over axis 0 (each column of the batch) instead of axis 1"):

@@ -56,9 +56,9 @@ def inexact_constant(mod: tvm.IRModule, model: nn.Module, layers: Collection[str
                 return CheckFailed(
                     _("the model's own {name}, {shape}").format(name=name, shape=weight.shape),
                     # cause: constant
-                    (_("a constant with {value} for {right} at {place}, and {count} more that "
-                       "differ") if differ.sum() > 1 else
-                     _("a constant with {value} for {right} at {place}")).format(
+                    (_("a constant with {value} instead of {right} at {place}, and {count} more "
+                       "that differ") if differ.sum() > 1 else
+                     _("a constant with {value} instead of {right} at {place}")).format(
                          count=f"{differ.sum() - 1:,}", place=where(differ),
                          value=f"{came[at]:.6g}", right=f"{weight[at]:.6g}"))
     return None

@@ -71,13 +71,13 @@ def _place(chain: Chain, parting: Parting) -> str:
     position, taken = parting.end.position, chain.at[parting.takes[0]]
     if parting.takes_another:
         assert taken
-        return _("{layer} takes {name}, and not {right}").format(
+        return _("{layer} takes {name} instead of {right}").format(
             layer=says, name=_value(chain, position), right=_value(chain, taken.position))
     if kernels := _kernels(chain, parting):
         binding = chain.bindings[position]
         return _("{layer}: {name} {shape} from {kernel}").format(
             layer=says, name=binding.name, shape=binding.value.shape, kernel=kernels)
-    return _("{layer}: nothing computes it; {name} goes on as it is").format(
+    return _("{layer}: nothing computes it; {name} is used unchanged").format(
         layer=says, name=_value(chain, position))
 
 
@@ -124,7 +124,7 @@ def _returns_another(chain: Chain, mod: tvm.IRModule, model: nn.Module) -> Check
         if inexact := inexact_constant(mod, model):
             return inexact
         return CheckFailed(_("PyTorch's values within the tolerance"), _("values close to them"))
-    return CheckFailed(_("that main returns {name}, which is {layer}").format(
+    return CheckFailed(_("main to return {name}, which is {layer}").format(
                            name=_value(chain, place.position), layer=chain.step(last).says),
                        _value(chain, final))
 

@@ -59,7 +59,7 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
         return compiled(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
-            raise CheckFailed(_("that every library function is registered"),
+            raise CheckFailed(_("every library function to be registered"),
                               reason(error)) from None
         raise CheckFailed(_("a module that builds"), reason(error)) from None
 
@@ -67,7 +67,7 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
 def _require_model(model: Any) -> None:
     """Raise CheckFailed unless this is an nn.Sequential in evaluation mode."""
     if not isinstance(model, nn.Sequential):
-        raise CheckFailed(_("a nn.Sequential as the second argument"), type(model).__name__)
+        raise CheckFailed(_("an nn.Sequential as the second argument"), type(model).__name__)
     random_in_training = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
     if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
         raise CheckFailed(_("a model in evaluation mode"), _("one that is training"))
@@ -185,8 +185,8 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
     once = _output(machine, batch, main)
     if _equal(once, batch.expected, model):
         raise CheckFailed(_("the same numbers from every run"),
-                          _("PyTorch's with one thread, and others with several, on arrays full "
-                            "of other numbers"))
+                          _("PyTorch's with one thread, but different ones with several, on arrays "
+                            "full of other numbers"))
     refused = diagnose(mod, model, [images, random_like(like, 1)], target)
     expected, says, look_at = refused.parts
     raise CheckFailed(_("{given}: {expected}").format(

@@ -69,8 +69,8 @@ def exercise_5_1(mend: Callable) -> str:
         raise CheckFailed(_("the operations that are wrong, and no others"),
                           _("{name} is right as it is").format(name=innocent[0]))
     if len(found) < len(FAULTS):
-        raise CheckFailed(_("two mended operations"),
-                          _("{name} is mended, and right; there is another mistake").format(
+        raise CheckFailed(_("two fixed operations"),
+                          _("{name} is fixed, and right; there is another mistake").format(
                               name=found[0]) if found else _("none"))
     return _("both mistakes are found, each operation is the layer's, and the others are as they "
              "were")
@@ -222,7 +222,8 @@ def _require_inputs(mod: tvm.IRModule, features: Sequence[int]) -> None:
                                                                        width=width), came)
     if any(not param.ty.shape[0].same_as(params[0].ty.shape[0]) for param in params):
         raise CheckFailed(_("one n in the shapes of all inputs"),
-                          _("{count} variables, each another unknown").format(count=len(params)))
+                          _("{count} variables, each a different unknown").format(
+                              count=len(params)))
 
 
 # ---- rules ---------------------------------------------------------------------------------
@@ -269,7 +270,7 @@ def exercise_5_3(map_gelu: Callable) -> str:
         arrays[title] = [[scale * random(*shape)] for scale in (6, 300)]
     check(compiled(arguments, lambda before, x: F.gelu(before(x)), arrays, 1e-5, _APPROXIMATE),
           mains)
-    return _("equal to F.gelu, the exact form, for ranks 1 to 5, and behind other nodes")
+    return _("equal to F.gelu, the exact form, for ranks 1 to 5, and after other nodes")
 
 
 class _Behind(nn.Module):
@@ -342,7 +343,7 @@ def exercise_5_4(cnn_rules: Callable) -> str:
     mod = _import_by_rules(model, INPUT, {}, rules, _("your rules"))
     verified = require_same(mod, model, reference())
     single = sum(not one.behind for one in _models())
-    return _("{single} single layers equal PyTorch's, and so do layers behind a branch, and the "
+    return _("{single} single layers equal PyTorch's, and so do layers after a branch, and the "
              "CNN.\n{verified}").format(single=single, verified=verified)
 
 
@@ -477,7 +478,7 @@ def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) ->
             machine["main"](*arrays)
         except (ValueError, TypeError, RuntimeError):
             continue
-        raise CheckFailed(_("that inputs whose batches differ are refused"),
+        raise CheckFailed(_("inputs whose batches differ to be refused"),
                           _("main ran with batches of {sizes}").format(
                               sizes=", ".join(map(str, sizes))))
 

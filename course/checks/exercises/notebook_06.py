@@ -46,7 +46,8 @@ _LAYERS = [_Layer(4, 5408, 100, 240.0, 104.0), _Layer(64, 5408, 100, 240.0, 104.
 _TIMES: Mistakes = {
     _("the operations: the factor 2 is missing, for each input is multiplied and added"):
         lambda layer: layer.time(per_term=1),
-    _("the bytes: these are numbers, and a float32 has 4 bytes"): lambda layer: layer.time(size=1),
+    _("the bytes: this counts numbers, and a float32 has 4 bytes"):
+        lambda layer: layer.time(size=1),
     _("the bytes: a float32 has 4 of them, not 8"): lambda layer: layer.time(size=8)}
 
 
@@ -168,13 +169,13 @@ def _tile_bytes(n: int, m: int, depth: int, rows: int, columns: int, size: float
 
 
 _BYTES: Mistakes = {
-    _("these are numbers, and a float32 has 4 bytes"):
+    _("this counts numbers, and a float32 has 4 bytes"):
         functools.partial(_tile_bytes, size=1),
     _("the results are left out"): functools.partial(_tile_bytes, results=0),
     _("the columns of B are left out"): functools.partial(_tile_bytes, right=0),
-    _("A and B come in once for each tile, not once in all"):
+    _("A and B are loaded once for each tile, not once in all"):
         lambda n, m, depth, rows, columns: 4 * (n * depth + depth * m + n * m),
-    _("this is one tile"):
+    _("this is for one tile only"):
         lambda n, m, depth, rows, columns: 4 * (depth * (rows + columns) + rows * columns)}
 
 _TILE_BYTES = Spec(
@@ -219,7 +220,7 @@ def exercise_6_4(in_tiles: Callable) -> str:
         try:
             came = bytes_into_cache(after, lines * LINE)
         except Unknown:
-            raise CheckFailed(_("indices of loops alone"),
+            raise CheckFailed(_("indices that depend on loops alone"),
                               _("an index that depends on data")) from None
         if (total := sum(came.values())) > most:
             raise CheckFailed(

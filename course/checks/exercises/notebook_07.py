@@ -186,7 +186,7 @@ def _layouts() -> Cases:
 
 _ORDERS: Mistakes = {
     _("the columns are in PyTorch's order"): lambda weights, *_: weights,
-    _("all channels stand side by side at a place, not `lanes` of them"):
+    _("all channels are side by side at a place, not `lanes` of them"):
         functools.partial(_reordered, order="opgl"),
     _("lanes and places are exchanged"):
         lambda weights, places, lanes: _reordered(weights, lanes, places)}

@@ -47,8 +47,8 @@ def _convolution(n: int, c: int, height: int, width: int, f: int) -> tvm.tirx.Pr
 def exercise_8_1(random_conv2d: Callable) -> str:
     """a schedule with tiles drawn by chance, within a limit."""
     func, small = imported_cnn()["conv2d"], _convolution(*_SMALL)
-    while_running(_("sample_perfect_tile never ends where max_innermost_factor is below 1; then "
-                    "your loops: does each end?"))
+    while_running(_("sample_perfect_tile never ends if max_innermost_factor is below 1; then your "
+                    "loops: does each end?"))
     drawn = [_schedule(random_conv2d(func, seed, _MOST)) for seed in _SEEDS]
     programs = [schedule.mod["main"] for schedule in drawn]
     for schedule in drawn:
@@ -114,8 +114,8 @@ def _require_drawn(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc) -> Non
                    and all(factor is None or factor.same_as(output) for factor, output
                            in zip(split.inputs[1:], outputs, strict=True))
                    for split in schedule.trace.insts if split.kind.name == "Split"):
-            raise CheckFailed(_("that each loop is cut by what was drawn for it"),
-                              _("the draw for the loop over {extent} does not cut it").format(
+            raise CheckFailed(_("each loop to be split by what was drawn for it"),
+                              _("the draw for the loop over {extent} does not split it").format(
                                   extent=extent))
 
 
@@ -152,10 +152,10 @@ def _require_every_tile(random_conv2d: Callable) -> None:
         above = [limits[extent] for extent, factor in
                  zip(_CHANNELS_ROWS_COLUMNS, missing[0], strict=True) if factor > limits[extent]]
         raise CheckFailed(
-            _("that each tile of at most {most} numbers can be drawn, of {channels} channels, "
+            _("every tile of at most {most} numbers to be possible, for {channels} channels, "
               "{rows} rows and {columns} columns").format(
                 most=_ROOM, channels=channels, rows=rows, columns=columns),
-            _("{tile} never comes, with {seeds} seeds; {count} of the {all} that fit do").format(
+            _("{tile} is never drawn with {seeds} seeds; {count} of the {all} that fit are").format(
                 tile=" x ".join(map(str, missing[0])), seeds=len(_MANY_SEEDS),
                 count=len(fit) - len(missing), all=len(fit)),
             _("max_innermost_factor of sample_perfect_tile: it was never above {limit}, and is 16 "
@@ -280,12 +280,12 @@ def _run_tuner(tune: Callable, repeats: int | None, fakes: Sequence[_Fake]) -> A
         raised = error
     if log.strange is not None:
         is_name = isinstance(log.strange, str) and log.strange in candidates
-        raise CheckFailed(_("that is_correct and time_of get a candidate"),
+        raise CheckFailed(_("is_correct and time_of to get a candidate"),
                           _("the name {strange}").format(strange=repr(log.strange))
                           if is_name else type(log.strange).__name__)
     if raised is not None:
         if names := [fake.name for fake in fakes if raised is fake.right]:
-            raise CheckFailed(_("that a candidate for which is_correct raises is left out"),
+            raise CheckFailed(_("a candidate for which is_correct raises to be left out"),
                               _("{reason}, from {name}").format(reason=reason(raised),
                                                                 name=repr(names[0])))
         if not right and isinstance(raised, ValueError | IndexError | TypeError):
@@ -295,7 +295,7 @@ def _run_tuner(tune: Callable, repeats: int | None, fakes: Sequence[_Fake]) -> A
     _require_calls(log.calls, [fake.name for fake in fakes], [fake.name for fake in right] * rounds,
                    title)
     if list(handed.items()) != list(candidates.items()):
-        raise CheckFailed(_("that `candidates` stays as it was; {title}").format(title=title),
+        raise CheckFailed(_("`candidates` to stay as it was; {title}").format(title=title),
                           _("a dict of {handed}").format(handed=sorted(handed)))
     return came
 
@@ -359,7 +359,7 @@ def exercise_8_2(tune: Callable) -> str:
     for case, winner in zip(_CASES, came, strict=True):
         _require_winner(*case, winner)
     return _("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and "
-             "one that raises\nare left out; None where none is correct")
+             "one that raises\nare left out; None if none is correct")
 
 
 # ---- a measurement -------------------------------------------------------------------------
@@ -405,8 +405,8 @@ _WARM = _("up to {count} calls of a program are slow at first").format(count=_CO
 _RARE = _("one call in {count} takes 600 times as long").format(count=f"{_RARELY:,}")
 _STEPS, _HEAT = _("a clock in steps of 100 µs"), _("a machine that gets slower")
 _NEIGHBOUR, _NOISE = _("a machine with a neighbour"), _("a noisy machine")
-_CACHES = _("the first call after one of the other program takes longer, of a by {a} µs, of b by "
-            "{b} µs")
+_CACHES = _("the first call after one of the other program takes longer: {a} µs for a, "
+            "{b} µs for b")
 _MACHINES = [
     _Machine(_STEADY, (40, 44)), _Machine(_STEADY, (44, 40)),
     _Machine(_EQUAL, (40, 40), noise=0.05), _Machine(_WARM, (40, 44), cold="a"),
@@ -468,8 +468,8 @@ class _Try:
 
     def counted(self) -> str:
         """Say what was called."""
-        return _("the calls: {a} of a, {b} of b, {turns} of them behind none or the other "
-                 "program's; the clock was read {readings} times").format(
+        return _("the calls: {a} of a, {b} of b, {turns} of them first or after one of the other "
+                 "program; the clock was read {readings} times").format(
                      a=f"{self.calls['a']:,}", b=f"{self.calls['b']:,}",
                      turns=f"{self.turns:,}", readings=f"{self.readings:,}")
 
@@ -498,7 +498,7 @@ def exercise_8_3(faster: Callable) -> str:
                                   repr(came[number]) for number in wrong)),
                               count=len(wrong), tries=_TRIES), tries[first].counted())
     return _("right on machines with slow first calls, rare long ones, a coarse clock, heat, "
-             "neighbours\nand noise; None where two programs take the same time")
+             "neighbours\nand noise; None if two programs take the same time")
 
 
 # ---- a record ------------------------------------------------------------------------------
@@ -550,13 +550,13 @@ def _require_program(came: Any, record: list, func: tvm.tirx.PrimFunc, title: st
     look_at = ""
     if tvm_ffi.structural_equal(came, func):
         # cause: schedule-copies
-        look_at = _("func itself came: a Schedule works on a copy of it")
+        look_at = _("this is func itself: a Schedule works on a copy of it")
     elif tvm_ffi.structural_equal(came, _made_by([record[0][:end], [
             decision for decision in record[1] if decision[0] < end]], func)):
         look_at = _("the steps after EnterPostproc: they are missing")
     loops = "; ".join(", ".join(str(loop) for loop in nest.loops) for nest in nests(came)[:1])
     raise CheckFailed(_("the program that the record makes; {title}").format(title=title),
-                      _("another one, which begins with the loops {loops}").format(loops=loops),
+                      _("a different one, which begins with the loops {loops}").format(loops=loops),
                       look_at)
 
 
@@ -586,8 +586,8 @@ def exercise_8_4(replayed: Callable) -> str:
             raise CheckFailed(_("{number} steps to unroll; {title}").format(number=number,
                                                                             title=title),
                               repr(drawn["unrolled"]),
-                              _("this is the place in the list; the number stands in the "
-                                "instruction's attributes") if place else "")
+                              _("this is the place in the list; the number is in the instruction's "
+                                "attributes") if place else "")
         _require_program(program, record, func, title)
     return _("{count} records read and replayed: their tiles, their steps to unroll, and the "
              "same programs as\nTVM's replay").format(count=len(_records()))

@@ -494,7 +494,7 @@ def _what_is_left(mod: tvm.IRModule) -> str:
     dead = [binding.var.name for binding in block.bindings
             if not users.get(binding.var) and not binding.var.same_as(result)]
     if dead:
-        return _("{name} has no use").format(name=", ".join(dead))
+        return _("{name} is never used").format(name=", ".join(dead))
     named = [binding.var.name for binding in block.bindings
              if not isinstance(binding.value, relax.Call)]
     return _("{names} compute nothing").format(names=", ".join(named))
@@ -616,7 +616,7 @@ def _planned(plan: Callable) -> Callable[..., np.ndarray]:
         came = plan(copy.deepcopy(lives))
         if not isinstance(came, list | tuple) or not all(
                 isinstance(number, int | np.integer) and number >= 0 for number in came):
-            raise _Broken(_("a list of numbers of storages, 0 and above"),
+            raise _Broken(_("a list of storage numbers, 0 and above"),
                           repr(came)[:80] if isinstance(came, list | tuple)
                           else type(came).__name__)
         if len(came) != len(lives):
@@ -753,7 +753,7 @@ def _require_handed_over(came: tvm.IRModule, layers: Sequence[_Layer], title: st
     _require_count(came, "nn.relu", sum(layer.relu for layer in matrices), title)
     modules = (came.attrs or {}).get("external_mods")
     if not modules:
-        raise CheckFailed(_("compiled modules beside the IRModule; {title}").format(title=title),
+        raise CheckFailed(_("compiled modules next to the IRModule; {title}").format(title=title),
                           _("none"))
 
 

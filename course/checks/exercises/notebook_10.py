@@ -20,7 +20,7 @@ from course.words import Sentence, _
 def _at_once(launch: Launch) -> Sentence:
     """Say which elements of X the first warp reaches at once."""
     first = launch.together["X"][:4]
-    return _("the first warp reaches {elements}, ... of X at once").format(
+    return _("the first warp accesses {elements}, ... of X at once").format(
         elements=", ".join(map(str, first)))
 
 
@@ -61,8 +61,8 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
             raise CheckFailed(_("row {row}, column {column}: {thread}").format(
                 row=at[0], column=at[1], thread=thread_name(*launch.names(owner[at]))),
                 thread_name(*launch.names(writer[at])))
-    return _("blocks of 16 by 16 threads, as few as cover each of {count} images, each pixel by "
-             "its own").format(count=len(_PIXELS))
+    return _("blocks of 16 by 16 threads, as few as cover each of {count} images, and one thread "
+             "for each pixel").format(count=len(_PIXELS))
 
 
 # ---- transactions --------------------------------------------------------------------------

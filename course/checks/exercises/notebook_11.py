@@ -204,7 +204,7 @@ def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
                               else _("{count} of them").format(count=len(came)))
         for name, one, there in zip(("token", "keys", "values"), before, given, strict=True):
             if not torch.equal(one, there):
-                raise CheckFailed(_("{name} as it was").format(name=name), _("another one"))
+                raise CheckFailed(_("{name} as it was").format(name=name), _("a different one"))
         return came[_PARTS.index(result)].numpy()
     return run
 
@@ -259,7 +259,7 @@ def exercise_11_3(one_more_letter: Callable) -> str:
     except Exception as error:  # torch.export raises many kinds
         raise CheckFailed(_("a function that torch.export takes, for any past"),
                           reason(error)) from None
-    return _("{steps} letters of {texts} texts as the whole model has them, and exported for any "
+    return _("{steps} letters of {texts} texts as the whole model gives them, and exported for any "
              "past").format(steps=len(_PAST), texts=_TEXTS)
 
 
@@ -321,7 +321,7 @@ def exercise_11_4(dl_tensor: Callable) -> str:
                     _hex(there) or _("they end before it, after {count}").format(count=len(one)))
         if one != (whole := _joined(fields)):
             raise CheckFailed(_("{count} bytes; {given}").format(count=len(whole), given=given),
-                              _("{count}, and those between the fields: {bytes}").format(
+                              _("{count}; those between the fields: {bytes}").format(
                                   count=len(one), bytes=_hex(_between(one, fields)) or "-"))
     return _("right for {count} tensors, with addresses of 8 and of 4 bytes").format(
         count=len(_TENSORS))
@@ -401,7 +401,7 @@ def exercise_11_5(for_the_browser: Callable) -> str:
             raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__)
         if func.script() != given:
             raise CheckFailed(_("the given PrimFunc as it was; {title}").format(title=title),
-                              _("another one"))
+                              _("a different one"))
         after = _kinds(came)
         if parallel := sum(kind == "parallel" for kind, _extent in after):
             raise CheckFailed(
@@ -419,15 +419,15 @@ def exercise_11_5(for_the_browser: Callable) -> str:
         if (name := func.params[0].name) != came.params[0].name:
             lost.append(name)
         if lost:
-            raise CheckFailed(_("all else as it was; {title}").format(title=title),
-                              _("{names} is missing or another one").format(names=", ".join(lost)))
+            raise CheckFailed(_("everything else as it was; {title}").format(title=title),
+                              _("{names} is missing or changed").format(names=", ".join(lost)))
         arrays = [random(*shape, seed=place) * 300 for place, shape in enumerate(shapes[:-1])]
         right, result = (run_prim_func(one, arrays, shapes[-1]) for one in (func, came))
         if not np.allclose(result, right, 1e-4, 1e-5 * float(np.abs(right).max())):
             raise CheckFailed(_("the same numbers; {title}").format(title=title),
                               _("|difference| up to {largest}").format(
                                   largest=f"{np.abs(result - right).max():.2g}"))
-    return _("{count} programs without a parallel loop, and else as they were").format(
+    return _("{count} programs without a parallel loop, and otherwise as they were").format(
         count=len(_threaded()))
 
 

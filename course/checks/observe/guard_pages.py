@@ -55,7 +55,7 @@ class _Kernel:
             fenced.require_whole(_("input {number} of {title}").format(number=number,
                                                                        title=self.title))
             if not np.array_equal(fenced.array, array, equal_nan=array.dtype.kind == "f"):
-                raise CheckFailed(_("that inputs stay as they were"),
+                raise CheckFailed(_("the inputs to stay as they were"),
                                   _("{title} writes into its input {number} {shape}").format(
                                       title=self.title, number=number, shape=array.shape))
         for output, tensor in zip(outputs, destinations, strict=True):

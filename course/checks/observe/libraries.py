@@ -56,7 +56,7 @@ def registered(register: Callable, name: str) -> Callable:
     try:
         register()
     except RuntimeError as error:
-        raise CheckFailed(_("that it can run twice, as cells do"), reason(error)) from None
+        raise CheckFailed(_("a function that can run twice, as cells do"), reason(error)) from None
     return found
 
 
@@ -87,12 +87,12 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
                                                 for array in inputs.values())
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
         if not np.array_equal(tensor.numpy(), array, equal_nan=True):
-            raise CheckFailed(_("that {key} stays as it was").format(key=key),
+            raise CheckFailed(_("{key} to stay as it was").format(key=key),
                               _("{name} wrote into {key}").format(name=name, key=key))
     if not written:
         _refuse_unwritten(function, tensors, out, returned)
     if returned is not None:
-        raise CheckFailed(_("that {name} returns nothing").format(name=name),
+        raise CheckFailed(_("{name} to return nothing").format(name=name),
                           _("out was written, and a {name} was returned").format(
                               name=type(returned).__name__))
     return result
@@ -103,14 +103,14 @@ def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ..
     """Raise CheckFailed: a library function left the NaN in `out`, or read it."""
     came = _("out still holds only the NaN from before the call")
     if returned is not None:
-        raise CheckFailed(_("that out is written"),
+        raise CheckFailed(_("out to be written"),
                           _("{came}, and a value was returned").format(came=came))
     ones = tvm.runtime.tensor(np.ones(out, "float32"))
     function(*tensors, ones)
     if not (ones.numpy() == 1).all():
         raise CheckFailed(_("a result that does not depend on what out held before"),
-                          _("NaN, for out was full of NaN"))
-    raise CheckFailed(_("that the memory of out is written, as by np.from_dlpack(out)[...] = ..."),
+                          _("NaN, because out was full of NaN"))
+    raise CheckFailed(_("the memory of out to be written, as by np.from_dlpack(out)[...] = ..."),
                       came)
 
 

@@ -161,8 +161,8 @@ def _require_axis(name: str, block: str, axis: tirx.IterVar, given: Any, place: 
     loops = ", ".join(str(loop) for loop in place.loops if loop.variable in found.at)
     raise CheckFailed(_("every index inside its buffer"),
                       _("PrimFunc {name}: axis {axis} of block {block} goes from {least} to "
-                        "{most}, and its loops run it from {start} to {end} ({loops}): outside "
-                        "the range").format(name=name, axis=axis.var.name, block=block,
+                        "{most}, but its loops run it from {start} to {end} ({loops}): outside the "
+                        "range").format(name=name, axis=axis.var.name, block=block,
                                             least=least, most=least + extent - 1,
                                             start=reached.min(), end=reached.max(), loops=loops))
 
@@ -355,5 +355,5 @@ class Fenced:
         """Raise CheckFailed where something was written beside the array."""
         if not all(map(np.array_equal, self.around, self.before)):
             raise CheckFailed(_("every index inside its buffer"),
-                              _("a write beside {what}, outside the range of its shape").format(
+                              _("a write next to {what}, outside the range of its shape").format(
                                   what=what))

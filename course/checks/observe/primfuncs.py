@@ -42,8 +42,8 @@ def require_tvmscript(func: tvm.tirx.PrimFunc) -> None:
     """
     if any(getattr(store, "span", None) is None for store, _ in stores(func)):
         raise CheckFailed(_("a PrimFunc in TVMScript"),
-                          _("one by te.create_prim_func, or built in another way: its statements "
-                            "stand in no source"))
+                          _("one by te.create_prim_func, or built in another way: it was not "
+                            "written as TVMScript"))
 
 
 def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = (),
@@ -143,7 +143,7 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
         buffer = store.buffer.name
         if buffer in names_read(store.value) - written:
             place = block.name_hint if block else "root"
-            raise CheckFailed(_("that every element has a first value"),
+            raise CheckFailed(_("every element to have an initial value"),
                               _("{name} adds to {buffer}, or compares with it, in {place}, and "
                                 "nothing was written into {buffer} before").format(name=name,
                                                                                    buffer=buffer,
@@ -206,7 +206,7 @@ def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray
     for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
         fenced.require_whole(_("input {number}").format(number=number))
         if not np.array_equal(fenced.array, array, equal_nan=True):
-            raise CheckFailed(_("that the inputs stay as they were"),
+            raise CheckFailed(_("the inputs to stay as they were"),
                               _("other numbers in input {number}").format(number=number))
     output.require_whole(_("the output"))
     return output.array.copy()
@@ -242,6 +242,6 @@ def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
                                       .astype(str(buffer.ty.dtype))) for buffer in own]
         executable(source, destination, *scratch)
         if not np.array_equal(source.numpy(), x):
-            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"))
+            raise CheckFailed(_("X to stay as it was"), _("other numbers in X"))
         return destination.numpy()
     return run

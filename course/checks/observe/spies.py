@@ -111,7 +111,8 @@ class Expressions:
             raise CheckFailed(_("an expression of your own"),
                               _("one by TOPI: topi's {name}").format(name=self.by[operation])
                               if operation in self.by else
-                              _("one by TOPI: {name}, which no te.compute of yours made").format(
+                              _("one by TOPI: {name}, which none of your te.compute "
+                                "calls made").format(
                                   name=operation.name))
 
 

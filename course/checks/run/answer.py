@@ -158,14 +158,14 @@ def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
             return True, run()
     except _Waits as waits:
         return (False,
-                (_("an answer that nobody has to talk to"),
+                (_("an answer that does not wait for input"),
                  _("{waits}, in your code").format(waits=waits),
-                 _("{line_of_answer}; take it out, for a check runs alone").format(
+                 _("{line_of_answer}; take it out: a check runs unattended").format(
                      line_of_answer=line_of_answer(waits))))
     except CheckFailed as failed:
         return False, failed.whole
     except (SystemExit, KeyboardInterrupt) as error:
-        return False, (_("that your code runs to its end"), type(error).__name__,
+        return False, (_("your code to run to its end"), type(error).__name__,
                        line_of_answer(error))
     except Exception as error:  # whatever the reader's code raises is to be shown in one line
         if isinstance(error, NotImplementedError) and not str(error):  # the stub's
@@ -174,13 +174,13 @@ def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
                              "cells.").format(name=name), "", "")
         if own := _own_line(error):
             if reaches():
-                return False, (_("what this check can go on with"), reason(error), own)
-            return False, (_("a check that comes to an end"), reason(error),
+                return False, (_("a result that this check can use"), reason(error), own)
+            return False, (_("a check that runs to its end"), reason(error),
                            _("nothing in your cell: the check stopped before it called your "
                              "function. That is a fault of the course ({place}): please report "
                              "it, with these lines").format(place=own))
         # form: does-not-run
-        expected = _("that your code runs")
+        expected = _("your code to run")
         given = _given(error)
         example = Example.of(given, expected, reason(error)) if given else None
         return False, CheckFailed(expected, reason(error), place_in_script(error)

@@ -190,16 +190,16 @@ def require_of_the_cell_above(answer: Any, usual: str, known: Callable[[str], bo
     if not (found := stale(answer, usual, known)):
         return
     name, why = found
-    older = _("{name} is still that of an earlier cell").format(name=name)
+    older = _("{name} is still the one from an earlier cell").format(name=name)
     if why.error is not None:
-        raise CheckFailed(_("that the cell of your answer runs"),
+        raise CheckFailed(_("the cell with your answer to run"),
                           _("{reason}; {older}").format(reason=reason(why.error), older=older),
                           line_of_answer(why.error))
     if why.instead:
-        raise CheckFailed(_("that the cell above defines {name}").format(name=name),
+        raise CheckFailed(_("the cell above to define {name}").format(name=name),
                           _("it defines {names}; {older}").format(names=listed(why.instead),
                                                                   older=older),
-                          _("the name behind def, letter by letter; if that is right, run the "
-                            "cell of {name} again, then its check").format(name=name))
-    raise CheckFailed(_("that the cell above defines {name}").format(name=name),
+                          _("the name after def, letter by letter; if it is right, run the cell of "
+                            "{name} again, then its check").format(name=name))
+    raise CheckFailed(_("the cell above to define {name}").format(name=name),
                       _("it ran and did not; {older}").format(older=older))

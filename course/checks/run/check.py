@@ -173,7 +173,7 @@ def _judged(check: Callable[..., str], answer: Any, form: str) -> str:
         raise CheckFailed(
             _("{form}, called with its parameters in this order").format(form=form),
             _("{name} takes {parameters}").format(name=name_in(form), parameters=turned),
-            _("the order of the parameters behind def")) from None
+            _("the order of the parameters after def")) from None
 
 
 class _Reached(BaseException):
@@ -342,31 +342,31 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
             return computed
         case "asleep":
             return (_("an answer in time"),
-                    _("still running after {seconds} seconds, in which it waits and computes "
+                    _("still running after {seconds} seconds, in which it waited and computed "
                       "nothing").format(seconds=f"{seconds:g}"), "")
         case "wall":
             return (_("an answer in time"),
                     _("still running after {seconds} seconds").format(seconds=f"{limits.wall:g}"),
-                    _("your loops: does each end? Or the machine is busy: then stop what else it "
-                      "does, and run the check again"))
+                    _("your loops: does each end? If the machine is busy with something else, stop "
+                      "that, and run the check again"))
         case "heard":
             return (_("an answer that prints little"),
                     _("more than {size} MB").format(size=limits.heard // 2**20), "")
         case "memory" | "processes":
-            return (_("an answer in the memory that there is"),
+            return (_("an answer that fits in memory"),
                     _("more than {memory} GB, or {processes} processes").format(
                         memory=f"{limits.memory / GIGABYTE:g}", processes=limits.processes), "")
         case "strange":
-            return (_("that your code leaves files alone that it did not open"),
-                    _("no verdict of the check"), "")
+            return (_("your code to leave alone the files that it did not open"),
+                    _("no verdict from the check"), "")
     code = ended.code if ended.why == "code" else 1
     if code == -signal.SIGXCPU:
         return computed
     name = signal.Signals(-code).name if code < 0 else _("exit code {code}").format(code=code)
     kernel, own = _read(_called), calls_of_answer(ended.words)
-    came = (_("it ended the process ({name}), in {kernel}") if kernel
-            else _("it ended the process ({name})")).format(name=name, kernel=kernel)
-    look_at: str = _("what your code calls: something in it ends the process")
+    came = (_("the process ended ({name}), in {kernel}") if kernel
+            else _("the process ended ({name})")).format(name=name, kernel=kernel)
+    look_at: str = _("what your code calls: is there something that ends the process?")
     if len(own) >= DEEP:
         came = _("{came}, more than {count} calls deep").format(came=came, count=len(own))
         look_at = _("{line}: a function that calls itself has to end").format(
@@ -374,8 +374,8 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
     elif own and (line := line_at(*own[0])):
         look_at = line
     elif code in (-signal.SIGSEGV, -signal.SIGBUS):
-        look_at = _("reads and writes outside a buffer: every index against its shape")
-    return _("that your code runs to its end"), came, look_at
+        look_at = _("the index of each read and write: is it inside the buffer's shape?")
+    return _("your code to run to its end"), came, look_at
 
 
 def isolated(run: Callable[[], str], seconds: float,

@@ -47,12 +47,13 @@ def require_called_as(answer: Any, form: str, called: str = "") -> None:
             if isinstance(answer, tvm_ffi.Function) else _("{called} is {value}")
         raise CheckFailed(_("a Python function, {form}").format(form=form),
                           came.format(called=called, value=repr(answer)[:60]))
-    for kind, says in ((inspect.isgeneratorfunction, _("a generator function, for it has a yield")),
-                       (inspect.isasyncgenfunction, _("a generator function, for it has a yield")),
-                       (inspect.iscoroutinefunction, _("an async def"))):
-        if kind(answer):
-            raise CheckFailed(_("that {called} runs when it is called").format(called=called),
-                              _("{says}: a call of it runs none of its lines").format(says=says))
+    yields = _("a generator function, because it has a yield")
+    for found, says in ((inspect.isgeneratorfunction, yields),
+                        (inspect.isasyncgenfunction, yields),
+                        (inspect.iscoroutinefunction, _("an async def"))):
+        if found(answer):
+            raise CheckFailed(_("{called} to run when it is called").format(called=called),
+                              _("{says}: calling it runs none of its lines").format(says=says))
     given = plain(answer)
     if given is None:
         return
@@ -65,8 +66,8 @@ def require_called_as(answer: Any, form: str, called: str = "") -> None:
         code = getattr(answer, "__code__", None)
         line = line_at(code.co_filename, code.co_firstlineno) if code else ""
         handed = ", ".join([one.name for one in places] + [f"{one}=..." for one in named])
-        look_at = _("the parameters behind def: {parameters}").format(parameters=handed) if handed \
-            else _("the parameters behind def: there are none")
+        look_at = _("the parameters after def: {parameters}").format(parameters=handed) if handed \
+            else _("the parameters after def: there are none")
         if "def " in line:
             look_at = _("; ").join([line, look_at])
         raise CheckFailed(

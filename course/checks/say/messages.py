@@ -123,7 +123,7 @@ def reason(error: BaseException) -> str:
     name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__[0] != "_")
     text = lines[-1 if not isinstance(error, AssertionError) else 0] if lines else _("no message")
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
-        return _("{error}: a {came} in the place of a {wanted}; relax.const(array) makes "
+        return _("{error}: got a {came}, expected a {wanted}; relax.const(array) makes "
                  "one").format(error=name, came=kinds[1], wanted=kinds[2])
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first

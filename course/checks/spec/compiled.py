@@ -34,7 +34,7 @@ def naming(title: str) -> Iterator[None]:
     except CheckFailed as failed:
         raise CheckFailed(_("; ").join([failed.parts[0], title]), *failed.parts[1:]) from None
     except Exception as error:  # whatever the answer raises
-        raise CheckFailed(_("that your code runs; {title}").format(title=title), reason(error),
+        raise CheckFailed(_("your code to run; {title}").format(title=title), reason(error),
                           line_of_answer(error)) from None
 
 

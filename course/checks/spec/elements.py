@@ -259,11 +259,11 @@ def element_by_element(answer: Callable) -> Callable[..., np.ndarray]:
         if refused:
             raise refused[0]
         if not np.array_equal(given, X, equal_nan=True):
-            raise CheckFailed(_("that X stays as it was"), _("other numbers in X"))
+            raise CheckFailed(_("X to stay as it was"), _("other numbers in X"))
         if np.isnan(out).all() and not np.isnan(X).all() and returned is not None:
-            raise CheckFailed(_("that Y is written"),
+            raise CheckFailed(_("Y to be written"),
                               _("out holds what it held before, and a value was returned"))
         if returned is not None:
-            raise CheckFailed(_("that nothing is returned"), _("a value"))
+            raise CheckFailed(_("no return value"), _("a value"))
         return out
     return run

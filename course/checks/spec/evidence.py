@@ -56,7 +56,7 @@ class Rerun:
         for name, value in given.items():
             if isinstance(value, np.ndarray) and not np.array_equal(
                     value, own[name], equal_nan=value.dtype.kind == "f"):
-                raise Changed(_("that {name} stays as it was").format(name=name),
+                raise Changed(_("{name} to stay as it was").format(name=name),
                               _("other numbers in it"))
         return came
 
@@ -91,7 +91,7 @@ class Rerun:
             return None
         wanted = came.parts[0] if isinstance(came, CheckFailed) \
             else right if right.size or not isinstance(came, BaseException) \
-            else _("that your code runs")
+            else _("your code to run")
         return Example.of(self.shown(search.best), wanted, told_of(came), RTOL, atol,
                           "" if isinstance(wanted, str) else self.result)
 
@@ -116,7 +116,8 @@ def as_array(came: Any, expected: np.ndarray) -> np.ndarray:
     with contextlib.suppress(ValueError, TypeError):  # a tuple of arrays of several shapes
         return np.asarray(came)
     raise CheckFailed(_("an array of shape {shape}").format(shape=expected.shape),
-                      _("a {name} of parts that make no array").format(name=type(came).__name__))
+                      _("a {name} whose parts do not form an array").format(
+                          name=type(came).__name__))
 
 
 def kind(came: Any, right: np.ndarray, atol: float = ATOL) -> str:

@@ -34,14 +34,14 @@ class Misuse(CheckFailed):
                     else _("{place} is read, outside of its shape {shape}")).format(
                         place=place, shape=fault.shape))
             case "unwritten":
-                return cls(_("that every element is written before it is read"),
+                return cls(_("every element to be written before it is read"),
                            _("{place} is read, and nothing was written there before").format(
                                place=place))
             case "given":
-                return cls(_("that the inputs stay as they were"),
+                return cls(_("the inputs to stay as they were"),
                            _("{place} is written").format(place=place))
-        return cls(_("a program that comes to its end"),
-                   _("no end after two million steps"))
+        return cls(_("a program that ends"),
+                   _("still running after two million steps"))
 
 
 def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.ndarray]:
@@ -80,7 +80,7 @@ def whatever_was_there(func: tvm.tirx.PrimFunc, shape: tuple[int, ...]
         came = np.stack([run(X, shape, held) for held in _HELD])
         untouched = _same(came, np.reshape(_HELD, [-1] + [1] * len(shape))).all(0)
         if untouched.any():
-            raise Misuse(_("that every element of Y is written"),
+            raise Misuse(_("every element of Y to be written"),
                          _("Y{place} is not written, nor {count} others").format(
                              place=where(untouched), count=untouched.sum() - 1)
                          if untouched.sum() > 1 else

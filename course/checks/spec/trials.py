@@ -148,7 +148,7 @@ class Trials:
         example = self.rerun.smallest(given)
         if isinstance(error, CheckFailed):
             return CheckFailed(*error.parts, example=example)
-        return CheckFailed(_("that your code runs"), reason(error),
+        return CheckFailed(_("your code to run"), reason(error),
                            place_in_script(error) or line_of_answer(error), example=example)
 
     def cause(self) -> str:
