@@ -8,8 +8,8 @@ The answers stand in tests/candidates/<notebook>.py, each under a line such as
 The words after the arrow have to occur in a line of the check's message, in their order, as have
 those of all parts with a | between them; a cause that the check names in its last line has to be in
 one of them. Code under `# %% shared` runs before the first of them: what several answers have in
-common. `make test` tries what stands above the line `# %% more`, at least one answer for each thing
-that a check says; `make test-all` the others too, and `make test NB=5.4` all of one exercise.
+common. `make test` tries what is above the line `# %% more`, a few answers to each exercise;
+`make test-all` the others too, and `make test NB=5.4` all of one exercise.
 """
 
 import dataclasses

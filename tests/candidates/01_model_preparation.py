@@ -29,15 +29,6 @@ def per_class_recall(confusion):
         recall.append(confusion[i, i] / images if images else float("nan"))
     return np.array(recall)
 
-# %% 1.1 right: np.divide where there are images
-def per_class_recall(confusion):
-    rows = confusion.sum(axis=1)
-    return np.divide(confusion.diagonal(), rows, out=np.full(10, np.nan), where=rows > 0)
-
-# %% 1.1 right: the warning of 0 / 0 is not silenced
-def per_class_recall(confusion):
-    return np.diag(confusion) / confusion.sum(axis=1)
-
 # %% 1.2 wrong: softmax and logarithm as written -> exp(1000) is inf
 def cross_entropy(logits, labels):
     exponentials = np.exp(logits.astype(np.float64))
@@ -72,20 +63,6 @@ def cross_entropy(logits, labels):
 def cross_entropy(logits, labels):
     log_sums = np.logaddexp.reduce(logits, axis=1)
     return np.mean(log_sums - logits[np.arange(len(labels)), labels])
-
-# %% 1.2 right: with a loop over the images, in float64
-def cross_entropy(logits, labels):
-    total = 0.0
-    for row, label in zip(logits.astype(np.float64), labels, strict=True):
-        total += np.log(np.sum(np.exp(row - row.max()))) + row.max() - row[label]
-    return total / len(labels)
-
-# %% 1.2 right: one-hot, float32, as a 0-dimensional array
-def cross_entropy(logits, labels):
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
-    hot = np.eye(logits.shape[1], dtype="float32")[labels]
-    return np.array(-(log_p * hot).sum() / len(labels), dtype="float32")
 
 # %% 1.3 wrong: no padding in the output's size -> the padding is left out
 def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
@@ -128,6 +105,31 @@ def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)
     flops = outputs * (in_channels * kernel * kernel) + outputs * (in_channels * kernel * kernel)
     return parameters, flops, 4 * (batch * in_channels * size * size + parameters + outputs)
 
+# %% more
+
+# %% 1.1 right: np.divide where there are images
+def per_class_recall(confusion):
+    rows = confusion.sum(axis=1)
+    return np.divide(confusion.diagonal(), rows, out=np.full(10, np.nan), where=rows > 0)
+
+# %% 1.1 right: the warning of 0 / 0 is not silenced
+def per_class_recall(confusion):
+    return np.diag(confusion) / confusion.sum(axis=1)
+
+# %% 1.2 right: with a loop over the images, in float64
+def cross_entropy(logits, labels):
+    total = 0.0
+    for row, label in zip(logits.astype(np.float64), labels, strict=True):
+        total += np.log(np.sum(np.exp(row - row.max()))) + row.max() - row[label]
+    return total / len(labels)
+
+# %% 1.2 right: one-hot, float32, as a 0-dimensional array
+def cross_entropy(logits, labels):
+    shifted = logits - logits.max(axis=1, keepdims=True)
+    log_p = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+    hot = np.eye(logits.shape[1], dtype="float32")[labels]
+    return np.array(-(log_p * hot).sum() / len(labels), dtype="float32")
+
 # %% 1.3 right: NumPy integers in a list
 def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
     side = np.int64(size + 2 * padding - kernel + stride) // stride
@@ -148,8 +150,6 @@ def per_class_recall(confusion):
     recall[confusion.sum(axis=0) == 0] = 0
     return recall
 
-
-# %% more
 
 # %% 1.1 wrong: the last class is left out -> [nan], shape (1,)
 def per_class_recall(confusion):

@@ -217,11 +217,6 @@ def leaky_relu(x, slope):
 def leaky_relu(x, slope):
     te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
 
-# %% 2.1 wrong: float64 -> a float32 result
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(
-        x[i, j] > 0, x[i, j].astype("float64"), x[i, j].astype("float64") * te.const(slope, "float64")))
-
 # %% 2.1 right: positive part plus slope times the negative part, for any rank
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda *i: te.max(x(*i), 0.0) + te.min(x(*i), 0.0) * slope, name="y")
@@ -254,27 +249,12 @@ def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k) + b[j])
 
-# %% 2.2 wrong: by TOPI -> an expression of your own | one by TOPI: topi's dense
-def linear(x, w, b):
-    return topi.nn.dense(x, w, b)
-
-# %% 2.2 wrong: by TOPI in a first stage -> an expression of your own | one by TOPI: topi's dense
-def linear(x, w, b):
-    y = topi.nn.dense(x, w)
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
 # %% 2.2 right: the bias as the last term of a longer sum
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1] + 1))
     last = x.shape[1]
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(te.if_then_else(
         k < last, x[i, te.min(k, last - 1)] * w[j, te.min(k, last - 1)], b[j]), axis=k))
-
-# %% 2.2 right: the weight transposed first
-def linear(x, w, b):
-    t = te.compute((w.shape[1], w.shape[0]), lambda i, j: w[j, i], name="t")
-    y = matmul(x, t)
-    return te.compute(y.shape, lambda i, j: b[j] + y[i, j], name="z")
 
 # %% 2.3 wrong: the kernel is flipped -> the kernel is flipped (a deep-learning conv2d does not)
 def conv2d(x, w):
@@ -323,14 +303,6 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
         patches[n, i, j, c, p, q] * w[f, c, p, q], axis=[c, p, q]))
-
-# %% 2.3 right: operands and axes in another order
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    q, p, c = (te.reduce_axis((0, e)) for e in (kw, kh, channels))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda b, o, y, z: te.sum(
-        w[o, c, p, q] * x[b, c, y + p, z + q], axis=[q, p, c]))
 
 # %% 2.4 wrong: the average -> input x: [[1, 0], [0, 0]] | expected: [[1]] | got: [[0.25]]
 def max_pool(x):
@@ -395,14 +367,6 @@ def create_model_via_emit_te(weights):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 2.5 wrong: a batch of one -> main to take float32 (4, 1, 28, 28)
-def create_model_via_emit_te(weights):
-    return cnn_with(weights, batch=1)
-
-# %% 2.5 wrong: forgets bb.get() -> an IRModule | NoneType
-def create_model_via_emit_te(weights):
-    cnn_with(weights)
-
 # %% 2.5 right: the linear layers as matmul with a transposed constant
 def create_model_via_emit_te(weights):
     return cnn_with(weights, matmul=True)
@@ -443,14 +407,50 @@ def create_model_without_topi(weights):
 def create_model_without_topi(weights):
     return all_own(weights, apart=True)
 
+# %% more
+
+# %% 2.1 wrong: float64 -> a float32 result
+def leaky_relu(x, slope):
+    return te.compute(x.shape, lambda i, j: te.if_then_else(
+        x[i, j] > 0, x[i, j].astype("float64"), x[i, j].astype("float64") * te.const(slope, "float64")))
+
+# %% 2.2 wrong: by TOPI -> an expression of your own | one by TOPI: topi's dense
+def linear(x, w, b):
+    return topi.nn.dense(x, w, b)
+
+# %% 2.2 wrong: by TOPI in a first stage -> an expression of your own | one by TOPI: topi's dense
+def linear(x, w, b):
+    y = topi.nn.dense(x, w)
+    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
+
+# %% 2.2 right: the weight transposed first
+def linear(x, w, b):
+    t = te.compute((w.shape[1], w.shape[0]), lambda i, j: w[j, i], name="t")
+    y = matmul(x, t)
+    return te.compute(y.shape, lambda i, j: b[j] + y[i, j], name="z")
+
+# %% 2.3 right: operands and axes in another order
+def conv2d(x, w):
+    n, channels, height, width = x.shape
+    f, _, kh, kw = w.shape
+    q, p, c = (te.reduce_axis((0, e)) for e in (kw, kh, channels))
+    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda b, o, y, z: te.sum(
+        w[o, c, p, q] * x[b, c, y + p, z + q], axis=[q, p, c]))
+
+# %% 2.5 wrong: a batch of one -> main to take float32 (4, 1, 28, 28)
+def create_model_via_emit_te(weights):
+    return cnn_with(weights, batch=1)
+
+# %% 2.5 wrong: forgets bb.get() -> an IRModule | NoneType
+def create_model_via_emit_te(weights):
+    cnn_with(weights)
+
 # %% 2.2 wrong: what is not finite is 0 -> [[0, 0], [*0*, *0*]]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     x = te.compute(x.shape, lambda i, j: te.if_then_else(te.isfinite(x[i, j]), x[i, j], 0.0))
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% more
 
 # %% 2.5 wrong: the bias of the convolution is left out -> layer 0, Conv2d
 def create_model_via_emit_te(weights):

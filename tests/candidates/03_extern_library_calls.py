@@ -29,15 +29,6 @@ def register_softmax():
         e = np.exp(np.from_dlpack(x))
         np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
 
-# %% 3.1 wrong: works in x -> x to stay as it was
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        e = np.from_dlpack(x)
-        e -= e.max(1, keepdims=True)
-        np.exp(e, out=e)
-        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
-
 # %% 3.1 right: NumPy in the memory of out
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
@@ -46,16 +37,6 @@ def register_softmax():
         np.subtract(a, a.max(axis=1, keepdims=True), out=y)
         np.exp(y, out=y)
         y /= y.sum(axis=-1, keepdims=True)
-
-# %% 3.1 right: loops, and float64 inside
-import math
-
-def register_softmax():
-    def softmax(scores, result):
-        for row, y in zip(np.from_dlpack(scores), np.from_dlpack(result)):
-            e = [math.exp(float(v) - float(row.max())) for v in row]
-            y[:] = np.array(e) / sum(e)
-    tvm.register_global_func("env.softmax", softmax, override=True)
 
 # %% 3.2 wrong: a storage for each tensor in between -> each tensor has a storage of its own
 def storages_needed(reads):
@@ -86,14 +67,6 @@ def storages_needed(reads):
             storages += 1
         free += sum(last[n] == call for n in set(numbers) - {0})
     return storages
-
-# %% 3.2 right: a matrix of calls and tensors
-def storages_needed(reads):
-    needed = np.zeros((len(reads) + 1, len(reads) + 1), bool)
-    for call, numbers in enumerate(reads, 1):
-        for n in numbers:
-            needed[n:call + 1, n] = True
-    return needed[:, 1:-1].sum(axis=1).max(initial=0)
 
 # %% 3.3 wrong: topi instead of env.linear -> one call of env.linear when main runs
 def create_linear_module(weight, bias):
@@ -138,53 +111,10 @@ def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(bias, "float32"), relax.const(weight, "float32")),
                          (1, len(bias)), (1, weight.shape[1]))
 
-# %% 3.3 wrong: the output in the shape of x -> with (1, 784), (128, 784), (128,), (1, 784)
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (1, weight.shape[1]), (1, weight.shape[1]))
-
 # %% 3.3 wrong: shapes of the example instead of the arrays' -> out (1, 5)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, 128), (1, weight.shape[1]))
-
-# %% 3.3 wrong: weight transposed -> with (1, 784), (784, 128), (128,), (1, 128)
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight.T, "float32"), relax.const(bias, "float32")),
-                         (1, len(bias)), (1, weight.shape[1]))
-
-# %% 3.3 wrong: float64 constants -> float64 (128, 784)
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float64"), relax.const(bias, "float64")),
-                         (1, len(bias)), (1, weight.shape[1]))
-
-# %% 3.3 wrong: the bias is added once more -> input bias: [1] | expected: [[1]] | got: [[2]]
-def create_linear_module(weight, bias):
-    b = relax.const(bias, "float32")
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), b), (1, len(bias)),
-                         (1, weight.shape[1]), after=b)
-
-# %% 3.3 wrong: the name is misspelt -> Cannot find ffi::Function env.Linear
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (1, len(bias)), (1, weight.shape[1]), name="env.Linear")
-
-# %% 3.3 wrong: returns the builder -> an IRModule | BlockBuilder
-def create_linear_module(weight, bias):
-    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
-                         (1, len(bias)), (1, weight.shape[1]), get=False)
-
-# %% 3.3 wrong: forgets emit_output -> well-formed
-def create_linear_module(weight, bias):
-    w, b = relax.const(weight, "float32"), relax.const(bias, "float32")
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            lv = bb.emit(relax.op.call_dps_packed(
-                "env.linear", (x, w, b), relax.TensorType((1, len(bias)), "float32")))
-        bb.emit_func_output(lv)
-    return bb.get()
 
 # %% 3.3 right: parameters that BindParams makes constants, no dataflow block
 def create_linear_module(weight, bias):
@@ -197,18 +127,6 @@ def create_linear_module(weight, bias):
             "env.linear", [x, w, b], relax.TensorType((1, m), "float32")))
         bb.emit_func_output(gv)
     return relax.transform.BindParams("main", {"w": weight, "b": bias})(bb.get())
-
-# %% 3.3 right: the call is emitted as the output
-def create_linear_module(weight, bias):
-    bb = relax.BlockBuilder()
-    x = relax.Var("image", relax.TensorType((1, weight.shape[1]), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            gv = bb.emit_output(relax.op.call_dps_packed(
-                "env.linear", (x, relax.const(weight), relax.const(bias)),
-                relax.TensorType((1, weight.shape[0]), "float32")))
-        bb.emit_func_output(gv)
-    return bb.get()
 
 # %% shared
 def torch_conv2d(function, name="env.conv2d"):
@@ -238,22 +156,10 @@ def register_conv2d():
         out.copy_(nn.functional.conv2d(x, w))
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: bias twice -> expected: [[2]] | got: [[3]]
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x, w, b.flatten()) + b)
-    torch_conv2d(conv2d)
-
 # %% 3.4 wrong: bias not flattened for PyTorch -> env.conv2d to run on x (1, 1, 28, 28)
 def register_conv2d():
     def conv2d(x, w, b, out):
         out.copy_(nn.functional.conv2d(x, w, b))
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: bias flattened and then added -> env.conv2d to run on x (1, 1, 28, 28)
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x, w) + b.flatten())
     torch_conv2d(conv2d)
 
 # %% 3.4 wrong: out is rebound -> the memory of out to be written | only the NaN from before
@@ -268,50 +174,6 @@ def register_conv2d():
         return nn.functional.conv2d(x, w, b.flatten())
     torch_conv2d(conv2d)
 
-# %% 3.4 wrong: padding 1 -> env.conv2d to run on x (1, 1, 28, 28)
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x, w, b.flatten(), padding=1))
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        full = nn.functional.conv2d(x, w, b.flatten(), padding=1)
-        out.copy_(full[:, :, : out.shape[2], : out.shape[3]])
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: loses the batch -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*1*]]]]
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x[0], w, b.flatten()))
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: writes image 0 only -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*nan*]]]]
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out[0] = nn.functional.conv2d(x[0], w, b.flatten())
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 28, 28)
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: gives the view other memory -> the memory of out to be written | only the NaN from before
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        out.data = nn.functional.conv2d(x, w, b.flatten())
-    torch_conv2d(conv2d)
-
-# %% 3.4 wrong: no override -> RuntimeError: Global Function `env.conv2d` is already
-def register_conv2d():
-    @tvm.register_global_func("env.conv2d")
-    def conv2d(x, w, b, out):
-        x, w, b, out = map(torch.from_dlpack, (x, w, b, out))
-        out.copy_(nn.functional.conv2d(x, w, b.flatten()))
-
 # %% 3.4 right: bias added in place, slices
 def register_conv2d():
     @tvm.register_global_func("env.conv2d", override=True)
@@ -319,22 +181,6 @@ def register_conv2d():
         x, w, b, out = map(torch.from_dlpack, (x, w, b, out))
         out[:] = torch.conv2d(x, w)
         out += b
-
-# %% 3.4 right: unfold and a matrix product
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        columns = nn.functional.unfold(x, w.shape[2:])
-        torch.add((w.flatten(1) @ columns).reshape(out.shape), b, out=out)
-    torch_conv2d(conv2d)
-
-# %% 3.4 right: nn.Conv2d with these weights
-def register_conv2d():
-    def conv2d(x, w, b, out):
-        layer = nn.Conv2d(w.shape[1], w.shape[0], tuple(w.shape[2:]))
-        layer.weight.data, layer.bias.data = w, b.flatten()
-        with torch.no_grad():
-            out.copy_(layer(x))
-    torch_conv2d(conv2d)
 
 # %% 3.5 wrong: PyTorch does it -> PyTorch's conv2d was called
 def register_conv2d_numpy():
@@ -371,59 +217,6 @@ def register_conv2d_numpy():
         out += b.ravel()
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: out is rebound by + -> input b: [[1]] | expected: [[1]] | got: [[0]]
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
-        out = out + b
-    numpy_conv2d(conv2d)
-
-# %% 3.5 wrong: out is rebound -> the memory of out to be written | only the NaN from before
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
-    numpy_conv2d(conv2d)
-
-# %% 3.5 wrong: loses the batch -> expected: [[[[0]]], [[[0]]]] | got: [[[[0]]], [[[*nan*]]]]
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        np.einsum("cijpq,fcpq->fij", windows_of(x, w)[0], w, out=out[0])
-        out += b
-    numpy_conv2d(conv2d)
-
-# %% 3.5 wrong: adds up in out without setting it to zero -> NaN, because out was full of NaN
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        height, width = out.shape[2:]
-        for p in range(w.shape[2]):
-            for q in range(w.shape[3]):
-                out += np.einsum("ncij,fc->nfij", x[:, :, p:p + height, q:q + width], w[:, :, p, q])
-        out += b
-    numpy_conv2d(conv2d)
-
-# %% 3.5 wrong: the last row and column are forgotten -> [[0, *nan*], [*nan*, *nan*]], shape (1, 1, 2, 2)
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        for i in range(out.shape[2] - 1):
-            for j in range(out.shape[3] - 1):
-                window = x[:, None, :, i:i + w.shape[2], j:j + w.shape[3]]
-                out[:, :, i, j] = (window * w).sum((2, 3, 4)) + b.reshape(1, -1)
-    numpy_conv2d(conv2d)
-
-# %% 3.5 wrong: sums over the first input channel only -> input x: [[0, 0], [0, 0]], [[1, 0], [0, 0]] | expected: [[1]] | got: [[0]]
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        np.einsum("nijpq,fpq->nfij", windows_of(x, w)[:, 0], w[:, 0], out=out)
-        out += b
-    numpy_conv2d(conv2d)
-
-# %% 3.5 wrong: the sizes of the assignment are built in -> env.conv2d to run on x (3, 2, 6, 6)
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        columns = windows_of(x, w).reshape(len(x), 26 * 26, 9)
-        out[...] = (columns @ w.reshape(32, 9).T).transpose(0, 2, 1).reshape(-1, 32, 26, 26) + b
-    numpy_conv2d(conv2d)
-
 # %% 3.5 right: nine shifts
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
@@ -432,22 +225,6 @@ def register_conv2d_numpy():
         for p in range(w.shape[2]):
             for q in range(w.shape[3]):
                 out += np.einsum("ncij,fc->nfij", x[:, :, p:p + height, q:q + width], w[:, :, p, q])
-    numpy_conv2d(conv2d)
-
-# %% 3.5 right: tensordot, in float64, then copied
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        windows = windows_of(x.astype("float64"), w)
-        out[...] = np.tensordot(windows, w, axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2) + b
-    numpy_conv2d(conv2d)
-
-# %% 3.5 right: loops over the places, im2col within
-def register_conv2d_numpy():
-    def conv2d(x, w, b, out):
-        for i in range(out.shape[2]):
-            for j in range(out.shape[3]):
-                window = x[:, :, i:i + w.shape[2], j:j + w.shape[3]].reshape(len(x), -1)
-                out[:, :, i, j] = window @ w.reshape(len(w), -1).T + b.reshape(1, -1)
     numpy_conv2d(conv2d)
 
 # %% shared
@@ -515,13 +292,242 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(4, 32, 28, 28))
 
-# %% 3.6 wrong: output type without the batch -> with (4, 1, 28, 28), (32, 1, 3, 3), (1, 32, 1, 1), (1, 32,
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, out=(1, 32, 26, 26))
-
 # %% 3.6 wrong: weight in float64 -> float64 (32, 1, 3, 3)
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, weight_dtype="float64")
+
+# %% 3.6 right: linear layers and the softmax by the library too
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, linear="library")
+
+# %% more
+
+# %% 3.1 wrong: works in x -> x to stay as it was
+def register_softmax():
+    @tvm.register_global_func("env.softmax", override=True)
+    def softmax(x, out):
+        e = np.from_dlpack(x)
+        e -= e.max(1, keepdims=True)
+        np.exp(e, out=e)
+        np.from_dlpack(out)[...] = e / e.sum(1, keepdims=True)
+
+# %% 3.1 right: loops, and float64 inside
+import math
+
+def register_softmax():
+    def softmax(scores, result):
+        for row, y in zip(np.from_dlpack(scores), np.from_dlpack(result)):
+            e = [math.exp(float(v) - float(row.max())) for v in row]
+            y[:] = np.array(e) / sum(e)
+    tvm.register_global_func("env.softmax", softmax, override=True)
+
+# %% 3.2 right: a matrix of calls and tensors
+def storages_needed(reads):
+    needed = np.zeros((len(reads) + 1, len(reads) + 1), bool)
+    for call, numbers in enumerate(reads, 1):
+        for n in numbers:
+            needed[n:call + 1, n] = True
+    return needed[:, 1:-1].sum(axis=1).max(initial=0)
+
+# %% 3.3 wrong: the output in the shape of x -> with (1, 784), (128, 784), (128,), (1, 784)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, weight.shape[1]), (1, weight.shape[1]))
+
+# %% 3.3 wrong: weight transposed -> with (1, 784), (784, 128), (128,), (1, 128)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight.T, "float32"), relax.const(bias, "float32")),
+                         (1, len(bias)), (1, weight.shape[1]))
+
+# %% 3.3 wrong: float64 constants -> float64 (128, 784)
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float64"), relax.const(bias, "float64")),
+                         (1, len(bias)), (1, weight.shape[1]))
+
+# %% 3.3 wrong: the bias is added once more -> input bias: [1] | expected: [[1]] | got: [[2]]
+def create_linear_module(weight, bias):
+    b = relax.const(bias, "float32")
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), b), (1, len(bias)),
+                         (1, weight.shape[1]), after=b)
+
+# %% 3.3 wrong: the name is misspelt -> Cannot find ffi::Function env.Linear
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, len(bias)), (1, weight.shape[1]), name="env.Linear")
+
+# %% 3.3 wrong: returns the builder -> an IRModule | BlockBuilder
+def create_linear_module(weight, bias):
+    return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
+                         (1, len(bias)), (1, weight.shape[1]), get=False)
+
+# %% 3.3 wrong: forgets emit_output -> well-formed
+def create_linear_module(weight, bias):
+    w, b = relax.const(weight, "float32"), relax.const(bias, "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            lv = bb.emit(relax.op.call_dps_packed(
+                "env.linear", (x, w, b), relax.TensorType((1, len(bias)), "float32")))
+        bb.emit_func_output(lv)
+    return bb.get()
+
+# %% 3.3 right: the call is emitted as the output
+def create_linear_module(weight, bias):
+    bb = relax.BlockBuilder()
+    x = relax.Var("image", relax.TensorType((1, weight.shape[1]), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            gv = bb.emit_output(relax.op.call_dps_packed(
+                "env.linear", (x, relax.const(weight), relax.const(bias)),
+                relax.TensorType((1, weight.shape[0]), "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()
+
+# %% 3.4 wrong: bias twice -> expected: [[2]] | got: [[3]]
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w, b.flatten()) + b)
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: bias flattened and then added -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w) + b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: padding 1 -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x, w, b.flatten(), padding=1))
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        full = nn.functional.conv2d(x, w, b.flatten(), padding=1)
+        out.copy_(full[:, :, : out.shape[2], : out.shape[3]])
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: loses the batch -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*1*]]]]
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x[0], w, b.flatten()))
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: writes image 0 only -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*nan*]]]]
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out[0] = nn.functional.conv2d(x[0], w, b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 28, 28)
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.copy_(nn.functional.conv2d(x.double(), w, b.flatten()))
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: gives the view other memory -> the memory of out to be written | only the NaN from before
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        out.data = nn.functional.conv2d(x, w, b.flatten())
+    torch_conv2d(conv2d)
+
+# %% 3.4 wrong: no override -> RuntimeError: Global Function `env.conv2d` is already
+def register_conv2d():
+    @tvm.register_global_func("env.conv2d")
+    def conv2d(x, w, b, out):
+        x, w, b, out = map(torch.from_dlpack, (x, w, b, out))
+        out.copy_(nn.functional.conv2d(x, w, b.flatten()))
+
+# %% 3.4 right: unfold and a matrix product
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        columns = nn.functional.unfold(x, w.shape[2:])
+        torch.add((w.flatten(1) @ columns).reshape(out.shape), b, out=out)
+    torch_conv2d(conv2d)
+
+# %% 3.4 right: nn.Conv2d with these weights
+def register_conv2d():
+    def conv2d(x, w, b, out):
+        layer = nn.Conv2d(w.shape[1], w.shape[0], tuple(w.shape[2:]))
+        layer.weight.data, layer.bias.data = w, b.flatten()
+        with torch.no_grad():
+            out.copy_(layer(x))
+    torch_conv2d(conv2d)
+
+# %% 3.5 wrong: out is rebound by + -> input b: [[1]] | expected: [[1]] | got: [[0]]
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w, out=out)
+        out = out + b
+    numpy_conv2d(conv2d)
+
+# %% 3.5 wrong: out is rebound -> the memory of out to be written | only the NaN from before
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        out = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.5 wrong: loses the batch -> expected: [[[[0]]], [[[0]]]] | got: [[[[0]]], [[[*nan*]]]]
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("cijpq,fcpq->fij", windows_of(x, w)[0], w, out=out[0])
+        out += b
+    numpy_conv2d(conv2d)
+
+# %% 3.5 wrong: adds up in out without setting it to zero -> NaN, because out was full of NaN
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        height, width = out.shape[2:]
+        for p in range(w.shape[2]):
+            for q in range(w.shape[3]):
+                out += np.einsum("ncij,fc->nfij", x[:, :, p:p + height, q:q + width], w[:, :, p, q])
+        out += b
+    numpy_conv2d(conv2d)
+
+# %% 3.5 wrong: the last row and column are forgotten -> [[0, *nan*], [*nan*, *nan*]], shape (1, 1, 2, 2)
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        for i in range(out.shape[2] - 1):
+            for j in range(out.shape[3] - 1):
+                window = x[:, None, :, i:i + w.shape[2], j:j + w.shape[3]]
+                out[:, :, i, j] = (window * w).sum((2, 3, 4)) + b.reshape(1, -1)
+    numpy_conv2d(conv2d)
+
+# %% 3.5 wrong: sums over the first input channel only -> input x: [[0, 0], [0, 0]], [[1, 0], [0, 0]] | expected: [[1]] | got: [[0]]
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        np.einsum("nijpq,fpq->nfij", windows_of(x, w)[:, 0], w[:, 0], out=out)
+        out += b
+    numpy_conv2d(conv2d)
+
+# %% 3.5 wrong: the sizes of the assignment are built in -> env.conv2d to run on x (3, 2, 6, 6)
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        columns = windows_of(x, w).reshape(len(x), 26 * 26, 9)
+        out[...] = (columns @ w.reshape(32, 9).T).transpose(0, 2, 1).reshape(-1, 32, 26, 26) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.5 right: tensordot, in float64, then copied
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        windows = windows_of(x.astype("float64"), w)
+        out[...] = np.tensordot(windows, w, axes=((1, 4, 5), (1, 2, 3))).transpose(0, 3, 1, 2) + b
+    numpy_conv2d(conv2d)
+
+# %% 3.5 right: loops over the places, im2col within
+def register_conv2d_numpy():
+    def conv2d(x, w, b, out):
+        for i in range(out.shape[2]):
+            for j in range(out.shape[3]):
+                window = x[:, :, i:i + w.shape[2], j:j + w.shape[3]].reshape(len(x), -1)
+                out[:, :, i, j] = window @ w.reshape(len(w), -1).T + b.reshape(1, -1)
+    numpy_conv2d(conv2d)
+
+# %% 3.6 wrong: output type without the batch -> with (4, 1, 28, 28), (32, 1, 3, 3), (1, 32, 1, 1), (1, 32,
+def create_model_with_library_conv2d(weights):
+    return library_cnn(weights, out=(1, 32, 26, 26))
 
 # %% 3.6 wrong: another name -> Cannot find ffi::Function env.convolution
 def create_model_with_library_conv2d(weights):
@@ -530,10 +536,6 @@ def create_model_with_library_conv2d(weights):
 # %% 3.6 wrong: for one image instead of four -> main
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(1, 32, 26, 26), x_shape=(1, 1, 28, 28))
-
-# %% 3.6 right: linear layers and the softmax by the library too
-def create_model_with_library_conv2d(weights):
-    return library_cnn(weights, linear="library")
 
 # %% 3.3 wrong: the bias is added outside of the library function -> to be given b as it is
 def create_linear_module(weight, bias):
@@ -549,8 +551,6 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-
-# %% more
 
 # %% 3.6 wrong: topi.nn.conv2d instead of env.conv2d -> PrimFunc conv2d convolves
 def create_model_with_library_conv2d(weights):

@@ -73,15 +73,6 @@ def schedule_add(schedule):
     schedule.vectorize(i1)
     schedule.parallel(j0)
 
-# %% 4.2 wrong: lanes over a tile of 2 by 4 -> lanes that are neighbours in C | steps in C of [(0, 1), (1, -3)]
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, i1 = schedule.split(i, factors=[None, 2])
-    j0, j1 = schedule.split(j, factors=[None, 4])
-    schedule.reorder(i0, j0, i1, j1)
-    schedule.vectorize(schedule.fuse(i1, j1))
-    schedule.parallel(i0)
-
 # %% 4.2 wrong: a serial copy of the whole output is left -> a parallel outermost loop
 def schedule_add(schedule):
     block = schedule.get_sblock("C")
@@ -95,11 +86,6 @@ def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     schedule.vectorize(j)
     schedule.parallel(i)
-
-# %% 4.2 wrong: nothing is parallel -> a parallel outermost loop
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
 
 # %% 4.2 wrong: nothing is vectorised -> a vectorised innermost loop
 def schedule_add(schedule):
@@ -120,13 +106,6 @@ def schedule_add(schedule):
     outer, lanes = schedule.split(schedule.fuse(*schedule.get_loops(block)), factors=[None, 8])
     schedule.parallel(outer)
     schedule.vectorize(lanes)
-
-# %% 4.2 right: rows in groups
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[4, None])
-    schedule.parallel(i0)
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
 
 # %% 4.3 wrong: the reduction is not decomposed -> a decomposed reduction
 def schedule_matmul(schedule):
@@ -171,13 +150,6 @@ def schedule_matmul(schedule):
     schedule.parallel(j)
     schedule.decompose_reduction(block, k)
 
-# %% 4.3 wrong: k stays innermost, nothing is vectorised -> a vectorised innermost loop
-def schedule_matmul(schedule):
-    block = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(block)
-    schedule.parallel(i)
-    schedule.decompose_reduction(block, k)
-
 # %% 4.3 right: the whole row as lanes, without a split
 def schedule_matmul(schedule):
     block = schedule.get_sblock("C")
@@ -187,25 +159,9 @@ def schedule_matmul(schedule):
     schedule.vectorize(j)
     schedule.decompose_reduction(block, k)
 
-# %% 4.3 right: tiles for the threads, k split and unrolled
-def schedule_matmul(schedule):
-    block = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(block)
-    j0, j1 = schedule.split(j, factors=[None, 16])
-    k0, k1 = schedule.split(k, factors=[None, 4])
-    schedule.reorder(i, j0, k0, k1, j1)
-    schedule.unroll(k1)
-    schedule.vectorize(j1)
-    schedule.parallel(schedule.fuse(i, j0))
-    schedule.decompose_reduction(block, k0)
-
 # %% 4.4 wrong: not scheduled at all -> block pad_temp still writes pad_temp; conv2d is as it was
 def schedule_conv2d(mod):
     return mod
-
-# %% 4.4 wrong: the inline is forgotten -> block pad_temp still writes pad_temp
-def schedule_conv2d(mod):
-    return conv_schedule(mod, inline=False)
 
 # %% 4.4 wrong: nothing is parallel -> a parallel outermost loop
 def schedule_conv2d(mod):
@@ -222,6 +178,152 @@ def schedule_conv2d(mod):
 # %% 4.4 wrong: the decomposition is forgotten -> block conv2d_nchw still has its T.init
 def schedule_conv2d(mod):
     return conv_schedule(mod, decompose=False)
+
+# %% 4.4 right: a whole row as lanes, the window unrolled
+def schedule_conv2d(mod):
+    s = tvm.s_tir.Schedule(mod)
+    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
+    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
+    n, f, y, x, rc, ry, rx = s.get_loops(conv)
+    s.reorder(n, f, y, rc, ry, rx, x)
+    s.vectorize(x)
+    s.unroll(rx)
+    s.unroll(ry)
+    s.parallel(s.fuse(n, f))
+    s.decompose_reduction(conv, rc)
+    return s.mod
+
+# %% 4.5 wrong: nothing is done -> the program is as it was
+def sums_where_needed(schedule):
+    schedule.get_loops(schedule.get_sblock("pooled"))
+
+# %% 4.5 wrong: the pooling moves, which reads -> your code to run
+def sums_where_needed(schedule):
+    schedule.compute_at(schedule.get_sblock("pooled"), schedule.get_loops(schedule.get_sblock("sums"))[0])
+
+# %% 4.5 wrong: all rows at a time -> at most 16 numbers of sums at a time | got: 64
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
+    outer, _ = schedule.split(row, factors=[1, None])
+    schedule.compute_at(schedule.get_sblock("sums"), outer)
+
+# %% 4.5 wrong: loops cut, and no block moved -> at most 16 numbers of sums at a time | got: 64
+def sums_where_needed(schedule):
+    row, *_ = schedule.get_loops(schedule.get_sblock("sums"))
+    schedule.split(row, factors=[None, 2])
+
+# %% 4.5 right: for each number of the pooling
+def sums_where_needed(schedule):
+    schedule.compute_at(schedule.get_sblock("sums"), schedule.get_loops(schedule.get_sblock("pooled"))[1])
+
+# %% 4.6 wrong: no buffer of its own -> sums of a row in a buffer of scope "local"
+def row_in_registers(schedule):
+    schedule.vectorize(schedule.get_loops(schedule.get_sblock("C"))[-1])
+
+# %% 4.6 wrong: the copy stays behind -> at most 8 numbers of C_local at a time | got: 64
+def row_in_registers(schedule):
+    schedule.cache_write(schedule.get_sblock("C"), 0, "local")
+
+# %% 4.6 wrong: a buffer of the scope global -> buffer of scope "local"
+def row_in_registers(schedule):
+    rows_with(schedule, scope="global")
+
+# %% 4.6 wrong: copied for each k -> that the sums leave C_local once, when they are complete
+def row_in_registers(schedule):
+    rows_with(schedule, under=1)
+
+# %% 4.6 wrong: the rows change places with the sums -> sums side by side, inside the loop over k
+def row_in_registers(schedule):
+    rows_with(schedule)
+    i, k, j = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.reorder(j, k)
+
+# %% 4.6 right: a vector of the row, and the reduction decomposed
+def row_in_registers(schedule):
+    block = schedule.get_sblock("C")
+    copy = schedule.cache_write(block, 0, "local")
+    i, k, j = schedule.get_loops(block)
+    schedule.reverse_compute_at(copy, i)
+    schedule.vectorize(j)
+    schedule.decompose_reduction(block, k)
+
+# %% 4.7 wrong: no partial sums -> block total adds to the result
+def eight_partial_sums(schedule):
+    _, k = schedule.get_loops(schedule.get_sblock("total"))
+    schedule.split(k, factors=[None, 8])
+
+# %% 4.7 wrong: of the other loop -> eight partial sums for each of 4 rows | 16 in all
+def eight_partial_sums(schedule):
+    partial_with(schedule, of=0, lanes=False)
+
+# %% 4.7 wrong: the partial sums come first in memory -> neighbours in total.rf | of [(1, 0)]
+def eight_partial_sums(schedule):
+    partial_with(schedule, axis=0)
+
+# %% 4.7 wrong: neighbours are added up -> neighbours in A | of [(0, 4)]
+def eight_partial_sums(schedule):
+    partial_with(schedule, factors=(8, None), of=0, last=0)
+
+# %% 4.7 wrong: no vector -> a vectorised innermost loop around the partial sums
+def eight_partial_sums(schedule):
+    partial_with(schedule, lanes=False)
+
+# %% 4.7 right: rows inside, and the sums of a row follow at once
+def eight_partial_sums(schedule):
+    block = schedule.get_sblock("total")
+    i, k = schedule.get_loops(block)
+    k, lanes = schedule.split(k, factors=[None, 8])
+    partial = schedule.rfactor(lanes, 1)
+    i, k, lanes = schedule.get_loops(partial)
+    schedule.reverse_compute_at(block, i)
+    schedule.vectorize(lanes)
+    schedule.decompose_reduction(partial, k)
+
+# %% more
+
+# %% 4.2 wrong: lanes over a tile of 2 by 4 -> lanes that are neighbours in C | steps in C of [(0, 1), (1, -3)]
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, factors=[None, 2])
+    j0, j1 = schedule.split(j, factors=[None, 4])
+    schedule.reorder(i0, j0, i1, j1)
+    schedule.vectorize(schedule.fuse(i1, j1))
+    schedule.parallel(i0)
+
+# %% 4.2 wrong: nothing is parallel -> a parallel outermost loop
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+
+# %% 4.2 right: rows in groups
+def schedule_add(schedule):
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    i0, _ = schedule.split(i, factors=[4, None])
+    schedule.parallel(i0)
+    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+
+# %% 4.3 wrong: k stays innermost, nothing is vectorised -> a vectorised innermost loop
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    schedule.parallel(i)
+    schedule.decompose_reduction(block, k)
+
+# %% 4.3 right: tiles for the threads, k split and unrolled
+def schedule_matmul(schedule):
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    j0, j1 = schedule.split(j, factors=[None, 16])
+    k0, k1 = schedule.split(k, factors=[None, 4])
+    schedule.reorder(i, j0, k0, k1, j1)
+    schedule.unroll(k1)
+    schedule.vectorize(j1)
+    schedule.parallel(schedule.fuse(i, j0))
+    schedule.decompose_reduction(block, k0)
+
+# %% 4.4 wrong: the inline is forgotten -> block pad_temp still writes pad_temp
+def schedule_conv2d(mod):
+    return conv_schedule(mod, inline=False)
 
 # %% 4.4 wrong: the decomposition comes first -> decompose_reduction after the steps that move or mark its loops
 def schedule_conv2d(mod):
@@ -290,113 +392,11 @@ def schedule_conv2d(mod):
     s.decompose_reduction(conv, rc)
     return s.mod
 
-# %% 4.4 right: a whole row as lanes, the window unrolled
-def schedule_conv2d(mod):
-    s = tvm.s_tir.Schedule(mod)
-    conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
-    s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
-    n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    s.reorder(n, f, y, rc, ry, rx, x)
-    s.vectorize(x)
-    s.unroll(rx)
-    s.unroll(ry)
-    s.parallel(s.fuse(n, f))
-    s.decompose_reduction(conv, rc)
-    return s.mod
-
-# %% 4.5 wrong: nothing is done -> the program is as it was
-def sums_where_needed(schedule):
-    schedule.get_loops(schedule.get_sblock("pooled"))
-
-# %% 4.5 wrong: the pooling moves, which reads -> your code to run
-def sums_where_needed(schedule):
-    schedule.compute_at(schedule.get_sblock("pooled"), schedule.get_loops(schedule.get_sblock("sums"))[0])
-
-# %% 4.5 wrong: all rows at a time -> at most 16 numbers of sums at a time | got: 64
-def sums_where_needed(schedule):
-    row, *_ = schedule.get_loops(schedule.get_sblock("pooled"))
-    outer, _ = schedule.split(row, factors=[1, None])
-    schedule.compute_at(schedule.get_sblock("sums"), outer)
-
-# %% 4.5 wrong: loops cut, and no block moved -> at most 16 numbers of sums at a time | got: 64
-def sums_where_needed(schedule):
-    row, *_ = schedule.get_loops(schedule.get_sblock("sums"))
-    schedule.split(row, factors=[None, 2])
-
-# %% 4.5 right: for each number of the pooling
-def sums_where_needed(schedule):
-    schedule.compute_at(schedule.get_sblock("sums"), schedule.get_loops(schedule.get_sblock("pooled"))[1])
-
 # %% 4.5 right: the pooling follows each pair of rows
 def sums_where_needed(schedule):
     row, *_ = schedule.get_loops(schedule.get_sblock("sums"))
     pair, _ = schedule.split(row, factors=[None, 2])
     schedule.reverse_compute_at(schedule.get_sblock("pooled"), pair)
-
-# %% 4.6 wrong: no buffer of its own -> sums of a row in a buffer of scope "local"
-def row_in_registers(schedule):
-    schedule.vectorize(schedule.get_loops(schedule.get_sblock("C"))[-1])
-
-# %% 4.6 wrong: the copy stays behind -> at most 8 numbers of C_local at a time | got: 64
-def row_in_registers(schedule):
-    schedule.cache_write(schedule.get_sblock("C"), 0, "local")
-
-# %% 4.6 wrong: a buffer of the scope global -> buffer of scope "local"
-def row_in_registers(schedule):
-    rows_with(schedule, scope="global")
-
-# %% 4.6 wrong: copied for each k -> that the sums leave C_local once, when they are complete
-def row_in_registers(schedule):
-    rows_with(schedule, under=1)
-
-# %% 4.6 wrong: the rows change places with the sums -> sums side by side, inside the loop over k
-def row_in_registers(schedule):
-    rows_with(schedule)
-    i, k, j = schedule.get_loops(schedule.get_sblock("C"))
-    schedule.reorder(j, k)
-
-# %% 4.6 right: a vector of the row, and the reduction decomposed
-def row_in_registers(schedule):
-    block = schedule.get_sblock("C")
-    copy = schedule.cache_write(block, 0, "local")
-    i, k, j = schedule.get_loops(block)
-    schedule.reverse_compute_at(copy, i)
-    schedule.vectorize(j)
-    schedule.decompose_reduction(block, k)
-
-# %% 4.7 wrong: no partial sums -> block total adds to the result
-def eight_partial_sums(schedule):
-    _, k = schedule.get_loops(schedule.get_sblock("total"))
-    schedule.split(k, factors=[None, 8])
-
-# %% 4.7 wrong: of the other loop -> eight partial sums for each of 4 rows | 16 in all
-def eight_partial_sums(schedule):
-    partial_with(schedule, of=0, lanes=False)
-
-# %% 4.7 wrong: the partial sums come first in memory -> neighbours in total.rf | of [(1, 0)]
-def eight_partial_sums(schedule):
-    partial_with(schedule, axis=0)
-
-# %% 4.7 wrong: neighbours are added up -> neighbours in A | of [(0, 4)]
-def eight_partial_sums(schedule):
-    partial_with(schedule, factors=(8, None), of=0, last=0)
-
-# %% 4.7 wrong: no vector -> a vectorised innermost loop around the partial sums
-def eight_partial_sums(schedule):
-    partial_with(schedule, lanes=False)
-
-# %% 4.7 right: rows inside, and the sums of a row follow at once
-def eight_partial_sums(schedule):
-    block = schedule.get_sblock("total")
-    i, k = schedule.get_loops(block)
-    k, lanes = schedule.split(k, factors=[None, 8])
-    partial = schedule.rfactor(lanes, 1)
-    i, k, lanes = schedule.get_loops(partial)
-    schedule.reverse_compute_at(block, i)
-    schedule.vectorize(lanes)
-    schedule.decompose_reduction(partial, k)
-
-# %% more
 
 # %% 4.4 right: the image is read through a small buffer
 def schedule_conv2d(mod):

@@ -134,26 +134,10 @@ def mend():
 def mend():
     return both(lv2=relu)
 
-# %% 5.1 wrong: names of PrimFuncs -> names of bindings of main: lv, lv1, lv2
-def mend():
-    return {"add_bias": bias_with(), "max_pool": largest_with()}
-
-# %% 5.1 wrong: another shape -> float32 (4, 32, 13, 13) for lv3
-def mend():
-    return both(lv3=lambda x: topi.nn.pool2d(x, (2, 2), (1, 1), (1, 1), (0, 0, 0, 0), "max"))
-
 # %% 5.1 right: both by TOPI
 def mend():
     return {"lv3": lambda x: topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max"),
             "lv1": lambda x, b: topi.add(x, topi.reshape(b, (32, 1, 1)))}
-
-# %% 5.1 right: the maximum of four, without a reduction
-def mend():
-    def largest(x):
-        return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(
-            te.max(x[n, c, 2 * i, 2 * j], x[n, c, 2 * i, 2 * j + 1]),
-            te.max(x[n, c, 2 * i + 1, 2 * j], x[n, c, 2 * i + 1, 2 * j + 1])))
-    return both(lv3=largest)
 
 # %% 5.2 wrong: the sum -> *1*
 def avg_pool(x, kernel, stride):
@@ -206,24 +190,6 @@ def map_gelu(bb, node_map, node):
 def map_gelu(bb, node_map, node):
     return relax.op.nn.gelu(node_map[node.args[0]])
 
-# %% 5.3 wrong: nothing is returned -> returned NoneType
-def map_gelu(bb, node_map, node):
-    bb.emit_te(gelu_te(), node_map[node.args[0]])
-
-# %% 5.3 wrong: of main's input, whatever the node's argument -> got: 2 x 1 x 3 x 2 x 5 zeros
-def map_gelu(bb, node_map, node):
-    return bb.emit_te(gelu_te(), next(iter(node_map.values())))
-
-# %% 5.3 wrong: PyTorch computes while importing -> returned a constant
-def map_gelu(bb, node_map, node):
-    shape = [int(e) for e in node_map[node.args[0]].ty.shape]
-    return relax.const(F.gelu(torch.zeros(shape)).numpy(), "float32")
-
-# %% 5.3 wrong: a library function that calls PyTorch -> the library function env.gelu
-def map_gelu(bb, node_map, node):
-    x = node_map[node.args[0]]
-    return bb.emit(relax.op.call_dps_packed("env.gelu", (x,), x.ty))
-
 # %% 5.3 right: the operator of Relax
 def map_gelu(bb, node_map, node):
     return bb.emit(relax.op.nn.gelu(node_map[node.args[0]]))
@@ -253,24 +219,6 @@ def cnn_rules():
         shape = [int(e) for e in node_map[node.args[0]].ty.shape]
         return relax.const(layer(torch.zeros(shape)).detach().numpy(), "float32")
     return rules_with(conv=rule)
-
-# %% 5.4 wrong: the same, hidden behind an emitted line -> the rule for Conv2d
-def cnn_rules():
-    def rule(bb, node_map, node, layer):
-        shape = [int(e) for e in node_map[node.args[0]].ty.shape]
-        y = layer(torch.zeros(shape)).detach().numpy()
-        return bb.emit_te(topi.nn.relu, relax.const(y, "float32"))
-    return rules_with(conv=rule)
-
-# %% 5.4 wrong: one class is missing -> no rule for Softmax
-def cnn_rules():
-    rules = rules_with()
-    del rules[nn.Softmax]
-    return rules
-
-# %% 5.4 wrong: keys are names -> rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax | no rule for Conv2d, MaxPool2d, Flatten, Softmax; keys
-def cnn_rules():
-    return {kind.__name__: rule for kind, rule in rules_with().items()}
 
 # %% 5.4 right: own expressions, and a rule that serves other layers too
 def cnn_rules():
@@ -312,15 +260,6 @@ def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], {}, MLP_RULES)
 
-# %% 5.5 wrong: bias=False is not thought of -> your code to run
-def import_for_any_batch(model, features):
-    n = tvm.tirx.Var("n", "int64")
-    def linear(bb, node_map, node, layer):
-        y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
-        return bb.emit_te(topi.add, y, map_param(layer.bias))
-    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
-                   {operator.add: add_rule}, linear_only(linear))
-
 # %% 5.5 wrong: the variable that was not declared as output is returned -> a well-formed IRModule
 def import_for_any_batch(model, features):
     traced, n = fx.symbolic_trace(model), tvm.tirx.Var("n", "int64")
@@ -343,11 +282,6 @@ def import_for_any_batch(model, features):
         bb.emit_func_output(output, params=inputs)
     return bb.get()
 
-# %% 5.5 wrong: the module of one batch size after another -> an IRModule
-def import_for_any_batch(model, features):
-    return [from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
-                    {operator.add: add_rule}, MLP_RULES) for n in (1, 3, 7)]
-
 # %% 5.5 right: operators of Relax
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("batch", "int64")
@@ -355,6 +289,74 @@ def import_for_any_batch(model, features):
         relax.op.add(*(node_map[arg] for arg in node.args)))}
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features], plus,
                    OPERATOR_RULES)
+
+# %% more
+
+# %% 5.1 wrong: names of PrimFuncs -> names of bindings of main: lv, lv1, lv2
+def mend():
+    return {"add_bias": bias_with(), "max_pool": largest_with()}
+
+# %% 5.1 wrong: another shape -> float32 (4, 32, 13, 13) for lv3
+def mend():
+    return both(lv3=lambda x: topi.nn.pool2d(x, (2, 2), (1, 1), (1, 1), (0, 0, 0, 0), "max"))
+
+# %% 5.1 right: the maximum of four, without a reduction
+def mend():
+    def largest(x):
+        return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(
+            te.max(x[n, c, 2 * i, 2 * j], x[n, c, 2 * i, 2 * j + 1]),
+            te.max(x[n, c, 2 * i + 1, 2 * j], x[n, c, 2 * i + 1, 2 * j + 1])))
+    return both(lv3=largest)
+
+# %% 5.3 wrong: nothing is returned -> returned NoneType
+def map_gelu(bb, node_map, node):
+    bb.emit_te(gelu_te(), node_map[node.args[0]])
+
+# %% 5.3 wrong: of main's input, whatever the node's argument -> got: 2 x 1 x 3 x 2 x 5 zeros
+def map_gelu(bb, node_map, node):
+    return bb.emit_te(gelu_te(), next(iter(node_map.values())))
+
+# %% 5.3 wrong: PyTorch computes while importing -> returned a constant
+def map_gelu(bb, node_map, node):
+    shape = [int(e) for e in node_map[node.args[0]].ty.shape]
+    return relax.const(F.gelu(torch.zeros(shape)).numpy(), "float32")
+
+# %% 5.3 wrong: a library function that calls PyTorch -> the library function env.gelu
+def map_gelu(bb, node_map, node):
+    x = node_map[node.args[0]]
+    return bb.emit(relax.op.call_dps_packed("env.gelu", (x,), x.ty))
+
+# %% 5.4 wrong: the same, hidden behind an emitted line -> the rule for Conv2d
+def cnn_rules():
+    def rule(bb, node_map, node, layer):
+        shape = [int(e) for e in node_map[node.args[0]].ty.shape]
+        y = layer(torch.zeros(shape)).detach().numpy()
+        return bb.emit_te(topi.nn.relu, relax.const(y, "float32"))
+    return rules_with(conv=rule)
+
+# %% 5.4 wrong: one class is missing -> no rule for Softmax
+def cnn_rules():
+    rules = rules_with()
+    del rules[nn.Softmax]
+    return rules
+
+# %% 5.4 wrong: keys are names -> rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax | no rule for Conv2d, MaxPool2d, Flatten, Softmax; keys
+def cnn_rules():
+    return {kind.__name__: rule for kind, rule in rules_with().items()}
+
+# %% 5.5 wrong: bias=False is not thought of -> your code to run
+def import_for_any_batch(model, features):
+    n = tvm.tirx.Var("n", "int64")
+    def linear(bb, node_map, node, layer):
+        y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
+        return bb.emit_te(topi.add, y, map_param(layer.bias))
+    return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                   {operator.add: add_rule}, linear_only(linear))
+
+# %% 5.5 wrong: the module of one batch size after another -> an IRModule
+def import_for_any_batch(model, features):
+    return [from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
+                    {operator.add: add_rule}, MLP_RULES) for n in (1, 3, 7)]
 
 # %% 5.3 wrong: last value of node_map -> got: 2 x 1 x 3 x 2 x 5 zeros
 def map_gelu(bb, node_map, node):
@@ -411,8 +413,6 @@ def import_for_any_batch(model, features):
 def import_for_any_batch(model, features):
     n = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(n, features[0]), (n, features[-1])][:len(features)], {operator.add: plus}, MLP_RULES)
-
-# %% more
 
 # %% 5.2 right: columns first, then rows
 def avg_pool(x, kernel, stride):

@@ -71,19 +71,9 @@ def least_time(batch, inputs, outputs, peak, bandwidth):
     attainable = min(peak, bandwidth * operations / moved)
     return operations / (attainable * 1e9) * 1e6
 
-# %% 6.1 right: with NumPy
-def least_time(batch, inputs, outputs, peak, bandwidth):
-    shapes = [(batch, inputs), (outputs, inputs), (batch, outputs)]
-    moved = sum(np.empty(shape, "float32").nbytes for shape in shapes)
-    return np.maximum(2 * batch * inputs * outputs / peak, moved / bandwidth) * 1e-3
-
 # %% 6.2 wrong: not scheduled at all -> no block T_transpose
 def fast_dense(mod, name):
     return mod
-
-# %% 6.2 wrong: the transpose is kept -> no block T_transpose
-def fast_dense(mod, name):
-    return dense_with(mod, name, inline=False)
 
 # %% 6.2 wrong: no rfactor, lanes along the outputs -> adds everything up
 def fast_dense(mod, name):
@@ -111,13 +101,98 @@ def fast_dense(mod, name):
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(16, None), take=0)
 
-# %% 6.2 wrong: rfactor of the outer loop of 338 -> neighbours in the weights
-def fast_dense(mod, name):
-    return dense_with(mod, name, take=0)
-
 # %% 6.2 wrong: the lanes are the first axis of the partial sums -> neighbours in the partial sums
 def fast_dense(mod, name):
     return dense_with(mod, name, axis=0)
+
+# %% 6.2 right: eight lanes, four outputs in the tile
+def fast_dense(mod, name):
+    return dense_with(mod, name, factors=(None, 8), tile=4)
+
+# %% 6.3 wrong: numbers, not bytes -> this counts numbers, and a float32 has 4 bytes
+def tile_bytes(n, m, depth, rows, columns):
+    return n // rows * (m // columns) * depth * (rows + columns) + n * m
+
+# %% 6.3 wrong: the results are forgotten -> the results are left out
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (n // rows) * (m // columns) * depth * (rows + columns)
+
+# %% 6.3 wrong: each matrix once -> A and B are loaded once for each tile, not once in all
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (n * depth + depth * m + n * m)
+
+# %% 6.3 wrong: one tile -> this is for one tile only
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (depth * (rows + columns) + rows * columns)
+
+# %% 6.3 wrong: only A -> the columns of B are left out
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (n * m // columns * depth + n * m)
+
+# %% 6.3 right: matrix by matrix
+def tile_bytes(n, m, depth, rows, columns):
+    a = n * depth * (m // columns)
+    b = m * depth * (n // rows)
+    return (a + b + n * m) * 4
+
+# %% 6.4 wrong: the best order of three loops -> at most 147,456 bytes | 1,081,344
+def in_tiles(schedule, rows, columns, portion):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    schedule.reorder(i, k, j)
+
+# %% 6.4 wrong: k is not split -> at most 147,456 bytes | B 1,048,576
+def in_tiles(schedule, rows, columns, portion):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    schedule.reorder(i0, j0, i1, k, j1)
+
+# %% 6.4 wrong: k outside of the tiles -> at most 147,456 bytes | 229,376
+def in_tiles(schedule, rows, columns, portion):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    k0, k1 = schedule.split(k, [None, portion])
+    schedule.reorder(k0, i0, j0, i1, k1, j1)
+
+# %% 6.4 wrong: always tiles of 16 -> tiles of 8 x 16 | 116,224
+def in_tiles(schedule, rows, columns, portion):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, 16])
+    j0, j1 = schedule.split(j, [None, 16])
+    k0, k1 = schedule.split(k, [None, 8])
+    schedule.reorder(i0, j0, k0, i1, k1, j1)
+
+# %% 6.4 wrong: split and not reordered -> at most 147,456 bytes
+def in_tiles(schedule, rows, columns, portion):
+    for loop, factor in zip(schedule.get_loops(schedule.get_sblock("C")), (rows, columns, portion)):
+        schedule.split(loop, [None, factor])
+
+# %% 6.4 right: another order inside and outside, lanes
+def in_tiles(schedule, rows, columns, portion):
+    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
+    i0, i1 = schedule.split(i, [None, rows])
+    j0, j1 = schedule.split(j, [None, columns])
+    k0, k1 = schedule.split(k, [None, portion])
+    schedule.reorder(j0, i0, k0, k1, i1, j1)
+    schedule.vectorize(j1)
+    schedule.unroll(i1)
+
+# %% more
+
+# %% 6.1 right: with NumPy
+def least_time(batch, inputs, outputs, peak, bandwidth):
+    shapes = [(batch, inputs), (outputs, inputs), (batch, outputs)]
+    moved = sum(np.empty(shape, "float32").nbytes for shape in shapes)
+    return np.maximum(2 * batch * inputs * outputs / peak, moved / bandwidth) * 1e-3
+
+# %% 6.2 wrong: the transpose is kept -> no block T_transpose
+def fast_dense(mod, name):
+    return dense_with(mod, name, inline=False)
+
+# %% 6.2 wrong: rfactor of the outer loop of 338 -> neighbours in the weights
+def fast_dense(mod, name):
+    return dense_with(mod, name, take=0)
 
 # %% 6.2 wrong: the lanes are the middle axis -> neighbours in the partial sums
 def fast_dense(mod, name):
@@ -223,10 +298,6 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.2 right: eight lanes, four outputs in the tile
-def fast_dense(mod, name):
-    return dense_with(mod, name, factors=(None, 8), tile=4)
-
 # %% 6.2 right: the partial sums themselves are local, without a copy
 def fast_dense(mod, name):
     return dense_with(mod, name, local_by="set_scope", tile=2)
@@ -255,26 +326,6 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
 
-# %% 6.3 wrong: numbers, not bytes -> this counts numbers, and a float32 has 4 bytes
-def tile_bytes(n, m, depth, rows, columns):
-    return n // rows * (m // columns) * depth * (rows + columns) + n * m
-
-# %% 6.3 wrong: the results are forgotten -> the results are left out
-def tile_bytes(n, m, depth, rows, columns):
-    return 4 * (n // rows) * (m // columns) * depth * (rows + columns)
-
-# %% 6.3 wrong: each matrix once -> A and B are loaded once for each tile, not once in all
-def tile_bytes(n, m, depth, rows, columns):
-    return 4 * (n * depth + depth * m + n * m)
-
-# %% 6.3 wrong: one tile -> this is for one tile only
-def tile_bytes(n, m, depth, rows, columns):
-    return 4 * (depth * (rows + columns) + rows * columns)
-
-# %% 6.3 wrong: only A -> the columns of B are left out
-def tile_bytes(n, m, depth, rows, columns):
-    return 4 * (n * m // columns * depth + n * m)
-
 # %% 6.3 wrong: rows and columns multiplied -> expected:
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * ((n // rows) * (m // columns) * depth * rows * columns + n * m)
@@ -282,12 +333,6 @@ def tile_bytes(n, m, depth, rows, columns):
 # %% 6.3 wrong: a text -> a number | of type str
 def tile_bytes(n, m, depth, rows, columns):
     return f"{4 * n * m} bytes"
-
-# %% 6.3 right: matrix by matrix
-def tile_bytes(n, m, depth, rows, columns):
-    a = n * depth * (m // columns)
-    b = m * depth * (n // rows)
-    return (a + b + n * m) * 4
 
 # %% 6.3 right: counted tile by tile
 def tile_bytes(n, m, depth, rows, columns):
@@ -297,54 +342,11 @@ def tile_bytes(n, m, depth, rows, columns):
             total += rows * depth + columns * depth + rows * columns
     return total * np.dtype("float32").itemsize
 
-# %% 6.4 wrong: the best order of three loops -> at most 147,456 bytes | 1,081,344
-def in_tiles(schedule, rows, columns, portion):
-    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
-    schedule.reorder(i, k, j)
-
-# %% 6.4 wrong: k is not split -> at most 147,456 bytes | B 1,048,576
-def in_tiles(schedule, rows, columns, portion):
-    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
-    i0, i1 = schedule.split(i, [None, rows])
-    j0, j1 = schedule.split(j, [None, columns])
-    schedule.reorder(i0, j0, i1, k, j1)
-
-# %% 6.4 wrong: k outside of the tiles -> at most 147,456 bytes | 229,376
-def in_tiles(schedule, rows, columns, portion):
-    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
-    i0, i1 = schedule.split(i, [None, rows])
-    j0, j1 = schedule.split(j, [None, columns])
-    k0, k1 = schedule.split(k, [None, portion])
-    schedule.reorder(k0, i0, j0, i1, k1, j1)
-
-# %% 6.4 wrong: always tiles of 16 -> tiles of 8 x 16 | 116,224
-def in_tiles(schedule, rows, columns, portion):
-    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
-    i0, i1 = schedule.split(i, [None, 16])
-    j0, j1 = schedule.split(j, [None, 16])
-    k0, k1 = schedule.split(k, [None, 8])
-    schedule.reorder(i0, j0, k0, i1, k1, j1)
-
-# %% 6.4 wrong: split and not reordered -> at most 147,456 bytes
-def in_tiles(schedule, rows, columns, portion):
-    for loop, factor in zip(schedule.get_loops(schedule.get_sblock("C")), (rows, columns, portion)):
-        schedule.split(loop, [None, factor])
-
 # %% 6.4 wrong: on a copy of the schedule -> the program is as it was
 def in_tiles(schedule, rows, columns, portion):
     schedule = schedule.copy()
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(i, k, j)
-
-# %% 6.4 right: another order inside and outside, lanes
-def in_tiles(schedule, rows, columns, portion):
-    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
-    i0, i1 = schedule.split(i, [None, rows])
-    j0, j1 = schedule.split(j, [None, columns])
-    k0, k1 = schedule.split(k, [None, portion])
-    schedule.reorder(j0, i0, k0, k1, i1, j1)
-    schedule.vectorize(j1)
-    schedule.unroll(i1)
 
 # %% 6.4 right: the sums in a local buffer
 def in_tiles(schedule, rows, columns, portion):
@@ -387,8 +389,6 @@ def in_tiles(schedule, rows, columns, portion):
     k0, k1 = schedule.split(k, [None, portion])
     schedule.reorder(i0, j0, k0, i1, k1, j1)
     schedule.compute_at(schedule.cache_read(block, 1, "local"), k0)
-
-# %% more
 
 # %% 6.2 right: forty results at a time, for ten threads, eight lanes
 def fast_dense(mod, name):

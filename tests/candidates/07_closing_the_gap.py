@@ -88,18 +88,6 @@ def tile_traffic(rows, columns, channels):
     places = rows * columns
     return 1 / 9 + 1 / places + (1 + 2 / rows) * (1 + 2 / columns) / (9 * channels)
 
-# %% 7.1 right: an exact fraction
-def tile_traffic(rows, columns, channels):
-    from fractions import Fraction
-    sums = rows * columns * channels
-    return Fraction((rows + 2) * (columns + 2) + 9 * channels + sums, 9 * sums)
-
-# %% 7.1 right: with NumPy
-def tile_traffic(rows, columns, channels):
-    window = np.zeros((rows, columns, channels, 3, 3))
-    image, weights = np.zeros((rows + 2, columns + 2)), np.zeros((channels, 3, 3))
-    return np.float64(image.size + weights.size + window[..., 0, 0].size) / window.size
-
 # %% 7.2 wrong: not scheduled at all -> conv_pool is as it was
 def fast_conv_pool(mod, name):
     return mod
@@ -154,6 +142,83 @@ def fast_conv_pool(mod, name):
     s.decompose_reduction(conv, rc)
     s.decompose_reduction(pool, py)
     return s.mod
+
+# %% 7.2 right: no lanes of its own
+def fast_conv_pool(mod, name):
+    return plain(mod, name)
+
+# %% 7.3 wrong: nothing is moved -> the columns are in PyTorch's order
+def follow_layout(weights, places, lanes):
+    return weights.copy()
+
+# %% 7.3 wrong: all channels at a place -> not `lanes` of them
+def follow_layout(weights, places, lanes):
+    return weights.reshape(len(weights), -1, places).transpose(0, 2, 1).reshape(len(weights), -1)
+
+# %% 7.3 wrong: places and lanes in each other's place -> lanes and places are exchanged
+def follow_layout(weights, places, lanes):
+    return weights.reshape(len(weights), -1, places, lanes).transpose(0, 1, 3, 2).reshape(len(weights), -1)
+
+# %% 7.3 wrong: four axes are returned -> shape
+def follow_layout(weights, places, lanes):
+    return weights.reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2)
+
+# %% 7.3 wrong: in place -> weights that stay as they are
+def follow_layout(weights, places, lanes):
+    weights[:] = weights.reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2).reshape(len(weights), -1)
+    return weights
+
+# %% 7.3 right: by indices
+def follow_layout(weights, places, lanes):
+    channels = weights.shape[1] // places
+    order = [(group + lane) * places + place for group in range(0, channels, lanes)
+             for place in range(places) for lane in range(lanes)]
+    return weights[:, order]
+
+# %% 7.4 wrong: act stays where it is -> outermost around wide, rest | the parallel loop is p: 2
+def one_region(schedule):
+    schedule.merge(*(schedule.get_loops(schedule.get_sblock(name))[0] for name in ("wide", "rest")))
+
+# %% 7.4 wrong: two regions, act by itself -> one parallel loop in the program | got: 2
+def one_region(schedule):
+    schedule.parallel(schedule.merge(*(schedule.get_loops(schedule.get_sblock(name))[0] for name in ("wide", "rest"))))
+
+# %% 7.4 wrong: nothing is changed -> the program is as it was
+def one_region(schedule):
+    schedule.get_loops(schedule.get_sblock("act"))
+
+# %% 7.4 wrong: merge makes a serial loop -> one parallel loop in the program | got: 0
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0]))
+
+# %% 7.4 wrong: threads over the images of a part -> outermost around act, wide, rest | n_m: 4 parallel
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[1], schedule.get_loops(rest)[1]))
+    schedule.parallel(schedule.get_loops(act)[1])
+
+# %% 7.4 right: the kinds of the loops are set anew
+def one_region(schedule):
+    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    part = schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0])
+    schedule.compute_at(act, part)
+    schedule.parallel(part)
+    schedule.vectorize(schedule.get_loops(act)[-1])
+
+# %% more
+
+# %% 7.1 right: an exact fraction
+def tile_traffic(rows, columns, channels):
+    from fractions import Fraction
+    sums = rows * columns * channels
+    return Fraction((rows + 2) * (columns + 2) + 9 * channels + sums, 9 * sums)
+
+# %% 7.1 right: with NumPy
+def tile_traffic(rows, columns, channels):
+    window = np.zeros((rows, columns, channels, 3, 3))
+    image, weights = np.zeros((rows + 2, columns + 2)), np.zeros((channels, 3, 3))
+    return np.float64(image.size + weights.size + window[..., 0, 0].size) / window.size
 
 # %% 7.2 wrong: the convolution has loops of its own -> 86,528 in conv2d_nchw_intermediate
 def fast_conv_pool(mod, name):
@@ -249,31 +314,6 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, under="x")
 
-# %% 7.2 right: no lanes of its own
-def fast_conv_pool(mod, name):
-    return plain(mod, name)
-
-# %% 7.3 wrong: nothing is moved -> the columns are in PyTorch's order
-def follow_layout(weights, places, lanes):
-    return weights.copy()
-
-# %% 7.3 wrong: all channels at a place -> not `lanes` of them
-def follow_layout(weights, places, lanes):
-    return weights.reshape(len(weights), -1, places).transpose(0, 2, 1).reshape(len(weights), -1)
-
-# %% 7.3 wrong: places and lanes in each other's place -> lanes and places are exchanged
-def follow_layout(weights, places, lanes):
-    return weights.reshape(len(weights), -1, places, lanes).transpose(0, 1, 3, 2).reshape(len(weights), -1)
-
-# %% 7.3 wrong: four axes are returned -> shape
-def follow_layout(weights, places, lanes):
-    return weights.reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2)
-
-# %% 7.3 wrong: in place -> weights that stay as they are
-def follow_layout(weights, places, lanes):
-    weights[:] = weights.reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2).reshape(len(weights), -1)
-    return weights
-
 # %% 7.3 wrong: float64 -> float64
 def follow_layout(weights, places, lanes):
     return weights.astype("float64").reshape(len(weights), -1, lanes, places).transpose(0, 1, 3, 2).reshape(len(weights), -1)
@@ -283,13 +323,6 @@ def follow_layout(weights, places, lanes):
     one = [f * places + p for p in range(places) for f in range(lanes)]
     return weights[:, one + [lanes * places + i for i in one]]
 
-# %% 7.3 right: by indices
-def follow_layout(weights, places, lanes):
-    channels = weights.shape[1] // places
-    order = [(group + lane) * places + place for group in range(0, channels, lanes)
-             for place in range(places) for lane in range(lanes)]
-    return weights[:, order]
-
 # %% 7.3 right: with PyTorch
 def follow_layout(weights, places, lanes):
     split = torch.from_numpy(weights).reshape(len(weights), -1, lanes, places)
@@ -298,37 +331,6 @@ def follow_layout(weights, places, lanes):
 # %% 7.3 right: swapaxes, row by row
 def follow_layout(weights, places, lanes):
     return np.stack([row.reshape(-1, lanes, places).swapaxes(1, 2).ravel() for row in weights])
-
-# %% 7.4 wrong: act stays where it is -> outermost around wide, rest | the parallel loop is p: 2
-def one_region(schedule):
-    schedule.merge(*(schedule.get_loops(schedule.get_sblock(name))[0] for name in ("wide", "rest")))
-
-# %% 7.4 wrong: two regions, act by itself -> one parallel loop in the program | got: 2
-def one_region(schedule):
-    schedule.parallel(schedule.merge(*(schedule.get_loops(schedule.get_sblock(name))[0] for name in ("wide", "rest"))))
-
-# %% 7.4 wrong: nothing is changed -> the program is as it was
-def one_region(schedule):
-    schedule.get_loops(schedule.get_sblock("act"))
-
-# %% 7.4 wrong: merge makes a serial loop -> one parallel loop in the program | got: 0
-def one_region(schedule):
-    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
-    schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0]))
-
-# %% 7.4 wrong: threads over the images of a part -> outermost around act, wide, rest | n_m: 4 parallel
-def one_region(schedule):
-    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
-    schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[1], schedule.get_loops(rest)[1]))
-    schedule.parallel(schedule.get_loops(act)[1])
-
-# %% 7.4 right: the kinds of the loops are set anew
-def one_region(schedule):
-    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
-    part = schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0])
-    schedule.compute_at(act, part)
-    schedule.parallel(part)
-    schedule.vectorize(schedule.get_loops(act)[-1])
 
 # %% 7.4 right: act is inlined
 def one_region(schedule):
@@ -351,8 +353,6 @@ def one_region(schedule):
     schedule.compute_at(act, part)
     schedule.cache_read(act, 0, "global")
     schedule.reverse_compute_at(schedule.cache_write(total, 0, "local"), schedule.get_loops(total)[0])
-
-# %% more
 
 # %% 7.2 right: lanes in the convolution, none in the pooling
 def fast_conv_pool(mod, name):

@@ -164,10 +164,6 @@ def replaying(tiles=True, place=False, post=True, apply=True, gives="func", all_
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, cut="")
 
-# %% 8.1 wrong: the numbers come from Python's random -> draws for loops of none
-def random_conv2d(func, seed, most):
-    return draws_with(func, seed, most, by="random")
-
 # %% 8.1 wrong: x is cut by hand -> draws for loops of [26, 32]
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, cut="fy")
@@ -180,24 +176,11 @@ def random_conv2d(func, seed, most):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, limit="each")
 
-# %% 8.1 wrong: three parts, two of them inside -> tiles of at most 128 numbers | 338
-def random_conv2d(func, seed, most):
-    return draws_with(func, seed, most, parts=3)
-
 # %% 8.1 wrong: drawn again until the vector has two lanes -> 1 x 1 x 1 is never drawn
 def random_conv2d(func, seed, most):
     while (s := draws_with(func, seed, most)) and int(s.trace.decisions[s.trace.insts[4]][-1]) < 2:
         seed += 7919
     return s
-
-# %% 8.1 wrong: drawn again until the tile is a quarter full -> never drawn | 68 numbers
-def random_conv2d(func, seed, most):
-    while True:
-        s = draws_with(func, seed, most)
-        inner = [int(drawn[-1]) for inst, drawn in s.trace.decisions.items()]
-        if np.prod(inner) * 4 >= most:
-            return s
-        seed += 7919
 
 # %% 8.1 right: drawn until it fits
 def random_conv2d(func, seed, most):
@@ -226,9 +209,6 @@ def tune(candidates, is_correct, time_of, repeats=5):
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
 
-# %% 8.2 wrong: what is_correct says is ignored -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, wrong, b, a, wrong, b
-tune = tuner_with(check=False)
-
 # %% 8.2 wrong: an exception goes through -> RuntimeError: no memory, from 'broken'
 tune = tuner_with(guard=False)
 
@@ -246,6 +226,106 @@ def tune(candidates, is_correct, time_of, repeats=5):
         for name, candidate in correct.items():
             times[name].append(time_of(candidate))
     return min(times, key=lambda name: np.median(times[name]), default=None)
+
+# %% 8.2 wrong: the minimum -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
+tune = tuner_with(min)
+
+# %% 8.2 wrong: the mean -> 'steady', 30 the median of 30, 30, 15, 30, 60
+tune = tuner_with(np.mean)
+
+# %% 8.2 right: with lists, and a table of times
+def tune(candidates, is_correct, time_of, repeats=5):
+    names = []
+    for name in candidates:
+        try:
+            good = is_correct(candidates[name])
+        except Exception:
+            good = False
+        if good:
+            names.append(name)
+    if not names:
+        return None
+    table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
+    return names[int(np.argmin(np.median(table, axis=0)))]
+
+# %% 8.3 wrong: each once -> two equal programs
+def faster(a, b, now):
+    start = now()
+    a()
+    middle = now()
+    b()
+    return "a" if middle - start < now() - middle else "b"
+
+# %% 8.3 wrong: all of one, then all of the other -> a machine that gets slower | None in 5 of 5 tries
+faster = measuring(order="one after the other")
+
+# %% 8.3 wrong: the means -> one call in 3,000 | 'a' in 5 of 5 tries
+def faster(a, b, now):
+    return by_threshold(a, b, now, of=np.mean)
+
+# %% 8.3 wrong: nothing to warm up -> 'b' in 5 of 5 tries
+def faster(a, b, now):
+    return by_threshold(a, b, now, rounds=5, warm=0, count=50)
+
+# %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | None in 5 of 5 tries
+faster = measuring(count=1, rounds=999, first=False)
+
+# %% 8.3 right: a threshold of three hundredths, for the medians of many short rounds
+def faster(a, b, now):
+    for _ in range(300):
+        a(), b()
+    ratio = np.median([block(a, now, 60) / block(b, now, 60) for _ in range(61)])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
+# %% 8.4 wrong: the place in the list -> this is the place in the list
+replayed = replaying(place=True)
+
+# %% 8.4 wrong: all decisions are taken for tiles -> the tiles [[2, 2, 1, 1], [1, 1, 16, 2], [13, 1, 2, 1], [1, 1 | [[2, 2, 1, 1], [1, 1, 16, 2], [13, 1, 2, 1], [1, 1, 2, 13], [1
+replayed = replaying(all_kinds=True)
+
+# %% 8.4 wrong: the last steps are left out -> the steps after EnterPostproc: they are missing
+replayed = replaying(post=False)
+
+# %% 8.4 wrong: nothing is applied -> this is func itself
+replayed = replaying(apply=False)
+
+# %% 8.4 wrong: the module -> IRModule
+replayed = replaying(gives="mod")
+
+# %% 8.4 right: the kinds first, then a dictionary of the decisions
+def replayed(record, func):
+    decisions = dict(map(tuple, record[1]))
+    kinds = [instruction[0] for instruction in record[0]]
+    tiles = [decisions[i] for i, kind in enumerate(kinds) if kind == "SamplePerfectTile"]
+    unrolled = None
+    if "SampleCategorical" in kinds:
+        at = kinds.index("SampleCategorical")
+        unrolled = record[0][at][2][0][decisions[at]]
+    s = tvm.s_tir.Schedule(tvm.IRModule({"main": func}))
+    tvm.s_tir.Trace.apply_json_to_schedule(record, s)
+    return {"tiles": tiles, "unrolled": unrolled}, s.mod["main"]
+
+# %% more
+
+# %% 8.1 wrong: the numbers come from Python's random -> draws for loops of none
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, by="random")
+
+# %% 8.1 wrong: three parts, two of them inside -> tiles of at most 128 numbers | 338
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most, parts=3)
+
+# %% 8.1 wrong: drawn again until the tile is a quarter full -> never drawn | 68 numbers
+def random_conv2d(func, seed, most):
+    while True:
+        s = draws_with(func, seed, most)
+        inner = [int(drawn[-1]) for inst, drawn in s.trace.decisions.items()]
+        if np.prod(inner) * 4 >= most:
+            return s
+        seed += 7919
+
+# %% 8.2 wrong: what is_correct says is ignored -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, wrong, b, a, wrong, b
+tune = tuner_with(check=False)
 
 # %% 8.2 wrong: the one that raises is kept -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, broken, b, a, broken, b
 tune = tuner_with(on_error=True)
@@ -284,12 +364,6 @@ def tune(candidates, is_correct, time_of, repeats=5):
         except Exception:
             continue
     return min(times, key=lambda name: np.median(times[name]), default=None)
-
-# %% 8.2 wrong: the minimum -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
-tune = tuner_with(min)
-
-# %% 8.2 wrong: the mean -> 'steady', 30 the median of 30, 30, 15, 30, 60
-tune = tuner_with(np.mean)
 
 # %% 8.2 wrong: the sum -> 'steady', 30 the median of 30, 30, 15, 30, 60
 tune = tuner_with(sum)
@@ -390,21 +464,6 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
     return min(correct, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 right: with lists, and a table of times
-def tune(candidates, is_correct, time_of, repeats=5):
-    names = []
-    for name in candidates:
-        try:
-            good = is_correct(candidates[name])
-        except Exception:
-            good = False
-        if good:
-            names.append(name)
-    if not names:
-        return None
-    table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
-    return names[int(np.argmin(np.median(table, axis=0)))]
-
 # %% 8.2 right: with the standard library, and a loop of one's own
 def tune(candidates, is_correct, time_of, repeats=5):
     good = {name: c for name, c in candidates.items() if late_check(is_correct, c)}
@@ -431,43 +490,14 @@ def tune(candidates, is_correct, time_of, repeats=5):
     return ranked[0] if ranked else None
 
 
-# %% 8.3 wrong: each once -> two equal programs
-def faster(a, b, now):
-    start = now()
-    a()
-    middle = now()
-    b()
-    return "a" if middle - start < now() - middle else "b"
-
-# %% 8.3 wrong: all of one, then all of the other -> a machine that gets slower | None in 5 of 5 tries
-faster = measuring(order="one after the other")
-
-# %% 8.3 wrong: the means -> one call in 3,000 | 'a' in 5 of 5 tries
-def faster(a, b, now):
-    return by_threshold(a, b, now, of=np.mean)
-
 # %% 8.3 wrong: never None -> two equal programs
 faster = measuring(of=np.median)
-
-# %% 8.3 wrong: nothing to warm up -> 'b' in 5 of 5 tries
-def faster(a, b, now):
-    return by_threshold(a, b, now, rounds=5, warm=0, count=50)
-
-# %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | None in 5 of 5 tries
-faster = measuring(count=1, rounds=999, first=False)
 
 # %% 8.3 wrong: the first call after the other program's is timed too -> 'b' in 5 of 5 tries
 def faster(a, b, now):
     for _ in range(400):
         a(), b()
     ratio = np.median([block(a, now, 30, first=False) / block(b, now, 30, first=False) for _ in range(99)])
-    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
-
-# %% 8.3 right: a threshold of three hundredths, for the medians of many short rounds
-def faster(a, b, now):
-    for _ in range(300):
-        a(), b()
-    ratio = np.median([block(a, now, 60) / block(b, now, 60) for _ in range(61)])
     return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
 
 # %% 8.3 right: who wins how many rounds, first one first and then the other
@@ -481,36 +511,6 @@ def faster(a, b, now):
             times = (block(b, now), block(a, now))[::-1]
         wins += times[0] < times[1]
     return "a" if wins >= 17 else "b" if wins <= 3 else None
-
-# %% 8.4 wrong: the place in the list -> this is the place in the list
-replayed = replaying(place=True)
-
-# %% 8.4 wrong: all decisions are taken for tiles -> the tiles [[2, 2, 1, 1], [1, 1, 16, 2], [13, 1, 2, 1], [1, 1 | [[2, 2, 1, 1], [1, 1, 16, 2], [13, 1, 2, 1], [1, 1, 2, 13], [1
-replayed = replaying(all_kinds=True)
-
-# %% 8.4 wrong: the last steps are left out -> the steps after EnterPostproc: they are missing
-replayed = replaying(post=False)
-
-# %% 8.4 wrong: nothing is applied -> this is func itself
-replayed = replaying(apply=False)
-
-# %% 8.4 wrong: the module -> IRModule
-replayed = replaying(gives="mod")
-
-# %% 8.4 right: the kinds first, then a dictionary of the decisions
-def replayed(record, func):
-    decisions = dict(map(tuple, record[1]))
-    kinds = [instruction[0] for instruction in record[0]]
-    tiles = [decisions[i] for i, kind in enumerate(kinds) if kind == "SamplePerfectTile"]
-    unrolled = None
-    if "SampleCategorical" in kinds:
-        at = kinds.index("SampleCategorical")
-        unrolled = record[0][at][2][0][decisions[at]]
-    s = tvm.s_tir.Schedule(tvm.IRModule({"main": func}))
-    tvm.s_tir.Trace.apply_json_to_schedule(record, s)
-    return {"tiles": tiles, "unrolled": unrolled}, s.mod["main"]
-
-# %% more
 
 # %% 8.3 wrong: the other one -> a steady machine
 faster = measuring(says={"a": "b", "b": "a", None: None}.get)

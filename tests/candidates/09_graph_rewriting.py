@@ -149,16 +149,6 @@ def verdicts():
     return right_verdicts(a=np.array([[1, -1], [1, -1]], "float32"))
 
 
-# %% 9.2 wrong: True and False -> a: a float32 array of shape (1, 2, 4, 4), with numbers from | bool
-def verdicts():
-    return {"a": False, "b": True, "c": True, "d": False, "e": False}
-
-
-# %% 9.2 wrong: a letter is missing -> a dictionary with the keys
-def verdicts():
-    return {"a": an_input(), "b": None, "c": None, "d": an_input()}
-
-
 # %% 9.2 right: found by chance
 def verdicts():
     rng, found = np.random.default_rng(0), dict.fromkeys("abcde")
@@ -246,11 +236,6 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: two in turns, whatever comes -> different storages for tensors alive at the same time
-def plan(lives):
-    return [place % 2 for place in range(len(lives))]
-
-
 # %% 9.5 wrong: the first that is free, however large -> bytes | by the storages
 def plan(lives):
     needed, numbers = [], []
@@ -275,11 +260,6 @@ def plan(lives):
 # %% 9.5 wrong: a set of the storages -> a list of storage numbers
 def plan(lives):
     return set(range(len(lives)))
-
-
-# %% 9.5 wrong: one too few -> one for each tensor
-def plan(lives):
-    return [place for place, _ in enumerate(lives[1:])]
 
 
 # %% 9.5 right: the largest tensors first
@@ -331,6 +311,26 @@ def hand_over(mod):
 
 
 # %% more
+
+# %% 9.2 wrong: True and False -> a: a float32 array of shape (1, 2, 4, 4), with numbers from | bool
+def verdicts():
+    return {"a": False, "b": True, "c": True, "d": False, "e": False}
+
+
+# %% 9.2 wrong: a letter is missing -> a dictionary with the keys
+def verdicts():
+    return {"a": an_input(), "b": None, "c": None, "d": an_input()}
+
+
+# %% 9.5 wrong: two in turns, whatever comes -> different storages for tensors alive at the same time
+def plan(lives):
+    return [place % 2 for place in range(len(lives))]
+
+
+# %% 9.5 wrong: one too few -> one for each tensor
+def plan(lives):
+    return [place for place, _ in enumerate(lives[1:])]
+
 
 # %% 9.3 wrong: without epsilon -> epsilon: it is left out
 fold_batch_norm = by_formula(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * (b - m) + s))

@@ -177,15 +177,6 @@ def thread_for_each_pixel(func):
     return func
 
 
-# %% 10.1 wrong: threads alone -> blocks of (16, 16, 1) threads
-def thread_for_each_pixel(func):
-    s = tvm.s_tir.Schedule(func)
-    row, column = s.get_loops(s.get_sblock("Y"))
-    s.bind(row, "threadIdx.y")
-    s.bind(column, "threadIdx.x")
-    return s.mod["main"]
-
-
 # %% 10.1 wrong: the schedule comes back -> Schedule
 def thread_for_each_pixel(func):
     return tvm.s_tir.Schedule(func)
@@ -221,12 +212,6 @@ def transactions(first, step):
     return np.unique((first + step * np.arange(32)) // 32).size
 
 
-# %% 10.2 right: a count of changes
-def transactions(first, step):
-    stretches = [(first + step * t) >> 5 for t in range(32)]
-    return 1 + sum(a != b for a, b in zip(stretches, stretches[1:]))
-
-
 # %% 10.3 wrong: tiles of eight -> loads of X and W
 def dense_in_tiles(func):
     return tiles(func, 8, 8, 8)
@@ -245,11 +230,6 @@ def dense_in_tiles(func):
 # %% 10.3 wrong: no shared memory -> loads of X and W
 def dense_in_tiles(func):
     return thread_for_each_result(func, "columns")
-
-
-# %% 10.3 wrong: registers instead of shared memory -> loads of X and W
-def dense_in_tiles(func):
-    return tiles(func, scope="local")
 
 
 # %% 10.3 wrong: nothing is bound -> no loop is bound to blocks or threads
@@ -285,16 +265,6 @@ def with_barriers():
 # %% 10.4 wrong: behind the if -> threads of this block reach a barrier
 def with_barriers():
     return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "        " + SYNC, BACK, "    " + SYNC, OUT])
-
-
-# %% 10.4 wrong: without shared memory -> the same program: 4 blocks of 32 threads, each number of X | blocks (4, 1, 1), threads (32, 1, 1), 1000 loads of X
-def with_barriers():
-    return smoothing([
-        "mean[0] = X[block * 32 + thread]", "for step in range(3):", "    mean[0] = X[block * 32 + thread]",
-        "if thread == 0:", "    Y[block * 32] = X[block * 32]",
-        "if thread == 1:", "    Y[block * 32 + 1] = X[block * 32 + 1] * T.float32(0.125) + X[block * 32] * T.float32(0.875)",
-        "if thread == 2:", "    Y[block * 32 + 2] = X[block * 32 + 2] * T.float32(0.125) + X[block * 32 + 1] * T.float32(0.375) + X[block * 32] * T.float32(0.5)",
-        "if thread > 2:", "    Y[block * 32 + thread] = (X[block * 32 + thread] + T.float32(3) * X[block * 32 + thread - 1] + T.float32(3) * X[block * 32 + thread - 2] + X[block * 32 + thread - 3]) * T.float32(0.125)"])
 
 
 # %% 10.4 right: at the end of the step
@@ -371,10 +341,6 @@ def tile_for_each_thread(func):
 def tile_for_each_thread(func):
     return register_tile(func, 2, 16)
 
-# %% 10.7 wrong: no registers between -> at most 196,608 reads of shared memory
-def tile_for_each_thread(func):
-    return register_tile(func, held=False)
-
 # %% 10.7 wrong: rows of 32 numbers -> no rounds for bank conflicts
 def tile_for_each_thread(func):
     return register_tile(func, offset=0)
@@ -390,10 +356,6 @@ def tile_for_each_thread(func):
 # %% 10.7 right: tiles of 8 x 8
 def tile_for_each_thread(func):
     return register_tile(func, 8, 4)
-
-# %% 10.7 right: shared.dyn, rows of 37 numbers
-def tile_for_each_thread(func):
-    return register_tile(func, scope="shared.dyn", offset=5)
 
 # %% 10.8 wrong: from global memory alone -> at most 48 loads of X
 def window_of_five(n):
@@ -415,10 +377,6 @@ def window_of_five(n):
 def window_of_five(n):
     return window(n, blocks=n // 32 + 2)
 
-# %% 10.8 wrong: the window is turned -> there, by thread 6 of block 0; 100% of the values
-def window_of_five(n):
-    return window(n, turned=True)
-
 # %% 10.8 right: by four loads of the first threads, products unrolled
 def window_of_five(n):
     blocks = (n + 31) // 32
@@ -435,6 +393,50 @@ def window_of_five(n):
                 if b * 32 + t < n:
                     Y[b * 32 + t] = (s[t] * W[0] + s[t + 1] * W[1] + s[t + 2] * W[2] + s[t + 3] * W[3] + s[t + 4] * W[4])
     return main
+
+# %% more
+
+# %% 10.1 wrong: threads alone -> blocks of (16, 16, 1) threads
+def thread_for_each_pixel(func):
+    s = tvm.s_tir.Schedule(func)
+    row, column = s.get_loops(s.get_sblock("Y"))
+    s.bind(row, "threadIdx.y")
+    s.bind(column, "threadIdx.x")
+    return s.mod["main"]
+
+
+# %% 10.2 right: a count of changes
+def transactions(first, step):
+    stretches = [(first + step * t) >> 5 for t in range(32)]
+    return 1 + sum(a != b for a, b in zip(stretches, stretches[1:]))
+
+
+# %% 10.3 wrong: registers instead of shared memory -> loads of X and W
+def dense_in_tiles(func):
+    return tiles(func, scope="local")
+
+
+# %% 10.4 wrong: without shared memory -> the same program: 4 blocks of 32 threads, each number of X | blocks (4, 1, 1), threads (32, 1, 1), 1000 loads of X
+def with_barriers():
+    return smoothing([
+        "mean[0] = X[block * 32 + thread]", "for step in range(3):", "    mean[0] = X[block * 32 + thread]",
+        "if thread == 0:", "    Y[block * 32] = X[block * 32]",
+        "if thread == 1:", "    Y[block * 32 + 1] = X[block * 32 + 1] * T.float32(0.125) + X[block * 32] * T.float32(0.875)",
+        "if thread == 2:", "    Y[block * 32 + 2] = X[block * 32 + 2] * T.float32(0.125) + X[block * 32 + 1] * T.float32(0.375) + X[block * 32] * T.float32(0.5)",
+        "if thread > 2:", "    Y[block * 32 + thread] = (X[block * 32 + thread] + T.float32(3) * X[block * 32 + thread - 1] + T.float32(3) * X[block * 32 + thread - 2] + X[block * 32 + thread - 3]) * T.float32(0.125)"])
+
+
+# %% 10.7 wrong: no registers between -> at most 196,608 reads of shared memory
+def tile_for_each_thread(func):
+    return register_tile(func, held=False)
+
+# %% 10.7 right: shared.dyn, rows of 37 numbers
+def tile_for_each_thread(func):
+    return register_tile(func, scope="shared.dyn", offset=5)
+
+# %% 10.8 wrong: the window is turned -> there, by thread 6 of block 0; 100% of the values
+def window_of_five(n):
+    return window(n, turned=True)
 
 # %% 10.8 right: the weights in shared memory too
 def window_of_five(n):
@@ -464,8 +466,6 @@ def window_of_five(n):
                 if b * 32 + t < n:
                     Y[b * 32 + t] = total[0]
     return main
-
-# %% more
 
 # %% 10.1 wrong: too many blocks -> (2, 4, 1)
 def thread_for_each_pixel(func):

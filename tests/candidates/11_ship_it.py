@@ -218,22 +218,6 @@ def products_in_rows(mod):
 def products_in_rows(mod):
     return tvm.s_tir.Schedule(mod)
 
-# %% 11.6 wrong: the ReLU is scheduled too -> no change besides matmul | relu has changed
-def products_in_rows(mod):
-    s = tvm.s_tir.Schedule(in_rows(mod))
-    name = next(v.name_hint for v, _ in mod.functions_items() if "relu" in v.name_hint)
-    s.parallel(s.get_loops(s.get_sblock("compute", func_name=name))[0])
-    return s.mod
-
-# %% 11.6 wrong: i, k, j and no lanes -> a vectorised innermost loop around block matmul | got: i1: 48
-def products_in_rows(mod):
-    s = tvm.s_tir.Schedule(mod)
-    for variable, _ in mod.functions_items():
-        if variable.name_hint.startswith("matmul"):
-            *_, j, k = s.get_loops(s.get_sblock("matmul", func_name=variable.name_hint))
-            s.reorder(k, j)
-    return s.mod
-
 # %% 11.6 right: threads over the rows, and the variable ones in rows too
 def products_in_rows(mod):
     s = tvm.s_tir.Schedule(mod)
@@ -250,32 +234,6 @@ def products_in_rows(mod):
             s.parallel(rows[0])
             s.decompose_reduction(block, k)
     return s.mod
-
-# %% 11.6 right: a copy of the sums, rows of four
-def products_in_rows(mod):
-    s = tvm.s_tir.Schedule(mod)
-    for variable, func in mod.functions_items():
-        if variable.name_hint.startswith("matmul") and isinstance(func.params[-1].shape[-1], tirx.IntImm):
-            block = s.get_sblock("matmul", func_name=variable.name_hint)
-            i, j, k = s.get_loops(block)
-            j, lanes = s.split(j, [None, 16])
-            s.reorder(i, j, k, lanes)
-            s.vectorize(lanes)
-            s.reverse_compute_at(s.cache_write(block, 0, "local"), j)
-            s.decompose_reduction(block, k)
-    return s.mod
-
-# %% 11.6 wrong: four rows at a time, whatever the batch -> a write next to the output of PrimFunc matmul
-def products_in_rows(mod):
-    s = tvm.s_tir.Schedule(in_rows(mod))
-    for name in ("matmul", "matmul1"):
-        s.split(s.get_loops(s.get_sblock("matmul_update", func_name=name))[0], [None, 4], disable_predication=True)
-    return s.mod
-
-# %% 11.6 wrong: main is optimised too -> no change besides matmul
-def products_in_rows(mod):
-    return relax.transform.ToNonDataflow()(in_rows(mod))
-
 
 # %% 11.7 wrong: what any of them has -> popcnt for nehalem, sandybridge | popcnt, avx | nehalem has no avx
 def for_all(processors):
@@ -306,6 +264,57 @@ def for_all(processors):
             return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": level})
 
 
+# %% 11.7 right: from one of them, what others lack is taken away
+def for_all(processors):
+    first, *others = processors
+    lacks = set().union(*(set(SETS) - features(one) for one in others))
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": first, "mattr": [f"-{name}" for name in SETS if name in lacks]})
+
+
+# %% more
+
+# %% 11.6 wrong: the ReLU is scheduled too -> no change besides matmul | relu has changed
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(in_rows(mod))
+    name = next(v.name_hint for v, _ in mod.functions_items() if "relu" in v.name_hint)
+    s.parallel(s.get_loops(s.get_sblock("compute", func_name=name))[0])
+    return s.mod
+
+# %% 11.6 wrong: i, k, j and no lanes -> a vectorised innermost loop around block matmul | got: i1: 48
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(mod)
+    for variable, _ in mod.functions_items():
+        if variable.name_hint.startswith("matmul"):
+            *_, j, k = s.get_loops(s.get_sblock("matmul", func_name=variable.name_hint))
+            s.reorder(k, j)
+    return s.mod
+
+# %% 11.6 right: a copy of the sums, rows of four
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(mod)
+    for variable, func in mod.functions_items():
+        if variable.name_hint.startswith("matmul") and isinstance(func.params[-1].shape[-1], tirx.IntImm):
+            block = s.get_sblock("matmul", func_name=variable.name_hint)
+            i, j, k = s.get_loops(block)
+            j, lanes = s.split(j, [None, 16])
+            s.reorder(i, j, k, lanes)
+            s.vectorize(lanes)
+            s.reverse_compute_at(s.cache_write(block, 0, "local"), j)
+            s.decompose_reduction(block, k)
+    return s.mod
+
+# %% 11.6 wrong: four rows at a time, whatever the batch -> a write next to the output of PrimFunc matmul
+def products_in_rows(mod):
+    s = tvm.s_tir.Schedule(in_rows(mod))
+    for name in ("matmul", "matmul1"):
+        s.split(s.get_loops(s.get_sblock("matmul_update", func_name=name))[0], [None, 4], disable_predication=True)
+    return s.mod
+
+# %% 11.6 wrong: main is optimised too -> no change besides matmul
+def products_in_rows(mod):
+    return relax.transform.ToNonDataflow()(in_rows(mod))
+
+
 # %% 11.7 wrong: the names -> a Target for nehalem | set
 def for_all(processors):
     return set.intersection(*map(features, processors))
@@ -323,15 +332,6 @@ def for_all(processors):
         shared &= features(processors.pop())
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": [f"+{name}" for name in shared]})
 
-
-# %% 11.7 right: from one of them, what others lack is taken away
-def for_all(processors):
-    first, *others = processors
-    lacks = set().union(*(set(SETS) - features(one) for one in others))
-    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": first, "mattr": [f"-{name}" for name in SETS if name in lacks]})
-
-
-# %% more
 
 # %% 11.2 wrong: needs three arguments -> IndexError
 def convert_amax(node, importer):

@@ -264,6 +264,31 @@ def attention_on_gpu(n, d):
     return blocks(n, d, pad=1)
 
 
+# %% 12.4 wrong: from the first part on, two empty ones -> got
+def merge_parts(parts, d):
+    @T.prim_func(s_tir=True)
+    def main(M: T.Buffer((parts,), "float32"),
+             L: T.Buffer((parts,), "float32"),
+             A: T.Buffer((parts, d), "float32"),
+             Y: T.Buffer((d,), "float32")):
+        t = T.alloc_buffer((4,), "float32")
+        t[0] = M[0]
+        t[1] = L[0]
+        for i in range(d):
+            Y[i] = A[0, i]
+        for p in range(1, parts):
+            t[3] = T.max(t[0], M[p])
+            t[1] = t[1] * T.exp(t[0] - t[3]) + L[p] * T.exp(M[p] - t[3])
+            for i in range(d):
+                Y[i] = Y[i] * T.exp(t[0] - t[3]) + A[p, i] * T.exp(M[p] - t[3])
+            t[0] = t[3]
+        for i in range(d):
+            Y[i] = Y[i] / t[1]
+    return main
+
+
+# %% more
+
 # %% 12.2 right: a branch and its else
 def running_attention(n, m, d):
     s = 1 / math.sqrt(d)
@@ -297,31 +322,6 @@ def running_attention(n, m, d):
                 Y[q, i] = Y[q, i] / t[1]
     return main
 
-
-# %% 12.4 wrong: from the first part on, two empty ones -> got
-def merge_parts(parts, d):
-    @T.prim_func(s_tir=True)
-    def main(M: T.Buffer((parts,), "float32"),
-             L: T.Buffer((parts,), "float32"),
-             A: T.Buffer((parts, d), "float32"),
-             Y: T.Buffer((d,), "float32")):
-        t = T.alloc_buffer((4,), "float32")
-        t[0] = M[0]
-        t[1] = L[0]
-        for i in range(d):
-            Y[i] = A[0, i]
-        for p in range(1, parts):
-            t[3] = T.max(t[0], M[p])
-            t[1] = t[1] * T.exp(t[0] - t[3]) + L[p] * T.exp(M[p] - t[3])
-            for i in range(d):
-                Y[i] = Y[i] * T.exp(t[0] - t[3]) + A[p, i] * T.exp(M[p] - t[3])
-            t[0] = t[3]
-        for i in range(d):
-            Y[i] = Y[i] / t[1]
-    return main
-
-
-# %% more
 
 # %% 12.1 wrong: neither shrinks -> the sums and the values: each was taken against its own
 def merge(one, other):

@@ -116,11 +116,6 @@ def grouped(weights, size, bits):
     return in_steps(weights, size, bits, axis=None)
 
 
-# %% 13.1 wrong: a step for each row -> one step for each group: this is one for each row
-def grouped(weights, size, bits):
-    return in_steps(weights, size, bits, axis=(1, 2))
-
-
 # %% 13.1 wrong: without abs -> input weights
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, largest=lambda groups: groups)
@@ -129,24 +124,6 @@ def grouped(weights, size, bits):
 # %% 13.1 wrong: 0 / 0 -> input weights: | steps above 0
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, empty=0.0)
-
-
-# %% 13.1 wrong: all integers of the kind -> integers from -127 to 127 | from -128 to
-def grouped(weights, size, bits):
-    q, steps = in_steps(weights, size, bits, most=2 ** (bits - 1))
-    return q.clip(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), steps
-
-
-# %% 13.1 wrong: steps as float64 -> a tuple: int8 | float64
-def grouped(weights, size, bits):
-    return in_steps(weights, size, bits, steps_as="float64")
-
-
-# %% 13.1 wrong: in place -> weights to stay as it was | other numbers in it
-def grouped(weights, size, bits):
-    q, steps = in_steps(weights, size, bits)
-    weights /= np.repeat(steps, size, axis=1)
-    return q, steps
 
 
 # %% 13.1 right: in loops
@@ -185,11 +162,6 @@ def best_range(x, bits):
     return min(np.linspace(x.max() / 100, x.max(), 100), key=lambda most: lost(x.clip(0, most), most, bits))
 
 
-# %% 13.2 wrong: the step -> an rms error of at most
-def best_range(x, bits):
-    return min(np.geomspace(x.max() / 1000, x.max(), 700), key=lambda most: lost(x, most, bits)) / (2**bits - 1)
-
-
 # %% 13.2 wrong: an array -> a number | of type ndarray
 def best_range(x, bits):
     return np.array([x.max()])
@@ -223,12 +195,6 @@ def longest_sum(one, other, bits):
 # %% 13.3 wrong: by the highest ends alone -> the largest K | with sums from
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(1, abs(one[1] * other[1]))
-
-
-# %% 13.3 wrong: one too many -> the largest K | with sums from
-def longest_sum(one, other, bits):
-    products = [a * b for a in one for b in other]
-    return min(2 ** (bits - 1) // abs(product) + (product > 0) for product in products if product)
 
 
 # %% 13.3 wrong: a float -> an integer
@@ -298,6 +264,42 @@ def times_four_bits(n, k):
     return four_bits(n, k)
 
 
+# %% more
+
+# %% 13.1 wrong: a step for each row -> one step for each group: this is one for each row
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, axis=(1, 2))
+
+
+# %% 13.1 wrong: all integers of the kind -> integers from -127 to 127 | from -128 to
+def grouped(weights, size, bits):
+    q, steps = in_steps(weights, size, bits, most=2 ** (bits - 1))
+    return q.clip(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), steps
+
+
+# %% 13.1 wrong: steps as float64 -> a tuple: int8 | float64
+def grouped(weights, size, bits):
+    return in_steps(weights, size, bits, steps_as="float64")
+
+
+# %% 13.1 wrong: in place -> weights to stay as it was | other numbers in it
+def grouped(weights, size, bits):
+    q, steps = in_steps(weights, size, bits)
+    weights /= np.repeat(steps, size, axis=1)
+    return q, steps
+
+
+# %% 13.2 wrong: the step -> an rms error of at most
+def best_range(x, bits):
+    return min(np.geomspace(x.max() / 1000, x.max(), 700), key=lambda most: lost(x, most, bits)) / (2**bits - 1)
+
+
+# %% 13.3 wrong: one too many -> the largest K | with sums from
+def longest_sum(one, other, bits):
+    products = [a * b for a in one for b in other]
+    return min(2 ** (bits - 1) // abs(product) + (product > 0) for product in products if product)
+
+
 # %% 13.2 wrong: equal differences from a twentieth on -> an rms error of at most
 def best_range(x, bits):
     def loss(most):
@@ -305,8 +307,6 @@ def best_range(x, bits):
         return ((np.rint(x.clip(0, most) / step) * step - x) ** 2).mean()
     return float(min(np.linspace(x.max() / 20, x.max(), 100), key=loss))
 
-
-# %% more
 
 # %% 13.4 wrong: A with a sign -> description | A: its numbers have no sign
 def of_fours(lanes):
