@@ -217,7 +217,7 @@ def dense_in_tiles(func):
     return tiles(func, 8, 8, 8)
 
 
-# %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | reaches 0, 96, 192, 288, ... of X at once
+# %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | accesses 0, 96, 192, 288, ... of X at once
 def dense_in_tiles(func):
     return tiles(func, 16, 16, 16, coalesced=False)
 
