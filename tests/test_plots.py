@@ -3,6 +3,7 @@
 import base64
 import functools
 import io
+import itertools
 import re
 import warnings
 
@@ -108,6 +109,16 @@ def test_what_was_not_timed_lies_on_the_roof(shown) -> None:
     ((data, metadata),) = shown
     assert "add at most 12.5 GFLOP/s; many at most 100.0" in metadata["image/png"]["alt"]
     assert _description(data) is not None, "the same on every machine: it is compared"
+
+
+def test_names_in_a_roofline_do_not_cover_one_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measured, "show", lambda figure, *_said, **_how: None)
+    ceilings = {"pairs": 247.0, "float32": 233.0, "the compiler's int8": 140.0}
+    plots.roofline(602, 183, {"1 image": [(2e6, 1e6, 7.3)]}, ceilings, unit="GOP/s")
+    boxes = [text.get_window_extent() for text in plt.gcf().axes[0].texts]
+    assert len(boxes) >= 6
+    assert not [pair for pair in itertools.combinations(boxes, 2) if pair[0].overlaps(pair[1])]
+    plt.close("all")
 
 
 def test_a_tile_says_what_each_step_loads(shown) -> None:

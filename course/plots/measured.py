@@ -129,7 +129,8 @@ def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str
     for name, ceiling in ceilings.items():
         axes.plot([ceiling / bandwidth, end], [ceiling] * 2, linestyle="--", lw=0.8, color=EDGE)
         said = _("{name}: {speed}").format(name=_(name), speed=_speed(ceiling))
-        _note(axes, said, (end, ceiling), (-4, -9), ha="right")
+        close = any(ceiling / 1.3 < other < ceiling for other in ceilings.values())
+        _note(axes, said, (end, ceiling), (-4, 4 if close else -9), ha="right")
     axes.fill_between(intensity, roof, peak * 3, color="#d0d7de", alpha=0.4, linewidth=0)
 
 
