@@ -1094,7 +1094,7 @@ def max_pool(x):
     import tvm.topi.cpp as c
     return c.nn.pool2d(x, [2, 2], [2, 2], [1, 1], [0, 0, 0, 0], 1, False, "NCHW", True)
 
-# %% 2.5 wrong: the weights are taken out of the dictionary -> that weights stays as it was | conv2d_weight is not in it
+# %% 2.5 wrong: the weights are taken out of the dictionary -> weights to stay as it was | conv2d_weight is not in it
 def create_model_via_emit_te(weights):
     taken = {name: weights.pop(name) for name in list(weights)}
     return cnn_with(taken)

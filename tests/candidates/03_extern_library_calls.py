@@ -556,7 +556,7 @@ def create_linear_module(weight, bias):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, conv="topi")
 
-# %% 3.6 wrong: calls env.conv2d and goes on with topi.nn.conv2d -> that all comes from env.conv2d
+# %% 3.6 wrong: calls env.conv2d and goes on with topi.nn.conv2d -> all of it to come from env.conv2d
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, conv="both")
 
@@ -723,7 +723,7 @@ def storages_needed(reads):
     return min(sum(0 < n <= call <= until for n, until in last.items())
                for call in range(1, len(reads) + 1))
 
-# %% 3.2 wrong: takes the lists apart -> that reads stays as it was
+# %% 3.2 wrong: takes the lists apart -> reads to stay as it was
 def storages_needed(reads):
     free = storages = 0
     reads.reverse()

@@ -228,7 +228,7 @@ def row_in_registers(schedule):
 def row_in_registers(schedule):
     rows_with(schedule, scope="global")
 
-# %% 4.6 wrong: copied for each k -> that the sums leave C_local once, when they are complete
+# %% 4.6 wrong: copied for each k -> the sums to leave C_local once, when they are complete
 def row_in_registers(schedule):
     rows_with(schedule, under=1)
 

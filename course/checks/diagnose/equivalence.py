@@ -44,7 +44,7 @@ def require_well_formed(mod: Any) -> None:
     names = [variable.name_hint for variable in mod.get_global_vars()]
     if "main" not in names:
         raise CheckFailed(_("a function named main"), _("functions {names}").format(names=names),
-                          'bb.function("main", [x])')
+                          'def main(...), or bb.function("main", [x])')
     require_inside_buffers(mod)
     try:
         relax.analysis.well_formed(mod)  # builds may pass without it: a forgotten emit_output does

@@ -149,7 +149,7 @@ def _require_kept(given: Mapping[str, np.ndarray], weights: Mapping[str, np.ndar
         came = _("other numbers in {name}").format(name=other[0])
     else:
         return
-    raise CheckFailed(_("that weights stays as it was: the cells below read it too"), came)
+    raise CheckFailed(_("weights to stay as it was: the cells below read it too"), came)
 
 
 def make(mod: tvm.IRModule, other: tvm.IRModule, values: bool = False) -> Made:

@@ -150,7 +150,7 @@ def _leaving(storages_needed: Callable) -> Callable:
         given = copy.deepcopy(reads)
         came = storages_needed(given)
         if given != reads:
-            raise CheckFailed(_("that reads stays as it was"),
+            raise CheckFailed(_("reads to stay as it was"),
                               _("{reads} became {given}").format(reads=reads, given=given))
         return came
     return number(leaves, int)
@@ -384,7 +384,7 @@ def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
         expected = model[1:](torch.zeros(4, 32, 26, 26)).numpy()
     convolving = _convolving(mod)
     if count != len(batches) or convolving or not np.allclose(came, expected, RTOL, ATOL):
-        raise CheckFailed(_("that all comes from env.conv2d, called once a batch"),
+        raise CheckFailed(_("all of it to come from env.conv2d, called once a batch"),
                           _("{count} calls in {batches} batches; PrimFuncs that convolve: "
                             "{others}").format(count=count, batches=len(batches),
                                                others=", ".join(convolving) or _("none")))

@@ -444,7 +444,7 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
             continue
         if inside := [loop for loop in reader.loops if loop in reducing]:
             times = int(np.prod([_most(loop) for loop in inside]))
-            raise CheckFailed(_("that {what} leave {buffer} once, when they are complete").format(
+            raise CheckFailed(_("{what} to leave {buffer} once, when they are complete").format(
                                   what=what, buffer=nest.buffer),
                               _("block {base_name} takes them out {times} times, under {inside}, "
                                 "where they are not").format(base_name=base_name(reader),
