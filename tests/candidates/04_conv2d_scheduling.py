@@ -795,7 +795,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(k)
     schedule.parallel(i)
 
-# %% 4.2 wrong: no predicate, rows of 16 a thread -> PrimFunc main: axis v_i of block C goes from 0 to 16, and
+# %% 4.2 wrong: no predicate, rows of 16 a thread -> PrimFunc main: axis v_i of block C goes from 0 to 16, but
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [4, None], disable_predication=True)
