@@ -83,7 +83,7 @@ def test_gradescope_gets_points_and_messages(place) -> None:
     results = _graded(place, my_02_emit_te_ingestion=answers("2.1", _2_2=wrong_linear()))
     assert results["score"] == 1 and "my_02_emit_te_ingestion.ipynb was taken" in results["output"]
     assert results["tests"][1]["status"] == "failed"
-    assert "look at: " in results["tests"][1]["output"]
+    assert "expected: " in results["tests"][1]["output"]
 
 
 @BOX

@@ -158,4 +158,4 @@ def test_an_exercise_and_new_words_without_chinese(clone: Path) -> None:
     said = run("pytest", "-q", "-k", "catalogue or table or sentence", "tests/test_words.py",
                "tests/slow/test_mutants.py")
     chinese, every = map(int, re.search(r"Messages: (\d+) of (\d+) in Chinese", said).groups())
-    assert every - chinese >= count + 4 > 50
+    assert every - chinese >= count + 4 > 40
