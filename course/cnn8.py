@@ -123,6 +123,7 @@ def model(layers: list[tuple[np.ndarray, np.ndarray, np.ndarray]], steps: list[n
             total[n, j] + bias[j]).astype("float32") * unit[j], "logits"))
 
     def computed(function: Callable, *given: relax.Expr) -> relax.Expr:
+        # bb.call_te's extents are int64, the others' int32, and FuseTIR takes only one kind
         inputs = [te.placeholder(tuple(map(int, each.ty.shape)), str(each.ty.dtype))
                   for each in given]
         return call(function.__name__, te.create_prim_func([*inputs, function(*inputs)]), *given)

@@ -122,7 +122,7 @@ def mend():
 def mend():
     return {"lv1": bias_with()}
 
-# %% 5.1 wrong: the other diagonal -> expected: | *
+# %% 5.1 wrong: the other diagonal -> zeros but *0* at [0, 0, 0,
 def mend():
     return both(lv3=largest_with("other"))
 
@@ -571,7 +571,7 @@ def mend():
 def mend():
     return both(lv3=lambda x: topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "avg"))
 
-# %% 5.1 wrong: never below zero, as behind the ReLU -> *0*
+# %% 5.1 wrong: never below zero, as behind the ReLU -> zeros but *0* at [0, 0, 0,
 def mend():
     return both(lv3=lambda x: topi.nn.relu(largest_with()(x)))
 

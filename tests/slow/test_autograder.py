@@ -83,7 +83,8 @@ def test_gradescope_gets_points_and_messages(place) -> None:
     results = _graded(place, my_02_emit_te_ingestion=answers("2.1", _2_2=wrong_linear()))
     assert results["score"] == 1 and "my_02_emit_te_ingestion.ipynb was taken" in results["output"]
     assert results["tests"][1]["status"] == "failed"
-    assert "expected: " in results["tests"][1]["output"]
+    for part in ("input b: ", "expected: ", "got: "):
+        assert part in results["tests"][1]["output"]
 
 
 @BOX

@@ -14,8 +14,9 @@ from tools.grading.submission import name_of
 ROOT = Path(__file__).resolve().parents[2]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
 # those that use what is here, and how it is broken there; test_present tries each way for each kind
-USING = {"03": "fails", "07": "does nothing", "08": "hangs", "10": "fails", "11": "hangs",
-         "13": "does nothing"}
+BROKEN = {"03": "fails", "07": "does nothing", "08": "hangs", "10": "fails", "11": "hangs",
+          "13": "does nothing"}
+USING = {path: BROKEN[path.stem[:2]] for path in NOTEBOOKS if path.stem[:2] in BROKEN}
 WAYS = {"fails": "echo 'no developer tools were found' >&2; exit 1", "does nothing": "exit 0",
         "hangs": f"exec {shutil.which('sleep')} 600"}
 
@@ -27,17 +28,16 @@ def _empty(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def _pairs(broken: bool) -> list:
-    """Return notebooks with a PATH each: an empty one for all, and another for those in USING."""
-    return [pytest.param(path, way, id=f"{path.stem}-{way}") for path in NOTEBOOKS
-            for way in ("empty", USING.get(path.stem[:2]) if broken else "whole")
-            if path.stem[:2] in USING or (way == "empty" and not broken)]
+def _each(pairs: list[tuple[Path, str]]) -> pytest.MarkDecorator:
+    """Try each notebook with the PATH beside it: empty, whole, or with tools broken in a way."""
+    return pytest.mark.parametrize(("master", "way"), [
+        pytest.param(path, way, id=f"{path.stem}-{way}") for path, way in pairs])
 
 
 class TestUntouched:
     """In classes, so that two workers share them."""
 
-    @pytest.mark.parametrize(("master", "way"), _pairs(broken=False))
+    @_each([*((path, "empty") for path in NOTEBOOKS), *((path, "whole") for path in USING)])
     def test_the_copy_runs_to_its_end(self, master: Path, way: str, tmp_path: Path,
                                       monkeypatch: pytest.MonkeyPatch) -> None:
         """Checks say "not done yet", cells that need an answer say so, all else works."""
@@ -60,7 +60,7 @@ class TestUntouched:
 
 
 class TestSolved:
-    @pytest.mark.parametrize(("master", "way"), _pairs(broken=True))
+    @_each([(path, way) for path, broken in USING.items() for way in ("empty", broken)])
     def test_it_goes_on_where_nothing_works(self, master: Path, way: str, tmp_path: Path,
                                             monkeypatch: pytest.MonkeyPatch) -> None:
         """Cells behind exercises too; and what does not work is named where it is asked for."""

@@ -86,9 +86,9 @@ def layer_mistakes(layer: nn.Module) -> dict[str, Mistake]:
     """Return the mistakes that are named of a layer."""
     match layer:
         case nn.Conv2d():
-            return dict(_CONV2D)
+            return _CONV2D
         case nn.Linear():
-            return dict(_LINEAR)
+            return _LINEAR
         case nn.MaxPool2d():
-            return dict(_MAX_POOL2D)
-    return dict(_SOFTMAX)
+            return _MAX_POOL2D
+    return _SOFTMAX

@@ -168,8 +168,8 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     if usual == 0:
         whole = _("{shape} zeros").format(shape=shape)
     else:
-        whole = _("{shape} numbers, all {number}").format(shape=shape,
-                                                           number=_number(usual.item(), digits))
+        whole = _("{shape} numbers, all {number}").format(
+            shape=shape, number=_number(usual.item(), digits))
     other = ~np.isclose(value, usual, equal_nan=True)
     if not wrong.all() or other.sum() > value.size // 2:  # else most of it says it
         other |= wrong
