@@ -23,22 +23,14 @@ NAME = re.compile(r" *# (?:cause|form): ([a-z0-9-]+)")
 # By the cause's name: a pattern of the exercise and the title; {} is what stands in its places.
 TRUE = {
     "start-of-max": "cut off below {}$",
-    "unknown-recall": "NaN as 0$",
-    "reversed-classes": "in reversed order$",
     "constant": "_(weight|bias): (one number|a thousandth|rounded)",
     "own-weights": "its weights: those of the first call$",
     "own-module": "the module of the first call$",
     "max-of-all": "its largest: of all rows$",
     "sum-of-all": "its sum: of all rows$",
-    "max-of-others": "its largest: of (all|the)",
     "max-not-subtracted": "its largest: ",
     "last-column": "its largest: the last one from its neighbour$",
     "no-first-relu": "^0.5 ReLU 1: after the next operator$",
-    "kernels": "^1.3 argument 1: that of the first call$",
-    "size-without-padding": "^1.3 argument 6: that of the first call$",
-    "size-without-stride": "^1.3 argument 5: that of the first call$",
-    "bias-of-outputs": "^1.3 arguments 1 and 2 exchanged$",
-    "floor": "rounded to whole numbers$",
     # with one channel for all, each channel gets the image once more
     "schedule-copies": "^8.4 the program: (as it was|without the last step)$",
     "storage-each-counted": "^3.2 a storage for each$",
