@@ -22,14 +22,12 @@ NAME = re.compile(r" *# (?:cause|form): ([a-z0-9-]+)")
 
 # By the cause's name: a pattern of the exercise and the title; {} is what stands in its places.
 TRUE = {
-    "start-of-max": "cut off below {}$",
     "constant": "_(weight|bias): (one number|a thousandth|rounded)",
     "own-weights": "its weights: those of the first call$",
     "own-module": "the module of the first call$",
     "max-of-all": "its largest: of all rows$",
     "sum-of-all": "its sum: of all rows$",
     "max-not-subtracted": "its largest: ",
-    "last-column": "its largest: the last one from its neighbour$",
     "no-first-relu": "^0.5 ReLU 1: after the next operator$",
     # with one channel for all, each channel gets the image once more
     "schedule-copies": "^8.4 the program: (as it was|without the last step)$",
