@@ -20,7 +20,7 @@ from course.words import Sentence
 ROOT = Path(__file__).resolve().parent.parent.parent
 NAME = re.compile(r" *# (?:cause|form): ([a-z0-9-]+)")
 
-# By the cause's name: a pattern of the exercise and the title; {} is what stands in its places.
+# By the cause's name: a pattern of the exercise and the title.
 TRUE = {
     "constant": "_(weight|bias): (one number|a thousandth|rounded)",
     "own-weights": "its weights: those of the first call$",
@@ -28,7 +28,6 @@ TRUE = {
     "max-of-all": "its largest: of all rows$",
     "sum-of-all": "its sum: of all rows$",
     "max-not-subtracted": "its largest: ",
-    "no-first-relu": "^0.5 ReLU 1: after the next operator$",
     # with one channel for all, each channel gets the image once more
     "schedule-copies": "^8.4 the program: (as it was|without the last step)$",
     "storage-each-counted": "^3.2 a storage for each$",
@@ -57,18 +56,16 @@ def named(value: Any) -> Iterator[Sentence]:
             yield from named(part)
 
 
-def _true(pattern: str, number: str, title: str, sentence: Sentence) -> bool:
-    """Whether a sentence is true of an exercise's wrong behaviour, by its pattern."""
-    places = map(str, (sentence.places or {}).values())
-    filled = pattern.replace("{}", f"({'|'.join(map(re.escape, places))})")
-    return re.search(filled, f"{number} {title}") is not None
+def _true(pattern: str, number: str, title: str) -> bool:
+    """Whether a cause is true of an exercise's wrong behaviour, by its pattern."""
+    return re.search(pattern, f"{number} {title}") is not None
 
 
 def false_causes(number: str, title: str, look_at: Any) -> list[str]:
     """Return which causes in a message's last line are not true of a wrong behaviour."""
     return [sentence for sentence in named(look_at)
             if (name := names().get(sentence.template)) or sentence.template in causes()
-            if not _true(TRUE.get(name or "", "(?!)"), number, title, sentence)]
+            if not _true(TRUE.get(name or "", "(?!)"), number, title)]
 
 
 def untried(number: str, title: str, wanted: Any) -> list[str]:
@@ -78,7 +75,7 @@ def untried(number: str, title: str, wanted: Any) -> list[str]:
     """
     return [sentence for sentence in named(wanted)
             if (name := names().get(sentence.template)) in FORMS
-            and not _true(FORMS[name], number, title, sentence)]
+            and not _true(FORMS[name], number, title)]
 
 
 # ---- what exists ---------------------------------------------------------------------------

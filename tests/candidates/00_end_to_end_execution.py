@@ -1737,30 +1737,6 @@ def make_row_max():
                 Y[vi] = T.max(Y[vi], X[vi, vk])
     return f
 
-# %% 0.3 wrong: starts from -1e9 -> got: [0, 0, 0, *-1e+09*, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.float32(-1e9)
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
-# %% 0.3 wrong: starts from 100 -> got: [100, 100, 100, 100, 100]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.float32(100)
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
 # %% 0.3 wrong: X is never read -> [-3.403e+38, -3.403e+38
 def make_row_max():
     @T.prim_func(s_tir=True)
