@@ -96,11 +96,15 @@ def images_in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: 
 
 def product(batch: int, inputs: int, outputs: int, lanes: int, width: int, intrinsic: str
             ) -> tirx.PrimFunc:
-    """Return intrinsics.dense in registers; four images at a time are work for some thread."""
+    """Return intrinsics.dense in registers, each tile of results work for some thread.
+
+    Many images share a vector of weights; where there are few, they share an image's numbers.
+    """
+    rows = math.gcd(batch, lanes)
+    columns = 1 if rows >= 8 else math.gcd(outputs // lanes, 2 if lanes == 8 else 7)
     return intrinsics.in_registers(
         intrinsics.dense(batch, inputs, outputs, lanes, width), intrinsic, lanes, width,
-        rows=min(batch, 4), columns=math.gcd(outputs // lanes, 2 if lanes == 8 else 7),
-        parallel=True)
+        rows, columns, parallel=True)
 
 
 def model(layers: list[tuple[np.ndarray, np.ndarray, np.ndarray]], steps: list[np.float32],
