@@ -625,13 +625,15 @@ def _received(place: Path, files: str) -> np.ndarray:
     try:
         native.elsewhere(place, Path("received", "run.py"), "x.npy", "y.npy")
         return np.load(place / "y.npy")
-    except (CourseError, OSError, EOFError, ValueError) as error:
-        said = str(error) if isinstance(error, CourseError) else reason(error)
+    except CourseError as error:
+        said, name = str(error), "run.py"
+    except (OSError, EOFError, ValueError) as error:
+        said, name = reason(error), "np.load"
     said = said.replace(f"{place}/", "")
     line = re.search(r'run\.py", line (\d+).*\n *(.*)', said)
     raise CheckFailed(
         _("a result in y.npy of python received/run.py x.npy y.npy"),
-        _("{reason}").format(reason=said.splitlines()[-1]),
+        _("{reason}, from {name}").format(reason=said.splitlines()[-1], name=name),
         _("line {number} of run.py: {source}").format(number=line[1], source=line[2]) if line
         else _("the folder has {files}").format(files=files))
 
