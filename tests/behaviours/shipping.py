@@ -245,6 +245,11 @@ def _rewritten(before: str, after: str, folder: Path) -> None:
     program.write_text(before + program.read_text() + after)
 
 
+def _without(ending: str, folder: Path) -> None:
+    for file in folder.glob(f"*{ending}"):
+        file.unlink()
+
+
 def of_folders(number: str) -> Wrapped:
     """Return behaviours of a function that fills a folder with a library and its program."""
     for title, change in _CHANGES.items():
@@ -255,6 +260,5 @@ def of_folders(number: str) -> Wrapped:
         yield f"the {title} of the first call", first_kept(at)
     yield "LLVM's own target", lambda answer: lambda mod, target, folder: answer(
         mod, tvm.target.Target("llvm"), folder)
-    yield "without its program", _finished(lambda folder: (folder / "run.py").unlink())
-    yield "without its libraries", _finished(lambda folder: [
-        file.unlink() for file in folder.glob("*.so")])
+    for title, ending in (("program", ".py"), ("libraries", ".so")):
+        yield f"without its {title}", _finished(functools.partial(_without, ending))
