@@ -638,7 +638,7 @@ def _received(place: Path, files: str) -> np.ndarray:
         else _("the folder has {files}").format(files=files))
 
 
-@exercise("11.8", "ship(mod, target, folder)", seconds=30, prepare=[_sent], needs="shared")
+@exercise("11.8", "ship(mod, target, folder)", seconds=90, prepare=[_sent], needs="shared")
 def exercise_11_8(ship: Callable) -> str:
     """a folder to hand over."""
     for mod, named, given, right in _sent():
