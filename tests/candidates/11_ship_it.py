@@ -380,6 +380,12 @@ def ship(mod, target, folder):
     sent(mod, target, folder, "here = Path(__file__).resolve().parent", "here = Path()")
 
 
+# %% 11.8 wrong: the library stays in the current folder -> a result in y.npy | cannot find file
+def ship(mod, target, folder):
+    relax.build(mod, target).export_library("lib.so", fcompile=native.linker())
+    (folder / "run.py").write_text(RUN.replace("Path(__file__).resolve().parent", "Path()"))
+
+
 # %% 11.8 wrong: files by their names in the folder -> a result in y.npy | No such file or directory: 'x.npy'
 def ship(mod, target, folder):
     sent(mod, target, folder, "here = Path(__file__).resolve().parent", "import os\nhere = Path(__file__).resolve().parent\nos.chdir(here)")

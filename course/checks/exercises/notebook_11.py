@@ -1,5 +1,6 @@
 """The checks of notebook 11: models for any input, what ships them, and targets."""
 
+import contextlib
 import functools
 import itertools
 import json
@@ -643,7 +644,7 @@ def exercise_11_8(ship: Callable) -> str:
     """a folder to hand over."""
     for mod, named, given, right in _sent():
         target = tvm.target.Target(named)
-        with native.workplace() as name:
+        with native.workplace() as name, native.workplace() as other, contextlib.chdir(other):
             place = Path(name)
             folder = place / "sent"
             folder.mkdir()
