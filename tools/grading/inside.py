@@ -95,7 +95,7 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, LIMITS["AS"][1:] * 2)
         return [False, _words(error)]
-    return [True, printed.kept.strip()[:MOST_SAID]]
+    return [number in running.right, printed.kept.strip()[:MOST_SAID]]  # a tool may be missing
 
 
 # ---- the process ------------------------------------------------------------------------------
