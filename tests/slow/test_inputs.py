@@ -16,9 +16,9 @@ import submissions
 from submissions import BOX, ROOT, SOLVED, STEM, answers, raw
 
 from tools.grading import inputs
-from tools.grading.inputs import find, marks, students, unpack
+from tools.grading.inputs import find, students, unpack
 
-KNOWN = {path.stem: marks(path) for path in sorted((ROOT / "notebooks").glob("0*.ipynb"))}
+KNOWN = inputs.known()
 ONE, BOTH = raw(answers("2.1")), raw(answers("2.1", "2.2"))
 
 

@@ -57,7 +57,8 @@ class Lost(Exception):
     """Nothing can be graded, or nothing more; the text says why."""
 
 
-# ---- who keeps it -----------------------------------------------------------------------------
+def _tried(*command: str, **options: Any) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @functools.cache
@@ -72,19 +73,16 @@ def keeper() -> str:
     why = ""
     if shutil.which("bwrap"):
         with tempfile.TemporaryDirectory() as empty, rules() as file:
-            tried = subprocess.run(_bwrap(["/usr/bin/true"], file.fileno()), env={}, cwd=empty,
-                                   capture_output=True, text=True, pass_fds=[file.fileno()],
-                                   check=False)
+            tried = _tried(*_bwrap(["/usr/bin/true"], file.fileno()), env={}, cwd=empty,
+                           pass_fds=[file.fileno()])
         if not tried.returncode:
             return "bwrap"
         why = f" ({tried.stderr.strip()[-200:]})"
     if os.environ.get("ONE_SUBMISSION_ALONE") and os.geteuid() == 0:
         return "user"
     for name in ("podman", "docker"):
-        if shutil.which(name) and subprocess.run([name, "info"], capture_output=True,
-                                                 check=False).returncode == 0:
-            if subprocess.run([name, "image", "inspect", IMAGE], capture_output=True,
-                              check=False).returncode:
+        if shutil.which(name) and not _tried(name, "info").returncode:
+            if _tried(name, "image", "inspect", IMAGE).returncode:
                 raise Lost(_("{keeper} is here, but not the image to grade in. Make it once:\n"
                              "{command}").format(keeper=name, command=f"{name} build -t {IMAGE} "
                                                  "-f instructor/Containerfile ."))
@@ -97,11 +95,8 @@ def keeper() -> str:
 @functools.cache
 def counted() -> bool:
     """Whether systemd can count what a box uses: it runs a manager here that can limit memory."""
-    if keeper() != "bwrap":
-        return False
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run([*SCOPE, "true"], capture_output=True, timeout=10,
-                              check=False).returncode == 0
+        return keeper() == "bwrap" and not _tried(*SCOPE, "true", timeout=10).returncode
     return False
 
 
@@ -114,9 +109,6 @@ def in_words() -> Sentence:
         else _("a scope of systemd counts memory and processes") if counted() \
         else _("four looks a second count memory and processes")
     return _("{who}; {how}.").format(who=who, how=how)
-
-
-# ---- the commands -----------------------------------------------------------------------------
 
 
 def rules() -> Any:
@@ -196,22 +188,22 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
             bwrap, *walls, "--bind", "/", "/", *last]
 
 
-def _container(program: list[str], name: str) -> list[str]:
-    """Return the command that runs a program in Podman or Docker."""
+def _container(program: list[str], name: str, user: int) -> list[str]:
+    """Return the command that runs a program in Podman or Docker.
+
+    `user` has no other container, since the limit of processes counts a user's.
+    """
     given = _environment("/venv", "/course", "/course/work", "/data")
     binds = [(here, there) for here, there in _binds() if there.startswith(("/course", "/data"))]
-    limits = {"network": "none", "memory": str(MEMORY), "pids-limit": str(2 * PROCESSES),
-              "cap-drop": "ALL", "security-opt": "no-new-privileges", "shm-size": str(SMALL),
-              "user": f"{USER}:{USER}", "workdir": "/course/work", "name": name}
-    return [keeper(), "run", "--rm", "--interactive", "--read-only",
-            *(f"--{option}={value}" for option, value in limits.items()),
+    most = 2 * PROCESSES
+    return [keeper(), "run", "--rm", "--interactive", f"--name={name}", f"--user={user}:{user}",
+            "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+            f"--memory={MEMORY}", f"--pids-limit={most}", f"--ulimit=nproc={most}:{most}",
+            "--ulimit=nofile=1024:1024", f"--shm-size={SMALL}",
             f"--tmpfs=/course/work:rw,exec,mode=1777,size={DISK}",
-            f"--tmpfs=/tmp:rw,mode=1777,size={SMALL}",
+            f"--tmpfs=/tmp:rw,mode=1777,size={SMALL}", "--workdir=/course/work",
             *(f"--volume={here}:{there}:ro" for here, there in binds),
             *(f"--env={item}={value}" for item, value in given.items()), IMAGE, *program]
-
-
-# ---- a box ------------------------------------------------------------------------------------
 
 
 class Box:
@@ -221,17 +213,19 @@ class Box:
     """
 
     def __init__(self) -> None:
-        self.ending, self.why = contextlib.ExitStack(), ""
-        self.name = f"mlc-{os.getpid()}-{next(_numbers)}"
+        self.ending, self.why, number = contextlib.ExitStack(), "", next(_numbers)
+        self.name = f"mlc-{os.getpid()}-{number}"
         python, program = os.path.realpath(sys.prefix), ["-m", "tools.grading.inside"]
         given: dict[str, str] = {}
         passed, where = [], None
         if keeper() == "bwrap":
-            file = self.ending.enter_context(rules())
-            passed = [file.fileno()]
-            command = _bwrap([f"{python}/bin/python", *program], file.fileno())
+            passed = [self.ending.enter_context(rules()).fileno()]
+            command = _bwrap([f"{python}/bin/python", *program], *passed)
+            if counted():
+                command, given = [*SCOPE, "env", "-i", *command], dict(os.environ)
         elif keeper() in ("podman", "docker"):
-            command, given = _container(["python", *program], self.name), dict(os.environ)
+            command = _container(["python", *program], self.name, USER + number % 1000)
+            given = dict(os.environ)
         else:
             (ROOT / "build").mkdir(exist_ok=True)  # in the course: notebooks look for it above
             where = self.ending.enter_context(tempfile.TemporaryDirectory(
@@ -240,8 +234,6 @@ class Box:
             given = _environment(python, str(ROOT), where, str(store.data_folder().resolve()))
             given["KEEPER"] = keeper()
             command = [*(AS_USER if keeper() == "user" else []), f"{python}/bin/python", *program]
-        if counted():
-            command, given = [*SCOPE, "env", "-i", *command], dict(os.environ)
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             pass_fds=passed, env=given, cwd=where, start_new_session=True)
@@ -252,15 +244,14 @@ class Box:
     def __exit__(self, *_: object) -> None:
         """End it, and all in it."""
         if keeper() in ("podman", "docker"):
-            subprocess.run([keeper(), "kill", self.name], capture_output=True, check=False)
+            _tried(keeper(), "kill", self.name)
         for process in [*self._family(), self.process]:
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
-        if keeper() == "user":
-            for process in psutil.process_iter(["uids"]):
-                with contextlib.suppress(psutil.Error, OSError, AttributeError):
-                    if process.info["uids"].real == USER:
-                        process.kill()
+        for process in psutil.process_iter() if keeper() == "user" else ():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.uids().real == USER:
+                    process.kill()
         with contextlib.suppress(OSError), self.process:
             pass  # wait for it, and close its pipes
         self.ending.close()
@@ -314,7 +305,7 @@ class Box:
             code = self.process.wait(5)
         except subprocess.TimeoutExpired:
             return _("closed the pipe for its verdict")
-        return of_code(128 - code if code < 0 else code)
+        return of_code(code)
 
     def _looked(self, seconds: float) -> Sentence | str:
         """Say which limit the processes in the box together have passed, or ""."""
@@ -346,11 +337,11 @@ def _share(process: psutil.Process) -> int:
 
 
 def of_code(code: int) -> Sentence:
-    """Say how a process ended: its exit code, or 128 and the number of a signal."""
+    """Say how a process ended: its exit code; or a signal, negative or behind 128."""
     try:
-        name = signal.Signals(code - 128).name
+        name = signal.Signals(-code if code < 0 else code - 128).name
     except ValueError:
-        return _("ended its process ({code})").format(code=f"exit code {code}")
+        name = f"exit code {code}"
     if name == "SIGKILL":
         return _("ended its process (SIGKILL: too much memory?)")
     return _("ended its process ({code})").format(code=name)

@@ -57,10 +57,6 @@ def _limit() -> None:
         from tools.grading.box import filtered
         filtered(socket_families=1).load()
 
-
-# ---- a check ----------------------------------------------------------------------------------
-
-
 def _words(error: BaseException) -> str:
     """Return what a reader sees of an error, whatever it or an answer has broken."""
     from course.checks.say.messages import reason
@@ -97,10 +93,6 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
         return [False, _words(error)]
     return [True, printed.kept.strip()[:MOST_SAID]]
 
-
-# ---- the process ------------------------------------------------------------------------------
-
-
 class Again(Exception):
     """What a part left behind cannot be removed: another box does the rest."""
 
@@ -120,9 +112,13 @@ class Inside:
         while line:
             line = line[os.write(self.give, line):]
 
-    def part(self, seconds: float, function: Callable[..., Any], *arguments: Any
-             ) -> tuple[Any, list[Any]]:
-        """Return a function's result in a child, or why there is none: Ended's parts."""
+    def ask(self) -> Any:
+        """Say that a step is over, and return what the process outside knows of it now."""
+        self.tell("done")
+        return json.loads(self.asked.readline())
+
+    def step(self, name: str, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns in a child; or None, and tell why there is nothing."""
         from course.checks.run.isolate import Child, Ended, Limits
 
         def closed() -> Any:
@@ -132,10 +128,12 @@ class Inside:
 
         limits = Limits(asleep=seconds, wall=PATIENCE * seconds, memory=1 << 50, processes=1 << 20,
                         given=MOST_GIVEN)  # the process outside counts these
+        self.tell("at", name)
         try:
-            return Child(closed, limits=limits).result(), []
+            return Child(closed, limits=limits).result()
         except Ended as ended:
-            return None, [ended.why, ended.code, ended.words]
+            self.tell("stopped", ended.why, ended.code, ended.words)
+            return None
 
     def _tidy(self) -> None:
         """Remove what a part left, once its result is sent, so that no other part finds it."""
@@ -159,62 +157,52 @@ class Inside:
 
     def main(self) -> None:
         """Do a job, or the rest of it."""
+        import nbformat
+
         import course.checks.say.messages as messages
         import course.plots  # noqa: F401 (once, before processes are forked)
+        from course.checks.run.check import registered
         from tools.grading import page, plan
         messages.reason(ValueError("read what it needs while there are files to be opened"))
         job = json.loads(self.asked.readline())
-        self.tell("at", "reading")
-        made, why = self.part(READ, plan.of_file, base64.b64decode(job["file"]), job["master"])
-        if why or "wrong" in made:
-            self.tell("unread", why, (made or {}).get("wrong", ""))
+        seconds, outputs = job["seconds"], job["outputs"]
+        made = self.step("reading", READ, plan.of_file, base64.b64decode(job["file"]),
+                         job["master"])
+        if not made or "wrong" in made:
+            self.tell("unread", made and made["wrong"])
             return
-        import nbformat
-        checks = plan.checks_of(nbformat.from_dict(job["master"]))
+        checks, sources = plan.checks_of(nbformat.from_dict(job["master"])), made["sources"]
         keys = {one.number: hashlib.sha256(json.dumps(
-            [one.number, one.answer, made["sources"][one.number], made["language"]]).encode()
-            ).hexdigest() for one in checks}
+            [one.number, one.answer, sources[one.number], made["language"]]).encode()).hexdigest()
+            for one in checks}
         self.tell("plan", keys, made["notes"], made["answers"], made["language"])
-        known = json.loads(self.asked.readline())
+        known = self.ask()
         for one in checks:
             if one.number not in known:
-                known[one.number] = self._checked(one, made, job["seconds"])
+                registered[one.number].get_ready()
+                if came := self.step(one.number, seconds, check, one.number, one.answer,
+                                     sources[one.number], made["language"]):
+                    self.tell("said", *came)
+                known = self.ask()
                 self._tidy()
-        if not job["page"]:
-            return
-        outputs = job["outputs"]
-        if outputs is None:
-            self.tell("at", "executing")
-            self.tell("ran", self._executed(made["cells"], job["seconds"]))
-            outputs = json.loads(self.asked.readline())
-            self._tidy()
-        self.tell("at", "rendering")
-        body, why = self.part(RENDER, page.render, made["cells"], outputs, known)
-        if not why:
+        if job["page"]:
+            if outputs is None:
+                outputs = self._executed(made["cells"], seconds)
+            body = self.step("rendering", RENDER, page.render, made["cells"], outputs, known)
             self.tell("page", body)
 
-    def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
-        """Run the notebook and send the outputs of each cell that ran; return why it stopped."""
+    def _executed(self, cells: list[dict[str, Any]], seconds: float) -> Any:
+        """Run the notebook; return the outputs of each cell that ran."""
         from tools.grading.shell import execute
         # a cell may delete or replace it: this one is read
         with tempfile.NamedTemporaryFile("r", errors="replace", prefix=".", delete=False) as said:
-            why = self.part(seconds, execute, cells, seconds, said.name)[1]
+            self.step("executing", seconds, execute, cells, seconds, said.name)
             for line in said:
                 with contextlib.suppress(ValueError, TypeError, RecursionError):
                     self.tell("cell", *json.loads(line))
-        return why
-
-    def _checked(self, one: Any, made: dict[str, Any], seconds: float) -> list[Any]:
-        from course.checks.run.check import registered
-        registered[one.number].get_ready()
-        self.tell("at", one.number)
-        came, why = self.part(seconds, check, one.number, one.answer, made["sources"][one.number],
-                              made["language"])
-        if why:  # the process outside puts it into words
-            self.tell("stopped", one.number, why)
-            return json.loads(self.asked.readline())
-        self.tell("said", one.number, *came)
-        return came
+        outputs = self.ask()
+        self._tidy()
+        return outputs
 
 
 if __name__ == "__main__":

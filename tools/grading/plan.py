@@ -19,6 +19,7 @@ from tools.grading.submission import Cell
 
 GIVEN = "given"  # the name of a cell that was put back
 
+
 @dataclass
 class Check:
     """An exercise of the master: its number, points, and the name that its check takes."""
@@ -159,35 +160,30 @@ def _shown(cells: list[Cell], master: nbformat.NotebookNode, checks: list[Check]
     return shown
 
 
-class _Anonymous(ast.NodeTransformer):
-    """Renames what a cell binds by its order, and removes texts that nothing reads."""
-
-    def __init__(self, tree: ast.AST) -> None:
-        self.bound: dict[str, str] = {}
-        for node in ast.walk(tree):
-            name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) \
-                else node.arg if isinstance(node, ast.arg) \
-                else node.name if isinstance(node, ast.FunctionDef) else ""
-            if name:
-                self.bound.setdefault(name, f"name{len(self.bound)}")
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        for part in ("id", "arg", "name"):
-            if isinstance(old := getattr(node, part, None), str):
-                setattr(node, part, self.bound.get(old, old))
-        if isinstance(node, ast.Call):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "name"]
-        if isinstance(body := getattr(node, "body", None), list):
-            node.body = [one for one in body  # type: ignore[attr-defined]
-                         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
-        return super().generic_visit(node)
-
-
 def likeness(source: str) -> str:
-    """Return a value that is equal for answers that differ only in names and comments."""
+    """Return a value that is equal for answers that differ only in names and comments.
+
+    What a cell binds is renamed by its order; texts that nothing reads, and name=, do not count.
+    """
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(submission.python(source))
-        source = ast.dump(_Anonymous(tree).visit(tree))
+        names: dict[str, str] = {}
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) \
+                        | ast.FunctionDef(name=name):
+                    names.setdefault(name, f"name{len(names)}")
+        for node in ast.walk(tree):
+            for part in ("id", "arg", "name"):
+                if isinstance(old := getattr(node, part, None), str):
+                    setattr(node, part, names.get(old, old))
+            if isinstance(node, ast.Call):
+                node.keywords = [one for one in node.keywords if one.arg != "name"]
+            if isinstance(body := getattr(node, "body", None), list):
+                node.body = [one for one in body  # type: ignore[attr-defined]
+                             if not (isinstance(one, ast.Expr)
+                                     and isinstance(one.value, ast.Constant))]
+        source = ast.dump(tree)
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
