@@ -33,6 +33,7 @@ try:
 except (ImportError, OSError, RuntimeError):  # it, or libseccomp, is missing, as on macOS
     pyseccomp = None
 
+CONTAINERS = ("podman", "docker")
 IMAGE = "mlc-grader"  # made by instructor/Containerfile
 USER = 47_251  # the box's user if you are root: one that does not exist
 # what a notebook imports, and what runs it; neither solutions nor tests
@@ -80,7 +81,7 @@ def keeper() -> str:
         why = f" ({tried.stderr.strip()[-200:]})"
     if os.environ.get("ONE_SUBMISSION_ALONE") and os.geteuid() == 0:
         return "user"
-    for name in ("podman", "docker"):
+    for name in CONTAINERS:
         if shutil.which(name) and not _tried(name, "info").returncode:
             if _tried(name, "image", "inspect", IMAGE).returncode:
                 raise Lost(_("{keeper} is here, but not the image to grade in. Make it once:\n"
@@ -105,7 +106,7 @@ def in_words() -> Sentence:
     who = {"UNSAFE": _("UNSAFE: nothing keeps submissions from your files and your network"),
            "user": _("Submissions run as another user of this container")}.get(
         keeper(), _("{keeper} keeps submissions in").format(keeper=keeper()))
-    how = _("its limits count memory and processes") if keeper() in ("podman", "docker") \
+    how = _("its limits count memory and processes") if keeper() in CONTAINERS \
         else _("a scope of systemd counts memory and processes") if counted() \
         else _("four looks a second count memory and processes")
     return _("{who}; {how}.").format(who=who, how=how)
@@ -214,7 +215,7 @@ class Box:
 
     def __init__(self) -> None:
         self.ending, self.why, number = contextlib.ExitStack(), "", next(_numbers)
-        self.name = f"mlc-{os.getpid()}-{number}"
+        self.name, self.pid = f"mlc-{os.getpid()}-{number}", 0
         python, program = os.path.realpath(sys.prefix), ["-m", "tools.grading.inside"]
         given: dict[str, str] = {}
         passed, where = [], None
@@ -223,7 +224,7 @@ class Box:
             command = _bwrap([f"{python}/bin/python", *program], *passed)
             if counted():
                 command, given = [*SCOPE, "env", "-i", *command], dict(os.environ)
-        elif keeper() in ("podman", "docker"):
+        elif keeper() in CONTAINERS:
             command = _container(["python", *program], self.name, USER + number % 1000)
             given = dict(os.environ)
         else:
@@ -243,7 +244,7 @@ class Box:
 
     def __exit__(self, *_: object) -> None:
         """End it, and all in it."""
-        if keeper() in ("podman", "docker"):
+        if keeper() in CONTAINERS:
             _tried(keeper(), "kill", self.name)
         for process in [*self._family(), self.process]:
             with contextlib.suppress(psutil.Error, OSError):
@@ -257,8 +258,16 @@ class Box:
         self.ending.close()
 
     def _family(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.Error):
-            return psutil.Process(self.process.pid).children(recursive=True)
+        """Return the processes in the box, as far as they can be seen from here."""
+        with contextlib.suppress(psutil.Error, ValueError):
+            if keeper() not in CONTAINERS:
+                return psutil.Process(self.process.pid).children(recursive=True)
+            # a container is not below the command that runs it; on macOS it is in another machine
+            self.pid = self.pid or int(_tried(keeper(), "inspect", "--format={{.State.Pid}}",
+                                              self.name).stdout)
+            first = psutil.Process(self.pid)
+            if self.pid and "tools.grading.inside" in first.cmdline():
+                return [first, *first.children(recursive=True)]
         return []
 
     def tell(self, value: Any) -> None:
@@ -317,13 +326,12 @@ class Box:
             with contextlib.suppress(psutil.Error):
                 used += sum(process.cpu_times()[:2])
                 held += process.memory_info().rss
-        if not counted() and held > MEMORY and sum(map(_share, family)) > MEMORY:
+        if held > MEMORY and not counted() and sum(map(_share, family)) > MEMORY:
             return _("took more than {size} GB of memory with all its processes").format(
                 size=MEMORY >> 30)
         if abs(used - self.used) > 0.02:  # less where one has ended
             self.used, self.awake = used, now
-        if now - (self.awake if family else self.heard) > seconds + 30 \
-                or now - self.heard > 12 * seconds + 60:
+        if family and now - self.awake > seconds + 30 or now - self.heard > 12 * seconds + 60:
             return _("waited {seconds} seconds for nothing").format(seconds=f"{seconds:g}")
         return ""
 
