@@ -274,7 +274,8 @@ def helped() -> nbformat.NotebookNode:
     solution = cell(SOLVED, "2.2-solution").source.replace("def linear(", "def _line(")
     notebook.cells.insert(2, new_code_cell("%matplotlib inline\nfrom math import *\n" + solution))
     answer = cell(notebook, "2.2-solution")
-    answer.source = "%%time\n%matplotlib inline\n%pwd\ndef linear(x, w, b):\n    return _line(x, w, b)\n"
+    answer.source = ("%%time\n%matplotlib inline\n%pwd\n"
+                     "def linear(x, w, b):\n    return _line(x, w, b)\n")
     return notebook
 
 

@@ -160,6 +160,9 @@ def test_each_gets_what_it_deserves(graded, name: str, earned: dict, problem: st
     graded.check(name, earned, problem)
 
 
+SILENT = type("Box", (), {"tell": lambda self, value: None})()
+
+
 def _job(notebook: nbformat.NotebookNode) -> Job:
     return Job(STEM, raw(notebook), json.dumps(student.student_version(MASTER)), page=False)
 
@@ -251,13 +254,13 @@ def test_nothing_is_graded_where_the_courses_own_solution_fails(tmp_path) -> Non
 
 def test_what_was_spoilt_has_no_points(tmp_path) -> None:
     """A fault before the answer's first line, or three boxes that do not start: no grade."""
-    for lines in ([["plan", {}, [], {}, "en"], ["said", "2.1", True, "Exercise 2.1 ✓"],
-                   ["said", "2.2", None, "PermissionError: /opt/packages/torch"]], []):
+    for lines in ([["plan", {}, [], {}, "en"], ["at", "2.1"], ["said", True, "Exercise 2.1 ✓"],
+                   ["at", "2.2"], ["said", None, "PermissionError: /opt/packages/torch"]], []):
         sitting = Sitting(_job(answers()), {})
         for _ in range(3):
             sitting.asked()
             for line in lines:
-                sitting.take(type("Box", (), {"tell": lambda self, value: None})(), *line)
+                sitting.take(SILENT, *line)
             sitting.ended("")
         assert sitting.at == "end" and not sitting.result.whole
         assert "could not be graded (" in sitting.result.notes[-1]
@@ -279,15 +282,14 @@ def test_what_was_spoilt_has_no_points(tmp_path) -> None:
 def test_what_a_box_says_is_not_believed() -> None:
     """Lines of the wrong form, of exercises that are not there, and verdicts that come twice."""
     sitting = Sitting(_job(answers()), {})
-    box = type("Box", (), {"tell": lambda self, value: None})()
     for line in [["plan", 3], ["plan", {"2.1": ["k"]}, [["x", "{0}"], 5, ["edited", "9.9"]],
                                {"2.1": [5, {}], "2.2": 7}, "en"],
-                 ["said", "9.9", True, "x"], ["said", "2.1", "yes", "x"], ["said", "2.1", True, 5],
-                 ["plan", {"2.1": "k"}, [["edited", "2.1"]], {}, "en"],
-                 ["said", "2.1", False, "no"], ["said", "2.1", True, "yes"], ["cell", "x", []],
-                 ["stopped", "2.2", ["code", "x"]],
-                 ["at", "nowhere"], ["ran", 5], ["page", 7], [], [{}]]:
-        sitting.take(box, *line)
+                 ["at", "9.9"], ["said", True, "x"], ["at", "2.1"], ["said", "yes", "x"],
+                 ["said", True, 5], ["plan", {"2.1": "k"}, [["edited", "2.1"]], {}, "en"],
+                 ["said", False, "no"], ["said", True, "yes"], ["done"], ["said", True, "yes"],
+                 ["cell", "x", []], ["at", "2.2"], ["stopped"], ["stopped", "code", "x"], ["done"],
+                 ["at", "nowhere"], ["at", "executing"], ["stopped"], ["page", 7], [], [{}]]:
+        sitting.take(SILENT, *line)
     assert sitting.said["2.1"] == (False, "no") and sitting.said.keys() == {"2.1", "2.2"}
     assert sitting.result.words["2.2"] == \
         "Exercise 2.2 ✗\n  the answer gave a verdict that is not the check's"
