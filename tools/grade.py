@@ -3,10 +3,8 @@
     python -m tools.grade place          the notebooks that were handed in
     python -m tools.grade place 02 03    these
 
-`place` is a folder, or an archive of one, with a folder, an archive or files for each student. One
-job is one notebook of one student (tools/grading/), graded in its own sandbox. Jobs run on all
-cores, or on a Dask cluster; their results are kept, so after a crash the same command continues.
-A problem with one submission is a line in the output and in grades.csv, and stops no other.
+`place` is a folder, or an archive of one, with a folder, an archive or files for each student. A
+job, one notebook of one student, is graded in its own sandbox (tools/grading/); its result is kept.
 """
 
 import argparse
@@ -200,7 +198,7 @@ def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.
             solved = [job for job in solved if not kept.find(kept.key(job))]
             grader = Grader()
             grader.proved(solved)
-            came = ThreadPool(options.jobs or CORES).imap_unordered(
+            came = ThreadPool(options.jobs).imap_unordered(
                 lambda key: (key, grader.grade(job_of(*missing[key][0]))), missing)
         for key, result in came:
             kept.keep(key, result)
@@ -217,7 +215,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=60, help="for a cell, and for an answer")
     parser.add_argument("--to", type=lambda text: Path(text).resolve(), default=ROOT / "build",
                         help="where the results go, below the course's folder")
-    parser.add_argument("--jobs", type=int, help="at once; else one a core")
+    parser.add_argument("--jobs", type=int, default=CORES, help="at once; else one a core")
     parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
     parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
     parser.add_argument("--fresh", action="store_true", help="grade again what was graded")
@@ -234,13 +232,12 @@ def _alone(to: Path) -> Iterator[Path]:
         except OSError:
             sys.exit(_("Another `make grade` is at work in {place}: wait for it, or end it."
                        ).format(place=to))
-        scratch = to / "grading"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
+        shutil.rmtree(to / "grading", ignore_errors=True)  # of one that was killed
+        (to / "grading").mkdir()
         try:
-            yield scratch
+            yield to / "grading"
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(to / "grading", ignore_errors=True)
 
 
 def _on_stop(act: Any) -> None:

@@ -13,19 +13,7 @@ import pytest
 pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
 import submissions
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
-from submissions import (
-    BOX,
-    MASTER,
-    OF,
-    POINTS,
-    ROOT,
-    SOLVED,
-    STEM,
-    answers,
-    cell,
-    raw,
-    wrong_linear,
-)
+from submissions import BOX, MASTER, OF, POINTS, ROOT, SOLVED, STEM, answers, cell, raw
 from tqdm import tqdm
 
 from tools import grade, student
@@ -39,6 +27,7 @@ def _write(place: Path) -> None:
     small, large, brackets = answers("2.1"), answers("2.1"), answers("2.1")
     large.cells.append(new_markdown_cell("all work and no play " * 1_800_000))
     brackets.cells.append(new_markdown_cell("[" * 60_000))
+    wrong = submissions.wrong_linear()
     pictures, below, chinese = answers("2.1"), answers("2.1", "2.2"), answers("2.1")
     chinese.metadata["lang"] = "zh"
     for _ in range(3):
@@ -50,11 +39,11 @@ def _write(place: Path) -> None:
         bare.metadata = {}
     submissions.write(place, {
         "right": SOLVED, "empty": student.student_version(MASTER),
-        "partial": answers("2.1", "2.3", _2_2=wrong_linear()), "helped": submissions.helped(),
-        "edited": submissions.edited(),
-        "patched": answers(own=submissions.PATCHES + submissions.PATCHES_MORE, _2_2=wrong_linear(),
+        "partial": answers("2.1", "2.3", _2_2=wrong),
+        "helped": submissions.helped(), "edited": submissions.edited(),
+        "patched": answers(own=submissions.PATCHES + submissions.PATCHES_MORE, _2_2=wrong,
                            _2_5=submissions.without_softmax()),
-        "forged": answers(_2_2=submissions.PATCHES + wrong_linear()),
+        "forged": answers(_2_2=submissions.PATCHES + wrong),
         "blind": answers(_2_2=submissions.BLIND),
         "reader": answers(_2_2=submissions.MASTERS_SOLUTION),
         "printer": answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
@@ -230,9 +219,6 @@ def test_what_cannot_be_excluded_can_be_read(graded) -> None:
     assert alike["printer"] == (0, 0)
 
 
-# ---- faults of the grader ------------------------------------------------------------------------
-
-
 @BOX
 def test_nothing_is_graded_where_the_courses_own_solution_fails(tmp_path) -> None:
     """In a copy of the course whose solution of 2.2 lacks its bias; nobody gets 0 points for it."""
@@ -293,9 +279,6 @@ def test_what_a_box_says_is_not_believed() -> None:
     assert sitting.said["2.1"] == (False, "no") and sitting.said.keys() == {"2.1", "2.2"}
     assert sitting.result.words["2.2"] == \
         "Exercise 2.2 ✗\n  the answer gave a verdict that is not the check's"
-
-
-# ---- who keeps submissions in -------------------------------------------------------------------
 
 
 def _without(tmp_path: Path, **programs: str) -> dict[str, str]:
@@ -368,12 +351,17 @@ def test_unsafe_is_said(tmp_path) -> None:
     (["{empty}"], "has no student's work: it needs a folder, an archive or files"),
     (["{one}"], "No notebook of the course is in"),
     (["{one}", "77"], "There is no notebook 77: take the two digits"),
+    (["{one}", "02", "--cluster", "tcp://127.0.0.1:1"],
+     "No Dask scheduler answers at tcp://127.0.0.1:1"),
+    (["{one}", "02", "--cluster", "somewhere"], "No Dask scheduler answers at somewhere"),
+    (["{one}", "02", "--cluster", "tls://127.0.0.1:1", "--tls", "/nowhere"],
+     "There is no /nowhere/ca.pem: TLS="),
 ])
 def test_errors_are_for_people(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "one" / "student").mkdir(parents=True)
     words = [word.format(empty=tmp_path / "empty", one=tmp_path / "one") for word in arguments]
-    result = subprocess.run([sys.executable, "-m", "tools.grade", *words, "--to", str(tmp_path)],
-                            cwd=ROOT, text=True, capture_output=True, check=False)
-    assert result.returncode == 1 and "Traceback" not in result.stderr
-    assert message in result.stderr
+    done = submissions.run([sys.executable, "-m", "tools.grade", *words, "--to", str(tmp_path)],
+                           tmp_path)
+    assert done.status == 1 and b"Traceback" not in done.printed
+    assert message.encode() in done.printed

@@ -7,7 +7,6 @@ none of your files. It answers in lines of JSON, MOST_GIVEN bytes in all, which 
 import contextlib
 import errno
 import functools
-import itertools
 import json
 import os
 import selectors
@@ -19,7 +18,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ SCOPE = ["systemd-run", *([] if os.geteuid() == 0 else ["--user"]), "--scope", "
          "--collect", f"-pMemoryMax={MEMORY}", "-pMemorySwapMax=0", f"-pTasksMax={2 * PROCESSES}"]
 AS_USER = ["/usr/bin/setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
            "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
-_numbers = itertools.count()
+_numbers = count()
 
 
 class Lost(Exception):
@@ -145,16 +145,13 @@ def _binds() -> list[tuple[str, str]]:
             (str(store.data_folder().resolve()), "/data")]
 
 
-def _environment(python: str, root: str, home: str, data: str) -> dict[str, str]:
-    """Return the whole environment of a box: nothing of yours, one thread."""
-    return {"PATH": f"{python}/bin:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home,
-            "USER": "student", "TMPDIR": home, "MLC_DATA": data, "PYTHONPATH": root,
-            "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1",
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-
-
-def _words(option: str, values: Iterable[tuple[str, ...]]) -> list[str]:
-    return [word for value in values for word in (option, *value)]
+def _program(python: str, root: str, home: str, data: str, *more: str) -> list[str]:
+    """Return the command that works in a box, with its whole environment: nothing of yours."""
+    return ["env", "-i", f"PATH={python}/bin:/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8",
+            f"HOME={home}", "USER=student", f"TMPDIR={home}", f"MLC_DATA={data}",
+            f"PYTHONPATH={root}", "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1",
+            "TVM_NUM_THREADS=1", "MPLBACKEND=module://matplotlib_inline.backend_inline", *more,
+            f"{python}/bin/python", "-m", "tools.grading.inside"]
 
 
 def _bwrap(program: list[str], filter_file: int) -> list[str]:
@@ -165,19 +162,18 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
     survive its parent, which is root's: so the outer one has a process namespace, whose end ends
     everything in it.
     """
-    links = [(f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
-             if os.path.islink(f"/{name}")]
-    given = _environment(os.path.realpath(sys.prefix), "/course", "/course/work", "/data")
+    links = (("--symlink", f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
+             if os.path.islink(f"/{name}"))
     binds = _binds()  # bubblewrap's own folders above them would be closed to others
     above = {"/etc", *(str(path) for _here, there in binds for path in Path(there).parents)}
-    shown = [*_words("--symlink", links), *_words("--dir", ((path,) for path in sorted(above))),
-             *_words("--ro-bind", binds),
-             *_words("--ro-bind-try", ((f"/etc/{name}", f"/etc/{name}") for name in ETC)),
+    shown = [*chain(*links, *(("--dir", path) for path in sorted(above)),
+                    *(("--ro-bind", *bind) for bind in binds),
+                    *(("--ro-bind-try", f"/etc/{name}", f"/etc/{name}") for name in ETC)),
              "--perms", "1777", "--size", str(SMALL), "--tmpfs", "/tmp",
              "--perms", "1777", "--size", str(DISK), "--tmpfs", "/course/work"]
     walls = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent",
              "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--seccomp",
-             str(filter_file), "--clearenv", *_words("--setenv", given.items())]
+             str(filter_file)]
     last = ["--proc", "/proc", "--dev", "/dev", "--size", str(SMALL), "--perms", "1777",
             "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/",
             "--chdir", "/course/work", *program]
@@ -189,12 +185,11 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
             bwrap, *walls, "--bind", "/", "/", *last]
 
 
-def _container(program: list[str], name: str, user: int) -> list[str]:
-    """Return the command that runs a program in Podman or Docker.
+def _container(name: str, user: int) -> list[str]:
+    """Return the command of a box in Podman or Docker.
 
     `user` has no other container, since the limit of processes counts a user's.
     """
-    given = _environment("/venv", "/course", "/course/work", "/data")
     binds = [(here, there) for here, there in _binds() if there.startswith(("/course", "/data"))]
     most = 2 * PROCESSES
     return [keeper(), "run", "--rm", "--interactive", f"--name={name}", f"--user={user}:{user}",
@@ -203,8 +198,8 @@ def _container(program: list[str], name: str, user: int) -> list[str]:
             "--ulimit=nofile=1024:1024", f"--shm-size={SMALL}",
             f"--tmpfs=/course/work:rw,exec,mode=1777,size={DISK}",
             f"--tmpfs=/tmp:rw,mode=1777,size={SMALL}", "--workdir=/course/work",
-            *(f"--volume={here}:{there}:ro" for here, there in binds),
-            *(f"--env={item}={value}" for item, value in given.items()), IMAGE, *program]
+            *(f"--volume={here}:{there}:ro" for here, there in binds), IMAGE,
+            *_program("/venv", "/course", "/course/work", "/data")]
 
 
 class Box:
@@ -216,28 +211,26 @@ class Box:
     def __init__(self) -> None:
         self.ending, self.why, number = contextlib.ExitStack(), "", next(_numbers)
         self.name, self.pid = f"mlc-{os.getpid()}-{number}", 0
-        python, program = os.path.realpath(sys.prefix), ["-m", "tools.grading.inside"]
-        given: dict[str, str] = {}
+        python, data = os.path.realpath(sys.prefix), str(store.data_folder().resolve())
         passed, where = [], None
+        environment = {} if keeper() == "bwrap" and not counted() else dict(os.environ)
         if keeper() == "bwrap":
             passed = [self.ending.enter_context(rules()).fileno()]
-            command = _bwrap([f"{python}/bin/python", *program], *passed)
+            command = _bwrap(_program(python, "/course", "/course/work", "/data"), *passed)
             if counted():
-                command, given = [*SCOPE, "env", "-i", *command], dict(os.environ)
+                command = [*SCOPE, "env", "-i", *command]
         elif keeper() in CONTAINERS:
-            command = _container(["python", *program], self.name, USER + number % 1000)
-            given = dict(os.environ)
+            command = _container(self.name, USER + number % 1000)
         else:
             (ROOT / "build").mkdir(exist_ok=True)  # in the course: notebooks look for it above
             where = self.ending.enter_context(tempfile.TemporaryDirectory(
                 prefix="box-", dir=ROOT / "build", ignore_cleanup_errors=True))
             os.chmod(where, 0o777)
-            given = _environment(python, str(ROOT), where, str(store.data_folder().resolve()))
-            given["KEEPER"] = keeper()
-            command = [*(AS_USER if keeper() == "user" else []), f"{python}/bin/python", *program]
+            command = [*(AS_USER if keeper() == "user" else []),
+                       *_program(python, str(ROOT), where, data, f"KEEPER={keeper()}")]
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            pass_fds=passed, env=given, cwd=where, start_new_session=True)
+            pass_fds=passed, env=environment, cwd=where, start_new_session=True)
 
     def __enter__(self) -> "Box":
         return self
@@ -300,7 +293,10 @@ class Box:
                     begun.clear()
                 begun += rest
                 if not part:
-                    self.why = self._ended()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.why = of_code(self.process.wait(5))
+                        return
+                    self.why = _("closed the pipe for its verdict")
                     return
                 self.heard = time.monotonic()
             if left < 0:
@@ -308,25 +304,21 @@ class Box:
             elif time.monotonic() - looked > LOOK:
                 self.why, looked = self._looked(seconds), time.monotonic()
 
-    def _ended(self) -> Sentence | str:
-        """Say how it ended by itself."""
-        try:
-            code = self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            return _("closed the pipe for its verdict")
-        return of_code(code)
-
     def _looked(self, seconds: float) -> Sentence | str:
         """Say which limit the processes in the box together have passed, or ""."""
         now, family = time.monotonic(), self._family()
         if len(family) > PROCESSES:
             return _("started more than {count} processes").format(count=PROCESSES)
-        used, held = 0.0, 0
+        used, held, shared = 0.0, 0, 0
         for process in family:
             with contextlib.suppress(psutil.Error):
                 used += sum(process.cpu_times()[:2])
                 held += process.memory_info().rss
-        if held > MEMORY and not counted() and sum(map(_share, family)) > MEMORY:
+        for process in family if held > MEMORY and not counted() else ():
+            with contextlib.suppress(psutil.Error):  # what n processes share counts an n-th
+                memory = process.memory_full_info()
+                shared += getattr(memory, "pss", memory.uss)
+        if shared > MEMORY:
             return _("took more than {size} GB of memory with all its processes").format(
                 size=MEMORY >> 30)
         if abs(used - self.used) > 0.02:  # less where one has ended
@@ -334,14 +326,6 @@ class Box:
         if family and now - self.awake > seconds + 30 or now - self.heard > 12 * seconds + 60:
             return _("waited {seconds} seconds for nothing").format(seconds=f"{seconds:g}")
         return ""
-
-
-def _share(process: psutil.Process) -> int:
-    """Return the bytes of a process; memory that n processes share counts an n-th."""
-    with contextlib.suppress(psutil.Error):
-        memory = process.memory_full_info()
-        return getattr(memory, "pss", memory.uss)
-    return 0
 
 
 def of_code(code: int) -> Sentence:

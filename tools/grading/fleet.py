@@ -31,6 +31,7 @@ KEYS = {"tls_ca_file": "ca.pem", "tls_client_cert": "cert.pem", "tls_client_key"
 LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker before a line says so
 
+
 @functools.cache
 def _grader() -> Grader:
     return Grader()
@@ -53,6 +54,7 @@ def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, A
 def grade(asked: dict[str, Any]) -> dict[str, Any]:
     """Grade a job on a worker; job and result are plain dicts, readable without our classes."""
     return packed(asdict(_grader().grade(Job(**asked))))
+
 
 @contextlib.contextmanager
 def running(address: str, tls: Path | None) -> Iterator[Client]:

@@ -177,9 +177,9 @@ class Sitting:
 def in_words(why: list[Any], seconds: float) -> Sentence | str:
     """Say why a part of a box gave no result, from the parts of Ended, which are not trusted."""
     match why:
+        case ["code", -24, _]:  # SIGXCPU
+            return _("computed for more than {seconds} seconds").format(seconds=f"{seconds:g}")
         case ["code", int(code), _]:
-            if code == -24:  # SIGXCPU
-                return _("computed for more than {seconds} seconds").format(seconds=f"{seconds:g}")
             return of_code(code)
         case ["heard", _, _]:
             return _("printed without end")

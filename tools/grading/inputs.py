@@ -192,16 +192,6 @@ def _fit(name: str, known: Marks) -> tuple[int, str]:
                 for stem in known), key=lambda one: one[0])
 
 
-def _by_cells(path: Path, known: Marks) -> str:
-    """Return the notebook that a file is by its cells, or ""."""
-    try:
-        there = _ids(read(path))
-    except ValueError:
-        return ""
-    count, best = max((len(ids & there), stem) for stem, ids in known.items())
-    return best if count >= 3 else ""
-
-
 def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
     """Return a student's copies of the notebooks, with notes about each.
 
@@ -223,8 +213,11 @@ def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
                 continue
             name = match["file"] if (match := PLATFORMS.match(path.name)) else path.name
             (score, best), may_be = _fit(name, known), _may_be_one(name)
-            if may_be and not score and (by_cells := _by_cells(path, known)):
-                best, score = by_cells, 1
+            if may_be and not score:
+                with contextlib.suppress(ValueError):
+                    there = _ids(read(path))  # by its cells
+                    count, best = max((len(ids & there), stem) for stem, ids in known.items())
+                    score = int(count >= 3)
             if not score or not may_be:
                 if (may_be or score > 1) and ".old" not in name:
                     strangers.append(where)

@@ -59,15 +59,6 @@ def _limit() -> None:
         from tools.grading.box import filtered
         filtered(socket_families=1).load()
 
-def _words(error: BaseException) -> str:
-    """Return what a reader sees of an error, whatever it or an answer has broken."""
-    from course.checks.say.messages import reason
-    from data.store import CourseError
-    try:
-        return str(error if isinstance(error, CourseError) else reason(error))[:MOST_SAID]
-    except BaseException:
-        return type(error).__name__[:200]
-
 
 def check(number: str, answer: str, sources: list[str], language: str) -> list[Any]:
     """Return whether an answer passes, and the verdict in "en" or "zh"; or None, and a fault.
@@ -76,7 +67,9 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
     takes. A fault is an error before their first line runs. For a child.
     """
     from course.checks.run import check as running
+    from course.checks.say.messages import reason
     from course.words import use
+    from data.store import CourseError
     from tools.grading.shell import Shell
     try:
         use(language)
@@ -92,8 +85,12 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
     except BaseException as error:  # whatever is raised is the verdict
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, LIMITS["AS"][1:] * 2)
-        return [False, _words(error)]
+        with contextlib.suppress(BaseException):  # whatever it, or the answer, has broken
+            words = str(error if isinstance(error, CourseError) else reason(error))
+            return [False, words[:MOST_SAID]]
+        return [False, type(error).__name__[:200]]
     return [True, printed.kept.strip()[:MOST_SAID]]
+
 
 class Again(Exception):
     """What a part left behind cannot be removed: another box does the rest."""

@@ -68,8 +68,7 @@ class Kept:
     def key(self, job: Job) -> str:
         """Return the name of a job's result, made from the job and `versions`."""
         asked = asdict(job) | {"data": hashlib.sha256(job.data).hexdigest()}
-        text = json.dumps([asked, self.versions], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([asked, self.versions]).encode()).hexdigest()
 
     def find(self, key: str) -> Result | None:
         """Return the result stored under a key, if there is one that can be read."""

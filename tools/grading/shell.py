@@ -52,6 +52,7 @@ class Shell(InteractiveShell):
             raise CheckFailed(*[*failed, missing][0],
                               _("Exercise {number} ✗").format(number=number))
 
+
 class _Stream(io.TextIOBase):
     def __init__(self, shell: "Recorder", name: str) -> None:
         self.shell, self.name = shell, name

@@ -51,6 +51,7 @@ def under(item: Any, *keys: str) -> Any:
         item = item.get(key) if isinstance(item, dict) else None
     return item
 
+
 def name_of(cell: Any) -> str:
     """Return the name of an exercise's cell by the number that readers know: "4.1", "4.1-solution".
 
@@ -108,6 +109,7 @@ def cells(notebook: Any) -> list[Cell]:
                  name_of(cell))
             for cell in listed if isinstance(cell, dict)]
 
+
 @dataclass
 class Statement:
     """A statement at the top of a cell: what it binds, reads and changes, by global name."""
@@ -123,6 +125,8 @@ class Statement:
 
 
 COMPOUND = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
+# functions called only for their output: print, and the course's own
+OUTPUT = {"print", "display", "checks", "helpers", "listing", "plots", "plt"}
 _transform = TransformerManager()
 
 
@@ -147,10 +151,6 @@ def _root(node: ast.AST) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-# functions called only for their output: print, and the course's own
-OUTPUT = {"print", "display", "checks", "helpers", "listing", "plots", "plt"}
 
 
 def _changes(statement: ast.stmt, own: bool) -> set[str]:
