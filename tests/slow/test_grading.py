@@ -329,7 +329,7 @@ def test_a_container_is_told_what_to_keep_out(tmp_path) -> None:
     assert b"podman keeps submissions in; its limits count memory" in done.printed
     asked = (tmp_path / "asked").read_text()
     for words in ("--network=none", "--memory=", "--pids-limit=200", "--cap-drop=ALL",
-                  "--read-only", "--security-opt=no-new-privileges", "--user=47251",
+                  "--read-only", "--security-opt=no-new-privileges", "--user=472", "--ulimit=nproc=",
                   "/course/tools/grading:ro"):
         assert words in asked, words
     for words in ("/notebooks", "/tests", "paired_md", str(tmp_path / "class")):

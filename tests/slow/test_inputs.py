@@ -167,6 +167,7 @@ def test_a_folder_that_may_not_be_looked_into_is_a_line(tmp_path: Path) -> None:
     assert "is not an ordinary file" in find([tmp_path], KNOWN, tmp_path).of([STEM]).notes[STEM][0]
     (tmp_path / "closed").chmod(0o755)
 
+
 CLASSES = {
     "Canvas": ({f"smithjohn_12345_67890_{STEM}.ipynb": ONE,
                 f"doejane_LATE_23456_78901_{STEM}-1.ipynb": BOTH,
