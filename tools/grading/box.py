@@ -188,7 +188,7 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
 def _container(name: str, user: int) -> list[str]:
     """Return the command of a box in Podman or Docker.
 
-    `user` has no other container, since the limit of processes counts a user's.
+    `user` has no other container: of two, one with a bomb would leave the other no process.
     """
     binds = [(here, there) for here, there in _binds() if there.startswith(("/course", "/data"))]
     most = 2 * PROCESSES
@@ -220,7 +220,7 @@ class Box:
             if counted():
                 command = [*SCOPE, "env", "-i", *command]
         elif keeper() in CONTAINERS:
-            command = _container(self.name, USER + number % 1000)
+            command = _container(self.name, USER + 1 + (31 * os.getpid() + number) % 10_000)
         else:
             (ROOT / "build").mkdir(exist_ok=True)  # in the course: notebooks look for it above
             where = self.ending.enter_context(tempfile.TemporaryDirectory(
@@ -237,11 +237,11 @@ class Box:
 
     def __exit__(self, *_: object) -> None:
         """End it, and all in it."""
-        if keeper() in CONTAINERS:
-            _tried(keeper(), "kill", self.name)
         for process in [*self._family(), self.process]:
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
+        if keeper() in CONTAINERS:  # its processes may not be ours to kill, or not be here
+            _tried(keeper(), "kill", self.name)
         for process in psutil.process_iter() if keeper() == "user" else ():
             with contextlib.suppress(psutil.Error, OSError):
                 if process.uids().real == USER:
