@@ -74,9 +74,9 @@ class Recorder(Shell):
             self.put(kind, data=data, metadata=metadata or {})
 
         sys.stdout, sys.stderr = _Stream(self, "stdout"), _Stream(self, "stderr")
-        self.display_pub.publish = functools.partial(show, "display_data")
-        self.displayhook.write_format_data = functools.partial(show, "execute_result")
-        self.displayhook.write_output_prompt = lambda: None
+        vars(self.display_pub).update(publish=functools.partial(show, "display_data"))
+        vars(self.displayhook).update(write_output_prompt=lambda: None,
+                                      write_format_data=functools.partial(show, "execute_result"))
 
     def put(self, kind: str, **parts: Any) -> None:
         """Record an output, if there is room."""

@@ -213,7 +213,7 @@ def statements(code: str, cell: int, own: bool = False) -> list[Statement]:
                  if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()}
         reads = {symbol.get_name() for symbol in symbols if symbol.is_referenced()}
         imports = isinstance(statement, ast.Import | ast.ImportFrom)
-        if imports and statement.names[0].name == "*":
+        if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
             binds.add("*")
         found.append(Statement(cell, (start, last), binds, not isinstance(statement, COMPOUND),
                                reads, _later(table), _changes(statement, own), imports))
