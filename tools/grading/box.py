@@ -199,7 +199,7 @@ def _container(name: str, user: int) -> list[str]:
             f"--tmpfs=/course/work:rw,exec,mode=1777,size={DISK}",
             f"--tmpfs=/tmp:rw,mode=1777,size={SMALL}", "--workdir=/course/work",
             *(f"--volume={here}:{there}:ro" for here, there in binds), IMAGE,
-            *_program("/venv", "/course", "/course/work", "/data")]
+            *_program("/venv", "/course", "/course/work", "/data", f"KEEPER={keeper()}")]
 
 
 class Box:
@@ -226,8 +226,8 @@ class Box:
             where = self.ending.enter_context(tempfile.TemporaryDirectory(
                 prefix="box-", dir=ROOT / "build", ignore_cleanup_errors=True))
             os.chmod(where, 0o777)
-            command = [*(AS_USER if keeper() == "user" else []),
-                       *_program(python, str(ROOT), where, data, f"KEEPER={keeper()}")]
+            command = _program(python, str(ROOT), where, data, f"KEEPER={keeper()}",
+                               *(AS_USER if keeper() == "user" else []))
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
             pass_fds=passed, env=environment, cwd=where, start_new_session=True)

@@ -55,9 +55,9 @@ def _limit() -> None:
     os.nice(5)  # the process that watches outside comes first
     for what, value in ((PDEATHSIG, 9), (DUMPABLE, 0), (SUBREAPER, 1)):
         _prctl(what, value)
-    if keeper == "user":  # there is no bubblewrap to set the filter and close the network
+    if keeper and keeper != "UNSAFE":  # no bubblewrap sets the filter; "user" has a network, too
         from tools.grading.box import filtered
-        filtered(socket_families=1).load()
+        filtered(socket_families=1 if keeper == "user" else 16).load()
 
 
 def check(number: str, answer: str, sources: list[str], language: str) -> list[Any]:
