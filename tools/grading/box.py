@@ -47,6 +47,7 @@ LOOK = 0.25  # seconds between two looks
 # what bubblewrap leaves open: the caller's keys; memory that no process has; big attack surfaces
 REFUSED = ("keyctl", "add_key", "request_key", "memfd_create", "memfd_secret", "shmget", "semget",
            "msgget", "bpf", "io_uring_setup", "perf_event_open", "userfaultfd")
+NEWUSER = 0x10000000  # clone(2)
 SCOPE = ["systemd-run", *([] if os.geteuid() == 0 else ["--user"]), "--scope", "--quiet",
          "--collect", f"-pMemoryMax={MEMORY}", "-pMemorySwapMax=0", f"-pTasksMax={2 * PROCESSES}"]
 AS_USER = ["/usr/bin/setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
@@ -128,6 +129,9 @@ def filtered(socket_families: int) -> Any:
     for name in REFUSED:
         with contextlib.suppress(OSError, ValueError):  # a call that this processor does not have
             made.add_rule(no, name)
+    # a container may make user namespaces; of clone3's flags, in memory, nothing can be seen
+    made.add_rule(no, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, NEWUSER, NEWUSER))
+    made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     # no namespace holds AF_VSOCK; larger socket buffers are memory that is not counted
     made.add_rule(no, "socket", pyseccomp.Arg(0, pyseccomp.GT, socket_families))
     for option in (socket.SO_SNDBUF, 32, socket.SO_RCVBUF, 33):
