@@ -205,7 +205,7 @@ def in_order():
     return ["ConvertLayout", "FoldConstant", "CanonicalizeBindings"]
 
 
-# %% 9.4 wrong: passes instead of names -> a list of names
+# %% 9.4 wrong: passes instead of names -> a list with each of CanonicalizeBindings, | DataflowBlockPass
 def in_order():
     return [to_nhwc, fold_constants, canonicalize, remove_dead_code]
 
@@ -257,7 +257,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: a set of the storages -> a list of storage numbers
+# %% 9.5 wrong: a set of the storages -> numbers, 0 and above, one for each tensor | set()
 def plan(lives):
     return set(range(len(lives)))
 
@@ -327,7 +327,7 @@ def plan(lives):
     return [place % 2 for place in range(len(lives))]
 
 
-# %% 9.5 wrong: one too few -> one for each tensor
+# %% 9.5 wrong: one too few -> 1 numbers, 0 and above, one for each tensor | []
 def plan(lives):
     return [place for place, _ in enumerate(lives[1:])]
 
@@ -538,7 +538,7 @@ def in_order():
     return []
 
 
-# %% 9.4 wrong: a text -> a list of names
+# %% 9.4 wrong: a text -> a list with each of | got: str
 def in_order():
     return "ConvertLayout, FoldConstant"
 
@@ -589,7 +589,7 @@ def plan(lives):
     return numbers
 
 
-# %% 9.5 wrong: names of storages -> a list of storage numbers
+# %% 9.5 wrong: names of storages -> 1 numbers, 0 and above | ['storage0']
 def plan(lives):
     return [f"storage{place}" for place, _ in enumerate(lives)]
 

@@ -291,13 +291,6 @@ def block_for_each_row(func):
     return s.mod["main"]
 
 
-# %% 10.5 wrong: a block for each row, one thread -> threads (32, 1, 1)
-def block_for_each_row(func):
-    s = tvm.s_tir.Schedule(func)
-    s.bind(s.get_loops(s.get_sblock("Y"))[0], "blockIdx.x")
-    return s.mod["main"]
-
-
 # %% 10.5 wrong: threads along y -> threads (32, 1, 1)
 def block_for_each_row(func):
     return rows(func, tags=("blockIdx.x", "threadIdx.y"))
@@ -560,11 +553,6 @@ def with_barriers():
                       "    " + SYNC, BACK, OUT])
 
 
-# %% 10.5 wrong: 64 threads -> threads (32, 1, 1)
-def block_for_each_row(func):
-    return rows(func, width=64)
-
-
 # %% 10.5 wrong: nothing is bound -> no loop is bound to blocks or threads
 def block_for_each_row(func):
     return func
@@ -654,16 +642,6 @@ def block_for_each_row(func):
     n, k = (int(e) for e in func.params[0].shape)
     X = te.placeholder((n, k), name="X"); over = te.reduce_axis((0, k), name="over")
     return rows(te.create_prim_func([X, te.compute((n,), lambda i: te.sum(X[i, over] / float(k), over), name="Y")]))
-
-
-# %% 10.6 wrong: 64 threads -> threads (32, 1, 1)
-def softmax_in_one_kernel(func):
-    return softmax(func, width=64)
-
-
-# %% 10.6 wrong: threads along y -> threads (32, 1, 1)
-def softmax_in_one_kernel(func):
-    return softmax(func, tags=("blockIdx.x", "threadIdx.y"))
 
 
 # %% 10.6 wrong: the sum not shared out to threads -> no race

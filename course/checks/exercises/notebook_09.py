@@ -2,18 +2,16 @@
 generator.
 """
 
-import contextlib
 import copy
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 import tvm
-import tvm_ffi
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tvm import relax
@@ -48,7 +46,7 @@ class _Formula(NamedTuple):
     """
 
     text: str
-    inputs: dict[str, tuple[int, ...]]
+    inputs: Mapping[str, tuple[int, ...]]
     left: str
     shapes: Mapping[str, tuple[int, ...]] = MappingProxyType({})
 
@@ -192,8 +190,7 @@ def exercise_9_2(verdicts: Callable) -> str:
     came = verdicts()
     if not isinstance(came, dict) or set(came) != set(_REWRITES):
         raise CheckFailed(_("a dictionary with the keys {keys}").format(keys=list(_REWRITES)),
-                          _("keys {keys}").format(keys=list(came)) if isinstance(came, dict)
-                          else type(came).__name__)
+                          str(list(came)) if isinstance(came, dict) else type(came).__name__)
     for letter, (before, after) in _REWRITES.items():
         given = came[letter]
         if given is None and letter in _RIGHT:
@@ -379,14 +376,11 @@ def _untidy() -> list[tuple[str, tvm.IRModule, int]]:
 def exercise_9_4(in_order: Callable) -> str:
     """four passes in an order."""
     order = in_order()
-    if not isinstance(order, list | tuple) or not all(isinstance(name, str) for name in order):
-        raise CheckFailed(_("a list of names"), type(order).__name__
-                          if not isinstance(order, list | tuple)
-                          else _("a list of {kinds}").format(kinds=", ".join(sorted(
-                              {type(name).__name__ for name in order}))))
-    if sorted(order) != sorted(_PASSES):
-        raise CheckFailed(_("each of {names} once").format(names=", ".join(_PASSES)),
-                          ", ".join(order) or _("none"))
+    names = [one if isinstance(one, str) else type(one).__name__ for one in order] \
+        if isinstance(order, list | tuple) else [type(order).__name__]
+    if sorted(names) != sorted(_PASSES):
+        raise CheckFailed(_("a list with each of {names} once").format(names=", ".join(_PASSES)),
+                          ", ".join(names) or _("none"))
     says = _("{operators} operators, {bindings} bindings")
     for title, untidy, least in _untidy():
         mod = tvm.transform.Sequential([_PASSES[name] for name in order])(untidy)
@@ -446,23 +440,9 @@ def _every() -> list[_Lives]:
 def _most(lives: _Lives) -> int | None:
     """Return the bytes that suffice: of tensors of one size, and of _OF_SIZES."""
     if len(sizes := {count for _first, _last, count in lives}) < 2:
-        return _alive(lives) * sum(sizes)
+        return sum(sizes) * max((sum(first <= call <= last for first, last, _count in lives)
+                                 for call, _last, _count in lives), default=0)  # alive at once
     return next((most for every, most in _OF_SIZES if every == lives), None)
-
-
-def _alive(lives: _Lives) -> int:
-    """Return how many tensors are alive at once, at most."""
-    return max((sum(first <= call <= last for first, last, _ in lives)
-                for call in range(1, max((last for _, last, _ in lives), default=0) + 1)),
-               default=0)
-
-
-def _bytes(came: Sequence[int], lives: _Lives) -> int:
-    """Return the bytes of a plan: of each storage its largest tensor."""
-    largest: dict[int, int] = {}
-    for number, (_first, _last, count) in zip(came, lives, strict=True):
-        largest[number] = max(largest.get(number, 0), count)
-    return sum(largest.values())
 
 
 class _Broken(CheckFailed):
@@ -473,15 +453,12 @@ def _planned(plan: Callable) -> Callable[..., np.ndarray]:
     """Return a plan as a function that gives nothing, or raises _Broken."""
     def run(lives: _Lives) -> np.ndarray:
         came = plan(copy.copy(lives))
-        if not isinstance(came, list | tuple) or not all(
+        if not isinstance(came, list | tuple) or len(came) != len(lives) or not all(
                 isinstance(number, int | np.integer) and number >= 0 for number in came):
-            raise _Broken(_("a list of storage numbers, 0 and above"),
-                          repr(came)[:80] if isinstance(came, list | tuple)
-                          else type(came).__name__)
-        if len(came) != len(lives):
-            raise _Broken(_("{count} numbers, one for each tensor").format(count=len(lives)),
-                          f"{len(came)}")
+            raise _Broken(_("{count} numbers, 0 and above, one for each tensor").format(
+                count=len(lives)), repr(came)[:80])
         latest: dict[int, tuple[int, int, int]] = {}
+        largest: dict[int, int] = {}
         for number, life in zip(came, lives, strict=True):
             before = latest.get(number)
             if before and life[0] <= before[1]:
@@ -490,7 +467,8 @@ def _planned(plan: Callable) -> Callable[..., np.ndarray]:
                                   one=before, other=life, number=number))
             if not before or life[1] > before[1]:
                 latest[number] = life
-        if (total := _bytes(came, lives)) > (most := _most(lives) or 0):
+            largest[number] = max(largest.get(number, 0), life[2])
+        if (total := sum(largest.values())) > (most := _most(lives) or 0):
             raise _Broken(_("at most {most} bytes").format(most=f"{most:,}"),
                           _("{total}, by the storages {plan}").format(
                               total=f"{total:,}", plan=str(came)[:80]))
@@ -546,21 +524,6 @@ def _random_dense_cnn() -> tuple[tvm.IRModule, nn.Sequential]:
     return _imported(model, INPUT), model
 
 
-@contextlib.contextmanager
-def _generators() -> Iterator[None]:
-    """Take back the code generators that are registered inside."""
-    def there() -> dict[str, Any]:
-        return {name: tvm_ffi.get_global_func(name)
-                for name in tvm_ffi.registry.list_global_func_names()
-                if name.startswith("relax.ext.")}
-    before = there()
-    yield
-    for name in there():
-        tvm_ffi.registry.remove_global_func(name)
-    for name, generator in before.items():
-        tvm_ffi.register_global_func(name, generator)
-
-
 @exercise("9.6", "hand_over(mod)", seconds=60, prepare=[cnn, random_cnn, _random_dense_cnn])
 @torch.no_grad()
 def exercise_9_6(hand_over: Callable) -> str:
@@ -569,19 +532,18 @@ def exercise_9_6(hand_over: Callable) -> str:
     mod, model = _random_dense_cnn()
     cnn_of = _("the CNN")
     left = "nn.conv2d add nn.relu nn.max_pool2d reshape call_dps_packed call_dps_packed nn.softmax"
-    with _generators():
-        mains = _answered(hand_over, {text: case.module() for text, case in dense.items()}
-                          | {cnn_of: mod},
-                          {text: case.left for text, case in dense.items()} | {cnn_of: left})
-        arrays = {text: [[scale * random(*shape, seed=scale) for shape in case.inputs.values()]
-                         for scale in (1, 150)] for text, case in dense.items()}
-        check(compiled(
-            {text: case.value for text, case in dense.items()} | {cnn_of: model},
-            lambda right, x: right(x), arrays | {cnn_of: [[random(*INPUT)]]},
-            lambda given: 1e-4 * (150 if given["program"] != cnn_of
-                                  and np.abs(given["x0"]).max() > 1 else 1)), mains)
-        if not (hand_over(_DENSE[0].module()).attrs or {}).get("external_mods"):
-            raise CheckFailed(_("compiled modules next to the IRModule"), _("none"))
+    mains = _answered(hand_over, {text: case.module() for text, case in dense.items()}
+                      | {cnn_of: mod},
+                      {text: case.left for text, case in dense.items()} | {cnn_of: left})
+    arrays = {text: [[scale * random(*shape, seed=scale) for shape in case.inputs.values()]
+                     for scale in (1, 150)] for text, case in dense.items()}
+    check(compiled(
+        {text: case.value for text, case in dense.items()} | {cnn_of: model},
+        lambda right, x: right(x), arrays | {cnn_of: [[random(*INPUT)]]},
+        lambda given: 1e-4 * (150 if given["program"] != cnn_of
+                              and np.abs(given["x0"]).max() > 1 else 1)), mains)
+    if not (hand_over(_DENSE[0].module()).attrs or {}).get("external_mods"):
+        raise CheckFailed(_("compiled modules next to the IRModule"), _("none"))
     count = sum(case.left.count("call_dps_packed") for case in _DENSE)
     return _("{count} dense layers, with the bias on either side, with a ReLU and without, and the "
              "CNN's two, are code\nof your generator; products without a bias stay").format(
