@@ -315,7 +315,7 @@ def _folded(main: Callable[[np.ndarray], Any]) -> Callable[..., np.ndarray]:
 
 
 _FOLDED = Spec(
-    _folded, _folded(lambda x: _of_channels()(torch.from_numpy(x))),
+    _folded, lambda **channel: _folded(lambda x: _of_channels()(torch.from_numpy(x)))(**channel),
     lambda: (("", dict(zip(_NAMES, each, strict=True))) for each in _EACH), atol=1e-4,
     fits=lambda channel: (*channel.values(),) in _EACH,
     result=_("the new weight and the new bias"))
@@ -332,7 +332,7 @@ def exercise_9_3(fold_batch_norm: Callable) -> str:
     check(compiled(models, lambda one, x: one.model(x), {
         title: [[random(*one.shape, seed=7)]] for title, one in models.items()}, 1e-4), mains)
     return _("equal to PyTorch with and without a bias, with strides, padding, groups and other "
-             "epsilons; nine\nnormalisations are gone, two that follow no convolution are left")
+             "epsilons; ten\nnormalisations are gone, two that follow no convolution are left")
 
 
 # ---- an order ------------------------------------------------------------------------------
