@@ -32,7 +32,7 @@ SPACING = (
 @functools.cache
 def waiting() -> frozenset[str]:
     """Return the messages that have no Chinese yet."""
-    return frozenset(form for forms in messages.missing() for form in forms)
+    return frozenset(messages.missing())
 
 
 # for tests that quote the Chinese: who words an English sentence anew need not know any

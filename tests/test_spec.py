@@ -1,6 +1,7 @@
 """The engine behind specifications: the search, the interpreter, the example that is shown."""
 
 import json
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from tvm.script import tirx as T
 from course import words
 from course.checks.say.messages import CheckFailed
 from course.checks.say.show import Example
+from course.checks.spec import shrink
 from course.checks.spec.evidence import Rerun
 from course.checks.spec.forms import Misuse, expression, program
 from course.checks.spec.interpret import Fault, Interpreted, Unknown
@@ -62,6 +64,25 @@ def test_a_search_keeps_to_its_bounds_and_to_one_kind_of_failure() -> None:
     assert search.run(most=50) and len(calls) == 50 == search.tries
     assert search.best["x"].sum() > 9000, "an array of zeros fails in another way"
     assert not Search(lambda _: "", {"x": x}, {}).run()
+
+
+def test_a_search_counts_processor_time_and_ends_for_an_answer_that_waits(
+        monkeypatch: pytest.MonkeyPatch) -> None:
+    x = np.arange(1, 65, dtype="float32")
+
+    def fails(inputs):
+        time.sleep(0.01)
+        return "values" if np.array_equal(inputs["x"], x) else ""
+
+    def tries(seconds: float, late: float) -> int:
+        monkeypatch.setattr(shrink, "SECONDS", seconds)
+        monkeypatch.setattr(shrink, "LATE", late)
+        search = Search(fails, {"x": x}, {})
+        search.run(most=30)
+        return search.tries
+    assert tries(0.2, 60) == 30, "0.3 s of waiting takes no processor time"
+    assert tries(0.2, 0.1) < 12
+    assert tries(0, 60) < 4
 
 
 def test_lists_and_numbers_shrink_and_truth_values_stay() -> None:

@@ -39,13 +39,11 @@ HEAD = re.compile(r"^# %% (\d+\.\d) (?:(right): (.+)|(wrong): (.+?) -> (.+))$")
 SHARED = "shared"
 MORE = "# %% more"
 TELLS = "both languages: "  # in front of what a check found, for `Candidate.told`
-# a check prints what it found in a form that can be said in both languages; and other tests run
-# beside it, so the search for a small input gets more than its second
+# a check prints what it found in a form that can be said in both languages
 BOTH = f"""
 import json as _json
 from course.checks.diagnose import equivalence as _equivalence
 from course.checks.run import check as _check
-from course.checks.spec import evidence as _evidence, shrink as _shrink
 from course.words import packed as _packed
 
 def _isolated(*given, isolated=_check.isolated):
@@ -54,8 +52,6 @@ def _isolated(*given, isolated=_check.isolated):
     return passed, found
 
 _check.isolated = _equivalence.isolated = _isolated
-_shrink.Search.run.__defaults__ = _shrink.MOST, 4 * _shrink.SECONDS
-_evidence._LATE *= 4
 """
 truths.causes()  # now: CPython 3.11 may stumble over ast.parse while another thread parses
 ANSWERS = -1  # the number of the cells that are kept whole, for `needed`

@@ -1,95 +1,73 @@
-"""gettext's catalogues of the Chinese, read, merged and written by Babel.
+"""gettext's catalogues of the Chinese: polib reads and writes them, `merged` brings the English in.
 
-Two things Babel leaves out: the English that a fuzzy message was translated from stays beside it,
-as `#| msgid`, and Chinese without English stays, behind `#~`, until its English comes back or a
-translator deletes it.
+Chinese without English stays, behind `#~`, until its English comes back or a translator deletes it.
 """
 
-import io
-import re
+import difflib
+from collections.abc import Iterable
 from pathlib import Path
 
-from babel.messages import Catalog, pofile
+import polib
+from polib import POEntry, POFile
 
-HEADER = r'''# The Chinese of what the English says. Write the msgstr, delete `fuzzy` where it is
-# right, and run `make sync`.
-#
-msgid ""
-msgstr ""
-"Language: zh\n"
-"MIME-Version: 1.0\n"
-"Content-Type: text/plain; charset=utf-8\n"
-"Content-Transfer-Encoding: 8bit\n"
-"Plural-Forms: nplurals=1; plural=0;\n"
-
-'''
+HEADER = ("The Chinese of what the English says. Write the msgstr, delete `fuzzy` where it is\n"
+          "right, and run `make sync`.\n")
+ABOUT = {"Language": "zh", "MIME-Version": "1.0", "Content-Type": "text/plain; charset=utf-8",
+         "Content-Transfer-Encoding": "8bit", "Plural-Forms": "nplurals=1; plural=0;"}
 
 
 class TranslationError(SystemExit):
     """The Chinese edition is not readable or not consistent; ends a command, saying where."""
 
 
-_Text = str | list[str] | tuple[str, ...] | None
-
-
-def forms(text: _Text) -> tuple[str, ...]:
-    """Return a message's forms: one, or where English has two for numbers both."""
-    return (text or "",) if isinstance(text, str | None) else tuple(text)
-
-
-def read(path: Path) -> Catalog:
+def read(path: Path) -> POFile:
     """Read a catalogue; where there is none, an empty one. Raises TranslationError."""
-    data = path.read_bytes() if path.exists() else b""
     try:
-        found = pofile.read_po(io.BytesIO(data), locale="zh", abort_invalid=True)
-    except pofile.PoFileError as error:
-        raise TranslationError(f"{path.name}, line {error.lineno + 1}: {error}") from error
-    for one in found:  # Babel takes the lines `#| msgid "..."` for a comment
-        if old := [line for line in one.user_comments if line.startswith("| ")]:
-            one.user_comments = [line for line in one.user_comments if line not in old]
-            text = "\n".join(line[2:].removeprefix("msgid ") for line in old)
-            one.previous_id = [pofile.denormalize(text)]
-    return found
+        return polib.pofile(str(path)) if path.exists() else POFile()
+    except (OSError, ValueError) as error:
+        raise TranslationError(str(error)) from error
 
 
-def _tidy(text: _Text, context: str | None) -> tuple[str, str | None]:
-    return " ".join(forms(text)[0].split()), context
+def chinese(one: POEntry) -> str:
+    """Return the Chinese of a message; it has one form also where the English has two."""
+    return one.msgstr or one.msgstr_plural.get(0, "")
 
 
-def merged(path: Path, wanted: Catalog) -> Catalog:
-    """Return the messages that are wanted, with the Chinese that a file has for them."""
-    have = read(path)
-    for one in have.obsolete.values():
-        have[one.id] = one
-    was = {_tidy(one.id, one.context): one for one in have if one.id and one.string}
-    back = {_tidy(one.previous_id, one.context): one for one in was.values() if one.previous_id}
+def _key(text: str, context: str | None) -> tuple[str, str | None]:
+    return " ".join(text.split()), context  # a line may end elsewhere
+
+
+def merged(path: Path, wanted: Iterable[POEntry], width: int = -1) -> POFile:
+    """Return the messages that are wanted, with the Chinese that a file has for them or for others
+    like them: those are `fuzzy`, and keep the English that they were translated from.
+
+    Lines longer than `width` are broken, by -1 none.
+    """
+    made = POFile(wrapwidth=width)
+    made.header, made.metadata = HEADER, ABOUT
+    left = [one for one in read(path) if chinese(one)]
+    have = {_key(one.msgid, one.msgctxt): one for one in left}
+    back = {_key(one.previous_msgid, one.msgctxt): one for one in left if one.previous_msgid}
     for want in wanted:
-        key = _tidy(want.id, want.context)
-        if not have.get(want.id, want.context) and (old := was.get(key) or back.get(key)):
-            have.delete(old.id, old.context)  # its lines end elsewhere, or the English came back
-            have.add(want.id, old.string, context=want.context,
-                     flags=old.flags if key in was else (), previous_id=old.previous_id)
-            was[key] = old
-    have.update(wanted)
-    for one in have:
-        for key in [_tidy(text, one.context) for text in (one.id, one.previous_id) if text]:
-            if one.fuzzy and key in was and was[key].previous_id:
-                one.previous_id = was[key].previous_id
-    have.obsolete = {key: one for key, one in have.obsolete.items() if one.string}
-    return have
-
-
-def text(catalogue: Catalog, width: int = 0) -> str:
-    """Return a catalogue's text; lines longer than `width` are broken, by 0 none."""
-    file = io.BytesIO()
-    pofile.write_po(file, catalogue, width=width, include_lineno=False, omit_header=True)
-    blocks = file.getvalue().decode().split("\n\n")
-    for at, one in enumerate(one for one in catalogue if one.id):
-        old = "".join(f"#| msgid {pofile.normalize(text, '#| ', 0)}\n"
-                      for text in one.previous_id[:1] if one.fuzzy)
-        head, start, rest = re.split(r"(?m)^(msg)", blocks[at], maxsplit=1)
-        blocks[at] = f"{head}{old}{start}{rest}"
-    return HEADER + "\n\n".join(blocks)
+        made.append(want)
+        key = _key(want.msgid, want.msgctxt)
+        alike = {one.msgid.lower(): one for one in have.values() if one.msgctxt == want.msgctxt}
+        if old := have.get(key):
+            want.previous_msgid = old.previous_msgid
+            want.flags = ["fuzzy"] * old.fuzzy + want.flags
+        elif close := not (old := back.get(key)) and difflib.get_close_matches(
+                want.msgid.lower(), alike, 1):
+            old = alike[close[0]]
+            want.previous_msgid = old.previous_msgid or old.msgid
+            want.flags = ["fuzzy", *want.flags]
+        if old:
+            want.msgstr, want.msgstr_plural = old.msgstr, old.msgstr_plural
+            want.tcomment = old.tcomment
+            left = [one for one in left if one is not old]
+    for one in left:
+        one.obsolete = True
+    made.extend(left)
+    return made
 
 
 def write(path: Path, text: str, change: bool) -> list[Path]:

@@ -3,7 +3,7 @@
     python -m tools.colab            all notebooks, in both languages: what the workflow publishes
     python -m tools.colab 02 03      some of them
 
-It needs only the standard library and nbformat; for the Chinese ones also Babel and jupytext.
+It needs only the standard library and nbformat; for the Chinese ones also polib and jupytext.
 
 Each begins with a cell that clones the repository and adds TVM's two packages to Colab's own
 PyTorch; it then runs in the clone. The address is the git remote `origin`, or the line

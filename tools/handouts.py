@@ -94,7 +94,8 @@ def secrets() -> set[str]:
     ticks = "\n".join([*(path.read_text(encoding="utf-8")
                          for path in ROOT.glob("course/checks/**/*.py")),
                        # in one piece
-                       *(str(message.id) for message in messages.extracted())])
+                       *(text for one in messages.extracted()
+                         for text in (one.msgid, one.msgid_plural))])
     for path in lang.masters("en"):
         for cell in nbformat.read(path, as_version=4).cells:
             lines, pictures = _outputs(cell)

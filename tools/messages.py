@@ -14,29 +14,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import nbformat
-from babel.messages import Catalog
-from babel.messages.extract import extract_from_file
+from polib import POEntry
 
 from course.words import CATALOGUE, ROOT
 from tools import catalogue
-from tools.catalogue import forms, read
+from tools.catalogue import chinese, read
 
 SOURCES = ("*.py", "data/**/*.py", "course/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
 
 
-def extracted() -> Catalog:
+def _said(path: Path) -> Iterator[tuple[str, str]]:
+    """Yield what a module says, in its order: a message, and its form for more than one or ""."""
+    calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
+    for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
+        match node:
+            case ast.Call(func=ast.Name("_"), args=[ast.Constant(value=str(text))]):
+                yield text, ""
+            case ast.Call(func=ast.Name("ngettext"),
+                          args=[ast.Constant(value=str(one)), ast.Constant(value=str(more)), _]):
+                yield one, more
+
+
+def extracted() -> list[POEntry]:
     """Return what the code says, and where."""
-    found = Catalog("zh")
-    for path in sorted(path for pattern in SOURCES for path in ROOT.glob(pattern)):
-        name = path.relative_to(ROOT).as_posix()
-        for _line, message, _comments, _context in extract_from_file(
-                "python", path, keywords={"_": None, "ngettext": (1, 2)}):
-            found.add(message, locations=[(name, 0)])
-    for path in sorted((ROOT / "notebooks").glob("*.ipynb")):
-        for label in of_pictures(path):
-            found.add(label, locations=[(path.relative_to(ROOT).as_posix(), 0)])
-    return found
+    found = dict[str, POEntry]()
+    modules = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern))
+    for path in [*modules, *sorted((ROOT / "notebooks").glob("*.ipynb"))]:
+        place = path.relative_to(ROOT).as_posix(), ""
+        for one, more in _said(path) if path.suffix == ".py" \
+                else ((label, "") for label in of_pictures(path)):
+            entry = found.setdefault(one, POEntry(
+                msgid=one, msgid_plural=more, flags=["python-brace-format"] * bool(_places(one))))
+            entry.occurrences += [place] * (place not in entry.occurrences)
+    return list(found.values())
 
 
 # ---- what cells write into pictures: both editions have the same code ----------------------------
@@ -88,11 +99,9 @@ def of_pictures(path: Path) -> list[str]:
 
 def write(change: bool = True) -> list[Path]:
     """Bring course/words/zh.po up to date, if `change`; return it if it was not."""
-    found = catalogue.merged(CATALOGUE, extracted())
-    found.obsolete.clear()
-    for one in found:  # Babel's guesses have another message's flags, and "2 % of" is no template
-        one.flags &= {"fuzzy", "python-brace-format" if one.python_brace_format else ""}
-    return catalogue.write(CATALOGUE, catalogue.text(found, width=100), change)
+    found = catalogue.merged(CATALOGUE, extracted(), width=100)
+    found[:] = [one for one in found if not one.obsolete]
+    return catalogue.write(CATALOGUE, str(found), change)
 
 
 def _places(text: str) -> set[str | None] | None:
@@ -106,28 +115,28 @@ def _places(text: str) -> set[str | None] | None:
 def wrong() -> list[str]:
     """Return what is wrong with the Chinese of messages, a line each; what is fuzzy waits."""
     lines = []
-    for one in read(CATALOGUE):
-        english, chinese = forms(one.id), forms(one.string)[0]
-        if english[0] and chinese and not one.fuzzy:
-            if _places(chinese) not in map(_places, english):
-                lines.append(f"{chinese!r} has other places than {english[0]!r}")
-            lines += [f"the word {word} of {chinese!r} is not in {english[0]!r}"
-                      for word in LATIN.findall(re.sub(r"\{\w+\}|(?<=docs/)zh/", "", chinese))
-                      if word not in english[0]]
+    for one in read(CATALOGUE).translated_entries():
+        said = chinese(one)
+        if _places(said) not in (_places(one.msgid), _places(one.msgid_plural)):
+            lines.append(f"{said!r} has other places than {one.msgid!r}")
+        lines += [f"the word {word} of {said!r} is not in {one.msgid!r}"
+                  for word in LATIN.findall(re.sub(r"\{\w+\}|(?<=docs/)zh/", "", said))
+                  if word not in one.msgid]
     return [f"{CATALOGUE.name}: {line}" for line in lines]
 
 
-def missing() -> list[tuple[str, ...]]:
-    """Return the forms of each message that has no Chinese, or whose Chinese is fuzzy."""
-    return [forms(one.id) for one in read(CATALOGUE)
-            if one.id and (one.fuzzy or not any(forms(one.string)))]
+def missing() -> list[str]:
+    """Return each message that has no Chinese, or whose Chinese is fuzzy, in all of its forms."""
+    return [form for one in read(CATALOGUE) if not one.translated()
+            for form in (one.msgid, one.msgid_plural) if form]
 
 
 def summary() -> str:
     """Say how many messages have their Chinese."""
-    every = len(read(CATALOGUE))
-    return f"Messages: {every - len(missing())} of {every} in Chinese, the others are in English."
+    every = read(CATALOGUE)
+    return f"Messages: {len(every.translated_entries())} of {len(every)} in Chinese, " \
+        "the others are in English."
 
 
 if __name__ == "__main__":
-    print("\n".join([*(repr(every[0]) for every in missing()), summary()]))
+    print("\n".join([*map(repr, missing()), summary()]))

@@ -22,8 +22,8 @@ from typing import NamedTuple
 
 import jupytext
 import nbformat
-from babel.messages import Catalog
 from jupytext.config import load_jupytext_config
+from polib import POEntry
 
 from course.words import HAN, ROOT, Sentence, _
 from tools import catalogue, translation_lint
@@ -147,14 +147,15 @@ def current(name: str) -> tuple[list[Unit], str, nbformat.NotebookNode]:
     The notebook has the master's code cells, outputs, ids and metadata; a document's is empty.
     """
     (file,) = files([name]).values()
-    (units, notebook), have = english(file.source), catalogue.read(file.catalogue)
+    units, notebook = english(file.source)
+    have = {(one.msgid, one.msgctxt): one for one in catalogue.read(file.catalogue)
+            if one.translated()}
     # the Chinese file is in a folder below the English one
     link = r"\]\((?=\.\./)" if notebook.cells else r"\]\((?![a-z]+:|#)"
     up = "](../" if file.chinese.parent.name == "zh" else "]("
     for unit in units:
-        one = have.get(*unit.key)
-        if one and one.string and not one.fuzzy:
-            unit.text, unit.line = str(one.string), one.lineno or 0
+        if one := have.get(unit.key):
+            unit.text, unit.line = one.msgstr, one.linenum
         unit.shown = unit.text or ("" if unit.docstring else re.sub(link, up, unit.english))
     if not notebook.cells:
         return units, "\n\n".join(unit.shown for unit in units) + "\n", notebook
@@ -171,8 +172,7 @@ def _refuse_edits(file: File) -> None:
     made, po = file.chinese, file.catalogue
     if not made.exists() or po.exists() and made.stat().st_mtime_ns <= po.stat().st_mtime_ns:
         return
-    have = catalogue.read(file.catalogue)
-    known = normal("\n".join(str(one.string) for one in [*have, *have.obsolete.values()]))
+    known = normal("\n".join(one.msgstr for one in catalogue.read(file.catalogue)))
     code = file.source.read_text(encoding="utf-8")
     made, po = made.relative_to(ROOT), po.relative_to(ROOT)
     for line in normal(file.chinese.read_text(encoding="utf-8")).splitlines():
@@ -190,16 +190,14 @@ def merge(change: bool = True, accept: Collection[str] = ()) -> list[Path]:
     for file in every.values():
         _refuse_edits(file)
     for name, file in every.items():
-        wanted = Catalog("zh")
-        for unit in english(file.source)[0]:
-            wanted.add(unit.key[0], context=unit.key[1])
-        found = catalogue.merged(file.catalogue, wanted)
+        keys = dict.fromkeys(unit.key for unit in english(file.source)[0])
+        found = catalogue.merged(file.catalogue, [
+            POEntry(msgid=text, msgctxt=context) for text, context in keys])
         for one in found:
-            one.flags &= {"fuzzy"}  # Babel takes a brace or a per cent sign for a template
-            if one.fuzzy and name in accept and one.id:
-                print(f"{name}: still right for {str(one.id)[:70]!r}")
-                one.flags.clear()
-        behind += catalogue.write(file.catalogue, catalogue.text(found), change)
+            if one.fuzzy and name in accept:
+                print(f"{name}: still right for {one.msgid[:70]!r}")
+                one.flags, one.previous_msgid = [], None
+        behind += catalogue.write(file.catalogue, str(found), change)
     return behind
 
 

@@ -47,18 +47,15 @@ def language() -> str:
 def _chinese() -> dict[str, str]:
     """Return the Chinese by the English, without what is fuzzy.
 
-    There is none in an English handout, nor before Babel is installed.
+    There is none in an English handout, nor before polib is installed.
     """
     try:
-        from babel.messages import pofile
+        import polib
     except ImportError:
         return {}
-    if not CATALOGUE.is_file():
-        return {}
-    with CATALOGUE.open("rb") as file:
-        return {english: one.string[0] if one.pluralizable else str(one.string)
-                for one in pofile.read_po(file) if one.id and one.string and not one.fuzzy
-                for english in (one.id if one.pluralizable else (str(one.id),))}
+    messages = polib.pofile(str(CATALOGUE)) if CATALOGUE.is_file() else ()
+    return {english: one.msgstr or one.msgstr_plural[0] for one in messages if one.translated()
+            for english in (one.msgid, one.msgid_plural) if english}
 
 
 class CourseError(Exception):

@@ -17,15 +17,12 @@ from course.checks.run.check import forks
 from course.checks.run.timeout import alarmed
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.say.show import Example, differ
-from course.checks.spec.shrink import SECONDS, Inputs, Search
+from course.checks.spec.shrink import LATE, Inputs, Search
 from course.words import _
 
 
 class Changed(CheckFailed):
     """An answer wrote into what it was given."""
-
-
-_LATE = 3 * SECONDS  # for a search in which one call of the answer comes to no end
 
 
 @dataclass(frozen=True)
@@ -81,7 +78,7 @@ class Rerun:
         def look() -> str:
             return "found" if search.run() else ""
         try:
-            found = alarmed(look, _LATE) if forks() else look()
+            found = alarmed(look, LATE) if forks() else look()
         except TimeoutError:
             found = "late"
         if not found:

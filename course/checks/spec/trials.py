@@ -5,7 +5,6 @@ fresh ones, and no other known mistake does; else the smallest input that shows 
 """
 
 import functools
-import time
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -18,7 +17,7 @@ from course.checks.run.answer import checked, line_of_answer
 from course.checks.say.messages import CheckFailed, place_in_script, reason, where
 from course.checks.say.show import Example, differ
 from course.checks.spec.evidence import Changed, Rerun, as_array, kind, redrawn
-from course.checks.spec.shrink import SECONDS, Inputs
+from course.checks.spec.shrink import Inputs, patience
 from course.words import _
 
 _MOST_FRESH = 2000  # numbers of a fresh input
@@ -177,7 +176,7 @@ class Trials:
         """Return what the answer gives for inputs that it was not tried on."""
         if (rerun := self.rerun) is None:
             return []
-        end, found = time.monotonic() + SECONDS, []
+        over, found = patience(), []
         for number, tried in enumerate(self.all):
             if tried.given is None or rerun.size(tried.given)[1] > _MOST_FRESH \
                     or not rerun.fits(given := redrawn(tried.given, number)):
@@ -186,7 +185,7 @@ class Trials:
                 inputs = rerun.formula(given)
             found.append(Tried(rerun.called(given), rerun.expected(given), inputs,
                                atol=tried.atol))
-            if time.monotonic() > end:
+            if over():
                 break
         return found
 
