@@ -32,8 +32,6 @@ TRUE = {
     "schedule-copies": "^8.4 the program: (as it was|without the last step)$",
     "storage-each-counted": "^3.2 a storage for each$",
     "two-in-turns": "^3.2 two in turns$",
-    "x-is-columns": "^10.1 bind: x and y exchanged$",
-    "first-of-warp": "^10.2 argument 0: that of the first call$",
 }
 
 # What a check wants of an answer's form, and the behaviours that lack it by what they do: the
