@@ -39,10 +39,6 @@ TRUE = {
     "size-without-stride": "^1.3 argument 5: that of the first call$",
     "bias-of-outputs": "^1.3 arguments 1 and 2 exchanged$",
     "floor": "rounded to whole numbers$",
-    # with one channel for all, each channel gets the image once more
-    "schedule-copies": "^8.4 the program: (as it was|without the last step)$",
-    "storage-each-counted": "^3.2 a storage for each$",
-    "two-in-turns": "^3.2 two in turns$",
     "x-is-columns": "^10.1 bind: x and y exchanged$",
     "first-of-warp": "^10.2 argument 0: that of the first call$",
 }
