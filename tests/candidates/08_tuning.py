@@ -708,7 +708,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
     return min(names, key=lambda name: np.median([times[name] for times in rounds]), default=None)
 
-# %% 8.2 wrong: names are handed to is_correct -> expected: is_correct and time_of to get a candidate | got: the name 'b'
+# %% 8.2 wrong: names are handed to is_correct -> expected: is_correct and time_of to get a candidate | got: 'b'
 def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, name)]
     rounds = [{name: time_of(candidates[name]) for name in names} for _ in range(repeats)]
