@@ -550,7 +550,7 @@ class _Run:
         if buffer not in self.memory:
             strides = tuple(map(int, buffer.strides)) or _strides(shape)
             size = strides[0] * shape[0] if shape else 1
-            data = np.full((int(copy[-1]) + 1, size), np.nan).astype(buffer.dtype)
+            data = np.zeros((int(copy[-1]) + 1, size), buffer.dtype)
             self.memory[buffer] = _Memory(buffer.name, scope, data, copy, shape, strides, shared)
             if shared:
                 self.launch.shared_bytes += data[0].nbytes
