@@ -46,9 +46,11 @@ def images(batch: int, lanes: int, width: int) -> tirx.PrimFunc:
     y, x = te.reduce_axis((0, 2), name="y"), te.reduce_axis((0, 2), name="x")
     pool = te.compute((batch, PLACES, CHANNELS // lanes, lanes), lambda n, p, h, c: te.max(
         total[n, p, h, y, x, c], [y, x]), name="pool")
+    biased = te.compute((batch, PLACES, CHANNELS // lanes, lanes), lambda n, p, h, c:
+                        pool[n, p, h, c] + bias[h * lanes + c], name="biased")
     return te.create_prim_func([image, W, bias, whole, shift, te.compute(
         (batch, PLACES * CHANNELS), lambda n, i: requantised(
-            pool[n, i // CHANNELS, i % CHANNELS // lanes, i % lanes] + bias[i % CHANNELS],
+            biased[n, i // CHANNELS, i % CHANNELS // lanes, i % lanes],
             whole[i % CHANNELS], shift[i % CHANNELS]), name="feature")])
 
 
@@ -59,12 +61,16 @@ def images_in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: 
     Each image is one piece of work for some thread.
     """
     schedule = s_tir.Schedule(func)
-    pixel, total, pool, feature = map(schedule.get_sblock, ("pixel", "total", "pool", "feature"))
+    pixel, total, pool, biased, feature = map(
+        schedule.get_sblock, ("pixel", "total", "pool", "biased", "feature"))
     n, i = schedule.get_loops(feature)
     place, half, lane = schedule.split(i, [PLACES, None, lanes])
     schedule.parallel(n)
     schedule.unroll(half)
     schedule.vectorize(lane)
+    schedule.compute_at(biased, half)
+    schedule.vectorize(schedule.get_loops(biased)[-1])
+    schedule.set_scope(biased, 0, "local")
     schedule.compute_at(pool, half)
     schedule.compute_at(total, half)
     schedule.compute_at(pixel, n)
@@ -90,11 +96,15 @@ def images_in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: 
 
 def product(batch: int, inputs: int, outputs: int, lanes: int, width: int, intrinsic: str
             ) -> tirx.PrimFunc:
-    """Return intrinsics.dense in registers; four images at a time are work for some thread."""
+    """Return intrinsics.dense in registers, each tile of results work for some thread.
+
+    Many images share a vector of weights; where there are few, they share an image's numbers.
+    """
+    rows = math.gcd(batch, lanes)
+    columns = 1 if rows >= 8 else math.gcd(outputs // lanes, 2 if lanes == 8 else 7)
     return intrinsics.in_registers(
         intrinsics.dense(batch, inputs, outputs, lanes, width), intrinsic, lanes, width,
-        rows=min(batch, 4), columns=math.gcd(outputs // lanes, 2 if lanes == 8 else 7),
-        parallel=True)
+        rows, columns, parallel=True)
 
 
 def model(layers: list[tuple[np.ndarray, np.ndarray, np.ndarray]], steps: list[np.float32],

@@ -152,7 +152,7 @@ def in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: int, ro
     """Return a dense layer that adds up with an intrinsic, rows x columns vectors at a time.
 
     The intrinsic is one that is registered; without a name the lanes are left to the compiler.
-    `parallel`: each tile of rows is work for some thread.
+    `parallel`: each tile is work for some thread.
     """
     schedule = s_tir.Schedule(func)
     block = schedule.get_sblock("C")
@@ -167,7 +167,7 @@ def in_registers(func: tirx.PrimFunc, intrinsic: str, lanes: int, width: int, ro
     schedule.unroll(i1)
     schedule.unroll(j1)
     if parallel:
-        schedule.parallel(i0)
+        schedule.parallel(schedule.fuse(i0, j0))
     if not intrinsic:
         schedule.reorder(k1, lane)
         schedule.vectorize(lane)

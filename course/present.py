@@ -24,6 +24,7 @@ import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from course.words import ROOT, CourseError, _
 
@@ -72,8 +73,10 @@ def name(command: Sequence[str | Path]) -> str:
 
 
 def run(command: Sequence[str | Path], given: bytes = b"", seconds: float = 0, check: bool = True,
-        ) -> subprocess.CompletedProcess[bytes]:
+        **places: Any) -> subprocess.CompletedProcess[bytes]:
     """Run a command; when its time is over, by default PATIENCE, end it and all that it started.
+
+    `places`: its `cwd` and `env`, as Popen takes them.
 
     Raises CourseError if it cannot be started or takes too long; and, if `check`, with its own
     words if it fails.
@@ -81,7 +84,7 @@ def run(command: Sequence[str | Path], given: bytes = b"", seconds: float = 0, c
     seconds = seconds or max((SLOW.get(str(part), PATIENCE) for part in command), default=PATIENCE)
     try:
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, start_new_session=True) as process:
+                              stderr=subprocess.PIPE, start_new_session=True, **places) as process:
             try:
                 out, told = process.communicate(given, seconds)
             except BaseException:  # Ctrl-C too

@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,12 +21,14 @@ from torch import nn
 from tvm import relax, te, topi
 
 import helpers
-from course import checks
+from course import checks, present
 from course.checks.compare.mistakes import layer_mistakes
 from course.checks.exercises import models
 from course.checks.exercises.schedules import require_scheduled
 from course.checks.observe.intermediates import tensors_fit
 from course.checks.run import check as running
+from course.checks.run.isolate import Child
+from tools.grading import inside
 
 WEIGHTS = helpers.load_weights("cnn")
 MODEL = helpers.pytorch_model(WEIGHTS)
@@ -237,6 +240,19 @@ def test_a_forged_verdict_is_not_believed() -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
+def test_without_its_tool_a_check_judges_nothing(monkeypatch, capsys) -> None:
+    """In a notebook it says so, and for a grade it is not right."""
+    monkeypatch.setattr(present, "tool", lambda _kind: present.Tool(said="No linker"))
+    monkeypatch.setattr(running, "right", {})
+    source = "def ship(mod, target, folder): ..."
+    given: dict[str, Any] = {}
+    exec(source, given)
+    checks.exercise_11_8(given["ship"])
+    said = "Exercise 11.8 is not judged on this machine. No linker"
+    assert capsys.readouterr().out.strip() == said and not running.right
+    assert Child(inside.check, "11.8", "ship", [source], "en").result() == [False, said]
+
+
 def test_a_long_verdict_arrives_whole() -> None:
     assert checks.isolated(lambda: "é" * 100_000, 5) == (True, "é" * 100_000)
 

@@ -28,7 +28,8 @@ import nbformat
 import pytest
 from behaviours import truths
 
-from course import words
+from course import present, words
+from course.checks.run.check import registered
 from course.checks.say.show import Example
 from tools import execute
 from tools.grading.submission import Statement, name_of, needed, python, statements
@@ -72,12 +73,15 @@ class Candidate:
 
     @property
     def runs_here(self) -> bool:
-        """Whether it can be tried: without fork (macOS), what ends the process ends the kernel.
+        """Whether it can be tried: with the tool that its check needs.
 
-        Its words say so: "ends the process" is what a check says of such an answer. Endless loops
-        of Python are ended there by a timer (checks.run.timeout).
+        Without fork (macOS), what ends the process ends the kernel. Its words say so: "ends the
+        process" is what a check says of such an answer. Endless loops of Python are ended there by
+        a timer (checks.run.timeout).
         """
-        return sys.platform == "linux" or "ends the process" not in self.words
+        needs = registered[self.exercise].needs
+        return not (needs and not present.tool(needs)) \
+            and (sys.platform == "linux" or "ends the process" not in self.words)
 
     @property
     def as_expected(self) -> bool:
@@ -186,8 +190,8 @@ def try_all(stem: str, more: bool = False, only: Collection[str] = ()) -> list[C
         elif candidate.runs_here:
             tried.append(candidate)
         else:
-            warnings.warn(f"{stem}: {candidate.exercise} {candidate.title} is left out, for no "
-                          f"check runs in a process of its own on {sys.platform}", stacklevel=2)
+            warnings.warn(f"{stem}: {candidate.exercise} {candidate.title} is left out: a tool is "
+                          "missing, or no check runs in a separate process here", stacklevel=2)
     cells: list[nbformat.NotebookNode] = []
     whole: list[bool] = []
     ends: list[int] = []

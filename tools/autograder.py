@@ -25,7 +25,7 @@ from tools import handouts, lang
 from tools.grading import plan
 from tools.grading.box import Lost
 from tools.grading.grader import Grader
-from tools.grading.inputs import Found, find, marks
+from tools.grading.inputs import Found, find, known
 from tools.grading.job import FILES, Job, Result
 from tools.grading.submission import printable, read
 from tools.student import student_version
@@ -39,15 +39,14 @@ def grade(number: str, place: Path) -> dict[str, Any]:
     master, stem = student_version(path), path.stem
     result, missing = Result(whole=True), _("not handed in")
     with tempfile.TemporaryDirectory() as scratch:
-        known = {path.stem: marks(path) for path in lang.masters("en")}
-        found = find([place], known, Path(scratch)).of([stem]) if place.is_dir() \
+        found = find([place], known(), Path(scratch)).of([stem]) if place.is_dir() \
             else Found({stem: place}, {stem: []})
         notes = found.notes[stem]
-        for file in found.taken.values():
+        if stem in found.taken:
             missing = _("not graded")
             try:
-                result = Grader().grade(
-                    Job(stem, read(file), json.dumps(master), page=False))
+                data = read(found.taken[stem])
+                result = Grader().grade(Job(stem, data, json.dumps(master), page=False))
             except (ValueError, Lost) as error:
                 notes = [*notes, _("{number}: {text}").format(number=number, text=error.args[0])]
                 result = Result(whole=isinstance(error, ValueError))

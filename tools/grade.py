@@ -3,17 +3,14 @@
     python -m tools.grade place          the notebooks that were handed in
     python -m tools.grade place 02 03    these
 
-`place` is a folder, or an archive of one, with a folder, an archive or files for each student. One
-job is one notebook of one student (tools/grading/), graded in its own sandbox. Jobs run on all
-cores, or on a Dask cluster; their results are kept, so after a crash the same command continues.
-A problem with one submission is a line in the output and in grades.csv, and stops no other.
+`place` is a folder, or an archive of one, with a folder, an archive or files for each student. A
+job, one notebook of one student, is graded in its own sandbox (tools/grading/); its result is kept.
 """
 
 import argparse
 import contextlib
 import csv
 import fcntl
-import functools
 import json
 import os
 import re
@@ -22,9 +19,9 @@ import signal
 import sys
 import textwrap
 from collections import ChainMap, Counter
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from multiprocessing.pool import ThreadPool
 from pathlib import Path
 from typing import Any
 
@@ -37,16 +34,18 @@ except ImportError:
 from course.words import ROOT, Sentence, _
 from data import store
 from tools import lang
-from tools.grading import box, page, plan
+from tools.grading import box, inputs, page, plan
 from tools.grading.box import Lost
 from tools.grading.grader import Grader
-from tools.grading.inputs import Found, find, marks, students, unpacked
+from tools.grading.inputs import Found
 from tools.grading.job import Job, Kept, Result, course_versions
 from tools.grading.submission import printable, read
 from tools.student import student_version
 
 CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
 MOST_NOTES = 5  # lines per student in `problems`
+# where a spreadsheet sees a formula, even if it splits the text again, as at a semicolon
+FORMULA = re.compile(r"(^|[;,|\t])(\s*[=+\-@])")
 
 
 @dataclass
@@ -56,26 +55,6 @@ class Student:
     name: str
     found: Found
     results: dict[str, Result] = field(default_factory=dict)
-
-    def problems(self) -> list[Sentence]:
-        """Return what was wrong with the notebooks, each problem once, in order."""
-        every = [note for stem, notes in self.found.notes.items()
-                 for note in [*notes, *self.results.get(stem, Result()).notes]]
-        return list(dict.fromkeys(every))
-
-
-def few(notes: list[Sentence]) -> list[Sentence]:
-    """Return the first five notes, and how many more there are."""
-    more = len(notes) - MOST_NOTES
-    return notes[:MOST_NOTES] + [_("and {count} more").format(count=more)] * (more > 0)
-
-
-def cell(text: str) -> str:
-    """Return a text for a table, in which a spreadsheet sees no formula.
-
-    Not even if it splits the text again, as at a semicolon.
-    """
-    return re.sub(r"(^|[;,|\t])(\s*[=+\-@])", r"\1'\2", text)
 
 
 @dataclass
@@ -105,11 +84,14 @@ class Report:
     def finish(self, number: int) -> None:
         """Write the row and the pages of a student, once all notebooks have their results."""
         student = self.students[number]
-        if student.results.keys() != student.found.taken.keys():
+        results = student.results
+        if results.keys() != student.found.taken.keys():
             return
-        points = ChainMap(*(result.points for result in student.results.values()))
-        notes = student.problems()
-        spoilt = {stem for stem, result in student.results.items() if not result.whole}
+        notes = list(dict.fromkeys(  # each problem once
+            note for stem, found in student.found.notes.items()
+            for note in [*found, *(results[stem].notes if stem in results else [])]))
+        points = ChainMap(*(result.points for result in results.values()))
+        spoilt = {stem for stem, result in results.items() if not result.whole}
         self.spoilt += bool(spoilt)
         earned = ["" if self.stems[key] in spoilt else f"{points.get(key, 0):g}"
                   for key in self.worth]  # what was not graded has no grade
@@ -118,8 +100,11 @@ class Report:
             self._write_pages(student, earned, total, notes)
         except (OSError, UnicodeError) as error:
             notes.append(_("no page of feedback ({error})").format(error=type(error).__name__))
-        said = [printable(note) for note in few(notes)]
-        self.rows[number] = [cell(student.name), *earned, *total, cell("; ".join(said))]
+        if (more := len(notes) - MOST_NOTES) > 0:
+            notes[MOST_NOTES:] = [_("and {count} more").format(count=more)]
+        said = [printable(note) for note in notes]
+        name, problems = (FORMULA.sub(r"\1'\2", text) for text in (student.name, "; ".join(said)))
+        self.rows[number] = [name, *earned, *total, problems]
         self._write_table()
         self.say(f"[{len(self.rows)}/{len(self.students)}] {student.name}: " + _of(*total), *said)
         if notes:
@@ -135,39 +120,34 @@ class Report:
         words = ChainMap(*(result.words for result in results))
         answers = ChainMap(*(result.answers for result in results))
         language = next((result.language for result in results), os.environ.get("MLC_LANG") or "en")
-        pages = {stem: result.page for stem, result in student.results.items() if result.page}
         rows: list[tuple[str, str, str, str]] = [
             (key, _of(points, f"{most:g}"),
              words.get(key, _("not handed in") if points else ""), answers.get(key, [""])[0])
             for (key, most), points in zip(self.worth.items(), earned, strict=True)]
         rows.append((_("total"), _of(*total), "", ""))
+        pages = {stem: result.page for stem, result in student.results.items() if result.page}
+        pages["index"] = page.index(student.name, rows, list(pages), notes, language)
         for stem, text in pages.items():
             (place / f"{stem}.html").write_text(text, encoding="utf-8")
-        (place / "index.html").write_text(
-            page.index(student.name, rows, list(pages), notes, language), encoding="utf-8")
 
-    def _alike(self) -> dict[int, list[int]]:
-        """Return how many answers of each student equal the published ones, or another student's.
+    def _write_table(self) -> None:
+        """Write the rows so far, in the students' order; the file is always complete.
 
-        Names and comments do not count; nor do published answers among the latter.
+        Two columns count a student's answers that equal the published ones, or, if they do not,
+        another student's; names and comments do not matter.
         """
         written = {number: [kind for result in self.students[number].results.values()
                             for _text, kind in result.answers.values()] for number in self.rows}
-        every = Counter(kind for kinds in written.values() for kind in set(kinds))
-        return {number: [sum(kind in self.published for kind in kinds),
-                         sum(every[kind] > 1 and kind not in self.published for kind in kinds)]
-                for number, kinds in written.items()}
-
-    def _write_table(self) -> None:
-        """Write the rows so far, in the students' order; the file is always complete."""
-        alike = self._alike()
+        every = Counter(kind for kinds in written.values() for kind in set(kinds) - self.published)
         unfinished = self.to / "grades.csv.part"
         with unfinished.open("w", newline="", encoding="utf-8") as file:
             table = csv.writer(file)
             table.writerow(["student", *self.worth, "total", "of", "as published", "as another's",
                             "problems"])
-            table.writerows([*row[:-1], *alike[number], row[-1]]
-                            for number, row in sorted(self.rows.items()))
+            for number, (*row, problems) in sorted(self.rows.items()):
+                kinds = written[number]
+                table.writerow([*row, sum(kind in self.published for kind in kinds),
+                                sum(every[kind] > 1 for kind in kinds), problems])
         unfinished.replace(self.to / "grades.csv")
 
 
@@ -175,31 +155,13 @@ def _of(points: str, most: str) -> Sentence:
     return _("{points} of {most}").format(points=points, most=most) if points else _("not graded")
 
 
-def _results(todo: Mapping[str, Callable[[], Job]], solved: list[Job], options: argparse.Namespace,
-             report: Report) -> Iterator[tuple[str, Result]]:
-    """Yield the results of all jobs that are left, by their keys, as they come.
+def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.Namespace) -> None:
+    """Grade what is not graded yet, equal files once, and write everything.
 
     Raises Lost if the course's own solutions, `solved`, do not pass.
     """
-    if options.cluster:
-        from tools.grading import fleet  # importing Dask takes a second
-        with fleet.running(options.cluster, options.tls) as client:
-            yield from fleet.Fleet(client, course_versions(), solved, report.say).results(
-                (key, job()) for key, job in todo.items())
-    elif todo:
-        grader = Grader()
-        grader.proved(solved)
-        pool = ThreadPoolExecutor(options.jobs or CORES)
-        futures = {pool.submit(lambda job: grader.grade(job()), job): key
-                   for key, job in todo.items()}
-        for future in as_completed(futures):
-            yield futures[future], future.result()
-
-
-def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.Namespace) -> None:
-    """Grade what is not graded yet, equal files once, and write everything."""
     masters = {job.stem: job.master for job in solved}
-    missing: dict[str, list[tuple[int, str]]] = {}
+    missing: dict[str, list[tuple[int, str]]] = {}  # where a file is, by the key of its result
     before = 0
 
     def job_of(number: int, stem: str) -> Job:
@@ -225,13 +187,23 @@ def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.
         report.say(_("{count} of {all} notebooks were graded before; FRESH=1 starts over.").format(
             count=before, all=before + sum(map(len, missing.values()))))
     report.bar.initial = report.bar.n  # for the time that is left
-    if not options.cluster:
-        solved = [job for job in solved if not kept.find(kept.key(job))]
-    todo = {key: functools.partial(job_of, *places[0]) for key, places in missing.items()}
-    for key, result in _results(todo, solved, options, report):
-        kept.keep(key, result)
-        for place in missing[key]:
-            report.take(*place, result)
+    todo = ((key, job_of(*places[0])) for key, places in missing.items())
+    with contextlib.ExitStack() as ending:
+        came: Iterable[tuple[str, Result]] = ()
+        if options.cluster:
+            from tools.grading import fleet  # importing Dask takes a second
+            client = ending.enter_context(fleet.running(options.cluster, options.tls))
+            came = fleet.Fleet(client, course_versions(), solved, report.say).results(todo)
+        elif missing:
+            solved = [job for job in solved if not kept.find(kept.key(job))]
+            grader = Grader()
+            grader.proved(solved)
+            came = ThreadPool(options.jobs).imap_unordered(
+                lambda key: (key, grader.grade(job_of(*missing[key][0]))), missing)
+        for key, result in came:
+            kept.keep(key, result)
+            for place in missing[key]:
+                report.take(*place, result)
     for job in solved:  # they passed, or nothing came
         kept.keep(kept.key(job), Result(whole=bool(missing)))
 
@@ -243,7 +215,7 @@ def _options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=60, help="for a cell, and for an answer")
     parser.add_argument("--to", type=lambda text: Path(text).resolve(), default=ROOT / "build",
                         help="where the results go, below the course's folder")
-    parser.add_argument("--jobs", type=int, help="at once; else one a core")
+    parser.add_argument("--jobs", type=int, default=CORES, help="at once; else one a core")
     parser.add_argument("--cluster", help="the address of a Dask scheduler, tcp://host:8786")
     parser.add_argument("--tls", type=Path, help="a folder with ca.pem, cert.pem and key.pem")
     parser.add_argument("--fresh", action="store_true", help="grade again what was graded")
@@ -260,37 +232,28 @@ def _alone(to: Path) -> Iterator[Path]:
         except OSError:
             sys.exit(_("Another `make grade` is at work in {place}: wait for it, or end it."
                        ).format(place=to))
-        scratch = to / "grading"
-        shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir()
+        shutil.rmtree(to / "grading", ignore_errors=True)  # of one that was killed
+        (to / "grading").mkdir()
         try:
-            yield scratch
+            yield to / "grading"
         finally:
-            shutil.rmtree(scratch, ignore_errors=True)
+            shutil.rmtree(to / "grading", ignore_errors=True)
 
 
-@contextlib.contextmanager
-def _stoppable() -> Iterator[None]:
-    """Raise KeyboardInterrupt on Ctrl-C and SIGTERM; ignore both afterwards."""
+def _on_stop(act: Any) -> None:
+    """Choose what Ctrl-C and SIGTERM do."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.default_int_handler)
-    try:
-        yield
-    finally:
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, signal.SIG_IGN)
+        signal.signal(number, act)
 
 
 def _class(options: argparse.Namespace, scratch: Path) -> tuple[list[Student], list[Job]]:
     """Return the students, with what they handed in, and the solved notebooks as jobs."""
-    place = unpacked(options.folder, scratch)
     every = {path.stem: path for path in lang.masters("en")}
-    known = {stem: marks(path) for stem, path in every.items()}
-    handed_in = {name: find(files, known, scratch)
-                 for name, files in students(place, known).items()}
-    wanted = [path.stem for path in lang.chosen(lang.masters("en"), options.notebooks)] \
-        if options.notebooks else [stem for stem in every if any(
-            stem in found.taken for found in handed_in.values())]
+    known = inputs.known()
+    files = inputs.students(inputs.unpacked(options.folder, scratch), known)
+    handed_in = {name: inputs.find(places, known, scratch) for name, places in files.items()}
+    wanted = [path.stem for path in lang.chosen(lang.masters("en"), options.notebooks)
+              if options.notebooks or any(path.stem in one.taken for one in handed_in.values())]
     if not wanted:
         sys.exit(_("No notebook of the course is in {place}: their names begin as in work/, 02_..."
                    ).format(place=options.folder))
@@ -305,11 +268,11 @@ def main(arguments: list[str]) -> int:
     os.environ["MLC_DATA"] = str(store.data_folder())  # a submission has no network
     with _alone(options.to) as scratch, contextlib.suppress(BrokenPipeError):
         every, solved = _class(options, scratch)
-        try:
-            if not options.cluster:
+        if not options.cluster:
+            try:
                 print(box.in_words())
-        except Lost as why:
-            sys.exit(str(why))
+            except Lost as why:
+                sys.exit(str(why))
         print(_("{count} students, notebooks {notebooks}").format(
             count=len(every), notebooks=", ".join(job.stem[:2] for job in solved)), flush=True)
         shutil.rmtree(options.to / "feedback", ignore_errors=True)
@@ -323,9 +286,11 @@ def main(arguments: list[str]) -> int:
         report = Report(every, {check.number: check.points for _stem, check in checks},
                         {check.number: stem for stem, check in checks}, published, options.to, bar)
         try:
-            with bar, _stoppable():
+            _on_stop(signal.default_int_handler)
+            with bar:
                 _grade_all(report, solved, Kept(options.to / "graded", course_versions()), options)
         except (KeyboardInterrupt, Lost) as why:
+            _on_stop(signal.SIG_IGN)
             said = [str(why) if isinstance(why, Lost) else _("Stopped.")]
             if report.rows:
                 said.append(_("{table} has the rows of the students above. What was graded is "

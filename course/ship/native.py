@@ -1,5 +1,7 @@
 """C and C++ programs with the course's models: the commands that build them on this machine."""
 
+import os
+import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,6 +16,7 @@ from course.words import CourseError, _
 HERE = SHIM.parent
 ARM = "aarch64-linux-gnu"
 SECONDS = 120
+NO_TORCH = 'raise ModuleNotFoundError("No module named \'torch\'", name="torch")\n'
 EMULATOR, workplace = present.EMULATOR, present.workplace
 
 
@@ -77,3 +80,16 @@ def run(command: Sequence[str | Path]) -> tuple[str, str]:
     if "-o" in command and not Path(command[command.index("-o") + 1]).exists():
         raise CourseError(present.NOTHING.format(program=present.name(command)))
     return done.stdout.decode(), done.stderr.decode()
+
+
+def elsewhere(start: Path, *words: str | Path) -> str:
+    """Run `python words` in a folder as on a machine that has NumPy and TVM's runtime.
+
+    There is no torch, no course, no compiler of TVM's, and no other program. Return what it
+    printed. Raises CourseError with its own words if it fails or takes more than a minute.
+    """
+    with workplace() as modules:
+        Path(modules, "torch.py").write_text(NO_TORCH, encoding="utf-8")
+        places = {"PYTHONPATH": modules, "PATH": modules, "TVM_USE_RUNTIME_LIB": "1"}
+        return present.run([sys.executable, *words], seconds=SECONDS / 2, cwd=start,
+                           env=os.environ | places).stdout.decode(errors="replace")

@@ -39,7 +39,8 @@ KINDS: dict[Callable[[str], Wrapped], tuple[str, ...]] = {
     graphs.of_orders: ("9.4",), graphs.of_plans: ("9.5",), graphs.of_counts: ("3.2",),
     gpus.of_schedules: ("10.1", "10.3", "10.5", "10.6"), gpus.of_barriers: ("10.4",),
     shipping.of_exports: ("11.1",), shipping.of_rules: ("11.2",), shipping.of_caches: ("11.3",),
-    shipping.of_bytes: ("11.4",), shipping.of_serial: ("11.5",)}
+    shipping.of_bytes: ("11.4",), shipping.of_serial: ("11.5",),
+    shipping.of_folders: ("11.8",)}
 
 
 @functools.cache

@@ -1,12 +1,14 @@
-"""Wrong behaviours of what notebook 11 asks for: exports, a rule, a cache, bytes, serial loops."""
+"""Wrong behaviours of notebook 11: exports, a rule, a cache, bytes, serial loops, a folder."""
 
 import functools
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
 import torch
+import tvm
 import tvm_ffi
 from torch import nn
 from tvm import relax, tirx
@@ -214,3 +216,49 @@ def of_serial(number: str) -> Wrapped:
         yield what, result(wrong_func(what))
     yield "the program: as it was", lambda answer: lambda func: func
     yield "the program: that of the first call", _first
+
+
+# ---- a folder -----------------------------------------------------------------------------------
+
+_CHANGES = {"rounded to float16": "y.astype('float16').astype(y.dtype)",
+            "cut off above 6": "y.clip(max=6)", "cut off below 0": "y.clip(min=0)",
+            "a thousandth too large": "y * y.dtype.type(1.001)", "its first row alone": "y[:1]",
+            "backwards along the batch": "y[::-1]", "as float64": "y.astype('float64')"}
+_AFTER = """
+y = np.load(sys.argv[2])
+np.save(sys.argv[2], {change})
+"""
+
+
+def _finished(change: Callable[[Path], Any]) -> Callable[[Callable], Callable]:
+    """Return what wraps an answer: the folder is changed when it is filled."""
+    def wrap(answer: Callable) -> Callable:
+        def wrong(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:
+            answer(mod, target, folder)
+            change(folder)
+        return wrong
+    return wrap
+
+
+def _rewritten(before: str, after: str, folder: Path) -> None:
+    program = folder / "run.py"
+    program.write_text(before + program.read_text() + after)
+
+
+def _without(ending: str, folder: Path) -> None:
+    for file in folder.glob(f"*{ending}"):
+        file.unlink()
+
+
+def of_folders(number: str) -> Wrapped:
+    """Return behaviours of a function that fills a folder with a library and its program."""
+    for title, change in _CHANGES.items():
+        yield f"its result: {title}", _finished(
+            functools.partial(_rewritten, "", _AFTER.format(change=change)))
+    yield "it imports torch", _finished(functools.partial(_rewritten, "import torch\n", ""))
+    for title, at in (("module", 0), ("target", 1)):
+        yield f"the {title} of the first call", first_kept(at)
+    yield "LLVM's own target", lambda answer: lambda mod, target, folder: answer(
+        mod, tvm.target.Target("llvm"), folder)
+    for title, ending in (("program", ".py"), ("libraries", ".so")):
+        yield f"without its {title}", _finished(functools.partial(_without, ending))

@@ -561,7 +561,7 @@ def inline_all(schedule):
     except Exception:
         pass
 
-# %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, but its loops run it from 0 to 31
+# %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, but is 24
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     *_, lanes = schedule.split(j, factors=[None, 2, 8], disable_predication=True)
@@ -619,7 +619,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(j1)
     schedule.decompose_reduction(c, k0)
 
-# %% 4.3 wrong: terms beyond the end of the sum are read -> goes from 0 to 23, but its loops run it from 0 to 31
+# %% 4.3 wrong: terms beyond the end of the sum are read -> goes from 0 to 23, but is 24
 def schedule_matmul(schedule):
     c = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(c)
@@ -674,7 +674,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(j1)
     schedule.decompose_reduction(c, k)
 
-# %% 4.4 wrong: columns 26 to 31 are written too -> its loops run it from 0 to 31
+# %% 4.4 wrong: columns 26 to 31 are written too -> goes from 0 to 25, but is 26
 def schedule_conv2d(mod):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("pad_temp", func_name="conv2d"))
@@ -795,7 +795,7 @@ def schedule_matmul(schedule):
     schedule.vectorize(k)
     schedule.parallel(i)
 
-# %% 4.2 wrong: no predicate, rows of 16 a thread -> PrimFunc main: axis v_i of block C goes from 0 to 16, but
+# %% 4.2 wrong: no predicate, rows of 16 a thread -> PrimFunc main: axis v_i of block C goes from 0 to 16, but is 17
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [4, None], disable_predication=True)

@@ -168,7 +168,7 @@ def avg_pool(x, kernel, stride):
     return te.compute(shape, lambda n, c, i, j: te.sum(
         x[n, c, i * stride[0] + p, j * stride[1] + q] * (1.0 / count), axis=[p, q]))
 
-# %% 5.3 wrong: the sigmoid approximation -> the approximation x * sigmoid
+# %% 5.3 wrong: the sigmoid approximation -> expected: [0.8413, | got: [*0.8458*,
 def map_gelu(bb, node_map, node):
     return bb.emit_te(lambda x: topi.multiply(x, topi.sigmoid(topi.multiply(x, 1.702))),
                       node_map[node.args[0]])
@@ -186,7 +186,7 @@ def map_gelu(bb, node_map, node):
     return bb.emit_te(lambda x: te.compute(x.shape, lambda i, j: 0.5 * x[i, j] * (
         1.0 + te.erf(x[i, j] * 0.5**0.5))), node_map[node.args[0]])
 
-# %% 5.3 wrong: an expression that is not emitted -> an expression that was not emitted
+# %% 5.3 wrong: an expression that is not emitted -> the variable that bb.emit_te or bb.emit returns | returned Call
 def map_gelu(bb, node_map, node):
     return relax.op.nn.gelu(node_map[node.args[0]])
 
@@ -238,12 +238,12 @@ def cnn_rules():
         return bb.emit_te(conv2d, node_map[node.args[0]], *params)
     return rules_with(conv=conv) | {nn.ReLU: lambda *_: 1 / 0}
 
-# %% 5.5 wrong: a fixed batch -> input of shape (n, 6) | (4, 6)
+# %% 5.5 wrong: a fixed batch -> a module that runs; 1: (n, 6) | (1 vs. 4)
 def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(4, width) for width in features],
                    {operator.add: add_rule}, MLP_RULES)
 
-# %% 5.5 wrong: a variable for each input -> 2 variables, each a different unknown
+# %% 5.5 wrong: a variable for each input -> inputs whose batches differ to be refused | main ran with batches of 3, 2
 def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model),
                    [(tvm.tirx.Var("n", "int64"), width) for width in features],
@@ -316,7 +316,7 @@ def map_gelu(bb, node_map, node):
 def map_gelu(bb, node_map, node):
     return bb.emit_te(gelu_te(), next(iter(node_map.values())))
 
-# %% 5.3 wrong: PyTorch computes while importing -> returned a constant
+# %% 5.3 wrong: PyTorch computes while importing -> the variable that bb.emit_te or bb.emit returns | returned GenericConst
 def map_gelu(bb, node_map, node):
     shape = [int(e) for e in node_map[node.args[0]].ty.shape]
     return relax.const(F.gelu(torch.zeros(shape)).numpy(), "float32")
@@ -472,7 +472,7 @@ def cnn_rules():
         return bb.emit_te(topi.reshape, node_map[node.args[0]], (4, 5408))
     return rules_with(flatten=rule)
 
-# %% 5.4 wrong: an expression that is not emitted -> an expression that was not emitted
+# %% 5.4 wrong: an expression that is not emitted -> the variable that bb.emit_te or bb.emit returns | the rule for Softmax(dim=1) returned Call
 def cnn_rules():
     def rule(bb, node_map, node, layer):
         return relax.op.nn.softmax(node_map[node.args[0]], axis=layer.dim)
@@ -583,9 +583,9 @@ def mend():
 def mend():
     return both(lv1=topi.add)
 
-# %% 5.1 wrong: in words -> a function of tensor expressions for lv1
+# %% 5.1 wrong: in words -> a Python function, operation(x, b) | the operation for lv1 is
 def mend():
-    return {"lv1": "b[f] in place of b[i]", "lv3": "j * 2 + q in place of j * 2 + p"}
+    return {"lv1": "b[f]", "lv3": "j * 2 + q in place of j * 2 + p"}
 
 # %% 5.1 wrong: the names alone -> a dictionary from names of bindings to operations
 def mend():

@@ -157,7 +157,7 @@ def main(X: T.Buffer(({n + 4},), "float32"), W: T.Buffer((5,), "float32"), Y: T.
 """
     return tvm.script.from_source(text)
 
-# %% 10.1 wrong: x along the rows -> which loop is x: that of the columns
+# %% 10.1 wrong: x along the rows -> blocks (1, 3, 1), threads (16, 16, 1); X (33, 7) | blocks (3, 1, 1), threads (16, 16, 1)
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
 
@@ -167,7 +167,7 @@ def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.y", "blockIdx.x", "threadIdx.x", "threadIdx.y"))
 
 
-# %% 10.1 wrong: a row of 256 threads -> blocks of (16, 16, 1) threads
+# %% 10.1 wrong: a row of 256 threads -> threads (16, 16, 1); X (33, 7) | threads (256, 1, 1)
 def thread_for_each_pixel(func):
     return pixels(func, side=(1, 256))
 
@@ -187,17 +187,17 @@ def thread_for_each_pixel(func):
     return pixels(func, turned=True)
 
 
-# %% 10.2 wrong: one for each thread -> one for each thread only where no two share a stretch
+# %% 10.2 wrong: one for each thread -> input step: 1 | expected: 1 | got: 32
 def transactions(first, step):
     return 32
 
 
-# %% 10.2 wrong: first is left out -> the first element: a warp may begin in the middle
+# %% 10.2 wrong: first is left out -> input first: 1 | input step: 1 | expected: 2 | got: 1
 def transactions(first, step):
     return len({4 * step * t // 128 for t in range(32)})
 
 
-# %% 10.2 wrong: elements for bytes -> a float32 number has four bytes
+# %% 10.2 wrong: elements for bytes -> input step: 2 | expected: 2 | got: 1
 def transactions(first, step):
     return len({(first + step * t) // 128 for t in range(32)})
 
@@ -278,12 +278,12 @@ def block_for_each_row(func):
     return rows(func, neighbours=False)
 
 
-# %% 10.5 wrong: 16 threads -> 32 threads a block
+# %% 10.5 wrong: 16 threads -> threads (32, 1, 1)
 def block_for_each_row(func):
     return rows(func, width=16)
 
 
-# %% 10.5 wrong: a thread for each row -> a block for each row
+# %% 10.5 wrong: a thread for each row -> blocks (5, 1, 1), threads (32, 1, 1); X (5, 96) | blocks (1, 1, 1)
 def block_for_each_row(func):
     s = tvm.s_tir.Schedule(func)
     row, over = s.get_loops(s.get_sblock("Y"))
@@ -291,14 +291,7 @@ def block_for_each_row(func):
     return s.mod["main"]
 
 
-# %% 10.5 wrong: a block for each row, one thread -> 32 threads a block
-def block_for_each_row(func):
-    s = tvm.s_tir.Schedule(func)
-    s.bind(s.get_loops(s.get_sblock("Y"))[0], "blockIdx.x")
-    return s.mod["main"]
-
-
-# %% 10.5 wrong: threads along y -> 32 threads a block
+# %% 10.5 wrong: threads along y -> threads (32, 1, 1)
 def block_for_each_row(func):
     return rows(func, tags=("blockIdx.x", "threadIdx.y"))
 
@@ -313,7 +306,7 @@ def softmax_in_one_kernel(func):
     return softmax(func, scopes=("shared", "global", "shared"))
 
 
-# %% 10.6 wrong: each thread has neighbours of its own -> at most 45 transactions; X (5, 96) | 135: X 90, T_softmax_norm 45
+# %% 10.6 wrong: each thread has neighbours of its own -> at most 45 transactions; X (5, 96) | 135 | X 90, T_softmax_norm 45
 def softmax_in_one_kernel(func):
     return softmax(func, neighbours=False)
 
@@ -396,7 +389,7 @@ def window_of_five(n):
 
 # %% more
 
-# %% 10.1 wrong: threads alone -> blocks of (16, 16, 1) threads
+# %% 10.1 wrong: threads alone -> threads (16, 16, 1); X (33, 7) | blocks (1, 1, 1), threads (7, 33, 1)
 def thread_for_each_pixel(func):
     s = tvm.s_tir.Schedule(func)
     row, column = s.get_loops(s.get_sblock("Y"))
@@ -416,7 +409,7 @@ def dense_in_tiles(func):
     return tiles(func, scope="local")
 
 
-# %% 10.4 wrong: without shared memory -> the same program: 4 blocks of 32 threads, each number of X | blocks (4, 1, 1), threads (32, 1, 1), 1000 loads of X
+# %% 10.4 wrong: without shared memory -> at most 128 loads of X | 1,000
 def with_barriers():
     return smoothing([
         "mean[0] = X[block * 32 + thread]", "for step in range(3):", "    mean[0] = X[block * 32 + thread]",
@@ -560,11 +553,6 @@ def with_barriers():
                       "    " + SYNC, BACK, OUT])
 
 
-# %% 10.5 wrong: 64 threads -> 32 threads a block
-def block_for_each_row(func):
-    return rows(func, width=64)
-
-
 # %% 10.5 wrong: nothing is bound -> no loop is bound to blocks or threads
 def block_for_each_row(func):
     return func
@@ -656,22 +644,12 @@ def block_for_each_row(func):
     return rows(te.create_prim_func([X, te.compute((n,), lambda i: te.sum(X[i, over] / float(k), over), name="Y")]))
 
 
-# %% 10.6 wrong: 64 threads -> 32 threads a block
-def softmax_in_one_kernel(func):
-    return softmax(func, width=64)
-
-
-# %% 10.6 wrong: threads along y -> 32 threads a block
-def softmax_in_one_kernel(func):
-    return softmax(func, tags=("blockIdx.x", "threadIdx.y"))
-
-
 # %% 10.6 wrong: the sum not shared out to threads -> no race
 def softmax_in_one_kernel(func):
     return softmax(func, bound=("norm", "exp", "maxelem"))
 
 
-# %% 10.6 wrong: the exponentials computed twice -> at most 45 transactions; X (5, 96) | 60: X 45, T_softmax_norm 15
+# %% 10.6 wrong: the exponentials computed twice -> at most 45 transactions; X (5, 96) | 60 | X 45, T_softmax_norm 15
 def softmax_in_one_kernel(func):
     s = tvm.s_tir.Schedule(func)
     s.compute_inline(s.get_sblock("T_softmax_exp"))
@@ -756,7 +734,7 @@ def dense_in_tiles(func):
     return tiles(func, 16, 16, 32, coalesced=False)
 
 
-# %% 10.3 wrong: the sums in global memory -> 4,096 stores of Y; X (64, 96), W (64, 96) | 397,312
+# %% 10.3 wrong: the sums in global memory -> at most 4,096 stores of Y; X (64, 96), W (64, 96) | 397,312
 def dense_in_tiles(func):
     s = tvm.s_tir.Schedule(func)
     sums = s.get_sblock("Y")

@@ -1,7 +1,11 @@
 # %% shared
 import ctypes
+import os
 import re
+import shutil
 import struct
+import subprocess
+from pathlib import Path
 
 import numpy as np
 import torch
@@ -11,6 +15,7 @@ from torch import nn
 from tvm import relax, tirx
 from tvm.relax.frontend.torch import from_exported_program
 
+from course.ship import native
 from data import gpt
 
 
@@ -73,6 +78,34 @@ def in_rows(mod, lanes=16, decompose=True, order=True, names=lambda name: name.s
             if decompose:
                 s.decompose_reduction(block, loops[-1])
     return s.mod
+
+
+RUN = """
+import sys
+from pathlib import Path
+
+import numpy as np
+import tvm
+from tvm.runtime.vm import VirtualMachine
+
+here = Path(__file__).resolve().parent
+vm = VirtualMachine(tvm.runtime.load_module(str(here / "lib.so")), tvm.cpu())
+y = vm["main"](tvm.runtime.tensor(np.load(sys.argv[1]))).numpy()
+np.save(sys.argv[2], y)
+"""
+
+
+def sent(mod, target, folder, was="", now="", **options):
+    """Fill the folder, with another part of the program in place of one."""
+    assert was in RUN
+    relax.build(mod, target).export_library(f"{folder}/lib.so", fcompile=native.linker(), **options)
+    Path(folder, "run.py").write_text(RUN.replace(was, now) if was else RUN)
+
+
+def weights_of(mod):
+    found = []
+    relax.analysis.post_order_visit(mod["main"], lambda one: found.append(one.value.numpy()) if isinstance(one, tvm.ir.GenericConst) and one.value.shape else None)
+    return found
 
 # %% 11.1 wrong: the example as it is -> specialized it to be a constant (1)
 def for_any_batch(module, example):
@@ -271,7 +304,222 @@ def for_all(processors):
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": first, "mattr": [f"-{name}" for name in SETS if name in lacks]})
 
 
+# %% 11.8 wrong: any machine of this kind -> machine code for | "mcpu": "x86-64-v2" | got: "mtriple"
+def ship(mod, target, folder):
+    sent(mod, "llvm", folder)
+
+
+# %% 11.8 wrong: a program that imports torch -> a result in y.npy | No module named 'torch' | line 6 of run.py: import torch
+def ship(mod, target, folder):
+    sent(mod, target, folder, "import tvm\n", "import torch\nimport tvm\n")
+
+
+# %% 11.8 wrong: where the folder was -> a result in y.npy | cannot find file | sent/lib.so
+def ship(mod, target, folder):
+    sent(mod, target, folder, "here = Path(__file__).resolve().parent", f"here = Path({str(folder)!r})")
+
+
+# %% 11.8 right: the library's own functions, as in C++
+def ship(mod, target, folder):
+    sent(mod, target, folder, '''vm = VirtualMachine(tvm.runtime.load_module(str(here / "lib.so")), tvm.cpu())''', """
+vm = tvm.runtime.load_module(str(here / "lib.so"))["vm_load_executable"]()
+vm["vm_initialization"](1, 0, 2)
+""")
+
+
 # %% more
+
+
+# %% 11.8 wrong: relax, which is the compiler's -> a result in y.npy | no attribute 'RegisterOpAttr'
+def ship(mod, target, folder):
+    sent(mod, target, folder, "from tvm.runtime.vm import VirtualMachine", "from tvm.relax import VirtualMachine")
+
+
+# %% 11.8 wrong: the compiler in run.py -> machine code for | no machine code written
+def ship(mod, target, folder):
+    Path(folder, "mod.json").write_text(tvm.ir.save_json(mod))
+    Path(folder, "run.py").write_text(RUN.replace('''vm = VirtualMachine(tvm.runtime.load_module(str(here / "lib.so")), tvm.cpu())''', """
+from tvm import relax
+vm = relax.VirtualMachine(relax.build(tvm.ir.load_json((here / "mod.json").read_text()), "llvm"), tvm.cpu())
+"""))
+
+
+# %% 11.8 wrong: this machine -> machine code for
+def ship(mod, target, folder):
+    sent(mod, tvm.target.Target.from_device("cpu"), folder)
+
+
+# %% 11.8 wrong: the same target for all -> machine code for | "mattr": ["+ssse3"] | "mcpu": "x86-64-v2"
+def ship(mod, target, folder):
+    sent(mod, tvm.target.Target({"kind": "llvm", "mtriple": target.attrs["mtriple"], "mcpu": "x86-64-v2"}), folder)
+
+
+# %% 11.8 wrong: in the current folder -> run.py in the folder | no file
+def ship(mod, target, folder):
+    with native.workplace() as other:
+        sent(mod, target, other)
+
+
+# %% 11.8 wrong: the library alone -> run.py in the folder | lib.so
+def ship(mod, target, folder):
+    relax.build(mod, target).export_library(str(folder / "lib.so"), fcompile=native.linker())
+
+
+# %% 11.8 wrong: the program alone -> machine code for | no machine code written
+def ship(mod, target, folder):
+    (folder / "run.py").write_text(RUN)
+
+
+# %% 11.8 wrong: the program imports the course -> No module named 'helpers'
+def ship(mod, target, folder):
+    sent(mod, target, folder, "import tvm\n", "import helpers\nimport tvm\n")
+
+
+# %% 11.8 wrong: from the folder in which the command is typed -> a result in y.npy | cannot find file
+def ship(mod, target, folder):
+    sent(mod, target, folder, "here = Path(__file__).resolve().parent", "here = Path()")
+
+
+# %% 11.8 wrong: the library stays in the current folder -> a result in y.npy | cannot find file
+def ship(mod, target, folder):
+    relax.build(mod, target).export_library("lib.so", fcompile=native.linker())
+    (folder / "run.py").write_text(RUN.replace("Path(__file__).resolve().parent", "Path()"))
+
+
+# %% 11.8 wrong: files by their names in the folder -> a result in y.npy | No such file or directory: 'x.npy'
+def ship(mod, target, folder):
+    sent(mod, target, folder, "here = Path(__file__).resolve().parent", "import os\nhere = Path(__file__).resolve().parent\nos.chdir(here)")
+
+
+# %% 11.8 wrong: it prints the result -> a result in y.npy | No such file or directory: 'y.npy'
+def ship(mod, target, folder):
+    sent(mod, target, folder, "np.save(sys.argv[2], y)", "print(y)")
+
+
+# %% 11.8 wrong: the result is beside run.py -> a result in y.npy | No such file or directory: 'y.npy'
+def ship(mod, target, folder):
+    sent(mod, target, folder, "np.save(sys.argv[2], y)", "np.save(here / 'y.npy', y)")
+
+
+# %% 11.8 wrong: no numbers in the file -> a result in y.npy
+def ship(mod, target, folder):
+    sent(mod, target, folder, "np.save(sys.argv[2], y)", "Path(sys.argv[2]).write_text(str(y))")
+
+
+# %% 11.8 wrong: not Python -> a result in y.npy | SyntaxError | run.py: y = = 1
+def ship(mod, target, folder):
+    sent(mod, target, folder, "np.save(sys.argv[2], y)", "y = = 1")
+
+
+# %% 11.8 wrong: float64 -> float32 | float64
+def ship(mod, target, folder):
+    sent(mod, target, folder, "np.save(sys.argv[2], y)", "np.save(sys.argv[2], y.astype('float64'))")
+
+
+# %% 11.8 wrong: its input is not read -> 2.706 at [0, 1]; x.npy | 0 there
+def ship(mod, target, folder):
+    sent(mod, target, folder, "np.load(sys.argv[1])", "np.zeros((3, 8), 'float32')")
+
+
+# %% 11.8 wrong: float32 only -> a result in y.npy | int64
+def ship(mod, target, folder):
+    sent(mod, target, folder, "np.load(sys.argv[1])", "np.load(sys.argv[1]).astype('float32')")
+
+
+# %% 11.8 wrong: the weights are lost -> 2.706 at [0, 1] | 0 there
+def ship(mod, target, folder):
+    text = re.sub(r'metadata\["ir.GenericConst"\]\[\d\]', "R.zeros(R.shape([8, 5]), 'float32')", mod.script())
+    sent(tvm.script.from_source(text), target, folder)
+
+
+# %% 11.8 wrong: what is not linked -> a result in y.npy
+def ship(mod, target, folder):
+    sent(mod, target, folder)
+    relax.build(mod, target).mod.imports[0].write_to_file(str(folder / "lib.so"), "o")
+
+
+# %% 11.8 wrong: objects, to be linked by the receiver -> a result in y.npy
+def ship(mod, target, folder):
+    relax.build(mod, target).export_library(str(folder / "lib.tar"))
+    (folder / "run.py").write_text(RUN.replace("lib.so", "lib.tar"))
+
+
+# %% 11.8 wrong: LLVM's text, which LLVM reads -> a result in y.npy | `.ll`
+def ship(mod, target, folder):
+    sent(mod, target, folder)
+    relax.build(mod, target).mod.imports[0].write_to_file(str(folder / "lib.ll"), "ll")
+    (folder / "run.py").write_text(RUN.replace("lib.so", "lib.ll"))
+
+
+# %% 11.8 wrong: the first one's library -> a result in y.npy
+def ship(mod, target, folder, kept=[]):
+    sent(mod, target, folder)
+    kept.append((folder / "lib.so").read_bytes())
+    (folder / "lib.so").write_bytes(kept[0])
+
+
+# %% 11.8 wrong: two arguments -> called with mod, target, folder
+def ship(mod, folder):
+    sent(mod, "llvm", folder)
+
+
+# %% 11.8 wrong: it ends the process -> your code to run to its end
+def ship(mod, target, folder):
+    os._exit(3)
+
+
+# %% 11.8 right: with TVM's own linker, and a path of os
+def ship(mod, target, folder):
+    tvm.compile(mod, target).export_library(os.path.join(folder, "lib.so"))
+    with open(os.path.join(folder, "run.py"), "w") as file:
+        file.write(RUN.replace("Path(__file__).resolve().parent", "Path(sys.path[0])"))
+
+
+# %% 11.8 right: linked by hand
+def ship(mod, target, folder):
+    relax.build(mod, target).export_library(str(folder / "lib.tar"))
+    shutil.unpack_archive(folder / "lib.tar", folder / "parts")
+    native.linker()(str(folder / "lib.so"), sorted(map(str, (folder / "parts").glob("*.o"))))
+    shutil.rmtree(folder / "parts")
+    (folder / "lib.tar").unlink()
+    (folder / "run.py").write_text(RUN)
+
+
+# %% 11.8 right: kernels and program in two files
+def ship(mod, target, folder):
+    executable = relax.build(mod, target).mod
+    executable.imports[0].export_library(str(folder / "kernels.so"), fcompile=native.linker())
+    executable.write_to_file(str(folder / "program.vm"), "vm")
+    (folder / "run.py").write_text(RUN.replace('''vm = VirtualMachine(tvm.runtime.load_module(str(here / "lib.so")), tvm.cpu())''', """
+program = tvm.get_global_func("ffi.Module.load_from_file.relax.VMExecutable")(str(here / "program.vm"))
+program.import_module(tvm.runtime.load_module(str(here / "kernels.so")))
+vm = VirtualMachine(program, tvm.cpu())
+"""))
+
+
+# %% 11.8 right: main is compiled too
+def ship(mod, target, folder):
+    relax.build(mod, target, exec_mode="compiled").export_library(str(folder / "lib.so"), fcompile=native.linker())
+    (folder / "run.py").write_text(RUN)
+
+
+# %% 11.8 right: a module beside run.py
+def ship(mod, target, folder):
+    sent(mod, target, folder)
+    (folder / "loaded.py").write_text(RUN[:RUN.index("y = ")])
+    (folder / "run.py").write_text("from loaded import *\n" + RUN[RUN.index("y = "):])
+
+
+# %% 11.8 right: the weights beside the library
+def ship(mod, target, folder):
+    (weights,) = weights_of(mod)
+    x = relax.Var("x", mod["main"].params[0].ty)
+    w = relax.Var("w", relax.TensorType(weights.shape, "float32"))
+    bb = relax.BlockBuilder()
+    with bb.function("main", [x, w]):
+        bb.emit_func_output(bb.emit(relax.op.nn.relu(relax.op.matmul(x, w)) if len(x.ty.shape) == 2 else relax.op.take(w, x, 0)))
+    np.save(folder / "w.npy", weights)
+    sent(bb.get(), target, folder, "np.load(sys.argv[1]))", "np.load(sys.argv[1])), tvm.runtime.tensor(np.load(here / 'w.npy'))")
 
 # %% 11.6 wrong: the ReLU is scheduled too -> no change besides matmul | relu has changed
 def products_in_rows(mod):

@@ -108,42 +108,25 @@ for number in range(6000):
         print("threads:", number)
         break
 """
-LEAKS = """
+RETURNS_X = """
+def linear(x, w, b):
+    return x
+"""
+TAKES = """
 keep = []
 try:
     while True:
-        keep.append(open("/dev/null"))
-except OSError:
+        keep.append({})
+except (OSError, MemoryError):
     pass
-def linear(x, w, b):
-    return x
-"""
-FULL = """
-keep = []
-try:
-    while True:
-        keep.append(bytearray(1 << 20))
-except MemoryError:
-    pass
-def linear(x, w, b):
-    return x
-"""
-LOWERED = """
-import resource
-resource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))
-def linear(x, w, b):
-    return x
-"""
-FOREIGN = """
-import ctypes
-ctypes.CDLL(None).syscall(0x40000000 + 39)
-"""
+""" + RETURNS_X
+LEAKS, FULL = TAKES.format("open('/dev/null')"), TAKES.format("bytearray(1 << 20)")
+LOWERED = "import resource\nresource.setrlimit(resource.RLIMIT_NOFILE, (3, 3))" + RETURNS_X
+FOREIGN = "import ctypes\nctypes.CDLL(None).syscall(0x40000000 + 39)"
 WATCHED = """
 import helpers, tools.grading.inside, course.checks.say.messages as messages
-messages.reason = tools.grading.inside._words = None
-def linear(x, w, b):
-    return x
-"""
+messages.reason = tools.grading.inside.MOST_SAID = None
+""" + RETURNS_X
 MASTERS_SOLUTION = f"""
 import json
 for cell in json.load(open({str(MASTER)!r}))["cells"]:
@@ -274,7 +257,8 @@ def helped() -> nbformat.NotebookNode:
     solution = cell(SOLVED, "2.2-solution").source.replace("def linear(", "def _line(")
     notebook.cells.insert(2, new_code_cell("%matplotlib inline\nfrom math import *\n" + solution))
     answer = cell(notebook, "2.2-solution")
-    answer.source = "%%time\n%pwd\ndef linear(x, w, b):\n    return _line(x, w, b)\n"
+    answer.source = ("%%time\n%matplotlib inline\n%pwd\n"
+                     "def linear(x, w, b):\n    return _line(x, w, b)\n")
     return notebook
 
 

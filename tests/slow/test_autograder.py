@@ -22,9 +22,10 @@ from tools import autograder, handouts
 from tools.grading import box
 from tools.grading.job import Job, Result
 
-TEST = {"score": (int, float), "max_score": (int, float), "status": str, "name": str,
-        "number": str, "output": str, "output_format": str, "visibility": str}
-WHOLE = {"score": (int, float), "output": str, "output_format": str, "stdout_visibility": str,
+NUMBER = (int, float)
+TEST = {"score": NUMBER, "max_score": NUMBER, "status": str, "name": str, "number": str,
+        "output": str, "output_format": str, "visibility": str}
+WHOLE = {"score": NUMBER, "output": str, "output_format": str, "stdout_visibility": str,
          "tests": list}
 
 
@@ -61,12 +62,11 @@ def _graded(place: Path, *, within: tuple[str, ...] = ("bash", "run_autograder")
     done = subprocess.run(within, cwd=place, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout + done.stderr
     results = json.loads((place / "results" / "results.json").read_text())
-    assert results.keys() == WHOLE.keys()
-    assert all(isinstance(results[key], kind) for key, kind in WHOLE.items())
-    for test in results["tests"]:
-        assert test.keys() == TEST.keys()
-        assert all(isinstance(test[key], kind) for key, kind in TEST.items())
-        assert test["status"] in ("passed", "failed") and test["visibility"] == "visible"
+    for one, kinds in [(results, WHOLE), *((test, TEST) for test in results["tests"])]:
+        assert one.keys() == kinds.keys()
+        assert all(isinstance(one[key], kind) for key, kind in kinds.items())
+    assert {test["status"] for test in results["tests"]} <= {"passed", "failed"}
+    assert {test["visibility"] for test in results["tests"]} == {"visible"}
     assert [test["number"] for test in results["tests"]] == list(POINTS)
     assert [test["max_score"] for test in results["tests"]] == list(POINTS.values())
     assert results["score"] == sum(test["score"] for test in results["tests"])

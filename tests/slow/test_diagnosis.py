@@ -1,6 +1,7 @@
 """check_equivalence over every kind of module: no false alarm, and the layer of each mistake."""
 
 import functools
+import math
 import re
 from collections.abc import Callable, Mapping
 
@@ -305,3 +306,22 @@ def test_what_9_3_is_given_is_what_tvm_imports() -> None:
     for one, mod in notebook_09._normalized():
         tidied = notebook_09._tidy(helpers.import_operators(one.model, one.shape))
         assert tvm_ffi.structural_equal(mod, tidied), one.title
+
+
+def test_the_plans_of_9_5_are_those_of_tvm() -> None:
+    transform = relax.transform
+    plan = tvm.transform.Sequential([
+        transform.RewriteDataflowReshape(), transform.ToNonDataflow(),
+        transform.RemovePurityChecking(), transform.CallTIRRewrite(),
+        transform.StaticPlanBlockMemory()])
+    cnn = notebook_09._untidy_cnn()
+    mods = [transform.LegalizeOps()(cnn), transform.LegalizeOps()(notebook_09._tidy(cnn)),
+            relax.get_pipeline("zero")(cnn)]
+    for mod, (lives, most) in zip(mods, notebook_09.OF_TVM, strict=False):
+        calls = notebook_09._calls(plan(mod))
+        asked = {name: [call.args for call in calls
+                        if getattr(call.op, "name", "") == f"relax.memory.alloc_{name}"]
+                 for name in ("storage", "tensor")}
+        assert sum(int(args[0].values[0]) for args in asked["storage"]) == most
+        assert [4 * math.prod(map(int, args[2].values)) for args in asked["tensor"]] \
+            == [count for _first, _last, count in lives]

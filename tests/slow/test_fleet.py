@@ -6,7 +6,6 @@ import pty
 import shutil
 import signal
 import subprocess
-import sys
 import termios
 import threading
 import time
@@ -20,7 +19,7 @@ pytest.importorskip("distributed", reason="Dask is missing: `make test-all` inst
 import clusters
 import psutil
 import submissions
-from submissions import BOX, ROOT, STEM, answers, boxes, command, family, rows, wrong_linear
+from submissions import BOX, ROOT, STEM, answers, boxes, command, rows, wrong_linear
 
 from tools.grading import fleet
 from tools.grading.box import Lost
@@ -204,18 +203,3 @@ def test_what_a_result_depends_on(tmp_path) -> None:
             f"{name} is {versions[name]} there and another here"
     (tmp_path / f"{kept.key(job)}.json").write_text('{"points": {"2.1"')  # a power cut
     assert kept.find(kept.key(job)) is None
-
-
-@pytest.mark.parametrize(("words", "message"), [
-    (["--cluster", "tcp://127.0.0.1:1"], "No Dask scheduler answers at tcp://127.0.0.1:1"),
-    (["--cluster", "somewhere"], "No Dask scheduler answers at somewhere"),
-    (["--cluster", "tls://127.0.0.1:1", "--tls", "/nowhere"], "There is no /nowhere/ca.pem: TLS="),
-])
-def test_errors_are_for_people(place, words: list[str], message: str) -> None:
-    build = ROOT / "build" / "test_fleet_errors"
-    result = subprocess.run(command(place, build, 90, *words), cwd=ROOT, text=True, check=False,
-                            capture_output=True)
-    printed = result.stdout + result.stderr
-    assert result.returncode in (1, 2) and message in printed and "Traceback" not in printed
-    assert [process for process in psutil.process_iter() if process.ppid() == os.getpid()
-            and sys.executable in submissions.cmdline(process) and family(process)] == []

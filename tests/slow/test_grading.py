@@ -13,19 +13,7 @@ import pytest
 pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
 import submissions
 from nbformat.v4 import new_code_cell, new_markdown_cell, new_output
-from submissions import (
-    BOX,
-    MASTER,
-    OF,
-    POINTS,
-    ROOT,
-    SOLVED,
-    STEM,
-    answers,
-    cell,
-    raw,
-    wrong_linear,
-)
+from submissions import BOX, MASTER, OF, POINTS, ROOT, SOLVED, STEM, answers, cell, raw
 from tqdm import tqdm
 
 from tools import grade, student
@@ -39,6 +27,7 @@ def _write(place: Path) -> None:
     small, large, brackets = answers("2.1"), answers("2.1"), answers("2.1")
     large.cells.append(new_markdown_cell("all work and no play " * 1_800_000))
     brackets.cells.append(new_markdown_cell("[" * 60_000))
+    wrong = submissions.wrong_linear()
     pictures, below, chinese = answers("2.1"), answers("2.1", "2.2"), answers("2.1")
     chinese.metadata["lang"] = "zh"
     for _ in range(3):
@@ -50,11 +39,11 @@ def _write(place: Path) -> None:
         bare.metadata = {}
     submissions.write(place, {
         "right": SOLVED, "empty": student.student_version(MASTER),
-        "partial": answers("2.1", "2.3", _2_2=wrong_linear()), "helped": submissions.helped(),
-        "edited": submissions.edited(),
-        "patched": answers(own=submissions.PATCHES + submissions.PATCHES_MORE, _2_2=wrong_linear(),
+        "partial": answers("2.1", "2.3", _2_2=wrong),
+        "helped": submissions.helped(), "edited": submissions.edited(),
+        "patched": answers(own=submissions.PATCHES + submissions.PATCHES_MORE, _2_2=wrong,
                            _2_5=submissions.without_softmax()),
-        "forged": answers(_2_2=submissions.PATCHES + wrong_linear()),
+        "forged": answers(_2_2=submissions.PATCHES + wrong),
         "blind": answers(_2_2=submissions.BLIND),
         "reader": answers(_2_2=submissions.MASTERS_SOLUTION),
         "printer": answers(_2_2="def linear(x, w, b):\n    print('Exercise 2.2 ✓ all')\n"
@@ -160,6 +149,9 @@ def test_each_gets_what_it_deserves(graded, name: str, earned: dict, problem: st
     graded.check(name, earned, problem)
 
 
+SILENT = type("Box", (), {"tell": lambda self, value: None})()
+
+
 def _job(notebook: nbformat.NotebookNode) -> Job:
     return Job(STEM, raw(notebook), json.dumps(student.student_version(MASTER)), page=False)
 
@@ -227,9 +219,6 @@ def test_what_cannot_be_excluded_can_be_read(graded) -> None:
     assert alike["printer"] == (0, 0)
 
 
-# ---- faults of the grader ------------------------------------------------------------------------
-
-
 @BOX
 def test_nothing_is_graded_where_the_courses_own_solution_fails(tmp_path) -> None:
     """In a copy of the course whose solution of 2.2 lacks its bias; nobody gets 0 points for it."""
@@ -251,13 +240,13 @@ def test_nothing_is_graded_where_the_courses_own_solution_fails(tmp_path) -> Non
 
 def test_what_was_spoilt_has_no_points(tmp_path) -> None:
     """A fault before the answer's first line, or three boxes that do not start: no grade."""
-    for lines in ([["plan", {}, [], {}, "en"], ["said", "2.1", True, "Exercise 2.1 ✓"],
-                   ["said", "2.2", None, "PermissionError: /opt/packages/torch"]], []):
+    for lines in ([["plan", {}, [], {}, "en"], ["at", "2.1"], ["said", True, "Exercise 2.1 ✓"],
+                   ["at", "2.2"], ["said", None, "PermissionError: /opt/packages/torch"]], []):
         sitting = Sitting(_job(answers()), {})
         for _ in range(3):
             sitting.asked()
             for line in lines:
-                sitting.take(type("Box", (), {"tell": lambda self, value: None})(), *line)
+                sitting.take(SILENT, *line)
             sitting.ended("")
         assert sitting.at == "end" and not sitting.result.whole
         assert "could not be graded (" in sitting.result.notes[-1]
@@ -279,21 +268,17 @@ def test_what_was_spoilt_has_no_points(tmp_path) -> None:
 def test_what_a_box_says_is_not_believed() -> None:
     """Lines of the wrong form, of exercises that are not there, and verdicts that come twice."""
     sitting = Sitting(_job(answers()), {})
-    box = type("Box", (), {"tell": lambda self, value: None})()
     for line in [["plan", 3], ["plan", {"2.1": ["k"]}, [["x", "{0}"], 5, ["edited", "9.9"]],
                                {"2.1": [5, {}], "2.2": 7}, "en"],
-                 ["said", "9.9", True, "x"], ["said", "2.1", "yes", "x"], ["said", "2.1", True, 5],
-                 ["plan", {"2.1": "k"}, [["edited", "2.1"]], {}, "en"],
-                 ["said", "2.1", False, "no"], ["said", "2.1", True, "yes"], ["cell", "x", []],
-                 ["stopped", "2.2", ["code", "x"]],
-                 ["at", "nowhere"], ["ran", 5], ["page", 7], [], [{}]]:
-        sitting.take(box, *line)
+                 ["at", "9.9"], ["said", True, "x"], ["at", "2.1"], ["said", "yes", "x"],
+                 ["said", True, 5], ["plan", {"2.1": "k"}, [["edited", "2.1"]], {}, "en"],
+                 ["said", False, "no"], ["said", True, "yes"], ["done"], ["said", True, "yes"],
+                 ["cell", "x", []], ["at", "2.2"], ["stopped"], ["stopped", "code", "x"], ["done"],
+                 ["at", "nowhere"], ["at", "executing"], ["stopped"], ["page", 7], [], [{}]]:
+        sitting.take(SILENT, *line)
     assert sitting.said["2.1"] == (False, "no") and sitting.said.keys() == {"2.1", "2.2"}
     assert sitting.result.words["2.2"] == \
         "Exercise 2.2 ✗\n  the answer gave a verdict that is not the check's"
-
-
-# ---- who keeps submissions in -------------------------------------------------------------------
 
 
 def _without(tmp_path: Path, **programs: str) -> dict[str, str]:
@@ -344,8 +329,8 @@ def test_a_container_is_told_what_to_keep_out(tmp_path) -> None:
     assert b"podman keeps submissions in; its limits count memory" in done.printed
     asked = (tmp_path / "asked").read_text()
     for words in ("--network=none", "--memory=", "--pids-limit=200", "--cap-drop=ALL",
-                  "--read-only", "--security-opt=no-new-privileges", "--user=47251",
-                  "/course/tools/grading:ro"):
+                  "--read-only", "--security-opt=no-new-privileges", "--user=",
+                  "--ulimit=nproc=200:200", "/course/tools/grading:ro"):
         assert words in asked, words
     for words in ("/notebooks", "/tests", "paired_md", str(tmp_path / "class")):
         assert words not in asked, words
@@ -366,12 +351,17 @@ def test_unsafe_is_said(tmp_path) -> None:
     (["{empty}"], "has no student's work: it needs a folder, an archive or files"),
     (["{one}"], "No notebook of the course is in"),
     (["{one}", "77"], "There is no notebook 77: take the two digits"),
+    (["{one}", "02", "--cluster", "tcp://127.0.0.1:1"],
+     "No Dask scheduler answers at tcp://127.0.0.1:1"),
+    (["{one}", "02", "--cluster", "somewhere"], "No Dask scheduler answers at somewhere"),
+    (["{one}", "02", "--cluster", "tls://127.0.0.1:1", "--tls", "/nowhere"],
+     "There is no /nowhere/ca.pem: TLS="),
 ])
 def test_errors_are_for_people(tmp_path: Path, arguments: list[str], message: str) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "one" / "student").mkdir(parents=True)
     words = [word.format(empty=tmp_path / "empty", one=tmp_path / "one") for word in arguments]
-    result = subprocess.run([sys.executable, "-m", "tools.grade", *words, "--to", str(tmp_path)],
-                            cwd=ROOT, text=True, capture_output=True, check=False)
-    assert result.returncode == 1 and "Traceback" not in result.stderr
-    assert message in result.stderr
+    done = submissions.run([sys.executable, "-m", "tools.grade", *words, "--to", str(tmp_path)],
+                           tmp_path)
+    assert done.status == 1 and b"Traceback" not in done.printed
+    assert message.encode() in done.printed

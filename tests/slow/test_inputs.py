@@ -13,12 +13,12 @@ import pytest
 
 pytest.importorskip("nh3", reason="nh3 is missing: `make test-all` installs it")
 import submissions
-from submissions import BOX, ROOT, SOLVED, STEM, answers, raw
+from submissions import BOX, ROOT, STEM, answers, raw
 
 from tools.grading import inputs
-from tools.grading.inputs import find, marks, students, unpack
+from tools.grading.inputs import find, students, unpack
 
-KNOWN = {path.stem: marks(path) for path in sorted((ROOT / "notebooks").glob("0*.ipynb"))}
+KNOWN = inputs.known()
 ONE, BOTH = raw(answers("2.1")), raw(answers("2.1", "2.2"))
 
 
@@ -87,9 +87,6 @@ def test_of_several_copies_work_counts_then_the_newest(tmp_path: Path, names: li
     if "checkpoints" not in names[-1]:
         assert found.notes[STEM] == [
             f"02: {len(names)} file(s) could be it, {names[taken]} was taken"]
-
-
-# ---- archives -----------------------------------------------------------------------------------
 
 
 def test_archives_are_read_and_nothing_leaves_their_folder(tmp_path: Path) -> None:
@@ -171,8 +168,6 @@ def test_a_folder_that_may_not_be_looked_into_is_a_line(tmp_path: Path) -> None:
     (tmp_path / "closed").chmod(0o755)
 
 
-# ---- a class ------------------------------------------------------------------------------------
-
 CLASSES = {
     "Canvas": ({f"smithjohn_12345_67890_{STEM}.ipynb": ONE,
                 f"doejane_LATE_23456_78901_{STEM}-1.ipynb": BOTH,
@@ -220,4 +215,3 @@ def test_names_of_students(tmp_path: Path, capsys) -> None:
     assert set(students(tmp_path, KNOWN)) == {"a", STEM}
     said = capsys.readouterr().out
     assert "notes.pdf is not a readable notebook" in said and ".hidden is not a student's" in said
-    assert len(SOLVED.cells) > 20

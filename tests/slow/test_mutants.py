@@ -59,12 +59,11 @@ def test_wrong_behaviours_are_tried_too() -> None:
 
 
 def test_a_false_cause_is_found() -> None:
-    cut = _('T.init: it starts from {start}; T.min_value("float32") is lower than any number'
-            ).format(start="3")
-    assert not truths.false_causes("0.3", "its result: cut off below 3", cut)
+    cause = _("the first element: a warp may begin in the middle of a stretch")
+    assert not truths.false_causes("10.2", "argument 0: that of the first call", cause)
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
-    for title in ("its result: cut off below 6", "its result: rounded to float16"):
-        assert truths.false_causes("0.3", title, cut) == [cut]
+    for title in ("argument 1: that of the first call", "its result: rounded to float16"):
+        assert truths.false_causes("10.2", title, cause) == [cause]
     rounded = _("the weight is not transposed")
     look_at = _("; ").join([rounded, _("one sblock")])
     assert truths.unexpected_causes(look_at, "something else") == [rounded]

@@ -7,7 +7,6 @@ none of your files. It answers in lines of JSON, MOST_GIVEN bytes in all, which 
 import contextlib
 import errno
 import functools
-import itertools
 import json
 import os
 import selectors
@@ -19,7 +18,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ try:
 except (ImportError, OSError, RuntimeError):  # it, or libseccomp, is missing, as on macOS
     pyseccomp = None
 
+CONTAINERS = ("podman", "docker")
 IMAGE = "mlc-grader"  # made by instructor/Containerfile
 USER = 47_251  # the box's user if you are root: one that does not exist
 # what a notebook imports, and what runs it; neither solutions nor tests
@@ -46,18 +47,20 @@ LOOK = 0.25  # seconds between two looks
 # what bubblewrap leaves open: the caller's keys; memory that no process has; big attack surfaces
 REFUSED = ("keyctl", "add_key", "request_key", "memfd_create", "memfd_secret", "shmget", "semget",
            "msgget", "bpf", "io_uring_setup", "perf_event_open", "userfaultfd")
+NEWUSER = 0x10000000  # clone(2)
 SCOPE = ["systemd-run", *([] if os.geteuid() == 0 else ["--user"]), "--scope", "--quiet",
          "--collect", f"-pMemoryMax={MEMORY}", "-pMemorySwapMax=0", f"-pTasksMax={2 * PROCESSES}"]
 AS_USER = ["/usr/bin/setpriv", f"--reuid={USER}", f"--regid={USER}", "--clear-groups",
            "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]
-_numbers = itertools.count()
+_numbers = count()
 
 
 class Lost(Exception):
     """Nothing can be graded, or nothing more; the text says why."""
 
 
-# ---- who keeps it -----------------------------------------------------------------------------
+def _tried(*command: str, **options: Any) -> subprocess.CompletedProcess:
+    return subprocess.run(command, capture_output=True, text=True, check=False, **options)
 
 
 @functools.cache
@@ -72,19 +75,16 @@ def keeper() -> str:
     why = ""
     if shutil.which("bwrap"):
         with tempfile.TemporaryDirectory() as empty, rules() as file:
-            tried = subprocess.run(_bwrap(["/usr/bin/true"], file.fileno()), env={}, cwd=empty,
-                                   capture_output=True, text=True, pass_fds=[file.fileno()],
-                                   check=False)
+            tried = _tried(*_bwrap(["/usr/bin/true"], file.fileno()), env={}, cwd=empty,
+                           pass_fds=[file.fileno()])
         if not tried.returncode:
             return "bwrap"
         why = f" ({tried.stderr.strip()[-200:]})"
     if os.environ.get("ONE_SUBMISSION_ALONE") and os.geteuid() == 0:
         return "user"
-    for name in ("podman", "docker"):
-        if shutil.which(name) and subprocess.run([name, "info"], capture_output=True,
-                                                 check=False).returncode == 0:
-            if subprocess.run([name, "image", "inspect", IMAGE], capture_output=True,
-                              check=False).returncode:
+    for name in CONTAINERS:
+        if shutil.which(name) and not _tried(name, "info").returncode:
+            if _tried(name, "image", "inspect", IMAGE).returncode:
                 raise Lost(_("{keeper} is here, but not the image to grade in. Make it once:\n"
                              "{command}").format(keeper=name, command=f"{name} build -t {IMAGE} "
                                                  "-f instructor/Containerfile ."))
@@ -97,11 +97,8 @@ def keeper() -> str:
 @functools.cache
 def counted() -> bool:
     """Whether systemd can count what a box uses: it runs a manager here that can limit memory."""
-    if keeper() != "bwrap":
-        return False
     with contextlib.suppress(OSError, subprocess.SubprocessError):
-        return subprocess.run([*SCOPE, "true"], capture_output=True, timeout=10,
-                              check=False).returncode == 0
+        return keeper() == "bwrap" and not _tried(*SCOPE, "true", timeout=10).returncode
     return False
 
 
@@ -110,13 +107,10 @@ def in_words() -> Sentence:
     who = {"UNSAFE": _("UNSAFE: nothing keeps submissions from your files and your network"),
            "user": _("Submissions run as another user of this container")}.get(
         keeper(), _("{keeper} keeps submissions in").format(keeper=keeper()))
-    how = _("its limits count memory and processes") if keeper() in ("podman", "docker") \
+    how = _("its limits count memory and processes") if keeper() in CONTAINERS \
         else _("a scope of systemd counts memory and processes") if counted() \
         else _("four looks a second count memory and processes")
     return _("{who}; {how}.").format(who=who, how=how)
-
-
-# ---- the commands -----------------------------------------------------------------------------
 
 
 def rules() -> Any:
@@ -135,6 +129,9 @@ def filtered(socket_families: int) -> Any:
     for name in REFUSED:
         with contextlib.suppress(OSError, ValueError):  # a call that this processor does not have
             made.add_rule(no, name)
+    # a container may make user namespaces; of clone3's flags, in memory, nothing can be seen
+    made.add_rule(no, "clone", pyseccomp.Arg(0, pyseccomp.MASKED_EQ, NEWUSER, NEWUSER))
+    made.add_rule(pyseccomp.ERRNO(errno.ENOSYS), "clone3")
     # no namespace holds AF_VSOCK; larger socket buffers are memory that is not counted
     made.add_rule(no, "socket", pyseccomp.Arg(0, pyseccomp.GT, socket_families))
     for option in (socket.SO_SNDBUF, 32, socket.SO_RCVBUF, 33):
@@ -152,16 +149,13 @@ def _binds() -> list[tuple[str, str]]:
             (str(store.data_folder().resolve()), "/data")]
 
 
-def _environment(python: str, root: str, home: str, data: str) -> dict[str, str]:
-    """Return the whole environment of a box: nothing of yours, one thread."""
-    return {"PATH": f"{python}/bin:/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "HOME": home,
-            "USER": "student", "TMPDIR": home, "MLC_DATA": data, "PYTHONPATH": root,
-            "PYTHONDONTWRITEBYTECODE": "1", "OMP_NUM_THREADS": "1", "TVM_NUM_THREADS": "1",
-            "MPLBACKEND": "module://matplotlib_inline.backend_inline"}
-
-
-def _words(option: str, values: Iterable[tuple[str, ...]]) -> list[str]:
-    return [word for value in values for word in (option, *value)]
+def _program(python: str, root: str, home: str, data: str, *more: str) -> list[str]:
+    """Return the command that works in a box, with its whole environment: nothing of yours."""
+    return ["env", "-i", f"PATH={python}/bin:/usr/local/bin:/usr/bin:/bin", "LANG=C.UTF-8",
+            f"HOME={home}", "USER=student", f"TMPDIR={home}", f"MLC_DATA={data}",
+            f"PYTHONPATH={root}", "PYTHONDONTWRITEBYTECODE=1", "OMP_NUM_THREADS=1",
+            "TVM_NUM_THREADS=1", "MPLBACKEND=module://matplotlib_inline.backend_inline", *more,
+            f"{python}/bin/python", "-m", "tools.grading.inside"]
 
 
 def _bwrap(program: list[str], filter_file: int) -> list[str]:
@@ -172,19 +166,18 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
     survive its parent, which is root's: so the outer one has a process namespace, whose end ends
     everything in it.
     """
-    links = [(f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
-             if os.path.islink(f"/{name}")]
-    given = _environment(os.path.realpath(sys.prefix), "/course", "/course/work", "/data")
+    links = (("--symlink", f"usr/{name}", f"/{name}") for name in ("bin", "lib", "lib64", "sbin")
+             if os.path.islink(f"/{name}"))
     binds = _binds()  # bubblewrap's own folders above them would be closed to others
     above = {"/etc", *(str(path) for _here, there in binds for path in Path(there).parents)}
-    shown = [*_words("--symlink", links), *_words("--dir", ((path,) for path in sorted(above))),
-             *_words("--ro-bind", binds),
-             *_words("--ro-bind-try", ((f"/etc/{name}", f"/etc/{name}") for name in ETC)),
+    shown = [*chain(*links, *(("--dir", path) for path in sorted(above)),
+                    *(("--ro-bind", *bind) for bind in binds),
+                    *(("--ro-bind-try", f"/etc/{name}", f"/etc/{name}") for name in ETC)),
              "--perms", "1777", "--size", str(SMALL), "--tmpfs", "/tmp",
              "--perms", "1777", "--size", str(DISK), "--tmpfs", "/course/work"]
     walls = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent",
              "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--seccomp",
-             str(filter_file), "--clearenv", *_words("--setenv", given.items())]
+             str(filter_file)]
     last = ["--proc", "/proc", "--dev", "/dev", "--size", str(SMALL), "--perms", "1777",
             "--tmpfs", "/dev/shm", "--remount-ro", "/dev", "--remount-ro", "/",
             "--chdir", "/course/work", *program]
@@ -196,22 +189,21 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
             bwrap, *walls, "--bind", "/", "/", *last]
 
 
-def _container(program: list[str], name: str) -> list[str]:
-    """Return the command that runs a program in Podman or Docker."""
-    given = _environment("/venv", "/course", "/course/work", "/data")
+def _container(name: str, user: int) -> list[str]:
+    """Return the command of a box in Podman or Docker.
+
+    `user` has no other container: of two, one with a bomb would leave the other no process.
+    """
     binds = [(here, there) for here, there in _binds() if there.startswith(("/course", "/data"))]
-    limits = {"network": "none", "memory": str(MEMORY), "pids-limit": str(2 * PROCESSES),
-              "cap-drop": "ALL", "security-opt": "no-new-privileges", "shm-size": str(SMALL),
-              "user": f"{USER}:{USER}", "workdir": "/course/work", "name": name}
-    return [keeper(), "run", "--rm", "--interactive", "--read-only",
-            *(f"--{option}={value}" for option, value in limits.items()),
+    most = 2 * PROCESSES
+    return [keeper(), "run", "--rm", "--interactive", f"--name={name}", f"--user={user}:{user}",
+            "--network=none", "--read-only", "--cap-drop=ALL", "--security-opt=no-new-privileges",
+            f"--memory={MEMORY}", f"--pids-limit={most}", f"--ulimit=nproc={most}:{most}",
+            "--ulimit=nofile=1024:1024", f"--shm-size={SMALL}",
             f"--tmpfs=/course/work:rw,exec,mode=1777,size={DISK}",
-            f"--tmpfs=/tmp:rw,mode=1777,size={SMALL}",
-            *(f"--volume={here}:{there}:ro" for here, there in binds),
-            *(f"--env={item}={value}" for item, value in given.items()), IMAGE, *program]
-
-
-# ---- a box ------------------------------------------------------------------------------------
+            f"--tmpfs=/tmp:rw,mode=1777,size={SMALL}", "--workdir=/course/work",
+            *(f"--volume={here}:{there}:ro" for here, there in binds), IMAGE,
+            *_program("/venv", "/course", "/course/work", "/data", f"KEEPER={keeper()}")]
 
 
 class Box:
@@ -221,53 +213,58 @@ class Box:
     """
 
     def __init__(self) -> None:
-        self.ending, self.why = contextlib.ExitStack(), ""
-        self.name = f"mlc-{os.getpid()}-{next(_numbers)}"
-        python, program = os.path.realpath(sys.prefix), ["-m", "tools.grading.inside"]
-        given: dict[str, str] = {}
+        self.ending, self.why, number = contextlib.ExitStack(), "", next(_numbers)
+        self.name, self.pid = f"mlc-{os.getpid()}-{number}", 0
+        python, data = os.path.realpath(sys.prefix), str(store.data_folder().resolve())
         passed, where = [], None
+        environment = {} if keeper() == "bwrap" and not counted() else dict(os.environ)
         if keeper() == "bwrap":
-            file = self.ending.enter_context(rules())
-            passed = [file.fileno()]
-            command = _bwrap([f"{python}/bin/python", *program], file.fileno())
-        elif keeper() in ("podman", "docker"):
-            command, given = _container(["python", *program], self.name), dict(os.environ)
+            passed = [self.ending.enter_context(rules()).fileno()]
+            command = _bwrap(_program(python, "/course", "/course/work", "/data"), *passed)
+            if counted():
+                command = [*SCOPE, "env", "-i", *command]
+        elif keeper() in CONTAINERS:
+            command = _container(self.name, USER + 1 + (31 * os.getpid() + number) % 10_000)
         else:
             (ROOT / "build").mkdir(exist_ok=True)  # in the course: notebooks look for it above
             where = self.ending.enter_context(tempfile.TemporaryDirectory(
                 prefix="box-", dir=ROOT / "build", ignore_cleanup_errors=True))
             os.chmod(where, 0o777)
-            given = _environment(python, str(ROOT), where, str(store.data_folder().resolve()))
-            given["KEEPER"] = keeper()
-            command = [*(AS_USER if keeper() == "user" else []), f"{python}/bin/python", *program]
-        if counted():
-            command, given = [*SCOPE, "env", "-i", *command], dict(os.environ)
+            command = _program(python, str(ROOT), where, data, f"KEEPER={keeper()}",
+                               *(AS_USER if keeper() == "user" else []))
         self.process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
-            pass_fds=passed, env=given, cwd=where, start_new_session=True)
+            pass_fds=passed, env=environment, cwd=where, start_new_session=True)
 
     def __enter__(self) -> "Box":
         return self
 
     def __exit__(self, *_: object) -> None:
         """End it, and all in it."""
-        if keeper() in ("podman", "docker"):
-            subprocess.run([keeper(), "kill", self.name], capture_output=True, check=False)
         for process in [*self._family(), self.process]:
             with contextlib.suppress(psutil.Error, OSError):
                 process.kill()
-        if keeper() == "user":
-            for process in psutil.process_iter(["uids"]):
-                with contextlib.suppress(psutil.Error, OSError, AttributeError):
-                    if process.info["uids"].real == USER:
-                        process.kill()
+        if keeper() in CONTAINERS:  # its processes may not be ours to kill, or not be here
+            _tried(keeper(), "kill", self.name)
+        for process in psutil.process_iter() if keeper() == "user" else ():
+            with contextlib.suppress(psutil.Error, OSError):
+                if process.uids().real == USER:
+                    process.kill()
         with contextlib.suppress(OSError), self.process:
             pass  # wait for it, and close its pipes
         self.ending.close()
 
     def _family(self) -> list[psutil.Process]:
-        with contextlib.suppress(psutil.Error):
-            return psutil.Process(self.process.pid).children(recursive=True)
+        """Return the processes in the box, as far as they can be seen from here."""
+        with contextlib.suppress(psutil.Error, ValueError):
+            if keeper() not in CONTAINERS:
+                return psutil.Process(self.process.pid).children(recursive=True)
+            # a container is not below the command that runs it; on macOS it is in another machine
+            self.pid = self.pid or int(_tried(keeper(), "inspect", "--format={{.State.Pid}}",
+                                              self.name).stdout)
+            first = psutil.Process(self.pid)
+            if self.pid and "tools.grading.inside" in first.cmdline():
+                return [first, *first.children(recursive=True)]
         return []
 
     def tell(self, value: Any) -> None:
@@ -300,7 +297,10 @@ class Box:
                     begun.clear()
                 begun += rest
                 if not part:
-                    self.why = self._ended()
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        self.why = of_code(self.process.wait(5))
+                        return
+                    self.why = _("closed the pipe for its verdict")
                     return
                 self.heard = time.monotonic()
             if left < 0:
@@ -308,49 +308,36 @@ class Box:
             elif time.monotonic() - looked > LOOK:
                 self.why, looked = self._looked(seconds), time.monotonic()
 
-    def _ended(self) -> Sentence | str:
-        """Say how it ended by itself."""
-        try:
-            code = self.process.wait(5)
-        except subprocess.TimeoutExpired:
-            return _("closed the pipe for its verdict")
-        return of_code(128 - code if code < 0 else code)
-
     def _looked(self, seconds: float) -> Sentence | str:
         """Say which limit the processes in the box together have passed, or ""."""
         now, family = time.monotonic(), self._family()
         if len(family) > PROCESSES:
             return _("started more than {count} processes").format(count=PROCESSES)
-        used, held = 0.0, 0
+        used, held, shared = 0.0, 0, 0
         for process in family:
             with contextlib.suppress(psutil.Error):
                 used += sum(process.cpu_times()[:2])
                 held += process.memory_info().rss
-        if not counted() and held > MEMORY and sum(map(_share, family)) > MEMORY:
+        for process in family if held > MEMORY and not counted() else ():
+            with contextlib.suppress(psutil.Error):  # what n processes share counts an n-th
+                memory = process.memory_full_info()
+                shared += getattr(memory, "pss", memory.uss)
+        if shared > MEMORY:
             return _("took more than {size} GB of memory with all its processes").format(
                 size=MEMORY >> 30)
         if abs(used - self.used) > 0.02:  # less where one has ended
             self.used, self.awake = used, now
-        if now - (self.awake if family else self.heard) > seconds + 30 \
-                or now - self.heard > 12 * seconds + 60:
+        if family and now - self.awake > seconds + 30 or now - self.heard > 12 * seconds + 60:
             return _("waited {seconds} seconds for nothing").format(seconds=f"{seconds:g}")
         return ""
 
 
-def _share(process: psutil.Process) -> int:
-    """Return the bytes of a process; memory that n processes share counts an n-th."""
-    with contextlib.suppress(psutil.Error):
-        memory = process.memory_full_info()
-        return getattr(memory, "pss", memory.uss)
-    return 0
-
-
 def of_code(code: int) -> Sentence:
-    """Say how a process ended: its exit code, or 128 and the number of a signal."""
+    """Say how a process ended: its exit code; or a signal, negative or behind 128."""
     try:
-        name = signal.Signals(code - 128).name
+        name = signal.Signals(-code if code < 0 else code - 128).name
     except ValueError:
-        return _("ended its process ({code})").format(code=f"exit code {code}")
+        name = f"exit code {code}"
     if name == "SIGKILL":
         return _("ended its process (SIGKILL: too much memory?)")
     return _("ended its process ({code})").format(code=name)

@@ -32,8 +32,6 @@ LOST = 30  # seconds without a scheduler after which the run ends
 PATIENCE = 30  # seconds without a worker before a line says so
 
 
-# ---- on a worker ------------------------------------------------------------------------------
-
 @functools.cache
 def _grader() -> Grader:
     return Grader()
@@ -56,9 +54,6 @@ def greet(versions: dict[str, str], solved: list[dict[str, Any]]) -> dict[str, A
 def grade(asked: dict[str, Any]) -> dict[str, Any]:
     """Grade a job on a worker; job and result are plain dicts, readable without our classes."""
     return packed(asdict(_grader().grade(Job(**asked))))
-
-
-# ---- here -------------------------------------------------------------------------------------
 
 
 @contextlib.contextmanager
@@ -93,8 +88,8 @@ class Fleet:
                  say: Callable[[str], None]) -> None:
         self.client, self.say = client, say
         self.greeting = versions, [asdict(job) for job in solved]
-        self.greeted: dict[str, Future | None] = {}  # by address; None: not one of ours
-        self.ours: dict[str, int] = {}  # threads by address
+        # by address: what it will answer, then its threads, 0 if it is not one of ours
+        self.workers: dict[str, Future | int] = {}
         self.seen = self.since = time.monotonic()  # when a scheduler was last seen, and a worker
         self.waited = False
 
@@ -111,39 +106,34 @@ class Fleet:
                 raise Lost(_("The scheduler is gone."))
             return False
         self.seen = now
-        for address in self.greeted.keys() - threads.keys():
-            del self.greeted[address]
-            self.ours.pop(address, None)
-        for address in threads.keys() - self.greeted.keys():
-            self.greeted[address] = self.client.submit(
-                greet, *self.greeting, workers=[address], pure=False)
-        for address, future in self.greeted.items():
-            if future and future.done() and address not in self.ours:
-                self._welcome(address, future, threads[address])
-        if self.ours or any(future and not future.done() for future in self.greeted.values()):
+        self.workers = {address: self.workers[address] if address in self.workers else
+                        self.client.submit(greet, *self.greeting, workers=[address], pure=False)
+                        for address in threads}
+        for address, known in self.workers.items():
+            if isinstance(known, Future) and known.done():
+                self.workers[address] = threads[address] if self._welcome(address, known) else 0
+        if any(self.workers.values()):
             self.since = now
-        elif self.greeted and not any(self.greeted.values()):
+        elif self.workers:
             raise Lost(_("No worker can be used."))
         elif now - self.since > PATIENCE and not self.waited:
             self.waited = True
             self.say(_("There is no worker yet: waiting for one. Ctrl-C ends this."))
         return True
 
-    def _welcome(self, address: str, future: Future, threads: int) -> None:
-        """Accept a worker that has answered, or say why it gets no jobs."""
+    def _welcome(self, address: str, answer: Future) -> bool:
+        """Return whether a worker that has answered gets jobs; say so, or why it does not."""
         try:
-            came = future.result(timeout=5)
+            came = answer.result(timeout=5)
         except Exception as error:  # whatever another machine's Python raises
             came = {"wrong": _("it cannot run this course ({error}); start it in the course's "
                                "folder, with its .venv").format(
                                    error=f"{type(error).__name__}: {str(error)[:100]}")}
-        if came["wrong"]:
-            self.say(_("Worker {address} is not asked: {why}.").format(address=address,
-                                                                      why=came["wrong"]))
-            self.greeted[address] = None
-            return
-        self.say(f"{address}: {came['keeper']}")
-        self.ours[address] = threads
+        if wrong := came["wrong"]:
+            self.say(_("Worker {address} is not asked: {why}.").format(address=address, why=wrong))
+        else:
+            self.say(f"{address}: {came['keeper']}")
+        return not wrong
 
     def _run(self, jobs: Iterable[tuple[Any, Job]]
              ) -> Iterator[tuple[Any, Job, Result | None]]:
@@ -153,27 +143,28 @@ class Fleet:
         coming = next(left, None)
         while coming or hand:
             there = self._meet()
-            while there and coming and len(hand) < sum(self.ours.values()):
-                future = self.client.submit(grade, asdict(coming[1]), workers=list(self.ours),
+            ours = {address: known for address, known in self.workers.items()
+                    if isinstance(known, int) and known}
+            while there and coming and len(hand) < sum(ours.values()):
+                future = self.client.submit(grade, asdict(coming[1]), workers=list(ours),
                                             pure=False)
-                hand[future] = *coming, set(self.ours)
+                hand[future] = *coming, set(ours)
                 coming = next(left, None)
             if hand:
                 with contextlib.suppress(TimeoutError, CancelledError):
                     wait(list(hand), timeout=1, return_when="FIRST_COMPLETED")
             else:
                 time.sleep(0.2)
-            for future, (place, job, workers) in list(hand.items()):
-                gone = self.ours and workers.isdisjoint(self.ours)  # Dask would wait forever
-                if not future.done() and not gone:
-                    continue
-                result = None
-                with contextlib.suppress(Exception):  # KilledWorker; a machine that vanished
-                    if future.done():
-                        result = Result(**unpacked(future.result(timeout=30)))
-                    future.cancel()
-                del hand[future]
-                yield place, job, result
+            for future, (place, job, had) in list(hand.items()):
+                gone = ours and had.isdisjoint(ours)  # Dask would wait forever
+                if future.done() or gone:
+                    result = None
+                    with contextlib.suppress(Exception):  # KilledWorker; a machine that vanished
+                        if future.done():
+                            result = Result(**unpacked(future.result(timeout=30)))
+                        future.cancel()
+                    del hand[future]
+                    yield place, job, result
 
     def results(self, jobs: Iterable[tuple[Any, Job]]) -> Iterator[tuple[Any, Result]]:
         """Yield (place, result) for each (place, job), as they come; raises Lost.

@@ -57,75 +57,86 @@ class Sitting:
     """A job while it is graded: its result so far, and what the box is working on (`at`)."""
 
     def __init__(self, job: Job, verdicts: dict[str, tuple[bool, str]]) -> None:
-        self.job, self.verdicts, self.result, self.number = job, verdicts, Result(), job.stem[:2]
+        self.job, self.verdicts, self.result = job, verdicts, Result()
         self.checks = {check.number: check for check in job.checks()}
         self.steps = {"", "reading", "executing", "rendering", "end", *self.checks}
         self.at, self.faults = "start", 0
         self.keys: dict[str, str] = {}
         self.said: dict[str, tuple[bool, str]] = {}
         self.outputs: dict[str, Any] = {}
-        self.ran: list[Any] | None = None  # why it did not reach its end; [] if it did
-        self.cell = 0
+        self.cell, self.ran, self.why = 0, False, ""
 
     def asked(self) -> dict[str, Any]:
         """Return what a box is told: everything in the job that is not done yet."""
-        self.at = "start"
+        self.at, self.why = "start", ""
         return {"file": base64.b64encode(self.job.data).decode(), "page": self.job.page,
                 "master": json.loads(self.job.master), "seconds": self.job.seconds,
-                "outputs": self.outputs if self.ran is not None else None}
+                "outputs": self.outputs if self.ran else None}
 
     def take(self, box: Box, *line: Any) -> None:
         """Take a line of a box, if it is one that can come now."""
         match line:
             case ["at", str(step)] if step in self.steps:
-                self.at = step
-            case ["unread", [*why], str(wrong)]:
-                self.note(_("not a notebook ({why})").format(why=wrong[:200]) if wrong else
-                           _("reading it: it {why}").format(why=in_words(why, self.job.seconds)))
+                self.at, self.why = step, ""
+            case ["unread", str(wrong)]:
+                self.note(_("not a notebook ({why})").format(why=wrong[:200]))
+            case ["unread", None]:
+                self._over()
             case ["plan", dict(keys), [*notes], dict(answers), "en" | "zh" as language]:
-                self._plan(keys, notes, answers, language)
-                box.tell(self.said)
-            case ["said", str(number), bool(passed), str(text)] if number in self.checks:
-                if number not in self.said and number in self.keys:
-                    self.verdicts[self.keys[number]] = passed, submission.clean(text)[:MOST_SAID]
-                    self._say(number, *self.verdicts[self.keys[number]])
-            case ["stopped", str(number), [*why]] if number in self.checks:
-                self._stop(number, in_words(why, self.job.seconds))
-                box.tell(self.said[number])
-            case ["said", _, None, str(text)] | ["fault", str(text)]:
+                if not self.keys:
+                    self._plan(keys, notes, answers, language)
+            case ["said", bool(passed), str(text)] if self.at in self.keys.keys() - self.said:
+                verdict = passed, submission.clean(text)[:MOST_SAID]
+                self.verdicts[self.keys[self.at]] = verdict
+                self._say(self.at, *verdict)
+            case ["said", None, str(text)] | ["fault", str(text)]:
                 self.give_up(text)
-            case ["cell", int(place), outputs] if self.ran is None:
+            case ["cell", int(place), outputs] if not self.ran:
                 self.cell = place
                 if isinstance(outputs, list):
                     self.outputs[str(place)] = outputs
-            case ["ran", [*why]] if self.ran is None:
-                self._ran(_("and those above it together {why}").format(
-                    why=in_words(why, self.job.seconds)) if why[:1] == ["wall"]
-                    else in_words(why, self.job.seconds) if why else "")
-                box.tell(self.outputs)
+            case ["stopped", *why]:
+                self.why = in_words(why, self.job.seconds)
+                if self.at == "executing" and why[:1] == ["wall"]:
+                    self.why = _("and those above it together {why}").format(why=self.why)
+            case ["done"]:
+                self._over()
+                box.tell(self.outputs if self.at == "executing" else self.said)
+                self.at = ""
             case ["page", str(body)]:
                 from tools.grading import page  # it needs nh3, which only grading installs
                 self.result.page = page.document(self.job.stem, page.safe(body),
                                                  self.result.language)
 
+    def _over(self) -> None:
+        """Record that the step is over, if it is not known yet: to its end, or `why` not."""
+        why = self.why
+        if self.at == "reading" and why:
+            self.note(_("reading it: it {why}").format(why=why))
+        elif self.at in self.checks and self.at not in self.said:
+            why = why or in_words([], 0)
+            self.note(_("the answer to {exercise} {why}").format(exercise=self.at, why=why))
+            words = _("Exercise {number} ✗\n  the answer {why}").format(number=self.at, why=why)
+            self._say(self.at, False, told(words, self.result.language))
+        elif self.at == "executing" and not self.ran:
+            self.ran = True
+            if why:
+                self.note(_("a cell {why}; the page has no outputs from there on").format(why=why))
+                words = told(_("this cell {why}; those below were not run for this page"
+                               ).format(why=why), self.result.language)
+                self.outputs[str(self.cell)] = [{"output_type": "error", "ename": "NotRun",
+                                                 "evalue": words, "traceback": [words]}]
+
     def ended(self, why: Sentence | str) -> None:
         """Record that the box is gone, with what it was working on."""
-        why = why or _("ended its process ({code})").format(code="exit code 0")
+        self.why = why or _("ended its process ({code})").format(code="exit code 0")
         if self.at == "start":
             self.faults += 1
             if self.faults == ATTEMPTS:
-                self.give_up(str(why))
-        elif self.at == "reading":
-            self.note(_("reading it: it {why}").format(why=why))
-            self.at = "end"
-        elif self.at in self.checks:
-            self._stop(self.at, why)
-        elif self.at == "executing" and self.ran is None:
-            self._ran(why)
-        elif self.at == "rendering":
-            self.at = "end"
-        if self.at == "end":
-            self.result.whole = self.faults < ATTEMPTS
+                self.give_up(str(self.why))
+        self._over()
+        if self.at in ("reading", "rendering", "end"):
+            self.at, self.result.whole = "end", self.faults < ATTEMPTS
             if self.job.page and self.keys and not self.result.page:
                 self.note(_("no page of feedback: making it took too long"))
 
@@ -137,55 +148,39 @@ class Sitting:
 
     def note(self, text: Sentence) -> None:
         """Add a line about the notebook."""
-        self.result.notes.append(_("{number}: {text}").format(number=self.number, text=text))
+        self.result.notes.append(_("{number}: {text}").format(number=self.job.stem[:2], text=text))
 
     def _plan(self, keys: dict, notes: list, answers: dict, language: str) -> None:
-        if not self.keys:
-            self.result.language = language
-            self.keys = {number: keys[number] for number in self.checks
-                         if isinstance(keys.get(number), str)}
-            for note in notes:
-                match note:
-                    case [str(kind), str(number)] if kind in NOTES and number in self.checks:
-                        self.note(NOTES[kind].format(number=number))
-            self.result.answers = {
-                number: [submission.clean(answer[0]), submission.clean(answer[1])[:16]]
-                for number in self.checks
-                if isinstance(answer := answers.get(number), list) and len(answer) == 2}
-            for number, key in self.keys.items():
-                if key in self.verdicts:
-                    self._say(number, *self.verdicts[key])
+        """Record what a box has read, and the verdicts that are known."""
+        self.result.language = language
+        self.keys = {number: keys[number] for number in self.checks
+                     if isinstance(keys.get(number), str)}
+        for note in notes:
+            match note:
+                case [str(kind), str(number)] if kind in NOTES and number in self.checks:
+                    self.note(NOTES[kind].format(number=number))
+        for number in self.checks:
+            match answers.get(number):
+                case [text, likeness]:
+                    self.result.answers[number] = [submission.clean(text),
+                                                   submission.clean(likeness)[:16]]
+        for number, key in self.keys.items():
+            if key in self.verdicts:
+                self._say(number, *self.verdicts[key])
 
     def _say(self, number: str, passed: bool, text: str) -> None:
         self.said[number] = passed, text
         self.result.points[number] = self.checks[number].points if passed else 0
         self.result.words[number] = text
 
-    def _stop(self, number: str, why: Sentence | str) -> None:
-        """Record that an answer ended its process, or was ended."""
-        if number not in self.said:
-            self.note(_("the answer to {exercise} {why}").format(exercise=number, why=why))
-            words = _("Exercise {number} ✗\n  the answer {why}").format(number=number, why=why)
-            self._say(number, False, told(words, self.result.language))
-
-    def _ran(self, why: Sentence | str) -> None:
-        """Record that the notebook was executed for its page, as far as it got."""
-        self.ran = [why] if why else []
-        if why:
-            self.note(_("a cell {why}; the page has no outputs from there on").format(why=why))
-            words = told(_("this cell {why}; those below were not run for this page"
-                           ).format(why=why), self.result.language)
-            self.outputs[str(self.cell)] = [{"output_type": "error", "ename": "NotRun",
-                                             "evalue": words, "traceback": [words]}]
-
 
 def in_words(why: list[Any], seconds: float) -> Sentence | str:
     """Say why a part of a box gave no result, from the parts of Ended, which are not trusted."""
     match why:
+        case ["code", -24, _]:  # SIGXCPU
+            return _("computed for more than {seconds} seconds").format(seconds=f"{seconds:g}")
         case ["code", int(code), _]:
-            if code == -24:  # SIGXCPU
-                return _("computed for more than {seconds} seconds").format(seconds=f"{seconds:g}")
-            return of_code(128 - code if code < 0 else code)
+            return of_code(code)
         case ["heard", _, _]:
             return _("printed without end")
         case ["wall", _, _]:

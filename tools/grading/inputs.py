@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from typing import IO, Any
 
 from course.words import Sentence, _
+from tools import lang
 from tools.grading.submission import MOST_FILE, printable, read
 
 MOST_ENTRIES = 20_000  # files and folders examined for one student, or in an archive
@@ -25,21 +26,18 @@ MOST_DEPTH = 2  # archives in archives
 ARCHIVES = (".zip", ".tar", ".tar.gz", ".tgz")
 # user and submission (Canvas), or user (Moodle), before the file's original name
 PLATFORMS = re.compile(r"(?P<who>.+?_(?:LATE_)?\d+)_(?:\d+_|assignsubmission_\w+?_)(?P<file>.+)")
-Marks = Mapping[str, frozenset[bytes]]
+Marks = Mapping[str, set[bytes]]
 
 
-def marks(master: Path) -> frozenset[bytes]:
-    """Return what identifies a notebook by its cells: their ids, and the names of exercises."""
-    return frozenset(_ids(master.read_bytes()))
+def known() -> Marks:
+    """Return what identifies each notebook of the course, by its stem: see `_ids`."""
+    return {path.stem: _ids(path.read_bytes()) for path in lang.masters("en")}
 
 
 def _ids(data: bytes) -> set[bytes]:
-    # a grade_id had a dot in it until autumn 2026
+    """Return the ids of cells, and the names of exercises, in which was a dot until autumn 2026."""
     return {one.replace(b".", b"-")
             for one in re.findall(rb'"(?:grade_)?id"\s*:\s*"([\w.-]+)"', data)}
-
-
-# ---- archives ---------------------------------------------------------------------------------
 
 
 def _entries(path: Path) -> Iterator[tuple[str, float, IO[bytes]]]:
@@ -108,17 +106,14 @@ def unpacked(place: Path, scratch: Path) -> Path:
     return place
 
 
-# ---- students ---------------------------------------------------------------------------------
-
-
 def _who(name: str, known: Marks) -> str:
     """Return whose file it is, by the prefix that a platform gave its name."""
     if match := PLATFORMS.match(name):
         return match["who"].replace("_LATE_", "_")
-    best = max(known, key=lambda stem: _fits(name, stem))
+    score, best = _fit(name, known)
     words = re.sub(r"[^a-z0-9]+", ".", best[3:])
     found = re.search(rf"(?:^|[^a-z0-9]){best[:2]}[^a-z0-9]|{words}", name, re.IGNORECASE)
-    front = name[:found.start()].strip(" _-.") if found and _fits(name, best) else ""
+    front = name[:found.start()].strip(" _-.") if found and score else ""
     return front or name.partition(".")[0]
 
 
@@ -137,8 +132,8 @@ def students(folder: Path, known: Marks) -> dict[str, list[Path]]:
             found[printable(name)] = [path]
         elif _may_be_one(name):
             flat = PLATFORMS.match(name) or not name.lower().endswith(ARCHIVES)
-            found.setdefault(printable(_who(name, known) if flat else name.partition(".")[0]),
-                             []).append(path)
+            who = _who(name, known) if flat else name.partition(".")[0]
+            found.setdefault(printable(who), []).append(path)
         else:
             print(_("{file} is not a readable notebook, folder or archive: left out.").format(
                 file=printable(name)))
@@ -146,9 +141,6 @@ def students(folder: Path, known: Marks) -> dict[str, list[Path]]:
         sys.exit(_("{place} has no student's work: it needs a folder, an archive or files for each "
                    "student.").format(place=folder))
     return found
-
-
-# ---- notebooks --------------------------------------------------------------------------------
 
 
 @dataclass
@@ -188,29 +180,16 @@ def _files(place: Path, notes: list[Sentence]) -> Iterator[Path]:
             yield Path(at, name)
 
 
-def _slug(name: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_")
-
-
-def _fits(name: str, stem: str) -> int:
-    """Return how well a file's name fits a notebook: 0 is not at all, 4 is exactly.
+def _fit(name: str, known: Marks) -> tuple[int, str]:
+    """Return how well a file's name fits a notebook, and which: 0 is not at all, 4 is exactly.
 
     Learning platforms and browsers add names and numbers in front and behind: "anna_77_02_emit_te_
     ingestion-2.ipynb", "02_emit_te_ingestion (1).IPYNB", "Anna 02 emit-te-ingestion.ipynb.txt".
     """
-    slug, wanted = f"_{_slug(name)}_", _slug(stem)
-    return 4 - [name == f"{stem}.ipynb", f"_{wanted}_" in slug, wanted[3:] in slug,
-                slug.startswith(f"_{stem[:2]}_"), True].index(True)
-
-
-def _by_cells(path: Path, known: Marks) -> str:
-    """Return the notebook that a file is by its cells, or ""."""
-    try:
-        there = _ids(read(path))
-    except ValueError:
-        return ""
-    best = max(known, key=lambda stem: len(known[stem] & there))
-    return best if len(known[best] & there) >= 3 else ""
+    slug = f"_{re.sub('[^a-z0-9]+', '_', name.lower()).strip('_')}_"
+    return max(((4 - [name == f"{stem}.ipynb", f"_{stem}_" in slug, stem[3:] in slug,
+                      slug.startswith(f"_{stem[:2]}_"), True].index(True), stem)
+                for stem in known), key=lambda one: one[0])
 
 
 def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
@@ -233,16 +212,18 @@ def find(places: Sequence[Path], known: Marks, scratch: Path) -> Found:
                 look(folder, folder)
                 continue
             name = match["file"] if (match := PLATFORMS.match(path.name)) else path.name
-            best = max(known, key=lambda stem: _fits(name, stem))
-            score, may_be = _fits(name, best), _may_be_one(name)
-            if may_be and not score and (by_cells := _by_cells(path, known)):
-                best, score = by_cells, 1
+            (score, best), may_be = _fit(name, known), _may_be_one(name)
+            if may_be and not score:
+                with contextlib.suppress(ValueError):
+                    there = _ids(read(path))  # by its cells
+                    count, best = max((len(ids & there), stem) for stem, ids in known.items())
+                    score = int(count >= 3)
             if not score or not may_be:
                 if (may_be or score > 1) and ".old" not in name:
                     strangers.append(where)
             elif not ordinary:
-                found.notes.setdefault(best, []).append(_("{number}: {file} is not an ordinary file"
-                                                          ).format(number=best[:2], file=where))
+                note = _("{number}: {file} is not an ordinary file")
+                found.notes.setdefault(best, []).append(note.format(number=best[:2], file=where))
             else:
                 parts = list(path.relative_to(top).parts[:-1])
                 fits.setdefault(best, []).append((

@@ -13,10 +13,12 @@ import ctypes
 import hashlib
 import json
 import os
+import queue
 import resource
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable
 from pathlib import Path
@@ -53,22 +55,9 @@ def _limit() -> None:
     os.nice(5)  # the process that watches outside comes first
     for what, value in ((PDEATHSIG, 9), (DUMPABLE, 0), (SUBREAPER, 1)):
         _prctl(what, value)
-    if keeper == "user":  # there is no bubblewrap to set the filter and close the network
+    if keeper and keeper != "UNSAFE":  # no bubblewrap sets the filter; "user" has a network, too
         from tools.grading.box import filtered
-        filtered(socket_families=1).load()
-
-
-# ---- a check ----------------------------------------------------------------------------------
-
-
-def _words(error: BaseException) -> str:
-    """Return what a reader sees of an error, whatever it or an answer has broken."""
-    from course.checks.say.messages import reason
-    from data.store import CourseError
-    try:
-        return str(error if isinstance(error, CourseError) else reason(error))[:MOST_SAID]
-    except BaseException:
-        return type(error).__name__[:200]
+        filtered(socket_families=1 if keeper == "user" else 16).load()
 
 
 def check(number: str, answer: str, sources: list[str], language: str) -> list[Any]:
@@ -78,7 +67,9 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
     takes. A fault is an error before their first line runs. For a child.
     """
     from course.checks.run import check as running
+    from course.checks.say.messages import reason
     from course.words import use
+    from data.store import CourseError
     from tools.grading.shell import Shell
     try:
         use(language)
@@ -94,11 +85,11 @@ def check(number: str, answer: str, sources: list[str], language: str) -> list[A
     except BaseException as error:  # whatever is raised is the verdict
         with contextlib.suppress(ValueError, OSError):
             resource.setrlimit(resource.RLIMIT_AS, LIMITS["AS"][1:] * 2)
-        return [False, _words(error)]
-    return [True, printed.kept.strip()[:MOST_SAID]]
-
-
-# ---- the process ------------------------------------------------------------------------------
+        with contextlib.suppress(BaseException):  # whatever it, or the answer, has broken
+            words = str(error if isinstance(error, CourseError) else reason(error))
+            return [False, words[:MOST_SAID]]
+        return [False, type(error).__name__[:200]]
+    return [number in running.right, printed.kept.strip()[:MOST_SAID]]  # a tool may be missing
 
 
 class Again(Exception):
@@ -109,10 +100,19 @@ class Inside:
     """A job in its box."""
 
     def __init__(self) -> None:
-        self.asked, self.give = os.fdopen(os.dup(0), "rb"), os.dup(1)
+        self.asked: queue.SimpleQueue[bytes] = queue.SimpleQueue()
+        self.give = os.dup(1)
+        threading.Thread(target=self._listen, args=[os.dup(0)], daemon=True).start()
         nowhere = os.open(os.devnull, os.O_RDWR)
         for number in (0, 1, 2):
             os.dup2(nowhere, number)
+
+    def _listen(self, asked: int) -> None:
+        """Take the lines that come; with their end, as when grading is stopped, all ends here."""
+        with os.fdopen(asked, "rb") as lines:
+            for line in lines:
+                self.asked.put(line)
+            os._exit(0)
 
     def tell(self, *what: Any) -> None:
         """Give a line."""
@@ -120,9 +120,13 @@ class Inside:
         while line:
             line = line[os.write(self.give, line):]
 
-    def part(self, seconds: float, function: Callable[..., Any], *arguments: Any
-             ) -> tuple[Any, list[Any]]:
-        """Return a function's result in a child, or why there is none: Ended's parts."""
+    def ask(self) -> Any:
+        """Say that a step is over, and return what the process outside knows of it now."""
+        self.tell("done")
+        return json.loads(self.asked.get())
+
+    def step(self, name: str, seconds: float, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Return what a function returns in a child; or None, and tell why there is nothing."""
         from course.checks.run.isolate import Child, Ended, Limits
 
         def closed() -> Any:
@@ -132,10 +136,12 @@ class Inside:
 
         limits = Limits(asleep=seconds, wall=PATIENCE * seconds, memory=1 << 50, processes=1 << 20,
                         given=MOST_GIVEN)  # the process outside counts these
+        self.tell("at", name)
         try:
-            return Child(closed, limits=limits).result(), []
+            return Child(closed, limits=limits).result()
         except Ended as ended:
-            return None, [ended.why, ended.code, ended.words]
+            self.tell("stopped", ended.why, ended.code, ended.words)
+            return None
 
     def _tidy(self) -> None:
         """Remove what a part left, once its result is sent, so that no other part finds it."""
@@ -159,62 +165,52 @@ class Inside:
 
     def main(self) -> None:
         """Do a job, or the rest of it."""
+        import nbformat
+
         import course.checks.say.messages as messages
         import course.plots  # noqa: F401 (once, before processes are forked)
+        from course.checks.run.check import registered
         from tools.grading import page, plan
         messages.reason(ValueError("read what it needs while there are files to be opened"))
-        job = json.loads(self.asked.readline())
-        self.tell("at", "reading")
-        made, why = self.part(READ, plan.of_file, base64.b64decode(job["file"]), job["master"])
-        if why or "wrong" in made:
-            self.tell("unread", why, (made or {}).get("wrong", ""))
+        job = json.loads(self.asked.get())
+        seconds, outputs = job["seconds"], job["outputs"]
+        made = self.step("reading", READ, plan.of_file, base64.b64decode(job["file"]),
+                         job["master"])
+        if not made or "wrong" in made:
+            self.tell("unread", made and made["wrong"])
             return
-        import nbformat
-        checks = plan.checks_of(nbformat.from_dict(job["master"]))
+        checks, sources = plan.checks_of(nbformat.from_dict(job["master"])), made["sources"]
         keys = {one.number: hashlib.sha256(json.dumps(
-            [one.number, one.answer, made["sources"][one.number], made["language"]]).encode()
-            ).hexdigest() for one in checks}
+            [one.number, one.answer, sources[one.number], made["language"]]).encode()).hexdigest()
+            for one in checks}
         self.tell("plan", keys, made["notes"], made["answers"], made["language"])
-        known = json.loads(self.asked.readline())
+        known = self.ask()
         for one in checks:
             if one.number not in known:
-                known[one.number] = self._checked(one, made, job["seconds"])
+                registered[one.number].get_ready()
+                if came := self.step(one.number, seconds, check, one.number, one.answer,
+                                     sources[one.number], made["language"]):
+                    self.tell("said", *came)
+                known = self.ask()
                 self._tidy()
-        if not job["page"]:
-            return
-        outputs = job["outputs"]
-        if outputs is None:
-            self.tell("at", "executing")
-            self.tell("ran", self._executed(made["cells"], job["seconds"]))
-            outputs = json.loads(self.asked.readline())
-            self._tidy()
-        self.tell("at", "rendering")
-        body, why = self.part(RENDER, page.render, made["cells"], outputs, known)
-        if not why:
+        if job["page"]:
+            if outputs is None:
+                outputs = self._executed(made["cells"], seconds)
+            body = self.step("rendering", RENDER, page.render, made["cells"], outputs, known)
             self.tell("page", body)
 
-    def _executed(self, cells: list[dict[str, Any]], seconds: float) -> list[Any]:
-        """Run the notebook and send the outputs of each cell that ran; return why it stopped."""
+    def _executed(self, cells: list[dict[str, Any]], seconds: float) -> Any:
+        """Run the notebook; return the outputs of each cell that ran."""
         from tools.grading.shell import execute
         # a cell may delete or replace it: this one is read
         with tempfile.NamedTemporaryFile("r", errors="replace", prefix=".", delete=False) as said:
-            why = self.part(seconds, execute, cells, seconds, said.name)[1]
+            self.step("executing", seconds, execute, cells, seconds, said.name)
             for line in said:
                 with contextlib.suppress(ValueError, TypeError, RecursionError):
                     self.tell("cell", *json.loads(line))
-        return why
-
-    def _checked(self, one: Any, made: dict[str, Any], seconds: float) -> list[Any]:
-        from course.checks.run.check import registered
-        registered[one.number].get_ready()
-        self.tell("at", one.number)
-        came, why = self.part(seconds, check, one.number, one.answer, made["sources"][one.number],
-                              made["language"])
-        if why:  # the process outside puts it into words
-            self.tell("stopped", one.number, why)
-            return json.loads(self.asked.readline())
-        self.tell("said", one.number, *came)
-        return came
+        outputs = self.ask()
+        self._tidy()
+        return outputs
 
 
 if __name__ == "__main__":
@@ -224,8 +220,8 @@ if __name__ == "__main__":
         try:
             inside.main()
             inside.tell("at", "end")
-            sys.exit()
         except (OSError, MemoryError) as error:  # this machine's, not the submission's
             inside.tell("fault", f"{type(error).__name__}: {error}")
-            sys.exit()
+        os._exit(0)
     inside.tell("at", "")
+    os._exit(0)

@@ -7,9 +7,9 @@ course, its packages or its data has its own results.
 import functools
 import hashlib
 import json
-import os
 import platform
 import re
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass, field
 from importlib import metadata
 from pathlib import Path
@@ -59,7 +59,7 @@ class Result:
 
 
 class Kept:
-    """The results in a folder, a file each, which is complete or absent."""
+    """The results in a folder, a file each; what a power cut left of one cannot be read."""
 
     def __init__(self, folder: Path, versions: dict[str, str]) -> None:
         self.folder, self.versions = folder, json.dumps(versions, sort_keys=True)
@@ -68,8 +68,7 @@ class Kept:
     def key(self, job: Job) -> str:
         """Return the name of a job's result, made from the job and `versions`."""
         asked = asdict(job) | {"data": hashlib.sha256(job.data).hexdigest()}
-        text = json.dumps([asked, self.versions], sort_keys=True)
-        return hashlib.sha256(text.encode()).hexdigest()
+        return hashlib.sha256(json.dumps([asked, self.versions]).encode()).hexdigest()
 
     def find(self, key: str) -> Result | None:
         """Return the result stored under a key, if there is one that can be read."""
@@ -80,24 +79,8 @@ class Kept:
 
     def keep(self, key: str, result: Result) -> None:
         """Store a result if it is whole; if not, the machine was, or may have been, at fault."""
-        if not result.whole:
-            return
-        unfinished = self.folder / f"{key}.part"
-        with unfinished.open("w", encoding="utf-8") as file:
-            json.dump(packed(asdict(result)), file)
-            file.flush()
-            os.fsync(file.fileno())  # a power cut leaves no half file
-        unfinished.replace(self.folder / f"{key}.json")
-
-
-# ---- versions ---------------------------------------------------------------------------------
-
-
-def _digest(files: list[Path]) -> str:
-    """Return a checksum of files by their names and contents."""
-    read = ((path.name, path.read_bytes()) for path in files)
-    whole = b"".join(f"{name} {len(data)}\n".encode() + data for name, data in read)
-    return hashlib.sha256(whole).hexdigest()[:12]
+        if result.whole:
+            (self.folder / f"{key}.json").write_text(json.dumps(packed(asdict(result))))
 
 
 @functools.cache
@@ -107,10 +90,17 @@ def course_versions() -> dict[str, str]:
     Files count by their content. A local version label, as in torch 2.13.0+cpu, does not count.
     Raises store.CourseError if the data are not what they should be.
     """
-    ours = [path for pattern in FILES for path in sorted(ROOT.glob(pattern)) if path.is_file()]
+    def digest(files: Iterable[Path]) -> str:
+        whole = hashlib.sha256()
+        for path in files:
+            data = path.read_bytes()
+            whole.update(f"{path.name} {len(data)}\n".encode() + data)
+        return whole.hexdigest()[:12]
+
     data = store.data_folder()
+    ours = (path for pattern in FILES for path in sorted(ROOT.glob(pattern)) if path.is_file())
     used = [*sorted(data.glob("FashionMNIST/raw/t10k*")), *sorted(data.glob("models/*"))]
-    found = {"the course": _digest(ours), "the data": _digest(used),
+    found = {"the course": digest(ours), "the data": digest(used),
              "Python": ".".join(platform.python_version_tuple()[:2])}
     for file in ("requirements.txt", "instructor/requirements.txt"):
         for name in re.findall(r"^([\w-]+)(?:\[.*\])?==", (ROOT / file).read_text(), re.MULTILINE):

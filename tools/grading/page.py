@@ -36,6 +36,8 @@ img{max-width:100%;height:auto}td pre{white-space:pre-wrap;margin:0;background:n
 .input pre{border-left:4px solid #8c959f}.output_area pre{background:none}
 .output_error pre,.output_stderr pre{background:#ffebe9}
 .scroll{overflow-x:auto}
+
+
 @media(max-width:40em){body{padding:.5em}th,td{padding:.3em}}
 @media print{pre{white-space:pre-wrap}}
 """ + HtmlFormatter().get_style_defs(".highlight")
@@ -45,9 +47,6 @@ PROPERTIES = {"color", "background", "background-color", "font-weight", "font-st
               "line-height", "padding", "overflow-x", "border", "width", "vertical-align"}
 _PICTURE = re.compile(r"data:image/(png|jpeg|gif);base64,[A-Za-z0-9+/=\s]*\Z")
 _FOREIGN = re.compile(r"url\s*\(|expression|@import|\\", re.IGNORECASE)
-
-
-# ---- cleaning ---------------------------------------------------------------------------------
 
 
 def _attribute(tag: str, name: str, value: str) -> str | None:
@@ -81,9 +80,6 @@ def document(title: str, body: str, language: str) -> str:
             "<meta name=\"referrer\" content=\"no-referrer\">"
             f"<title>{html.escape(title)}</title><style>{STYLE}</style></head>\n"
             f"<body>{body}</body></html>\n")
-
-
-# ---- the page ---------------------------------------------------------------------------------
 
 
 class _Exporter(HTMLExporter):

@@ -19,6 +19,7 @@ from tools.grading.submission import Cell
 
 GIVEN = "given"  # the name of a cell that was put back
 
+
 @dataclass
 class Check:
     """An exercise of the master: its number, points, and the name that its check takes."""
@@ -101,42 +102,33 @@ def _place(cells: list[Cell], checks: list[Check], given: set[str]
     return place, notes
 
 
-def _cut(code: str, picked: list[submission.Statement]) -> str:
-    """Return a cell's Python with only the lines of some statements; the others are empty."""
-    lines = code.splitlines(keepends=True)
-    kept = {number for statement in picked for number in range(*statement.lines)}
-    return "".join(line if number in kept else "\n" for number, line in enumerate(lines))
-
-
-def _parsed(cells: list[Cell], given: set[str]) -> tuple[list[str], list[submission.Statement]]:
-    """Return the Python of each cell, "" if it is not code, and all their statements."""
-    codes, flat = [], []
-    for at, cell in enumerate(cells):
-        try:
-            code = submission.python(cell.source) if cell.code else ""
-        except Exception:  # IPython's transformer, on anything but Python
-            code = cell.source
-        codes.append(code)
-        flat += submission.statements(code, at, own=cell.source.strip() not in given)
-    return codes, flat
-
-
 def _sources(cells: list[Cell], checks: list[Check], place: dict[str, int], given: set[str]
              ) -> dict[str, list[str]]:
     """Return what has to run for each check: the answer's cell, and what that depends on."""
-    codes, flat = _parsed(cells, given)
+    codes: list[str] = []
+    flat: list[submission.Statement] = []
+    for at, cell in enumerate(cells):
+        try:
+            codes.append(submission.python(cell.source) if cell.code else "")
+        except Exception:  # IPython's transformer, on anything but Python
+            codes.append(cell.source)
+        flat += submission.statements(codes[at], at, own=cell.source.strip() not in given)
+
+    def cut(at: int, picked: list[submission.Statement]) -> str:
+        """Return a cell's Python; the lines of statements that are not picked are empty."""
+        kept = {line for one in picked if one.cell == at for line in range(*one.lines)}
+        return "".join(line if number in kept else "\n"
+                       for number, line in enumerate(codes[at].splitlines(keepends=True)))
+
     others = {place[check.number] for check in checks if check.number in place}
     found = {}
     for check in checks:
         whole = place.get(f"{check.number}-solution", -1)
         end = max(place.get(check.number, len(cells)), whole + 1)
-        above = [statement for statement in flat
-                 if statement.cell < end and statement.cell not in others]
+        above = [one for one in flat if one.cell < end and one.cell not in others]
         picked = [above[i] for i in submission.needed(above, [check.answer], whole)]
-        found[check.number] = [
-            codes[at] if at == whole else
-            _cut(codes[at], [statement for statement in picked if statement.cell == at])
-            for at in sorted({statement.cell for statement in picked} | {whole} - {-1})]
+        found[check.number] = [codes[at] if at == whole else cut(at, picked)
+                               for at in sorted({one.cell for one in picked} | {whole} - {-1})]
     return found
 
 
@@ -159,35 +151,30 @@ def _shown(cells: list[Cell], master: nbformat.NotebookNode, checks: list[Check]
     return shown
 
 
-class _Anonymous(ast.NodeTransformer):
-    """Renames what a cell binds by its order, and removes texts that nothing reads."""
-
-    def __init__(self, tree: ast.AST) -> None:
-        self.bound: dict[str, str] = {}
-        for node in ast.walk(tree):
-            name = node.id if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) \
-                else node.arg if isinstance(node, ast.arg) \
-                else node.name if isinstance(node, ast.FunctionDef) else ""
-            if name:
-                self.bound.setdefault(name, f"name{len(self.bound)}")
-
-    def generic_visit(self, node: ast.AST) -> ast.AST:
-        for part in ("id", "arg", "name"):
-            if isinstance(old := getattr(node, part, None), str):
-                setattr(node, part, self.bound.get(old, old))
-        if isinstance(node, ast.Call):
-            node.keywords = [keyword for keyword in node.keywords if keyword.arg != "name"]
-        if isinstance(body := getattr(node, "body", None), list):
-            node.body = [one for one in body  # type: ignore[attr-defined]
-                         if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
-        return super().generic_visit(node)
-
-
 def likeness(source: str) -> str:
-    """Return a value that is equal for answers that differ only in names and comments."""
+    """Return a value that is equal for answers that differ only in names and comments.
+
+    What a cell binds is renamed by its order; texts that nothing reads, and name=, do not count.
+    """
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError):
         tree = ast.parse(submission.python(source))
-        source = ast.dump(_Anonymous(tree).visit(tree))
+        names: dict[str, str] = {}
+        for node in ast.walk(tree):
+            match node:
+                case ast.Name(id=name, ctx=ast.Store()) | ast.arg(arg=name) \
+                        | ast.FunctionDef(name=name):
+                    names.setdefault(name, f"name{len(names)}")
+        for node in ast.walk(tree):
+            for part in ("id", "arg", "name"):
+                if isinstance(old := getattr(node, part, None), str):
+                    setattr(node, part, names.get(old, old))
+            if isinstance(node, ast.Call):
+                node.keywords = [one for one in node.keywords if one.arg != "name"]
+            if isinstance(body := getattr(node, "body", None), list):
+                node.body = [one for one in body  # type: ignore[attr-defined]
+                             if not (isinstance(one, ast.Expr)
+                                     and isinstance(one.value, ast.Constant))]
+        source = ast.dump(tree)
     return hashlib.sha256(source.encode()).hexdigest()[:16]
 
 
@@ -217,4 +204,5 @@ def of_file(data: bytes, master: dict[str, Any]) -> dict[str, Any]:
         cells = submission.cells(notebook)
     except ValueError as error:
         return {"wrong": str(error)}
-    return {"language": submission.language(notebook), **make(cells, nbformat.from_dict(master))}
+    language = "zh" if submission.under(notebook, "metadata", "lang") == "zh" else "en"
+    return {"language": language, **make(cells, nbformat.from_dict(master))}

@@ -1,6 +1,7 @@
 """IPython without a kernel: for an answer's cells, and for recording a notebook's outputs."""
 
 import base64
+import functools
 import io
 import json
 import math
@@ -11,8 +12,6 @@ import tempfile
 from typing import Any
 
 from ipykernel.compiler import XCachingCompiler
-from IPython.core.displayhook import DisplayHook
-from IPython.core.displaypub import DisplayPublisher
 from IPython.core.interactiveshell import InteractiveShell
 
 from course.checks.run.answer import line_of_answer
@@ -27,10 +26,10 @@ class Shell(InteractiveShell):
     """IPython as in a kernel: magics, and cells whose lines messages can quote."""
 
     compiler_class = XCachingCompiler
+    system = InteractiveShell.system_raw  # its own terminal for `!command` needs a device
 
-    def system(self, command: str) -> None:
-        """Run `!command` without its own terminal, which needs a device."""
-        self.system_raw(command)
+    def enable_gui(self, gui: str | None = None) -> None:
+        """Do nothing, for %matplotlib inline: pictures are shown as they are in a kernel."""
 
     def define(self, sources: list[str], answer: str, number: str) -> None:
         """Run an answer's cells, all as in a notebook, whatever one raises.
@@ -54,24 +53,6 @@ class Shell(InteractiveShell):
                               _("Exercise {number} ✗").format(number=number))
 
 
-# ---- a notebook -------------------------------------------------------------------------------
-
-
-class _Publisher(DisplayPublisher):
-    def publish(self, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
-        self.shell.put("display_data", data=data, metadata=metadata or {})
-
-
-class _Hook(DisplayHook):
-    shell: Any
-
-    def write_output_prompt(self) -> None:
-        """Write none."""
-
-    def write_format_data(self, format_dict: Any, md_dict: Any = None) -> None:
-        self.shell.put("execute_result", data=format_dict, metadata=md_dict or {})
-
-
 class _Stream(io.TextIOBase):
     def __init__(self, shell: "Recorder", name: str) -> None:
         self.shell, self.name = shell, name
@@ -84,10 +65,18 @@ class _Stream(io.TextIOBase):
 class Recorder(Shell):
     """Records a cell's output as a notebook does: the first MOST_OUTPUT characters."""
 
-    display_pub_class = _Publisher
-    displayhook_class = _Hook
     outputs: list[dict[str, Any]] = []
     left = MOST_OUTPUT
+
+    def listen(self) -> None:
+        """Take what cells print and show."""
+        def show(kind: str, data: Any, metadata: Any = None, *_: Any, **__: Any) -> None:
+            self.put(kind, data=data, metadata=metadata or {})
+
+        sys.stdout, sys.stderr = _Stream(self, "stdout"), _Stream(self, "stderr")
+        vars(self.display_pub).update(publish=functools.partial(show, "display_data"))
+        vars(self.displayhook).update(write_output_prompt=lambda: None,
+                                      write_format_data=functools.partial(show, "execute_result"))
 
     def put(self, kind: str, **parts: Any) -> None:
         """Record an output, if there is room."""
@@ -138,8 +127,8 @@ def execute(cells: list[dict[str, Any]], seconds: float, said: str) -> None:
     A cell that computes for more than `seconds` ends the process. For a child.
     """
     shell = Recorder.instance()  # else display() would print
+    shell.listen()
     file = open(said, "w", encoding="utf-8")  # noqa: SIM115 (until the process ends)
-    sys.stdout, sys.stderr = _Stream(shell, "stdout"), _Stream(shell, "stderr")
     printed = tempfile.TemporaryFile()  # noqa: SIM115 (likewise)
     hard, room = resource.getrlimit(resource.RLIMIT_CPU)[1], resource.getrlimit(resource.RLIMIT_AS)
     for place, cell in enumerate(cells):

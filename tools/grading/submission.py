@@ -52,9 +52,6 @@ def under(item: Any, *keys: str) -> Any:
     return item
 
 
-# ---- reading ----------------------------------------------------------------------------------
-
-
 def name_of(cell: Any) -> str:
     """Return the name of an exercise's cell by the number that readers know: "4.1", "4.1-solution".
 
@@ -97,30 +94,20 @@ def parsed(data: bytes) -> Any:
         raise ValueError(text) from None
 
 
-def language(notebook: Any) -> str:
-    """Return a notebook's edition, "en" or "zh"; checks speak it."""
-    return "zh" if under(notebook, "metadata", "lang") == "zh" else "en"
-
-
 def cells(notebook: Any) -> list[Cell]:
     """Return the cells of a notebook of any format; raises ValueError with what is wrong.
 
     Anything of the wrong type is left out: only the text of cells counts.
     """
-    sheets = under(notebook, "worksheets")  # the format until 2013
-    listed = under(notebook, "cells")
-    if listed is None and isinstance(sheets, list):
-        inner = [under(sheet, "cells") for sheet in sheets]
-        listed = [cell for some in inner if isinstance(some, list) for cell in some]
-    if not isinstance(listed, list):
-        raise ValueError("no cells")
+    match notebook:
+        case {"cells": [*listed]} | {"worksheets": [{"cells": [*listed]}, *_]}:  # until 2013
+            pass
+        case _:
+            raise ValueError("no cells")
     return [Cell(clean(cell.get("source", cell.get("input", ""))),
                  cell.get("cell_type", "code" if "outputs" in cell else "") == "code",
                  name_of(cell))
             for cell in listed if isinstance(cell, dict)]
-
-
-# ---- what a check needs -----------------------------------------------------------------------
 
 
 @dataclass
@@ -138,6 +125,8 @@ class Statement:
 
 
 COMPOUND = (ast.If, ast.For, ast.While, ast.Try, ast.With, ast.Match)
+# functions called only for their output: print, and the course's own
+OUTPUT = {"print", "display", "checks", "helpers", "listing", "plots", "plt"}
 _transform = TransformerManager()
 
 
@@ -162,10 +151,6 @@ def _root(node: ast.AST) -> str:
     while isinstance(node, ast.Attribute | ast.Subscript | ast.Call | ast.Starred):
         node = node.func if isinstance(node, ast.Call) else node.value
     return node.id if isinstance(node, ast.Name) else ""
-
-
-# functions called only for their output: print, and the course's own
-OUTPUT = {"print", "display", "checks", "helpers", "listing", "plots", "plt"}
 
 
 def _changes(statement: ast.stmt, own: bool) -> set[str]:
@@ -226,12 +211,12 @@ def statements(code: str, cell: int, own: bool = False) -> list[Statement]:
         symbols = table.get_symbols()
         binds = {symbol.get_name() for symbol in symbols
                  if symbol.is_assigned() or symbol.is_imported() or symbol.is_namespace()}
+        reads = {symbol.get_name() for symbol in symbols if symbol.is_referenced()}
+        imports = isinstance(statement, ast.Import | ast.ImportFrom)
         if isinstance(statement, ast.ImportFrom) and statement.names[0].name == "*":
             binds.add("*")
-        found.append(Statement(
-            cell, (start, last), binds, not isinstance(statement, COMPOUND),
-            {symbol.get_name() for symbol in symbols if symbol.is_referenced()}, _later(table),
-            _changes(statement, own), isinstance(statement, ast.Import | ast.ImportFrom)))
+        found.append(Statement(cell, (start, last), binds, not isinstance(statement, COMPOUND),
+                               reads, _later(table), _changes(statement, own), imports))
     return found
 
 

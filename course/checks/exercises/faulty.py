@@ -1,6 +1,5 @@
 """The module of exercise 5.1, with two mistakes in it that no shape gives away, and mending it."""
 
-import inspect
 from collections.abc import Callable, Mapping
 
 import tvm
@@ -8,7 +7,7 @@ from tvm import relax, te, topi
 
 from course.checks.exercises.models import INPUT, cnn
 from course.checks.run.check import prepared
-from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.messages import CheckFailed
 from course.words import _
 
 
@@ -78,12 +77,6 @@ def _require_fit(binding: relax.VarBinding, operation: Callable) -> None:
     """Raise CheckFailed unless an operation gives a tensor as the binding's call does."""
     taken = [te.placeholder(tuple(argument.ty.shape), argument.ty.dtype)
              for argument in binding.value.args[1].fields]
-    try:
-        inspect.signature(operation).bind(*taken)
-    except TypeError as error:
-        raise CheckFailed(_("{name}: a function of as many tensors as its call takes, {count}"
-                            ).format(name=binding.var.name, count=len(taken)),
-                          reason(error)) from None
     output = operation(*taken)
     if not isinstance(output, te.Tensor):
         raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__)

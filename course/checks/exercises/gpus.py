@@ -1,7 +1,6 @@
 """Programs for a GPU, run without one: what the checks of 10 and of 12.5 ask of each."""
 
-from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -38,9 +37,7 @@ def ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = Tr
                           error.args[0]) from None
     if launch.races:
         raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
-    if launch.threads > MOST_THREADS:
-        raise CheckFailed(_("at most {most} threads a block; {title}").format(
-            most=MOST_THREADS, title=title), f"{launch.threads}")
+    require_at_most(MOST_THREADS, launch.threads, _("threads a block"), title)
     return launch
 
 
@@ -66,14 +63,28 @@ def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Laun
             if writer >= 0 else _("no thread writes it"))
 
 
-def require_few(found: Counter, buffers: Iterable[str], most: int, what: str, title: str,
+def require_launch(launch: Launch, grid: tuple[int, ...], block: tuple[int, ...], title: str
+                   ) -> None:
+    """Raise CheckFailed unless a program has these blocks, and each these threads: x, y, z."""
+    if (launch.grid, launch.block) != (grid, block):
+        says = _("blocks {grid}, threads {block}")
+        raise CheckFailed(_("; ").join([says.format(grid=grid, block=block), title]),
+                          says.format(grid=launch.grid, block=launch.block))
+
+
+def require_at_most(most: int, came: int, what: str, title: str, look_at: str = "") -> None:
+    """Raise CheckFailed where there are more of something than `most`."""
+    if came > most:
+        raise CheckFailed(
+            _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title)
+            if most else _("no {what}; {title}").format(what=what, title=title), f"{came:,}",
+            look_at)
+
+
+def require_few(found: Mapping[str, int], buffers: Iterable[str], most: int, what: str, title: str,
                 look_at: str = "") -> None:
     """Raise CheckFailed where more was counted for some buffers than `most`."""
     made = {name: found[name] for name in buffers}
-    if sum(made.values()) > most:
-        raise CheckFailed(
-            _("at most {most} {what}; {title}").format(most=f"{most:,}", what=what, title=title)
-            if most else _("no {what}; {title}").format(what=what, title=title),
-            f"{sum(made.values()):,}", look_at or (_(", ").join(
-                _("{name} {count}").format(name=name, count=f"{count:,}")
-                for name, count in made.items()) if len(made) > 1 else ""))
+    require_at_most(most, sum(made.values()), what, title, look_at or (_(", ").join(
+        _("{name} {count}").format(name=name, count=f"{count:,}")
+        for name, count in made.items()) if len(made) > 1 else ""))

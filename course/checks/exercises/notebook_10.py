@@ -12,7 +12,6 @@ from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import number
 from course.checks.spec.spec import Spec, check
-from course.checks.spec.trials import Mistakes
 from course.tir.threads import Launch, thread_name
 from course.words import Sentence, _
 
@@ -42,16 +41,8 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
         title = f"X {(rows, columns)}"
         X, Y = gpus.numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
         launch = gpus.ran(thread_for_each_pixel(_brighter(rows, columns)), (X, Y), title)
-        if launch.block != (_SIDE, _SIDE, 1):
-            raise CheckFailed(_("blocks of {wanted} threads; {title}").format(
-                wanted=(_SIDE, _SIDE, 1), title=title), f"{launch.block}")
         grid = (-(-columns // _SIDE), -(-rows // _SIDE), 1)
-        if launch.grid != grid:
-            raise CheckFailed(_("a grid of {wanted} blocks, x first; {title}").format(
-                wanted=grid, title=title), f"{launch.grid}",
-                # cause: x-is-columns
-                _("which loop is x: that of the columns") if launch.grid == (grid[1], grid[0], 1)
-                else "")
+        gpus.require_launch(launch, grid, (_SIDE, _SIDE, 1), title)
         gpus.require_result(Y, X * 0.5 + 0.25, title, launch)
         i, j = np.indices((rows, columns))
         owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
@@ -71,22 +62,14 @@ _LOADS = [(0, 1), (0, 2), (8, 1), (31, 1), (32, 1), (0, 3), (5, 3), (0, 8), (0, 
           (0, 31), (0, 32), (1, 32), (0, 33), (0, 100), (17, 5), (992, 1), (4064, 1), (1024, 7)]
 
 
-def _stretches(first: int, step: int, size: int = 4) -> int:
-    return len({size * (first + step * t) // 128 for t in range(32)})
-
-
-_TRANSACTIONS: Mistakes = {
-    # cause: first-of-warp
-    _("the first element: a warp may begin in the middle of a stretch"):
-        lambda first, step: _stretches(0, step),
-    _("one for each thread only where no two share a stretch"): lambda first, step: 32,
-    _("a float32 number has four bytes"): lambda first, step: _stretches(first, step, size=1)}
+def _stretches(first: int, step: int) -> float:
+    return float(len({4 * (first + step * t) // 128 for t in range(32)}))
 
 
 _OF_A_WARP = Spec(
-    number, lambda **load: float(_stretches(**load)),
+    number, _stretches,
     lambda: (("", {"first": first, "step": step}) for first, step in _LOADS),
-    named=_TRANSACTIONS, fits=lambda load: load["first"] >= 0 and load["step"] > 0, atol=0)
+    fits=lambda load: load["first"] >= 0 and load["step"] > 0, atol=0)
 
 
 @exercise("10.2", "transactions(first, step)", seconds=5)
@@ -119,12 +102,9 @@ def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
         X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
         launch = gpus.ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
         gpus.require_result(Y, X @ W.T, title, launch)
-        if launch.shared_bytes > gpus.MOST_SHARED:
-            raise CheckFailed(_("at most {most} bytes of shared memory a block; {title}").format(
-                most=f"{gpus.MOST_SHARED:,}", title=title), f"{launch.shared_bytes:,}")
-        if launch.stores["Y"] > n * m:
-            raise CheckFailed(_("{wanted} stores of Y; {title}").format(
-                wanted=f"{n * m:,}", title=title), f"{launch.stores['Y']:,}")
+        gpus.require_at_most(gpus.MOST_SHARED, launch.shared_bytes,
+                             _("bytes of shared memory a block"), title)
+        gpus.require_few(launch.stores, "Y", n * m, _("stores of Y"), title)
         yield title, n * m * k, launch
 
 
@@ -158,15 +138,9 @@ def exercise_10_4(with_barriers: Callable) -> str:
     X, Y = gpus.numbers(128), np.full(128, np.nan, "float32")
     launch = gpus.ran(with_barriers(), (X, Y), title, barriers=False)
     gpus.require_result(Y, _smoothed(X), title, launch)
-    if launch.grid != (4, 1, 1) or launch.block != (_WIDTH, 1, 1) \
-            or launch.loads["X"] != X.size:
-        raise CheckFailed(
-            _("the same program: 4 blocks of 32 threads, each number of X loaded once"),
-            _("blocks {grid}, threads {block}, {count} loads of X").format(
-                grid=launch.grid, block=launch.block, count=launch.loads["X"]))
-    if launch.barriers > _BARRIERS:
-        raise CheckFailed(_("at most {most} barriers for each thread").format(most=_BARRIERS),
-                          f"{launch.barriers}")
+    gpus.require_launch(launch, (X.size // _WIDTH, 1, 1), (_WIDTH, 1, 1), title)
+    gpus.require_few(launch.loads, "X", X.size, _("loads of X"), title)
+    gpus.require_at_most(_BARRIERS, launch.barriers, _("barriers for each thread"), title)
     return _("no race, and {count} barriers for each thread").format(count=launch.barriers)
 
 
@@ -182,14 +156,6 @@ def _row_sums(n: int, k: int) -> tvm.tirx.PrimFunc:
         (n,), lambda i: te.sum(X[i, over], over), name="Y")])
 
 
-def _require_block_for_each_row(launch: Launch, rows: int, title: str) -> None:
-    for came, wanted, what in ((launch.grid, (rows, 1, 1), _("a block for each row")),
-                               (launch.block, (32, 1, 1), _("32 threads a block"))):
-        if came != wanted:
-            raise CheckFailed(_("{what}, {wanted}; {title}").format(
-                what=what, wanted=wanted, title=title), f"{came}")
-
-
 @exercise("10.5", "block_for_each_row(func)")
 def exercise_10_5(block_for_each_row: Callable) -> str:
     """sums of rows, each by the threads of a block."""
@@ -197,11 +163,10 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
         title = f"X {(n, k)}"
         X, Y = gpus.numbers(n, k), np.full(n, np.nan, "float32")
         launch = gpus.ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
-        _require_block_for_each_row(launch, n, title)
+        gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         gpus.require_result(Y, X.sum(axis=1), title, launch)
-        if launch.transactions["X"] > n * k // 32:
-            raise CheckFailed(_("{wanted} transactions of X; {title}").format(
-                wanted=n * k // 32, title=title), f"{launch.transactions['X']}", _at_once(launch))
+        gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
+                         _at_once(launch))
     return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
 
 
@@ -221,14 +186,11 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
         X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
         launch = gpus.ran(softmax_in_one_kernel(_softmax(n, k)), (X, Y), title)
-        _require_block_for_each_row(launch, n, title)
+        gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         power = np.exp(X - X.max(axis=1, keepdims=True))
         gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
-        if (made := sum(launch.transactions.values())) > 3 * n * k // 32:
-            raise CheckFailed(_("at most {most} transactions; {title}").format(
-                most=3 * n * k // 32, title=title), _("{made}: {each}").format(
-                made=made, each=_(", ").join(
-                    f"{name} {count}" for name, count in launch.transactions.items())))
+        gpus.require_few(launch.transactions, launch.transactions, 3 * n * k // 32,
+                         _("transactions"), title)
     return _("one kernel, a block of 32 threads for each row, X read at most twice")
 
 
@@ -261,12 +223,7 @@ def exercise_10_8(window_of_five: Callable) -> str:
         X, W, Y = gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
         launch = gpus.ran(window_of_five(n), (X, W, Y), title, barriers=False)
         gpus.require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)
-        shape = (-(-n // _OF_ONE_BLOCK), 1, 1), (_OF_ONE_BLOCK, 1, 1)
-        if (launch.grid, launch.block) != shape:
-            raise CheckFailed(_("blocks {grid}, threads {block}; {title}").format(
-                                  grid=shape[0], block=shape[1], title=title),
-                              _("blocks {grid}, threads {block}").format(
-                                  grid=launch.grid, block=launch.block))
+        gpus.require_launch(launch, (-(-n // _OF_ONE_BLOCK), 1, 1), (_OF_ONE_BLOCK, 1, 1), title)
         most = sum(min(_OF_ONE_BLOCK + _TAPS - 1, X.size - first)
                    for first in range(0, n, _OF_ONE_BLOCK))
         gpus.require_few(launch.loads, "X", most, _("loads of X"), title)

@@ -1,11 +1,17 @@
 """The checks of notebook 11: models for any input, what ships them, and targets."""
 
+import contextlib
 import functools
 import itertools
+import json
+import platform
+import re
 import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
+from unittest import mock
 
 import numpy as np
 import torch
@@ -13,7 +19,7 @@ import tvm
 from torch import nn
 from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
-from tvm.target.codegen import llvm_get_cpu_features
+from tvm.target.codegen import llvm_get_cpu_features, llvm_get_system_triple
 
 import helpers
 from course.checks.compare.tolerance import random
@@ -26,9 +32,10 @@ from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.compiled import compiled
 from course.checks.spec.spec import Spec, check
 from course.checks.spec.trials import require_equal
+from course.ship import native
 from course.tir.loops import nests
 from course.tir.walk import Loop, walk
-from course.words import _
+from course.words import CourseError, _
 from data import gpt
 
 # ---- any batch -----------------------------------------------------------------------------
@@ -558,3 +565,101 @@ def exercise_11_7(for_all: Callable) -> str:
 
 def _in_order(names: set[str]) -> str:
     return ", ".join(name for name in _SETS if name in names) or _("none of the features")
+
+
+# ---- a folder to hand over -----------------------------------------------------------------
+
+
+class _Sent(NamedTuple):
+    """A module that is sent, the target for which it is compiled, an input, the right result."""
+
+    mod: tvm.IRModule
+    target: dict[str, Any]
+    given: np.ndarray
+    right: np.ndarray
+
+
+@prepared
+def _sent() -> list[_Sent]:
+    """Return modules with weights, of a float32 and of an int64 input.
+
+    Their targets are neither this machine's nor LLVM's default; programs for them run here.
+    """
+    arm = platform.machine() in ("arm64", "aarch64")
+    older, newer = ({"mattr": ["+neon"]}, {"mattr": ["+neon", "+crc"]}) if arm else (
+        {"mattr": ["+ssse3"]}, {"mcpu": "x86-64-v2"})
+    here = {"kind": "llvm", "mtriple": llvm_get_system_triple()}
+    w, rows = 3 * random(8, 5, seed=8), 3 * random(9, 4, seed=9)
+    numbers, tokens = 3 * random(3, 8, seed=3), np.array([7, 0, 3, 8, 3])
+    n = tirx.Var("n", "int64")
+    x = relax.Var("x", relax.TensorType((n, 8), "float32"))
+    t = relax.Var("tokens", relax.TensorType((n,), "int64"))
+    dense = relax.op.nn.relu(relax.op.matmul(x, relax.const(w)))
+    return [_Sent(_of_main(x, dense), here | newer, numbers, np.maximum(numbers @ w, 0)),
+            _Sent(_of_main(t, relax.op.take(relax.const(rows), t, 0)), here | older, tokens,
+                  rows[tokens])]
+
+
+def _of_main(given: relax.Var, result: relax.Expr) -> tvm.IRModule:
+    bb = relax.BlockBuilder()
+    with bb.function("main", [given]):
+        bb.emit_func_output(bb.emit(result))
+    return bb.get()
+
+
+def _written(run: Callable[[], Any]) -> list[str]:
+    """Run something; return the targets of the LLVM modules that it wrote to files, as JSON."""
+    targets, write = [], tvm.runtime.Module.write_to_file
+
+    def noted(module: tvm.runtime.Module, *given: Any, **options: Any) -> None:
+        if module.kind == "llvm":
+            targets.append(module.get_function("_get_target_string")())
+        write(module, *given, **options)
+
+    with mock.patch.object(tvm.runtime.Module, "write_to_file", noted):
+        run()
+    return targets
+
+
+def _received(place: Path, files: str) -> np.ndarray:
+    """Return what received/run.py makes of x.npy, both in the folder `place`."""
+    try:
+        native.elsewhere(place, Path("received", "run.py"), "x.npy", "y.npy")
+        return np.load(place / "y.npy")
+    except CourseError as error:
+        said, name = str(error), "run.py"
+    except (OSError, EOFError, ValueError) as error:
+        said, name = reason(error), "np.load"
+    said = said.replace(f"{place}/", "")
+    line = re.search(r'run\.py", line (\d+).*\n *(.*)', said)
+    raise CheckFailed(
+        _("a result in y.npy of python received/run.py x.npy y.npy"),
+        _("{reason}, from {name}").format(reason=said.splitlines()[-1], name=name),
+        _("line {number} of run.py: {source}").format(number=line[1], source=line[2]) if line
+        else _("the folder has {files}").format(files=files))
+
+
+@exercise("11.8", "ship(mod, target, folder)", seconds=90, prepare=[_sent], needs="shared")
+def exercise_11_8(ship: Callable) -> str:
+    """a folder to hand over."""
+    for mod, named, given, right in _sent():
+        target = tvm.target.Target(named)
+        with native.workplace() as name, native.workplace() as other, contextlib.chdir(other):
+            place = Path(name)
+            folder = place / "sent"
+            folder.mkdir()
+            targets = _written(functools.partial(ship, mod, target, folder))
+            files = ", ".join(sorted(file.name for file in folder.iterdir()))
+            if not (folder / "run.py").is_file():
+                raise CheckFailed(_("run.py in the folder"), files or _("no file"))
+            others = [one for one in targets if llvm_get_cpu_features(
+                tvm.target.Target(json.loads(one))) != llvm_get_cpu_features(target)]
+            if others or not targets:
+                raise CheckFailed(_("machine code for {target}").format(
+                    target=json.dumps(named)), (others or [_("no machine code written")])[0])
+            folder.rename(place / "received")
+            np.save(place / "x.npy", given)
+            require_equal(_received(place, files), right, {}, atol=1e-4,
+                          words=f"x.npy: {given.dtype} {given.shape}")
+    return _("two models with their weights, each for its target: they run where there is neither "
+             "torch nor a compiler")

@@ -61,24 +61,21 @@ def _text(buffer: Any, indices: Sequence[int]) -> str:
     return f"{buffer.name}[{', '.join(map(str, indices))}]"
 
 
-def _inside(access: Access) -> bool:
-    """Whether the loops alone show that an access is inside; else it has to be tried."""
-    for index, size in zip(access.indices, map(constant, access.buffer.shape), strict=True):
-        if size is None or isinstance(index, tirx.Ramp):
-            return False
-        bound = access.place.analyzer.const_int_bound(index)
-        if bound.min_value < 0 or bound.max_value >= size:
-            return False
-    return True
+def _outside(place: Place, indices: Sequence[Any], shape: Sequence[Any], data: _Data
+             ) -> tuple[list[int], tuple[int, ...], str] | None:
+    """The first indices outside a shape, the shape, in which iteration; None if there are none.
 
-
-def _outside(access: Access, data: _Data) -> tuple[list[int], tuple[int, ...], str] | None:
-    """The first element outside its buffer that an access touches, its shape, in which iteration.
-
-    None where there is none. Raises Unknown.
+    Nothing is tried where the loops alone show that all are inside. Raises Unknown.
     """
-    found = iterations_of(access.place, [*access.indices, *access.buffer.shape], data=data)
-    values, sizes = found.values(*access.indices), found.values(*access.buffer.shape)
+    def shown(index: Any, size: Any) -> bool:
+        if (most := constant(size)) is None or isinstance(index, tirx.Ramp):
+            return False
+        bound = place.analyzer.const_int_bound(index)
+        return bool(bound.min_value >= 0 and bound.max_value < most)
+    if all(map(shown, indices, shape)):
+        return None
+    found = iterations_of(place, [*indices, *shape], data=data)
+    values, sizes = found.values(*indices), found.values(*shape)
     outside = np.zeros_like(found.runs)
     for value, size in zip(values, sizes, strict=True):
         outside |= (value < 0) | (value >= size)
@@ -115,10 +112,10 @@ def _require_inside(name: str, access: Access, data: _Data) -> None:
 
     What depends on data that are not known is left to checks.observe.guard_pages.
     """
-    if len(access.indices) != len(access.buffer.shape) or _inside(access):
+    if len(access.indices) != len(access.buffer.shape):
         return
     with contextlib.suppress(Unknown):
-        if wrong := _outside(access, data):
+        if wrong := _outside(access.place, access.indices, access.buffer.shape, data):
             indices, shape, where = wrong
             says = _("PrimFunc {name} writes {place}, outside the range of its shape {shape}: Out "
                      "of bounds memory access") if access.writes else _(
@@ -144,27 +141,16 @@ def _require_axes(name: str, func: tvm.tirx.PrimFunc) -> None:
 
 
 def _require_axis(name: str, block: str, axis: tirx.IterVar, given: Any, place: Place) -> None:
-    """Raise CheckFailed where loops run one axis beyond its range; `place` is inside the sblock."""
-    least, extent = constant(axis.dom.min), constant(axis.dom.extent)
-    if least or least is None or extent is None:
-        return  # emit_te and FuseTIR subtract `least` from the extent once more; indices are judged
-    bound = place.analyzer.const_int_bound(given)
-    if least <= bound.min_value and bound.max_value < least + extent:
-        return
-    try:
-        found = iterations_of(place, [given])
-        reached = found.values(given)[0][found.runs]
-    except Unknown:
-        return
-    if not len(reached) or least <= reached.min() and reached.max() < least + extent:
-        return
-    loops = ", ".join(str(loop) for loop in place.loops if loop.variable in found.at)
-    raise CheckFailed(_("every index inside its buffer"),
-                      _("PrimFunc {name}: axis {axis} of block {block} goes from {least} to "
-                        "{most}, but its loops run it from {start} to {end} ({loops}): outside the "
-                        "range").format(name=name, axis=axis.var.name, block=block,
-                                            least=least, most=least + extent - 1,
-                                            start=reached.min(), end=reached.max(), loops=loops))
+    if constant(axis.dom.min) != 0 or constant(axis.dom.extent) is None:
+        return  # emit_te and FuseTIR subtract another start once more; indices are judged
+    with contextlib.suppress(Unknown):
+        if wrong := _outside(place, [given], [axis.dom.extent], {}):
+            (came,), (extent,), where = wrong
+            raise CheckFailed(_("every index inside its buffer"),
+                              _("PrimFunc {name}: axis {axis} of block {block} goes from 0 to "
+                                "{most}, but is {came} ({where}): outside the range").format(
+                                    name=name, axis=axis.var.name, block=block, most=extent - 1,
+                                    came=came, where=where))
 
 
 # ---- threads and lanes apart ---------------------------------------------------------------
@@ -299,7 +285,8 @@ def require_safe_access(name: str, func: tvm.tirx.PrimFunc, arrays: Sequence[Any
     if small := _with_numbers(func):
         _nodes, found, homes = _accessed(_lowered(small))
         with contextlib.suppress(Unknown):
-            if not any(_outside(access, {}) for access in found):  # the numbers fit together
+            if not any(_outside(access.place, access.indices, access.buffer.shape, {})
+                       for access in found):  # the numbers fit together
                 _require_apart(name, found, homes, {})
 
 

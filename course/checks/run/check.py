@@ -27,6 +27,7 @@ from typing import Any
 import tvm
 from IPython import get_ipython
 
+from course import present
 from course.checks.run.answer import DEEP, calls_of_answer, line_at, note_answers, outcome
 from course.checks.run.cells import require_of_the_cell_above, stale
 from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
@@ -55,13 +56,15 @@ def forks() -> bool:
 class Exercise:
     """An exercise: its number, as 2.3, its check, and what is made ready before the check forks.
 
-    `form` is how its check calls the answer: "leaky_relu(x, slope)".
+    `form` is how its check calls the answer: "leaky_relu(x, slope)". `needs`: a kind of tool in
+    course.present, without which it judges nothing.
     """
 
     number: str
     form: str
     check: Callable[..., None]
     prepare: tuple[Callable[[], Any], ...]
+    needs: str = ""
 
     @property
     def notebook(self) -> str:
@@ -116,14 +119,15 @@ registered: dict[str, Exercise] = {}  # all exercises, by their numbers
 
 
 def exercise(number: str, form: str, seconds: float = 10,
-             prepare: Sequence[Callable[[], Any]] = ()
+             prepare: Sequence[Callable[[], Any]] = (), needs: str = ""
              ) -> Callable[[Callable[..., str]], Callable[..., None]]:
     """Register a function that returns what it verified, or raises CheckFailed, as a check.
 
     `form`: the answer with its parameters as the notebook has them, "leaky_relu(x, slope)"; what
     cannot be called so is refused before. `seconds` is the check's limit of CPU time. `prepare`:
     functions by `prepared` whose results the check uses. They are called before the fork, so that
-    they run once in a kernel and not in each child.
+    they run once in a kernel and not in each child. `needs`: a kind of tool in course.present;
+    without it the check says so, and judges nothing.
     """
     def wrap(check: Callable[..., str]) -> Callable[..., None]:
         @functools.wraps(check)
@@ -135,6 +139,9 @@ def exercise(number: str, form: str, seconds: float = 10,
                 require_called_as(answer, form)
             except CheckFailed as failed:
                 return _refuse(CheckFailed(*failed.parts, title))
+            if needs and not (tool := present.tool(needs)):
+                return print(_("Exercise {number} is not judged on this machine. {missing}").format(
+                    number=number, missing=tool.said))
             registered[number].get_ready()
             passed, parts = isolated(lambda: _judged(check, answer, form), seconds,
                                      lambda: _reaches(check))
@@ -148,7 +155,7 @@ def exercise(number: str, form: str, seconds: float = 10,
             title = _("Exercise {number} ✓").format(number=number)
             return _accept(f"{title} {told(parts, language())}")
         run.__doc__ = f"Check exercise {number}: {check.__doc__}"
-        registered[number] = Exercise(number, form, run, tuple(prepare))
+        registered[number] = Exercise(number, form, run, tuple(prepare), needs)
         return run
     return wrap
 

@@ -129,6 +129,11 @@ def reason(error: BaseException) -> str:
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
         return _("{error}: got a {came}, expected a {wanted}; relax.const(array) makes "
                  "one").format(error=name, came=kinds[1], wanted=kinds[2])
+    if described := str(error).partition(_NO_TENSORIZE)[2].splitlines():
+        differ = [line for line in described if "match" in line] or described  # the innermost first
+        return f"{name}: {_NO_TENSORIZE} {'; '.join(dict.fromkeys([differ[0], differ[-1]]))}"[:500]
+    if lines and lines[0].startswith("LLVM module verification failed"):
+        return f"{name}: {lines[1]} {lines[-1]}"[:300]
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
@@ -151,6 +156,7 @@ def reason(error: BaseException) -> str:
     return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
 
 
+_NO_TENSORIZE = "Does not match the tensorize description:"
 _ILL_FORMED = "Program is not well-formed"
 
 

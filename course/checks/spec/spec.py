@@ -27,8 +27,8 @@ class Spec:
     `form` makes of an answer a function of inputs by name, and `right` is one. `cases`: inputs that
     are tried, all of them, so that a mistake has to give what came on each; `beyond`: more, that
     are tried where those are right. `named`: formulas of mistakes, of the inputs or of what
-    `formula` makes of them; `fitted` names more by what came. For `axes`, `least` and `fits` see
-    Search; for `fault`, `shown` and `result` Rerun. `atol` may depend on the inputs.
+    `formula` makes of them. For `axes`, `least` and `fits` see Search; for `fault`, `shown` and
+    `result` Rerun. `atol` may depend on the inputs.
     """
 
     form: Callable[[Any], Callable[..., Any]]
@@ -36,7 +36,6 @@ class Spec:
     cases: Callable[[], Cases]
     axes: Mapping[str, str] = field(default_factory=dict)
     named: Mistakes = field(default_factory=dict)
-    fitted: Callable[[Trials], Mistakes] = lambda _: {}
     beyond: Callable[[], Cases] = lambda: ()
     least: Mapping[str, int] = field(default_factory=dict)
     fits: Callable[[Inputs], bool] = lambda _: True
@@ -59,8 +58,6 @@ def check(spec: Spec, answer: Any, meanwhile: Callable[[Trials], None] = lambda 
     for words, given in spec.cases():
         trials.on(given, words=words, atol=within(given))
         meanwhile(trials)
-    if trials.failed and not trials.cause():
-        trials.mistakes = {**spec.named, **spec.fitted(trials)}
     trials.require_right()
     more = Trials({}, rerun=rerun)
     for words, given in spec.beyond():
