@@ -17,8 +17,8 @@ from tools import messages
 PUNCTUATION = "，。；：（）、？！“”"
 # two English words with nothing between but a space: nobody's name, but a phrase
 PHRASE = re.compile(r"(?<![\w.`'\"(\[=])[a-z]{2,} [a-z]{2,}\b")
-# what an exception says begins with its name; a program has a line with def
-RAISED = re.compile(r"[A-Z]\w+: |(?:.*\n)?def \w+\(")
+# what an exception says begins with its name; a program has a line with def, or is a loop
+RAISED = re.compile(r"[A-Z]\w+: |(?:.*\n)?def \w+\(|for \w+.* in .*:")
 # places in which stand lines of the answer, and what others said
 FOREIGN = {"source", "reason"}
 CODE = re.compile(r"[A-Za-z]\w*(?:[._]\w+)+|\[[^\]]*\]|\b[A-Z]\w*[A-Z]\w*|`[^`]+`")

@@ -28,10 +28,6 @@ TRUE = {
     "max-of-all": "its largest: of all rows$",
     "sum-of-all": "its sum: of all rows$",
     "max-not-subtracted": "its largest: ",
-    # with one channel for all, each channel gets the image once more
-    "schedule-copies": "^8.4 the program: (as it was|without the last step)$",
-    "storage-each-counted": "^3.2 a storage for each$",
-    "two-in-turns": "^3.2 two in turns$",
 }
 
 # What a check wants of an answer's form, and the behaviours that lack it by what they do: the

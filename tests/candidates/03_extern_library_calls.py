@@ -38,15 +38,15 @@ def register_softmax():
         np.exp(y, out=y)
         y /= y.sum(axis=-1, keepdims=True)
 
-# %% 3.2 wrong: a storage for each tensor in between -> each tensor has a storage of its own
+# %% 3.2 wrong: a storage for each tensor in between -> input reads: | expected: 2 | got: 3
 def storages_needed(reads):
     return len(reads) - 1
 
-# %% 3.2 wrong: always two in turns -> two that take turns
+# %% 3.2 wrong: always two in turns -> input reads: [[0], [1], [2], [1, 3]] | expected: 3 | got: 2
 def storages_needed(reads):
     return min(2, len(reads) - 1)
 
-# %% 3.2 wrong: the input is counted too -> tensor 0: the input has its memory already
+# %% 3.2 wrong: the input is counted too -> input reads: [[0]] | expected: 0 | got: 1
 def storages_needed(reads):
     last = {n: call for call, numbers in enumerate(reads, 1) for n in numbers}
     return max(sum(n <= call <= until for n, until in last.items())
@@ -95,7 +95,7 @@ def linear_module(inputs, out, x_shape, name="env.linear", params=(), after=None
         bb.emit_func_output(gv)
     return bb.get() if get else bb
 
-# %% 3.3 wrong: weight and bias are parameters of main -> expected: main(x) | got: main(x, w, b)
+# %% 3.3 wrong: weight and bias are parameters of main -> main to run on x | main expects 3 arguments (x, w, b), but 1
 def create_linear_module(weight, bias):
     w = relax.Var("w", relax.TensorType(weight.shape, "float32"))
     b = relax.Var("b", relax.TensorType(bias.shape, "float32"))
@@ -288,7 +288,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, bias_shape=(32,))
 
-# %% 3.6 wrong: output type in the shape of the input -> the output type of env.conv2d (4, 32, 26, 26)
+# %% 3.6 wrong: output type in the shape of the input -> Reduction dimensions of dense do not match
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, out=(4, 32, 28, 28))
 
@@ -568,7 +568,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, order=("conv2d_weight",), bias_after=True)
 
-# %% 3.6 wrong: bias added after the call as well -> twice the bias
+# %% 3.6 wrong: bias added after the call as well -> layer 1, ReLU takes lv1 (4, 32, 26, 26) from add instead of lv
 def create_model_with_library_conv2d(weights):
     return library_cnn(weights, bias_after=True)
 
@@ -759,17 +759,17 @@ def storages_needed(reads):
         most = max(most, now)
     return most
 
-# %% 3.3 wrong: x of shape (k,) -> x float32 (784,)
+# %% 3.3 wrong: x of shape (k,) -> main to run on x float32 (1, 784) | expect Tensor with ndim 1 but get 2
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, len(bias)), (weight.shape[1],))
 
-# %% 3.3 wrong: m and k exchanged -> expected: main to take x float32 (1, 784) for a weight (128, 784) | got: x float32 (1, 128)
+# %% 3.3 wrong: m and k exchanged -> main to run on x float32 (1, 784) | param=x, annotation=R.Tensor((1, 128)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, weight.shape[1]), (1, weight.shape[0]))
 
-# %% 3.3 wrong: 784 and 128 written into it -> expected: main to take x float32 (1, 3) for a weight (5, 3) | got: x float32 (1, 784)
+# %% 3.3 wrong: 784 and 128 written into it -> main to run on x float32 (1, 3) | param=x, annotation=R.Tensor((1, 784)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (1, 128), (1, 784))
@@ -807,7 +807,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(relax.Tuple([gv]))
     return bb.get()
 
-# %% 3.3 wrong: two rows -> main to take x float32 (1, 784)
+# %% 3.3 wrong: two rows -> main to run on x float32 (1, 784) | annotation=R.Tensor((2, 784)
 def create_linear_module(weight, bias):
     return linear_module(lambda x: (x, relax.const(weight, "float32"), relax.const(bias, "float32")),
                          (2, len(bias)), (2, weight.shape[1]))
@@ -834,7 +834,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.3 wrong: main is float64 -> x float64 (1, 784)
+# %% 3.3 wrong: main is float64 -> main to run on x float32 (1, 784) | expect Tensor with dtype float64 but get float32
 def create_linear_module(weight, bias):
     bb = relax.BlockBuilder()
     x = relax.Var("x", relax.TensorType((1, weight.shape[1]), "float64"))

@@ -93,7 +93,7 @@ def schedule_add(schedule):
     schedule.split(j, factors=[None, 8])
     schedule.parallel(i)
 
-# %% 4.2 wrong: two iterations for the threads -> at least 4 iterations
+# %% 4.2 wrong: two iterations for the threads -> a parallel outermost loop, with 4 iterations or more
 def schedule_add(schedule):
     i, j = schedule.get_loops(schedule.get_sblock("C"))
     i0, _ = schedule.split(i, factors=[2, None])

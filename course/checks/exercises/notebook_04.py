@@ -15,7 +15,7 @@ from course.tir.walk import sblocks
 from course.words import _
 
 
-def _three_steps(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
+def _three_steps(*shape: int) -> tvm.tirx.PrimFunc:
     x = te.placeholder(shape, name="x")
     doubled = te.compute(shape, lambda i, j: x[i, j] * 2.0, name="doubled")
     shifted = te.compute(shape, lambda i, j: doubled[i, j] + 1.0, name="shifted")
@@ -23,7 +23,7 @@ def _three_steps(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
     return te.create_prim_func([x, result])
 
 
-def _addition(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
+def _addition(*shape: int) -> tvm.tirx.PrimFunc:
     a, b = (te.placeholder(shape, name=name) for name in "AB")
     return te.create_prim_func([a, b, te.compute(shape, lambda i, j: a[i, j] + b[i, j], name="C")])
 
@@ -31,13 +31,10 @@ def _addition(shape: tuple[int, int]) -> tvm.tirx.PrimFunc:
 @exercise("4.1", "inline_all(schedule)", seconds=10)
 def exercise_4_1(inline_all: Callable) -> str:
     """inlining two steps."""
-    for shape in [(16, 16), (5, 33)]:
-        before = _three_steps(shape)
-        after = schedules.scheduled(inline_all, before)
+    for _shape, after in schedules.applied(inline_all, _three_steps, (16, 16), (5, 33)):
         blocks = [block.name_hint for block in sblocks(after) if block.name_hint != "root"]
         if len(blocks) != 1:
             raise CheckFailed(_("one sblock"), f"{len(blocks)}: {', '.join(blocks)}")
-        schedules.require_same_results(before, after)
     return _("one sblock, no buffer between, the same results for two shapes")
 
 
@@ -45,11 +42,8 @@ def exercise_4_1(inline_all: Callable) -> str:
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
     # then every remainder of 16 rows by the factors 2 to 8
-    for apply, shape in [(schedules.scheduled, (64, 128)), (schedules.scheduled, (16, 24)),
-                         (schedules.scheduled_too, (136, 264)), (schedules.scheduled_too, (17, 8)),
-                         (schedules.scheduled_too, (22, 16)), (schedules.scheduled_too, (31, 40))]:
-        before = _addition(shape)
-        after = apply(schedule_add, before)
+    for shape, after in schedules.applied(schedule_add, _addition, (64, 128), (16, 24),
+                                          (136, 264), (17, 8), (22, 16), (31, 40)):
         found = nests(after)
         schedules.require_threads(4, *found)
         # the sum may have been inlined into a copy of it, which then is the last block
@@ -61,7 +55,6 @@ def exercise_4_2(schedule_add: Callable) -> str:
             raise CheckFailed(_("{block} in a buffer {shape}").format(block="C", shape=shape),
                               f"{laid}")
         schedules.require_neighbours(nest, lanes, nest.realize.block.writes[0])
-        schedules.require_same_results(before, after)
     return _("a parallel outermost loop, 8 lanes along a row, the same results for six shapes")
 
 
@@ -69,12 +62,9 @@ def exercise_4_2(schedule_add: Callable) -> str:
 def exercise_4_3(schedule_matmul: Callable) -> str:
     """a matrix product with lanes and a decomposed reduction."""
     # with eight columns a fixed number of vectors has too few lanes, and threads may lack work
-    for apply, sizes, least in [
-            (schedules.scheduled, (32, 32, 32), 2), (schedules.scheduled, (16, 8, 24), 1),
-            (schedules.scheduled_too, (72, 136, 80), 2),
-            (schedules.scheduled_too, (24, 40, 56), 1)]:
-        before = schedules.product(*sizes)
-        after = apply(schedule_matmul, before)
+    for (_sizes, after), least in zip(schedules.applied(
+            schedule_matmul, schedules.product, (32, 32, 32), (16, 8, 24), (72, 136, 80),
+            (24, 40, 56)), (2, 1, 2, 1), strict=True):
         schedules.require_decomposed(after)
         update = schedules.summing(after)[0]
         found = nests(after)
@@ -88,7 +78,6 @@ def exercise_4_3(schedule_matmul: Callable) -> str:
         schedules.require_neighbours(update, lanes, *(
             read for read in update.realize.block.reads
             if not read.source.same_as(schedules.written(update))))
-        schedules.require_same_results(before, after)
     return _("a parallel outermost loop, lanes along j, T.init apart, the same results for four "
              "shapes")
 
@@ -123,8 +112,8 @@ def _sums_and_pooling(n: int, m: int, depth: int) -> tvm.tirx.PrimFunc:
         sums[2 * i + p, 2 * j + q], axis=[p, q]), name="pooled")])
 
 
-def _by_rows(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    by_rows = tvm.s_tir.Schedule(func)
+def _by_rows(*sizes: int) -> tvm.tirx.PrimFunc:
+    by_rows = tvm.s_tir.Schedule(schedules.product(*sizes))
     i, j, k = by_rows.get_loops("C")
     by_rows.reorder(i, k, j)
     return by_rows.mod["main"]
@@ -138,23 +127,17 @@ def _sums_of_rows(n: int, m: int) -> tvm.tirx.PrimFunc:
 @exercise("4.5", "sums_where_needed(schedule)")
 def exercise_4_5(sums_where_needed: Callable) -> str:
     """sums that are made where they are needed."""
-    for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (12, 20, 3)),
-                         (schedules.scheduled_too, (2, 6, 5)),
-                         (schedules.scheduled_too, (20, 6, 3))]:
-        before = _sums_and_pooling(*sizes)
-        after = apply(sums_where_needed, before)
-        schedules.require_few_sums(after, schedules.adds_up(after), 2 * sizes[1])
-        schedules.require_same_results(before, after)
+    for (_rows, columns, _depth), after in schedules.applied(
+            sums_where_needed, _sums_and_pooling, (8, 8, 4), (12, 20, 3), (2, 6, 5), (20, 6, 3)):
+        schedules.require_few_sums(after, schedules.adds_up(after), 2 * columns)
     return _("at most two rows of sums at a time, the same results for four shapes")
 
 
 @exercise("4.6", "row_in_registers(schedule)")
 def exercise_4_6(row_in_registers: Callable) -> str:
     """a row of sums in a local buffer."""
-    for apply, sizes in [(schedules.scheduled, (8, 8, 4)), (schedules.scheduled_too, (5, 12, 3)),
-                         (schedules.scheduled_too, (6, 7, 9))]:
-        before, columns = _by_rows(schedules.product(*sizes)), sizes[1]
-        after = apply(row_in_registers, before)
+    for (_rows, columns, _depth), after in schedules.applied(
+            row_in_registers, _by_rows, (8, 8, 4), (5, 12, 3), (6, 7, 9)):
         update = schedules.adds_up(after)
         schedules.require_local(update, _("a row"))
         schedules.require_complete(after, update, _("the sums"))
@@ -163,7 +146,6 @@ def exercise_4_6(row_in_registers: Callable) -> str:
         if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
             raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
                                   count=columns), f"{together}; {schedules.told([update])}")
-        schedules.require_same_results(before, after)
     return _("a row of sums in a local buffer, copied when complete, the same results for three "
              "shapes")
 
@@ -171,21 +153,18 @@ def exercise_4_6(row_in_registers: Callable) -> str:
 @exercise("4.7", "eight_partial_sums(schedule)")
 def exercise_4_7(eight_partial_sums: Callable) -> str:
     """eight partial sums."""
-    for apply, sizes in [(schedules.scheduled, (4, 32)), (schedules.scheduled_too, (3, 48)),
-                         (schedules.scheduled_too, (5, 8))]:
-        before = _sums_of_rows(*sizes)
-        after = apply(eight_partial_sums, before)
+    for (rows, _columns), after in schedules.applied(eight_partial_sums, _sums_of_rows,
+                                                     (4, 32), (3, 48), (5, 8)):
         partial = schedules.summing(after)[0]  # the row may be read through a copy
         if partial.buffer == "total":
             raise CheckFailed(_("partial sums in a buffer of their own"),
                               _("block {block} adds to the result").format(block=partial.block))
-        if (count := int(np.prod(schedules.written(partial).shape))) != 8 * sizes[0]:
+        if (count := int(np.prod(schedules.written(partial).shape))) != 8 * rows:
             raise CheckFailed(_("eight partial sums for each of {count} rows").format(
-                                  count=sizes[0]), _("{count} in all").format(count=count),
+                                  count=rows), _("{count} in all").format(count=count),
                               schedules.told([partial]))
         lanes = schedules.require_lanes(partial, _("the partial sums"))
         for region in (*partial.realize.block.writes, *partial.realize.block.reads[:1]):
             schedules.require_neighbours(partial, lanes, region)
-        schedules.require_same_results(before, after)
     return _("eight partial sums of each row as the lanes of a vector, the same results for three "
              "shapes")

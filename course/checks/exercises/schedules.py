@@ -206,6 +206,20 @@ def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc
         return scheduled(apply, func)
 
 
+def applied(answer: Callable, make: Callable[..., tvm.tirx.PrimFunc], *cases: tuple[int, ...]
+            ) -> Iterator[tuple[tuple[int, ...], tvm.tirx.PrimFunc]]:
+    """Yield the sizes of each case, and the PrimFunc that an answer makes of make(*sizes).
+
+    Raises CheckFailed where `scheduled` and `scheduled_too` do, and where the results, which are
+    compared after what the caller does with the PrimFunc, are others.
+    """
+    for number, sizes in enumerate(cases):
+        before = make(*sizes)
+        after = (scheduled_too if number else scheduled)(answer, before)
+        yield sizes, after
+        require_same_results(before, after)
+
+
 @contextlib.contextmanager
 def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
     """Raise CheckFailed where TVM refuses a step for a PrimFunc that it accepted for another."""
@@ -214,7 +228,7 @@ def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
     except tvm.s_tir.ScheduleError as error:
         shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
         raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
-                              shapes=shapes), reason(error)) from None
+                              shapes=shapes), reason(error), line_of_answer(error)) from None
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds
@@ -385,8 +399,9 @@ def require_threads(least: int, *nests: Nest) -> None:
     """
     for nest in nests:
         outer = _loops(nest)[0]
-        if outer.kind != "parallel":
-            raise CheckFailed(_("a parallel outermost loop"),
+        if outer.kind != "parallel" or _most(outer) < least:
+            raise CheckFailed(_("a parallel outermost loop, with {least} iterations or more"
+                                ).format(least=least),
                               _("{outer}, around block {block}").format(outer=outer,
                                                                         block=nest.block),
                               told([nest]))
@@ -395,9 +410,6 @@ def require_threads(least: int, *nests: Nest) -> None:
                               _("the parallel loop {outer} moves a reduction axis of "
                                 "{block}").format(outer=outer, block=nest.block),
                               told([nest]))
-        if _most(outer) < least:
-            raise CheckFailed(_("at least {least} iterations to share").format(least=least),
-                              f"{outer}", told([nest]))
 
 
 def _loops(nest: Nest) -> list[Loop]:
@@ -410,12 +422,9 @@ def _loops(nest: Nest) -> list[Loop]:
 def require_lanes(nest: Nest, what: str) -> Loop:
     """Return the innermost loop; raise CheckFailed unless it is a vector of two lanes or more."""
     inner = _loops(nest)[-1]
-    if inner.kind != "vectorized":
-        raise CheckFailed(_("a vectorised innermost loop around {what}").format(what=what),
-                          f"{inner}", told([nest]))
-    if _most(inner) < 2:
-        raise CheckFailed(_("a vector of {what}: at least two lanes").format(what=what), f"{inner}",
-                          told([nest]))
+    if inner.kind != "vectorized" or _most(inner) < 2:
+        raise CheckFailed(_("a vectorised innermost loop around {what}, of at least two lanes"
+                            ).format(what=what), f"{inner}", told([nest]))
     return inner
 
 

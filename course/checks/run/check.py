@@ -149,7 +149,7 @@ def exercise(number: str, form: str, seconds: float = 10,
                 expected, came, look_at, *example = parts
                 if not came:
                     expected = _("Exercise {number} is {what}").format(number=number, what=expected)
-                return _refuse(CheckFailed(expected, came, look_at, title,
+                return _refuse(CheckFailed(expected, came or None, look_at, title,
                                            Example.again(*example) if example else None))
             right[number] = answer
             title = _("Exercise {number} ✓").format(number=number)

@@ -27,8 +27,12 @@ class CheckFailed(CourseError):
     what came: as text, and in a notebook as tables above the other lines.
     """
 
-    def __init__(self, expected: str, came: str = "", look_at: str = "", title: str = "",
+    def __init__(self, expected: str, came: str | None = None, look_at: str = "", title: str = "",
                  example: Example | None = None) -> None:
+        if came is None:
+            came = ""
+        elif not came:
+            came = _("nothing")
         self.parts = (expected, came, look_at)
         self.example, self._displayed = example, False
         self._title = [title] * bool(title)
