@@ -28,11 +28,6 @@ def read(path: Path) -> POFile:
         raise TranslationError(str(error)) from error
 
 
-def chinese(one: POEntry) -> str:
-    """Return the Chinese of a message; it has one form also where the English has two."""
-    return one.msgstr or one.msgstr_plural.get(0, "")
-
-
 def _key(text: str, context: str | None) -> tuple[str, str | None]:
     return " ".join(text.split()), context  # a line may end elsewhere
 
@@ -45,24 +40,19 @@ def merged(path: Path, wanted: Iterable[POEntry], width: int = -1) -> POFile:
     """
     made = POFile(wrapwidth=width)
     made.header, made.metadata = HEADER, ABOUT
-    left = [one for one in read(path) if chinese(one)]
-    have = {_key(one.msgid, one.msgctxt): one for one in left}
-    back = {_key(one.previous_msgid, one.msgctxt): one for one in left if one.previous_msgid}
-    for want in wanted:
+    every = left = sorted((one for one in read(path) if one.msgstr), key=lambda one: not one.fuzzy)
+    # by the English that it is the Chinese of: of two, the one that is not fuzzy
+    known = {_key(one.fuzzy and one.previous_msgid or one.msgid, one.msgctxt): one for one in every}
+    for want in {(one.msgid, one.msgctxt): one for one in wanted}.values():
         made.append(want)
-        key = _key(want.msgid, want.msgctxt)
-        alike = {one.msgid.lower(): one for one in have.values() if one.msgctxt == want.msgctxt}
-        if old := have.get(key):
-            want.previous_msgid = old.previous_msgid
-            want.flags = ["fuzzy"] * old.fuzzy + want.flags
-        elif close := not (old := back.get(key)) and difflib.get_close_matches(
-                want.msgid.lower(), alike, 1):
+        alike = {one.msgid.lower(): one for one in every if one.msgctxt == want.msgctxt}
+        if old := known.get(_key(want.msgid, want.msgctxt)):
+            want.fuzzy = old.fuzzy and not old.previous_msgid
+        elif close := difflib.get_close_matches(want.msgid.lower(), alike, 1):
             old = alike[close[0]]
-            want.previous_msgid = old.previous_msgid or old.msgid
-            want.flags = ["fuzzy", *want.flags]
+            want.fuzzy, want.previous_msgid = True, old.previous_msgid or old.msgid
         if old:
-            want.msgstr, want.msgstr_plural = old.msgstr, old.msgstr_plural
-            want.tcomment = old.tcomment
+            want.msgstr, want.tcomment = old.msgstr, old.tcomment
             left = [one for one in left if one is not old]
     for one in left:
         one.obsolete = True

@@ -18,22 +18,19 @@ from polib import POEntry
 
 from course.words import CATALOGUE, ROOT
 from tools import catalogue
-from tools.catalogue import chinese, read
+from tools.catalogue import read
 
 SOURCES = ("*.py", "data/**/*.py", "course/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
 
 
-def _said(path: Path) -> Iterator[tuple[str, str]]:
-    """Yield what a module says, in its order: a message, and its form for more than one or ""."""
+def _said(path: Path) -> Iterator[str]:
+    """Yield what a module says, in its order."""
     calls = [node for node in ast.walk(ast.parse(path.read_bytes())) if isinstance(node, ast.Call)]
     for node in sorted(calls, key=lambda node: (node.lineno, node.col_offset)):
         match node:
             case ast.Call(func=ast.Name("_"), args=[ast.Constant(value=str(text))]):
-                yield text, ""
-            case ast.Call(func=ast.Name("ngettext"),
-                          args=[ast.Constant(value=str(one)), ast.Constant(value=str(more)), _]):
-                yield one, more
+                yield text
 
 
 def extracted() -> list[POEntry]:
@@ -42,10 +39,9 @@ def extracted() -> list[POEntry]:
     modules = sorted(path for pattern in SOURCES for path in ROOT.glob(pattern))
     for path in [*modules, *sorted((ROOT / "notebooks").glob("*.ipynb"))]:
         place = path.relative_to(ROOT).as_posix(), ""
-        for one, more in _said(path) if path.suffix == ".py" \
-                else ((label, "") for label in of_pictures(path)):
-            entry = found.setdefault(one, POEntry(
-                msgid=one, msgid_plural=more, flags=["python-brace-format"] * bool(_places(one))))
+        for text in _said(path) if path.suffix == ".py" else of_pictures(path):
+            entry = found.setdefault(text, POEntry(
+                msgid=text, flags=["python-brace-format"] * bool(_places(text))))
             entry.occurrences += [place] * (place not in entry.occurrences)
     return list(found.values())
 
@@ -116,19 +112,17 @@ def wrong() -> list[str]:
     """Return what is wrong with the Chinese of messages, a line each; what is fuzzy waits."""
     lines = []
     for one in read(CATALOGUE).translated_entries():
-        said = chinese(one)
-        if _places(said) not in (_places(one.msgid), _places(one.msgid_plural)):
-            lines.append(f"{said!r} has other places than {one.msgid!r}")
-        lines += [f"the word {word} of {said!r} is not in {one.msgid!r}"
-                  for word in LATIN.findall(re.sub(r"\{\w+\}|(?<=docs/)zh/", "", said))
+        if _places(one.msgstr) != _places(one.msgid):
+            lines.append(f"{one.msgstr!r} has other places than {one.msgid!r}")
+        lines += [f"the word {word} of {one.msgstr!r} is not in {one.msgid!r}"
+                  for word in LATIN.findall(re.sub(r"\{\w+\}|(?<=docs/)zh/", "", one.msgstr))
                   if word not in one.msgid]
     return [f"{CATALOGUE.name}: {line}" for line in lines]
 
 
 def missing() -> list[str]:
-    """Return each message that has no Chinese, or whose Chinese is fuzzy, in all of its forms."""
-    return [form for one in read(CATALOGUE) if not one.translated()
-            for form in (one.msgid, one.msgid_plural) if form]
+    """Return each message that has no Chinese, or whose Chinese is fuzzy."""
+    return [one.msgid for one in read(CATALOGUE) if not one.translated()]
 
 
 def summary() -> str:

@@ -15,14 +15,14 @@ import json
 import re
 import sys
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
-from itertools import groupby
+from itertools import chain
 from pathlib import Path
 from typing import NamedTuple
 
 import jupytext
 import nbformat
 from jupytext.config import load_jupytext_config
+from nbformat.v4 import new_markdown_cell, new_notebook
 from polib import POEntry
 
 from course.words import HAN, ROOT, Sentence, _
@@ -37,23 +37,6 @@ EXERCISES = "<!-- counted by make sync: exercises -->"  # up to the next comment
 ADAPTED = ("README.md", "instructor/student_README.md")
 
 
-@dataclass(eq=False)
-class Unit:
-    """A paragraph in English, and in Chinese where that is up to date."""
-
-    english: str
-    cell: int  # the number of its Markdown cell
-    docstring: bool
-    text: str = ""  # the Chinese
-    shown: str = ""  # what the Chinese edition shows; a docstring is in the code already
-    line: int = 0  # of its catalogue
-
-    @property
-    def key(self) -> tuple[str, str | None]:
-        """Its msgid and msgctxt."""
-        return normal(self.english), "docstring" if self.docstring else None
-
-
 class File(NamedTuple):
     """A notebook or document: in English, its catalogue, and what is made of them."""
 
@@ -63,7 +46,7 @@ class File(NamedTuple):
 
 
 def normal(text: str) -> str:
-    """Return a paragraph without what `make sync` counts, and the address of a clone."""
+    """Return a text without what `make sync` counts, and the address of a clone."""
     text = re.sub(r"(<!-- counted.*?-->).*?<!--", r"\1<!--", text, flags=re.DOTALL)
     text = re.sub(ROW.format(r"\d\d"), r"\1| | | |", text)
     text = re.sub(WEEK.format(r"\d\d"), r"\1 0 |", text)
@@ -77,19 +60,17 @@ def masters() -> list[Path]:
 
 def files(names: Collection[str] = ()) -> dict[str, File]:
     """Return all files by name, or some: a notebook's is "02", a document's its English path."""
-    found, po = {}, ROOT / "po" / "zh"
-    for path in sorted({*po.rglob("*.po"), *(po / f"{path.stem}.po" for path in masters())}):
-        source = ROOT / path.relative_to(po).with_suffix(".md")
-        name, zh = source.relative_to(ROOT).as_posix(), source.parent / "zh" / source.name
-        if re.match(r"\d\d_", name):
-            name, zh = name[:2], ROOT / "paired_md" / "zh" / source.name
-            source = ROOT / "notebooks" / f"{path.stem}.ipynb"
-        elif source.parent.name != "docs":
-            zh = source.with_suffix(".zh.md")
-        if not source.exists():
-            raise TranslationError(f"{path.relative_to(ROOT)} is the Chinese of nothing: there is "
-                                   f"no {source.relative_to(ROOT)}. Rename or delete it.")
-        found[name] = File(source, path, zh)
+    po, made = ROOT / "po" / "zh", ROOT / "paired_md" / "zh"
+    found = {path.name[:2]: File(path, po / f"{path.stem}.po", made / f"{path.stem}.md")
+             for path in masters()}
+    for path in sorted({*po.rglob("*.po")} - {file.catalogue for file in found.values()}):
+        name = path.relative_to(po).with_suffix(".md")
+        if not (ROOT / name).exists():
+            raise TranslationError(f"{path.relative_to(ROOT)} is the Chinese of nothing: no "
+                                   "notebook or document has this name. Rename or delete it.")
+        below = name.parts[0] == "docs"
+        zh = name.parent / "zh" / name.name if below else name.with_suffix(".zh.md")
+        found[name.as_posix()] = File(ROOT / name, path, ROOT / zh)
     if unknown := set(names) - found.keys():
         raise TranslationError(f"There is no Chinese of {min(unknown)}, only of "
                                f"{', '.join(found)}.")
@@ -114,24 +95,22 @@ def paragraphs(text: str) -> list[str]:
     return found
 
 
-def english(source: Path) -> tuple[list[Unit], nbformat.NotebookNode]:
-    """Return the paragraphs of a notebook or document, and the notebook (of none, an empty one).
+def english(source: Path) -> tuple[list[list[POEntry]], nbformat.NotebookNode]:
+    """Return the messages of each Markdown cell, and the notebook; a document is one cell.
 
     An exercise's docstring comes where its Chinese is shown, before the hints.
     """
-    if source.suffix == ".md":
-        text = source.read_text(encoding="utf-8")
-        return [Unit(one, 0, False) for one in paragraphs(text)], nbformat.v4.new_notebook()
-    notebook, found, number = nbformat.read(source, as_version=4), list[Unit](), -1
+    notebook = nbformat.read(source, as_version=4) if source.suffix == ".ipynb" else new_notebook(
+        cells=[new_markdown_cell(normal(source.read_text(encoding="utf-8")))])
+    found = list[list[POEntry]]()
     for cell in notebook.cells:
         if cell.cell_type == "markdown":
-            number += 1
-            found += [Unit(text, number, False) for text in paragraphs(cell.source)]
+            found.append([POEntry(msgid=text) for text in paragraphs(cell.source)])
         elif cell.metadata.get("nbgrader", {}).get("solution"):
-            at = next((at for at, one in enumerate(found) if one.cell == number and
-                       one.english.startswith("<details><summary>Hint")), len(found))
-            found[at:at] = [Unit(inspect.cleandoc(text), number, True) for text in
-                            re.findall('"""(.*?)"""', cell.source, re.DOTALL)[:1]]
+            at = next((at for at, one in enumerate(found[-1])
+                       if one.msgid.startswith("<details><summary>Hint")), len(found[-1]))
+            found[-1][at:at] = [POEntry(msgid=inspect.cleandoc(text), msgctxt="docstring") for text
+                                in re.findall('"""(.*?)"""', cell.source, re.DOTALL)[:1]]
     return found, notebook
 
 
@@ -141,30 +120,30 @@ def as_markdown(notebook: nbformat.NotebookNode) -> str:
     return jupytext.writes(notebook, "md:markdown", config=config)
 
 
-def current(name: str) -> tuple[list[Unit], str, nbformat.NotebookNode]:
-    """Return the paragraphs of one of `files`, the text of its Chinese, and the Chinese notebook.
+def current(name: str) -> tuple[list[list[POEntry]], str, nbformat.NotebookNode]:
+    """Return the messages of each Markdown cell, the text of the Chinese, and the Chinese notebook.
 
-    The notebook has the master's code cells, outputs, ids and metadata; a document's is empty.
+    A message's msgstr is what is shown: where it is in English, the message is fuzzy. The notebook
+    has the master's code cells, outputs, ids and metadata.
     """
     (file,) = files([name]).values()
-    units, notebook = english(file.source)
-    have = {(one.msgid, one.msgctxt): one for one in catalogue.read(file.catalogue)
-            if one.translated()}
+    messages, notebook = english(file.source)
+    have = {(one.msgid, one.msgctxt): one
+            for one in catalogue.read(file.catalogue).translated_entries()}
     # the Chinese file is in a folder below the English one
-    link = r"\]\((?=\.\./)" if notebook.cells else r"\]\((?![a-z]+:|#)"
+    link = r"\]\((?=\.\./)" if file.source.suffix == ".ipynb" else r"\]\((?![a-z]+:|#)"
     up = "](../" if file.chinese.parent.name == "zh" else "]("
-    for unit in units:
-        if one := have.get(unit.key):
-            unit.text, unit.line = one.msgstr, one.linenum
-        unit.shown = unit.text or ("" if unit.docstring else re.sub(link, up, unit.english))
-    if not notebook.cells:
-        return units, "\n\n".join(unit.shown for unit in units) + "\n", notebook
+    for one in chain(*messages):
+        if same := have.get((one.msgid, one.msgctxt)):
+            one.msgstr, one.linenum = same.msgstr, same.linenum
+        elif not one.msgctxt:  # a docstring is in the code already
+            one.msgstr, one.fuzzy = re.sub(link, up, one.msgid), True
     cells = (cell for cell in notebook.cells if cell.cell_type == "markdown")
-    for cell, (_cell, group) in zip(cells, groupby(units, lambda unit: unit.cell), strict=True):
-        cell.source = "\n\n".join(unit.shown for unit in group if unit.shown)
-    text = as_markdown(notebook)
+    for cell, group in zip(cells, messages, strict=True):
+        cell.source = "\n\n".join(one.msgstr for one in group if one.msgstr)
+    text = as_markdown(notebook) if file.source.suffix == ".ipynb" else f"{cell.source}\n"
     notebook.metadata["lang"] = "zh"
-    return units, text, notebook
+    return messages, text, notebook
 
 
 def _refuse_edits(file: File) -> None:
@@ -172,11 +151,11 @@ def _refuse_edits(file: File) -> None:
     made, po = file.chinese, file.catalogue
     if not made.exists() or po.exists() and made.stat().st_mtime_ns <= po.stat().st_mtime_ns:
         return
-    known = normal("\n".join(one.msgstr for one in catalogue.read(file.catalogue)))
-    code = file.source.read_text(encoding="utf-8")
+    known = normal("\n".join([*(one.msgstr for one in catalogue.read(po)),
+                              file.source.read_text(encoding="utf-8")]))
     made, po = made.relative_to(ROOT), po.relative_to(ROOT)
     for line in normal(file.chinese.read_text(encoding="utf-8")).splitlines():
-        if re.search(HAN, line) and line not in known and line.strip() not in code:
+        if re.search(HAN, line) and line.strip() not in known:
             raise TranslationError(f"{made} is made by `make sync`, and {line.strip()[:60]!r} is "
                                    f"not in {po}: write it there, then `touch {po}`.")
 
@@ -190,13 +169,10 @@ def merge(change: bool = True, accept: Collection[str] = ()) -> list[Path]:
     for file in every.values():
         _refuse_edits(file)
     for name, file in every.items():
-        keys = dict.fromkeys(unit.key for unit in english(file.source)[0])
-        found = catalogue.merged(file.catalogue, [
-            POEntry(msgid=text, msgctxt=context) for text, context in keys])
-        for one in found:
-            if one.fuzzy and name in accept:
-                print(f"{name}: still right for {one.msgid[:70]!r}")
-                one.flags, one.previous_msgid = [], None
+        found = catalogue.merged(file.catalogue, chain(*english(file.source)[0]))
+        for one in found.fuzzy_entries() if name in accept else ():
+            print(f"{name}: still right for {one.msgid[:70]!r}")
+            one.fuzzy, one.previous_msgid = False, None
         behind += catalogue.write(file.catalogue, str(found), change)
     return behind
 
@@ -212,23 +188,24 @@ def check(names: Collection[str]) -> list[str]:
     found = []
     for name, file in files(names).items():
         folders = [path.parent.relative_to(ROOT) for path in (file.source, file.chinese)]
-        units, _text, notebook = current(name)
+        messages, _text, notebook = current(name)
         code = json.dumps([cell for cell in notebook.cells if cell.cell_type == "code"],
                           ensure_ascii=False)
-        for unit in units:
-            if unit.text and not unit.text.startswith("[English]("):
+        for one in chain(*messages):
+            if one.translated() and not one.msgstr.startswith("[English]("):
                 lines = translation_lint.differences(
-                    "" if unit.docstring or name in ADAPTED else unit.key[0], unit.text, folders)
-                if notebook.cells:
-                    lines += translation_lint.misquoted(unit.text, code)
-                found += [f"{file.catalogue.relative_to(ROOT)}:{unit.line}: {line}"
+                    "" if one.msgctxt or name in ADAPTED else one.msgid, one.msgstr, folders)
+                if file.source.suffix == ".ipynb":
+                    lines += translation_lint.misquoted(one.msgstr, code)
+                found += [f"{file.catalogue.relative_to(ROOT)}:{one.linenum}: {line}"
                           for line in lines]
     return found
 
 
 def summary(names: Collection[str] = ()) -> Sentence:
     """Say how many paragraphs wait for their Chinese, of how many, and in which files."""
-    made = {name: [not unit.text for unit in current(name)[0]] for name in files(names)}
+    made = {name: [not one.translated() for one in chain(*current(name)[0])]
+            for name in files(names)}
     left, total = (sum(map(count, made.values())) for count in (sum, len))
     where = ", ".join(f"{name}: {sum(waits)}" for name, waits in made.items() if any(waits))
     said = _("{left} of {total} paragraphs wait for Chinese, or for newer Chinese ({where})") \

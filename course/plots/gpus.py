@@ -6,7 +6,7 @@ import numpy as np
 
 from course.plots.figure import BLUE, GREY, PALE, box, sheet, show, write
 from course.tir.threads import SEGMENT, Launch
-from course.words import _, ngettext
+from course.words import _
 
 _BLOCKS = (PALE, "#f7d9b0", "#d8ead3", "#ead5e6")
 _EACH = SEGMENT // 4  # float32 numbers of one transaction
@@ -54,7 +54,8 @@ def addresses(touched: Mapping[str, Sequence[int]]) -> None:
                 box(axes, left + wide * (element % _EACH) / _EACH, row + 0.2,
                     max(wide / _EACH, 0.1), 0.6, BLUE, lw=0)  # wide enough for the eye
         count = len(brought[title])
-        said = ngettext("{count} transaction", "{count} transactions", count).format(count=count)
+        said = _("{count} transaction") if count == 1 else _("{count} transactions")
+        said = said.format(count=count)
         write(axes, count * wide * 1.15 + 0.3, row + 0.5, said, ha="left")
         says.append(_("{title}: {said}").format(title=_(title), said=said))
     show(figure, _("What the 32 threads of a warp reach at once, in boxes of 128 bytes. "

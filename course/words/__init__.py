@@ -15,10 +15,7 @@ import os
 import re
 from collections.abc import Iterable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    from typing import Self
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
 CATALOGUE = Path(__file__).with_name("zh.po")
@@ -54,8 +51,7 @@ def _chinese() -> dict[str, str]:
     except ImportError:
         return {}
     messages = polib.pofile(str(CATALOGUE)) if CATALOGUE.is_file() else ()
-    return {english: one.msgstr or one.msgstr_plural[0] for one in messages if one.translated()
-            for english in (one.msgid, one.msgid_plural) if english}
+    return {one.msgid: one.msgstr for one in messages if one.translated()}
 
 
 class CourseError(Exception):
@@ -71,7 +67,7 @@ class Sentence(str):
     template: str
     places: dict[str, Any] | None
 
-    def __new__(cls, template: str, places: dict[str, Any] | None = None) -> Self:
+    def __new__(cls, template: str, places: dict[str, Any] | None = None) -> Sentence:
         self = super().__new__(cls, _told(template, places, language()))
         self.template, self.places = template, places
         return self
@@ -96,9 +92,6 @@ class Sentence(str):
 
     def __radd__(self, other: str) -> Sentence:
         return Sentence("").join([other, self]) if other else self
-
-    def __reduce__(self) -> tuple:
-        return Sentence, (self.template, self.places)
 
 
 def _told(template: str, places: dict[str, Any] | None, language: str) -> str:
@@ -127,17 +120,12 @@ def _(english: str) -> Sentence:
     return Sentence(english)
 
 
-def ngettext(one: str, more: str, number: int) -> Sentence:
-    """Return a sentence about one thing or about more; Chinese has one form for both."""
-    return Sentence(one if number == 1 else more)
-
-
 def listed(names: Iterable[str]) -> str:
     """Return names with "and" before the last."""
-    *most, last = names
-    while len(most) > 1:
-        most[:2] = [_("{these}, {more}").format(these=most[0], more=most[1])]
-    return _("{these} and {more}").format(these=most[0], more=last) if most else last
+    first, *others = names
+    if len(others) > 1:
+        return _("{these}, {more}").format(these=first, more=listed(others))
+    return _("{these} and {more}").format(these=first, more=others[0]) if others else first
 
 
 def told(value: Any, language: str) -> Any:

@@ -78,7 +78,7 @@ def untried(number: str, title: str, wanted: Any) -> list[str]:
 def _english(node: ast.AST | None) -> Iterator[str]:
     """Yield the template of `_("...")`, also where its places are filled in."""
     match node:
-        case ast.Call(func=ast.Name("_" | "ngettext"), args=args):
+        case ast.Call(func=ast.Name("_"), args=args):
             yield from (str(arg.value) for arg in args if isinstance(arg, ast.Constant))
         case ast.Call(func=ast.Attribute(value=inner, attr="format")):
             yield from _english(inner)

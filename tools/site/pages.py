@@ -40,11 +40,10 @@ def read(master: Path, language: str) -> tuple[nbformat.NotebookNode, dict[str, 
     """Return a notebook in a language, and what in each Markdown cell, by id, is English."""
     if language == "en":
         return nbformat.read(master, as_version=4), {}
-    paragraphs, _, notebook = translation.current(master.name[:2])
+    messages, _, notebook = translation.current(master.name[:2])
     cells = [cell for cell in notebook.cells if cell.cell_type == "markdown"]
-    return notebook, {cell.id: [one.shown for one in paragraphs if one.cell == number
-                                and one.shown and not one.text]
-                      for number, cell in enumerate(cells)}
+    return notebook, {cell.id: [one.msgstr for one in group if one.fuzzy]
+                      for cell, group in zip(cells, messages, strict=True)}
 
 
 def file_in(language: str, name: str) -> tuple[Path, bool]:

@@ -36,7 +36,7 @@ from course.checks.run.timeout import alarmed
 from course.checks.say.messages import CheckFailed, wrapped
 from course.checks.say.show import Example
 from course.progress import solved
-from course.words import _, language, listed, ngettext, packed, told, unpacked
+from course.words import _, language, listed, packed, told, unpacked
 
 MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
 PATIENCE = 20  # times its limit of CPU time that a check may take on a busy machine
@@ -212,11 +212,11 @@ def accepted(*numbers: str) -> bool:
                or id(right[number]) not in there
                or stale(right[number], name_in(registered[number].form))]
     if missing:
-        print(ngettext("This cell needs exercise {numbers}: write it, and run its check; the "
-                       "notebook goes on without it.",
-                       "This cell needs exercises {numbers}: write them, and run their checks; the "
-                       "notebook goes on without it.", len(missing)).format(
-                           numbers=listed(missing)))
+        needs = _("This cell needs exercises {numbers}: write them, and run their checks; the "
+                  "notebook goes on without it.") if len(missing) > 1 else _(
+                      "This cell needs exercise {numbers}: write it, and run its check; the "
+                      "notebook goes on without it.")
+        print(needs.format(numbers=listed(missing)))
     return not missing
 
 
