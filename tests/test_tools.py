@@ -23,7 +23,7 @@ from PIL.PngImagePlugin import PngInfo
 from course import present, words
 from course.plots import figure
 from data import versions
-from tools import doctor, execute, lab, lang, messages, pages, progress, sync
+from tools import catalogue, doctor, execute, lab, lang, pages, progress, sync
 from tools.student import for_students
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -299,7 +299,7 @@ def test_the_doctor_speaks_chinese_and_looks_for_a_font(monkeypatch, capsys) -> 
 def test_troubles_are_quoted_as_they_are_said(name: str, monkeypatch) -> None:
     language = "zh" if "/zh/" in name else "en"
     said = [one.msgstr if language == "zh" else one.msgid
-            for one in messages.read(words.CATALOGUE)]
+            for one in catalogue.read(words.CATALOGUE)]
     said += [(ROOT / "instructor" / "student.mk").read_text(encoding="utf-8")]
     said += [versions.package("apache-tvm", "99")[1]]
     said += re.findall("^### (.*)$", (ROOT / "docs" / "tvm_errors.md").read_text(), re.MULTILINE)

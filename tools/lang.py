@@ -29,9 +29,8 @@ def masters(lang: str = "") -> list[Path]:
     if lang == "zh" and not found and (ROOT / "po" / "zh").is_dir():
         found = masters("en")
     if not found:
-        here = {"zh": "en", "en": "zh"}[lang]
         sys.exit(_("This edition is not in the handout that was unpacked here: LANG={here} is."
-                   ).format(here=here))
+                   ).format(here="en" if lang == "zh" else "zh"))
     return found
 
 

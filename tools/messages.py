@@ -18,7 +18,6 @@ from polib import POEntry
 
 from course.words import CATALOGUE, ROOT
 from tools import catalogue
-from tools.catalogue import read
 
 SOURCES = ("*.py", "data/**/*.py", "course/**/*.py", "tools/**/*.py")
 LATIN = re.compile(r"[A-Za-z]{2,}")
@@ -111,7 +110,7 @@ def _places(text: str) -> set[str | None] | None:
 def wrong() -> list[str]:
     """Return what is wrong with the Chinese of messages, a line each; what is fuzzy waits."""
     lines = []
-    for one in read(CATALOGUE).translated_entries():
+    for one in catalogue.read(CATALOGUE).translated_entries():
         if _places(one.msgstr) != _places(one.msgid):
             lines.append(f"{one.msgstr!r} has other places than {one.msgid!r}")
         lines += [f"the word {word} of {one.msgstr!r} is not in {one.msgid!r}"
@@ -122,12 +121,12 @@ def wrong() -> list[str]:
 
 def missing() -> list[str]:
     """Return each message that has no Chinese, or whose Chinese is fuzzy."""
-    return [one.msgid for one in read(CATALOGUE) if not one.translated()]
+    return [one.msgid for one in catalogue.read(CATALOGUE) if not one.translated()]
 
 
 def summary() -> str:
     """Say how many messages have their Chinese."""
-    every = read(CATALOGUE)
+    every = catalogue.read(CATALOGUE)
     return f"Messages: {len(every.translated_entries())} of {len(every)} in Chinese, " \
         "the others are in English."
 

@@ -8,8 +8,9 @@ import nbformat
 
 from course.words import told
 from tools import catalogue, translation
+from tools.lang import masters
 from tools.site.project import addressed, cited
-from tools.translation import COUNTED, EXERCISES, ROW, WEEK, masters, summary
+from tools.translation import COUNTED, EXERCISES, ROW, WEEK, summary
 
 # in a notebook's opening box
 MINUTES = re.compile(r"\*\*Time\*\* about (\d+) minutes")
@@ -24,7 +25,7 @@ def filler() -> Callable[[str, str], str]:
     the plan of the instructors' README.
     """
     progress = summary()
-    cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters()}
+    cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters("en")}
     points = {number: [grader.get("points", 0) for cell in some
                        if (grader := cell.metadata.get("nbgrader", {})).get("grade")]
               for number, some in cells.items()}

@@ -26,7 +26,7 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from polib import POEntry
 
 from course.words import HAN, ROOT, Sentence, _
-from tools import catalogue, translation_lint
+from tools import catalogue, lang, translation_lint
 from tools.catalogue import TranslationError
 
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
@@ -53,23 +53,17 @@ def normal(text: str) -> str:
     return re.sub(r"(?m)^git clone .* mlc-course.*$", "git clone ADDRESS mlc-course", text)
 
 
-def masters() -> list[Path]:
-    """Return the English notebooks."""
-    return sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))
-
-
 def files(names: Collection[str] = ()) -> dict[str, File]:
     """Return all files by name, or some: a notebook's is "02", a document's its English path."""
     po, made = ROOT / "po" / "zh", ROOT / "paired_md" / "zh"
     found = {path.name[:2]: File(path, po / f"{path.stem}.po", made / f"{path.stem}.md")
-             for path in masters()}
+             for path in lang.masters("en")}
     for path in sorted({*po.rglob("*.po")} - {file.catalogue for file in found.values()}):
         name = path.relative_to(po).with_suffix(".md")
         if not (ROOT / name).exists():
             raise TranslationError(f"{path.relative_to(ROOT)} is the Chinese of nothing: no "
                                    "notebook or document has this name. Rename or delete it.")
-        below = name.parts[0] == "docs"
-        zh = name.parent / "zh" / name.name if below else name.with_suffix(".zh.md")
+        zh = Path("docs/zh", name.name) if name.parts[0] == "docs" else name.with_suffix(".zh.md")
         found[name.as_posix()] = File(ROOT / name, path, ROOT / zh)
     if unknown := set(names) - found.keys():
         raise TranslationError(f"There is no Chinese of {min(unknown)}, only of "

@@ -4,13 +4,11 @@ It also needs what the tables of docs/glossary.md ask for: the Chinese of each t
 English has it, the Chinese of fixed phrases, and the names that stay English.
 """
 
-import functools
 import posixpath
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -29,7 +27,6 @@ HABITS = (  # what Chinese technical books don't do
 QUOTED = re.compile(r"《[^》]*》|[“（(][^“”（）()]*[”）)]|\w+(?: ?[·*+<=/-] ?\w+)+|\w+\.\w+")
 PHRASE = re.compile("[（“]([A-Za-z][^（）“”`\u3400-\u9fff]* [a-z]{2}[^（）“”`\u3400-\u9fff]*)[）”]")
 SHORT = 0.22  # of its English's length: no whole paragraph comes near it, the shortest has 0.26
-LINKS = ("link", "picture")
 KINDS = {"heading_open": "heading", "fence": "fenced block", "code_block": "fenced block",
          "math_block": "formula", "math_inline": "formula", "math_inline_double": "formula",
          "code_inline": "code span", "td_open": "cell of a table", "th_open": "cell of a table",
@@ -51,10 +48,10 @@ def _what(token: Token) -> str:
     return str(token.attrs.get("href") or token.attrs.get("src") or token.markup or "|")
 
 
-def parts(text: str) -> tuple[Counter[tuple[str, str]], str, list[str]]:
-    """Return what a translation keeps, the words ("\\0": code, a formula), and those HTML hides."""
+def parts(text: str) -> tuple[Counter[tuple[str, str]], str]:
+    """Return what a translation keeps, and the words ("\\0": code, a formula)."""
     kept: Counter[tuple[str, str]] = Counter()
-    words, hidden = "", []
+    words = ""
     # in the heading "split: two loops out of one" a name
     text = re.sub("(?m)^(#+ )([a-z_]+)(?=: |[：（])", r"\1`\2`", text)
     for block in READER.parse(text):
@@ -64,15 +61,13 @@ def parts(text: str) -> tuple[Counter[tuple[str, str]], str, list[str]]:
                 words += "" if token.block else "\0" if KINDS[token.type] in ONCE else token.content
             elif token.type.startswith("html"):
                 kept.update(("HTML tag", tag) for tag in re.findall(r"</?\w+", token.content))
-                rest = re.sub(r"<summary>.*?</summary>|<[^>]*>", "", token.content, flags=re.DOTALL)
-                hidden += [rest.strip()] if token.block and rest.strip() else []
                 words += re.sub(r"<[^>]*>", " ", token.content) if token.block else ""
             else:
                 words += "\n" if token.type.endswith("break") else token.content
         words += "\n"
     kept.update(("number", number) for number in re.findall(r"\d[\d,.]*\d|\d(?!-)", words))
     kept["star", "★"] = words.count("★")
-    return kept, words, hidden
+    return kept, words
 
 
 def _target(link: str, folder: Path, english: bool) -> str:
@@ -88,15 +83,6 @@ def _target(link: str, folder: Path, english: bool) -> str:
     return twin or str(file) + (mark + anchor) * (not own)
 
 
-class Glossary(NamedTuple):
-    """The tables of docs/glossary.md."""
-
-    terms: dict[str, frozenset[str]]  # in lower case, with the Chinese that any row admits
-    any_term: re.Pattern[str]
-    any_name: re.Pattern[str]
-    phrases: list[tuple[re.Pattern[str], str]]
-
-
 def _any(words: Iterable[str]) -> str:
     """Return a pattern for any of these words, the longest first; without words none matches."""
     return "|".join(map(re.escape, sorted(words, key=lambda word: (-len(word), word)))) or "(?!)"
@@ -110,38 +96,40 @@ def rows(text: str, heading: str) -> list[dict[str, str]]:
     return [dict(zip(cells[0], row, strict=True)) for row in cells[2:]]
 
 
-@functools.cache
-def glossary(text: str) -> Glossary:
-    """Read the tables of docs/glossary.md."""
-    terms: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
-    for row in rows(text, "Terms"):
+def _admitted() -> dict[str, frozenset[str]]:
+    """Return the terms, in lower case, with the Chinese that any row admits."""
+    found: defaultdict[str, frozenset[str]] = defaultdict(frozenset)
+    for row in rows(GLOSSARY, "Terms"):
         forms = [row["中文"], *row["也可用"].split("/")] if row["gate"] == "yes" else []
         for term in row["English"].lower().split(","):
-            terms[re.sub("[ -]+", " ", term.strip())] |= \
+            found[re.sub("[ -]+", " ", term.strip())] |= \
                 {form.strip() for form in forms if form.strip()} or {""}  # not looked for
-    phrases = [(re.compile("(?m)" + "^" * row["English"].startswith((">", "#")) + re.sub(
-        r"\bN\b", r"(\\d[\\d.]*\\d|\\d)", re.escape(row["English"])).replace("…", ".*")),
-        row["中文"]) for row in rows(text, "Fixed phrases")]
-    names = _any(row["Term"] for row in rows(text, "Not translated")
-                 if row["Term"] != row["Term"].lower())
-    any_term = _any(terms).replace(r"\ ", r"[\s-]+")
-    return Glossary(terms, re.compile(rf"(?<![\w-])({any_term})(?:s|es)?(?![\w-])", re.IGNORECASE),
-                    re.compile(rf"(?<!\w)({names})(?!\w)"), phrases)
+    return found
 
 
-def _terms(prose: str, words: Glossary) -> Counter[str]:
+GLOSSARY = (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")
+TERMS = _admitted()
+TERM = re.compile(r"(?<![\w-])(" + _any(TERMS).replace(r"\ ", r"[\s-]+") + r")(?:s|es)?(?![\w-])",
+                  re.IGNORECASE)
+NAMES = [row["Term"] for row in rows(GLOSSARY, "Not translated")]
+NAME = re.compile(rf"(?<!\w)({_any(name for name in NAMES if name != name.lower())})(?!\w)")
+PHRASES = [(re.compile("(?m)" + "^" * row["English"].startswith((">", "#")) + re.sub(
+    r"\bN\b", r"(\\d[\\d.]*\\d|\\d)", re.escape(row["English"])).replace("…", ".*")),
+    row["中文"]) for row in rows(GLOSSARY, "Fixed phrases")]
+
+
+def _terms(prose: str) -> Counter[str]:
     """Count a text's terms: "ONNX Runtime" has no runtime, "batch by batch" has one batch."""
-    prose = re.sub(r"\b(\w+) (?:by|to) \1\b", r"\1", words.any_name.sub("\0", prose), flags=re.I)
-    return Counter(re.sub(r"[\s-]+", " ", found[1].lower())
-                   for found in words.any_term.finditer(prose))
+    prose = re.sub(r"\b(\w+) (?:by|to) \1\b", r"\1", NAME.sub("\0", prose), flags=re.I)
+    return Counter(re.sub(r"[\s-]+", " ", found[1].lower()) for found in TERM.finditer(prose))
 
 
-def _words(english: str, chinese: str, prose: tuple[str, str], words: Glossary) -> list[str]:
+def _words(english: str, chinese: str, prose: tuple[str, str]) -> list[str]:
     """Compare terms, names and fixed phrases."""
     wanted: defaultdict[frozenset[str], Counter[str]] = defaultdict(Counter)
-    quoted = _terms(" ; ".join(QUOTED.findall(prose[1])), words)
-    for term, times in (_terms(prose[0], words) - quoted).items():
-        wanted[words.terms[term]][term] += times
+    quoted = _terms(" ; ".join(QUOTED.findall(prose[1])))
+    for term, times in (_terms(prose[0]) - quoted).items():
+        wanted[TERMS[term]][term] += times
     lines = []
     for forms, terms in wanted.items():
         have, times = len(re.findall(_any(forms), prose[1])), terms.total()
@@ -149,8 +137,8 @@ def _words(english: str, chinese: str, prose: tuple[str, str], words: Glossary) 
             lines.append(f"'{', '.join(sorted(terms))}' is {' or '.join(sorted(forms))} in the "
                          f"glossary, and is here {have} of {times} times")
     lines += [f"the name {name} does not occur" for name in sorted(
-        set(words.any_name.findall(prose[0]))) if name not in chinese]
-    for pattern, template in words.phrases:
+        set(NAME.findall(prose[0]))) if name not in chinese]
+    for pattern, template in PHRASES:
         for found in pattern.finditer(english):
             form = re.sub(r"\bN\b", found[1] if found.groups() else "", template)
             if not re.search(re.escape(form).replace("…", ".*"), chinese):
@@ -163,7 +151,7 @@ def misquoted(chinese: str, said: str) -> list[str]:
 
     `said`: the notebook's code cells with their outputs, such as the labels of pictures.
     """
-    known = (said + (ROOT / "docs" / "glossary.md").read_text(encoding="utf-8")).lower()
+    known = (said + GLOSSARY).lower()
     return [f"{part!r} is quoted, and no cell says it: quote what it says now"
             for phrase in PHRASE.findall(chinese)
             for part in re.split(r" *(?:\.\.\.|…|，) *", phrase)
@@ -175,21 +163,17 @@ def differences(english: str, chinese: str, folders: Iterable[Path]) -> list[str
 
     `folders`: of the two files, for their links. Without English only the Chinese is looked at.
     """
-    (one, said, hidden), (other, says, hides) = parts(english), parts(chinese)
-    wanted, have = (Counter({(kind, _target(what, folder, own is one) if kind in LINKS else what):
-                             times for (kind, what), times in own.items()})
+    (one, said), (other, says) = parts(english), parts(chinese)
+    wanted, have = (Counter({(kind, _target(what, folder, own is one)
+                              if kind in ("link", "picture") else what): times
+                             for (kind, what), times in own.items()})
                     for own, folder in zip((one, other), folders, strict=True))
-    words = glossary((ROOT / "docs" / "glossary.md").read_text(encoding="utf-8"))
     lines = [f"the {kind} {what} is missing" for kind, what in sorted(wanted - have)
              if kind not in ONCE or not have[kind, what]]
     lines += [f"a {kind} {what} that the English does not have" for kind, what in
               sorted(have - wanted) if english and kind not in ONCE]
-    lines += [f"the {kind} to {what} leads nowhere" for kind, what in have
-              if english and kind in LINKS and not (re.match("[a-z]+:|#", what)
-                                                    or (ROOT / what.split("#")[0]).exists())]
-    if len(hides) > len(hidden):
-        lines.append(f"{hides[0][:30]!r} is not read as Markdown: put a blank line after "
-                     "</summary> and before </details>")
+    if re.search(r"</summary>(?!\n\n)", chinese):
+        lines.append("what follows </summary> is not read as Markdown: put a blank line between")
     if says.count("*") > said.count("*"):
         lines.append(f"asterisks show at {says[max(0, says.index('*') - 8):][:24]!r}: put a space "
                      "after bold that ends in one of 。，：）, or the mark outside the bold")
@@ -197,6 +181,6 @@ def differences(english: str, chinese: str, folders: Iterable[Path]) -> list[str
         lines.append("no Chinese")
     if len(said) > 150 and len(says) < SHORT * len(said):
         lines.append(f"{len(says)} characters for {len(said)}: is a sentence missing?")
-    lines += _words(english, chinese, (said, says), words)
+    lines += _words(english, chinese, (said, says))
     return lines + [f"{habit}: {says[max(0, found.start() - 6):][:14]!r}".replace("\\x00", "`...`")
                     for pattern, habit in HABITS if (found := pattern.search(says))]

@@ -115,9 +115,7 @@ def _spaced(edge: re.Match) -> str:
     return " " if any(kinds) else edge[0]
 
 
-def _(english: str) -> Sentence:
-    """Return a sentence of the catalogue; `.format(name=...)` fills in its places, {name}."""
-    return Sentence(english)
+_ = Sentence  # of the catalogue; `.format(name=...)` fills in its places, {name}
 
 
 def listed(names: Iterable[str]) -> str:

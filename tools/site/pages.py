@@ -10,6 +10,7 @@ import nbformat
 
 from tools import translation
 from tools.grading.submission import name_of
+from tools.lang import masters
 from tools.pages import PICTURES, Described
 from tools.site import anchors, landing, terms
 from tools.site.dark import for_the_dark, transparent
@@ -17,7 +18,6 @@ from tools.site.narrow import LEAST, narrow, smallest
 from tools.site.project import ROOT, addressed, repository, ways
 from tools.site.words import WORDS, Words
 from tools.student import SOLUTION, STUB
-from tools.translation import masters
 
 DARK, NARROW = ".dark.svg", ".narrow"  # ends of names
 OPENING = ("before", "target")  # the titles in the first page's picture
