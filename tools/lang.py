@@ -25,9 +25,8 @@ def place(folder: str, lang: str = "") -> str:
 def masters(lang: str = "") -> list[Path]:
     """Return the notebooks that an edition is made from; exit if it is not here."""
     lang = lang or CHOSEN
-    found = sorted((ROOT / place("notebooks", lang)).glob("[0-9]*.ipynb"))
-    if lang == "zh" and not found and (ROOT / "po" / "zh").is_dir():
-        found = masters("en")
+    folder = "notebooks" if (ROOT / "po" / "zh").is_dir() else place("notebooks", lang)
+    found = sorted((ROOT / folder).glob("[0-9]*.ipynb"))
     if not found:
         sys.exit(_("This edition is not in the handout that was unpacked here: LANG={here} is."
                    ).format(here="en" if lang == "zh" else "zh"))

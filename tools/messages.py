@@ -84,11 +84,9 @@ def of_pictures(path: Path) -> list[str]:
         match node:
             case ast.Call(func=ast.Name(name), args=[first, *_rest]) if name == "climb":
                 found += _labels(first)
-            case ast.Assign(targets=[ast.Name(name)], value=ast.Dict() as value) if name in taken:
-                found += _labels(value)
-            case ast.Assign(targets=[ast.Subscript(value=ast.Name(name), slice=place)]) \
-                    if name in taken:
-                found += _labels(place)
+            case ast.Assign(targets=[ast.Name(name)], value=ast.Dict() as named) | ast.Assign(
+                    targets=[ast.Subscript(value=ast.Name(name), slice=named)]) if name in taken:
+                found += _labels(named)
     return found
 
 

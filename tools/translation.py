@@ -155,10 +155,7 @@ def _refuse_edits(file: File) -> None:
 
 
 def merge(change: bool = True, accept: Collection[str] = ()) -> list[Path]:
-    """Bring the catalogues up to date with the English, and return which were not.
-
-    With `change=False` nothing is written. Raises TranslationError.
-    """
+    """Bring catalogues up to date, if `change`; return which were not. Raises TranslationError."""
     every, behind = files(), list[Path]()
     for file in every.values():
         _refuse_edits(file)

@@ -50,8 +50,7 @@ def _what(token: Token) -> str:
 
 def parts(text: str) -> tuple[Counter[tuple[str, str]], str]:
     """Return what a translation keeps, and the words ("\\0": code, a formula)."""
-    kept: Counter[tuple[str, str]] = Counter()
-    words = ""
+    kept, words = Counter[tuple[str, str]](), ""
     # in the heading "split: two loops out of one" a name
     text = re.sub("(?m)^(#+ )([a-z_]+)(?=: |[：（])", r"\1`\2`", text)
     for block in READER.parse(text):

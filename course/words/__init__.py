@@ -14,6 +14,7 @@ import json
 import os
 import re
 from collections.abc import Iterable
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -46,12 +47,10 @@ def _chinese() -> dict[str, str]:
 
     There is none in an English handout, nor before polib is installed.
     """
-    try:
-        import polib
-    except ImportError:
+    if not (CATALOGUE.is_file() and find_spec("polib")):
         return {}
-    messages = polib.pofile(str(CATALOGUE)) if CATALOGUE.is_file() else ()
-    return {one.msgid: one.msgstr for one in messages if one.translated()}
+    import polib
+    return {one.msgid: one.msgstr for one in polib.pofile(str(CATALOGUE)).translated_entries()}
 
 
 class CourseError(Exception):
