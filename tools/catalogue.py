@@ -40,9 +40,10 @@ def merged(path: Path, wanted: Iterable[POEntry], width: int = -1) -> POFile:
     """
     made = POFile(wrapwidth=width)
     made.header, made.metadata = HEADER, ABOUT
-    every = left = sorted((one for one in read(path) if one.msgstr), key=lambda one: not one.fuzzy)
+    every = left = [one for one in read(path) if one.msgstr]
     # by the English that it is the Chinese of: of two, the one that is not fuzzy
-    known = {_key(one.fuzzy and one.previous_msgid or one.msgid, one.msgctxt): one for one in every}
+    known = {_key(one.fuzzy and one.previous_msgid or one.msgid, one.msgctxt): one
+             for one in sorted(every, key=lambda one: not one.fuzzy)}
     for want in {(one.msgid, one.msgctxt): one for one in wanted}.values():
         made.append(want)
         alike = {one.msgid.lower(): one for one in every if one.msgctxt == want.msgctxt}
@@ -55,7 +56,7 @@ def merged(path: Path, wanted: Iterable[POEntry], width: int = -1) -> POFile:
             want.msgstr, want.tcomment = old.msgstr, old.tcomment
             left = [one for one in left if one is not old]
     for one in left:
-        one.obsolete = True
+        one.obsolete, one.previous_msgid = True, None
     made.extend(left)
     return made
 
