@@ -79,7 +79,7 @@ class Candidate:
         process" is what a check says of such an answer. Endless loops of Python are ended there by
         a timer (checks.run.timeout).
         """
-        needs = registered[self.exercise].needs
+        needs = self.exercise != SHARED and registered[self.exercise].needs
         return not (needs and not present.tool(needs)) \
             and (sys.platform == "linux" or "ends the process" not in self.words)
 

@@ -543,7 +543,8 @@ def exercise_9_6(hand_over: Callable) -> str:
         lambda given: 1e-4 * (150 if given["program"] != cnn_of
                               and np.abs(given["x0"]).max() > 1 else 1)), mains)
     if not (hand_over(_DENSE[0].module()).attrs or {}).get("external_mods"):
-        raise CheckFailed(_("compiled modules next to the IRModule"), _("none"))
+        raise CheckFailed(_("compiled modules in the IRModule's attribute external_mods"),
+                          _("none"))
     count = sum(case.left.count("call_dps_packed") for case in _DENSE)
     return _("{count} dense layers, with the bias on either side, with a ReLU and without, and the "
              "CNN's two, are code\nof your generator; products without a bias stay").format(

@@ -633,7 +633,7 @@ def _received(place: Path, files: str) -> np.ndarray:
     said = said.replace(f"{place}/", "")
     line = re.search(r'run\.py", line (\d+).*\n *(.*)', said)
     raise CheckFailed(
-        _("a result in y.npy of python received/run.py x.npy y.npy"),
+        _("a result in y.npy after python received/run.py x.npy y.npy"),
         _("{reason}, from {name}").format(reason=said.splitlines()[-1], name=name),
         _("line {number} of run.py: {source}").format(number=line[1], source=line[2]) if line
         else _("the folder has {files}").format(files=files))
