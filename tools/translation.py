@@ -26,7 +26,7 @@ from nbformat.v4 import new_markdown_cell, new_notebook
 from polib import POEntry
 
 from course.words import HAN, ROOT, Sentence, _
-from tools import catalogue, lang, translation_lint
+from tools import catalogue, translation_lint
 from tools.catalogue import TranslationError
 
 COUNTED = "<!-- counted by make sync -->"  # up to the next comment
@@ -57,7 +57,7 @@ def files(names: Collection[str] = ()) -> dict[str, File]:
     """Return all files by name, or some: a notebook's is "02", a document's its English path."""
     po, made = ROOT / "po" / "zh", ROOT / "paired_md" / "zh"
     found = {path.name[:2]: File(path, po / f"{path.stem}.po", made / f"{path.stem}.md")
-             for path in lang.masters("en")}
+             for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
     for path in sorted({*po.rglob("*.po")} - {file.catalogue for file in found.values()}):
         name = path.relative_to(po).with_suffix(".md")
         if not (ROOT / name).exists():
