@@ -80,7 +80,7 @@ COLAB := $(if $(wildcard $(PINNED)),$(PY),build/colab.venv/bin/python)
 build/colab.venv/bin/python:
 	@$(GATE)
 	@$(PYTHON) -m venv build/colab.venv
-	@build/colab.venv/bin/pip install --quiet -c requirements.txt babel nbformat jupytext || { rm -r build/colab.venv; exit 1; }
+	@build/colab.venv/bin/pip install --quiet -c requirements.txt polib nbformat jupytext || { rm -r build/colab.venv; exit 1; }
 colab: $(filter build/%,$(COLAB))  ## write the students' notebooks for Google Colab, both languages, to build/colab/ (NB="02 03": some)
 ##zh colab: 生成可在 Google Colab 中打开的学生版 notebook（中英文都有），写入 build/colab/（NB="02 03"：只要其中几个）
 	@$(COLAB) -m tools.colab $(NB)
