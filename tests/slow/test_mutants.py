@@ -59,11 +59,12 @@ def test_wrong_behaviours_are_tried_too() -> None:
 
 
 def test_a_false_cause_is_found() -> None:
-    cause = _("the first element: a warp may begin in the middle of a stretch")
-    assert not truths.false_causes("10.2", "argument 0: that of the first call", cause)
+    cause = _("the maximum: it is taken over the whole array, not over each row (all exponentials "
+              "of a row can be 0)")
+    assert not truths.false_causes("0.1", "its largest: of all rows", cause)
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
-    for title in ("argument 1: that of the first call", "its result: rounded to float16"):
-        assert truths.false_causes("10.2", title, cause) == [cause]
+    for title in ("its sum: of all rows", "its result: rounded to float16"):
+        assert truths.false_causes("0.1", title, cause) == [cause]
     rounded = _("the weight is not transposed")
     look_at = _("; ").join([rounded, _("one sblock")])
     assert truths.unexpected_causes(look_at, "something else") == [rounded]
