@@ -47,11 +47,11 @@ def _answers(exercise: str) -> Iterator[tuple[str, Any]]:
     for number, answer in enumerate(two_sided.candidates(path.stem)):
         if answer.exercise == exercise:
             with contextlib.suppress(Exception):  # wrong ones raise what they like
-                yield answer.title, _defined(name, answer.source, f"answer_{digits}_{number}")
+                yield answer.title, defined(answer.source, f"answer_{digits}_{number}")[name]
 
 
-def _defined(name: str, source: str, module: str) -> Any:
-    """Return what a cell defines: TVMScript looks for its source, and for its module."""
+def defined(source: str, module: str) -> dict[str, Any]:
+    """Return what cells define: TVMScript looks for their source, and for their module."""
     file = f"{module}.py"
     linecache.cache[file] = (len(source), None, source.splitlines(keepends=True), file)
     sys.modules[module] = types.ModuleType(module)
@@ -59,7 +59,7 @@ def _defined(name: str, source: str, module: str) -> Any:
     names |= {"np": np, "torch": torch, "tvm": tvm, "te": te, "topi": topi, "T": tirx,
               "functools": functools, "operator": operator, "math": math}
     exec(compile(source, file, "exec"), names)
-    return names[name]
+    return names
 
 
 def of_candidates(exercise: str) -> list[tuple[tvm.tirx.PrimFunc, list[np.ndarray], str]]:

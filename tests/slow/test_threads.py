@@ -1,13 +1,13 @@
 """GPU programs on NumPy: results, races, refusals, counts; the same by the CPU's compiler."""
 
 import ast
-import importlib.util
-from types import ModuleType
+from typing import Any
 
 import nbformat
 import numpy as np
 import pytest
 import tvm
+from interpreted import defined
 from tvm import te
 from tvm.s_tir import dlight as dl
 from tvm.script import tirx as T
@@ -15,6 +15,7 @@ from tvm.script import tirx as T
 from course import gpu, present
 from course.checks import random
 from course.tir import threads
+from course.words import ROOT
 from data.store import CourseError
 
 needs_compiler = pytest.mark.skipif(not present.tool("c++20"), reason=present.tool("c++20").said)
@@ -418,23 +419,18 @@ COUNTED = {
 
 
 @pytest.fixture(scope="module")
-def notebook_10(tmp_path_factory) -> ModuleType:
+def notebook_10() -> dict[str, Any]:
     """The functions of notebook 10."""
-    cells = nbformat.read("notebooks/10_gpu_programs.ipynb", as_version=4).cells
+    cells = nbformat.read(ROOT / "notebooks" / "10_gpu_programs.ipynb", as_version=4).cells
     parts = [ast.unparse(node) for cell in cells if cell.cell_type == "code"
              for node in ast.parse(cell.source).body
              if isinstance(node, (ast.FunctionDef, ast.Import, ast.ImportFrom))]
-    path = tmp_path_factory.mktemp("module") / "notebook_10.py"
-    path.write_text("\n\n".join(parts))
-    spec = importlib.util.spec_from_file_location("notebook_10", path)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return defined("\n\n".join(parts), "notebook_10")
 
 
 @pytest.mark.parametrize("kernel", COUNTED)
-def test_an_h100_counts_the_same(kernel: str, notebook_10: ModuleType) -> None:
-    func = eval(kernel, vars(notebook_10))
+def test_an_h100_counts_the_same(kernel: str, notebook_10: dict[str, Any]) -> None:
+    func = eval(kernel, notebook_10)
     arrays = [random(*map(int, param.shape)) for param in func.params]
     launch = gpu.run(func, *arrays)
     stores = launch.transactions[func.params[-1].name]

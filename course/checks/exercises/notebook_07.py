@@ -203,18 +203,14 @@ def _in_parts(parts: int, batch: int, units: int, columns: int) -> tvm.tirx.Prim
 @exercise("7.4", "one_region(schedule)", seconds=10)
 def exercise_7_4(one_region: Callable) -> str:
     """three blocks in one parallel region."""
-    for apply, sizes in [(schedules.scheduled, (2, 4, 8, 6)),
-                         (schedules.scheduled_too, (3, 2, 5, 4)),
-                         (schedules.scheduled_too, (4, 1, 6, 3))]:
-        before = _in_parts(*sizes)
-        after = apply(one_region, before)
+    for sizes, after in schedules.applied(one_region, _in_parts, (2, 4, 8, 6), (3, 2, 5, 4),
+                                          (4, 1, 6, 3)):
         _require_one_region(after, sizes)
-        schedules.require_same_results(before, after)
     return _("one parallel loop around act, wide and rest, one part of act for each thread, the "
              "same results for three shapes")
 
 
-def _require_one_region(func: tvm.tirx.PrimFunc, sizes: tuple[int, int, int, int]) -> None:
+def _require_one_region(func: tvm.tirx.PrimFunc, sizes: tuple[int, ...]) -> None:
     """Raise CheckFailed unless one parallel loop, over the parts, holds what there is of a part."""
     parts, batch, units, _columns = sizes
     every = nests(func)
