@@ -351,7 +351,7 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
     lanes, columns = (16, WIDE) if wide_vectors(target) else (8, 24 if batch > 2 else 32)
     schedule = tvm.s_tir.Schedule(packed_program(batch, columns, parts))
     act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
-    few = min(batch, 2 if lanes == 16 or batch <= 4 else 1)  # measured: what is faster
+    few = min(batch, 2 if lanes == 16 or batch <= 4 else 1)  # our choice
     pieces = [schedule_dense(schedule, "wide", groups, images, columns // lanes, lanes),
               schedule_dense(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
     if one_region:
