@@ -15,7 +15,6 @@ import psutil
 import submissions
 from submissions import BOX, ROOT, answers, family, rows
 
-
 IN_THE_CELL = "in the cell"
 TELLS = f"open('/proc/self/comm', 'w').write({IN_THE_CELL!r})\n"
 
