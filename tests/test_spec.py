@@ -14,7 +14,7 @@ from course import words
 from course.checks.say.messages import CheckFailed
 from course.checks.say.show import Example
 from course.checks.spec import shrink
-from course.checks.spec.evidence import Rerun
+from course.checks.spec.evidence import Rerun, Spec
 from course.checks.spec.forms import Misuse, expression, program
 from course.checks.spec.interpret import Fault, Interpreted, Unknown
 from course.checks.spec.shrink import Search
@@ -206,7 +206,7 @@ def test_what_is_not_known_is_compiled() -> None:
 
 
 def _rerun(answer, right=lambda x: np.maximum(x, 0), **more) -> Rerun:
-    return Rerun(answer, right, {"x": "n m"}, **more)
+    return Rerun(answer, Spec(lambda run: run, right, axes={"x": "n m"}, **more))
 
 
 BATCH = np.random.default_rng(0).uniform(-9, 9, (4, 5)).astype("float32")

@@ -27,7 +27,6 @@ from course.checks.spec.compiled import Main, compiled, fenced, naming
 from course.checks.spec.forms import Misuse, expression
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, not_finite
-from course.checks.spec.trials import Mistakes
 from course.words import _
 
 # ---- tensor expressions --------------------------------------------------------------------
@@ -203,11 +202,6 @@ def _require_no_library(mod: tvm.IRModule, answer: str, name: str = "main") -> N
 _FUNCTIONS = {torch.relu: _relu_rule, operator.sub: _minus_rule}
 
 
-_APPROXIMATE: Mistakes = {
-    _("the form: this is the approximation with tanh, not the exact one with erf"):
-        lambda one, x: F.gelu(one.argument(x), approximate="tanh")}
-
-
 @exercise("5.3", "map_gelu(bb, node_map, node)")
 def exercise_5_3(map_gelu: Callable) -> str:
     """a rule for F.gelu.
@@ -219,7 +213,9 @@ def exercise_5_3(map_gelu: Callable) -> str:
         (True, (9, 7)), (True, (2, 1, 3, 2, 5)))]
     check(compiled({one.text: one for one in models}, _applied,
                    {one.text: [[scale * random(*one.shape)] for scale in (6, 300)]
-                    for one in models}, 1e-5, _APPROXIMATE),
+                    for one in models}, 1e-5, {
+                        _("the form: this is the approximation with tanh, not the exact one with "
+                          "erf"): lambda one, x: F.gelu(one.argument(x), approximate="tanh")}),
           _build(models, _FUNCTIONS | {F.gelu: map_gelu}, {}))
     return _("equal to F.gelu, the exact form, for ranks 1 to 5, and after other nodes")
 
