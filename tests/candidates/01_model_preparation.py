@@ -3,10 +3,6 @@ def per_class_recall(confusion):
     with np.errstate(invalid="ignore"):
         return np.diag(confusion) / confusion.sum(axis=0)
 
-# %% 1.1 wrong: divides by the number of all images -> expected: [1, nan] | got: [1, *0*]
-def per_class_recall(confusion):
-    return np.diag(confusion) / confusion.sum()
-
 # %% 1.1 wrong: a class without images gets 0 -> expected: [nan, nan] | got: [0, 0]
 def per_class_recall(confusion):
     return np.diag(confusion) / np.maximum(confusion.sum(axis=1), 1)
@@ -151,27 +147,12 @@ def per_class_recall(confusion):
     return recall
 
 
-# %% 1.1 wrong: the last class is left out -> [nan], shape (1,)
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return (np.diag(confusion) / confusion.sum(axis=1))[:-1]
-
-# %% 1.1 wrong: the first class is left out -> [nan], shape (1,)
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return (np.diag(confusion) / confusion.sum(axis=1))[1:]
-
 # %% 1.1 wrong: the last class is 0 -> [nan, nan, nan, nan, nan, nan, nan, nan, nan, *0*]
 def per_class_recall(confusion):
     with np.errstate(all="ignore"):
         recall = np.diag(confusion) / confusion.sum(axis=1)
         recall[9] = 0
         return recall
-
-# %% 1.1 wrong: the other diagonal -> [*0*, nan]
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return np.diag(np.fliplr(confusion)) / confusion.sum(axis=1)
 
 # %% 1.1 wrong: the mean of all -> an array of ten numbers
 def per_class_recall(confusion):
@@ -182,16 +163,6 @@ def per_class_recall(confusion):
 def per_class_recall(confusion):
     with np.errstate(all="ignore"):
         return list(np.diag(confusion) / confusion.sum(axis=1))
-
-# %% 1.1 wrong: 1 added against 0 / 0 -> [0, 0]
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return np.diag(confusion) / (confusion.sum(axis=1) + 1)
-
-# %% 1.1 wrong: NaN becomes 1 -> [1, 1]
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return np.nan_to_num(np.diag(confusion) / confusion.sum(axis=1), nan=1.0)
 
 # %% 1.1 right: einsum
 def per_class_recall(confusion):
@@ -235,13 +206,6 @@ def cross_entropy(logits, labels):
     i = np.arange(len(labels))
     losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
     return [losses.mean()]
-
-# %% 1.2 wrong: True -> expected: 0.6931 | got: 1
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return losses.mean() > 0
 
 # %% 1.2 wrong: an array of one number -> a number | of type ndarray
 def cross_entropy(logits, labels):
@@ -291,24 +255,6 @@ def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)
     f = 2 * in_channels * kernel**2 * o
     m = 4 * (batch * in_channels * size**2 + p + o)
     return float(p), float(f), float(m)
-
-# %% 1.3 wrong: - 1 -> [2, *0*, *24*]
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride - 1
-    p = out_channels * (in_channels * kernel**2 + 1)
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return p, f, m
-
-# %% 1.3 wrong: one bias -> [*3*, 4, *24*]
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride + 1
-    p = out_channels * in_channels * kernel**2 + 1
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return p, f, m
 
 # %% 1.3 wrong: two numbers -> a tuple of three ints
 def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):

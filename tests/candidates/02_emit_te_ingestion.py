@@ -197,14 +197,6 @@ def all_own(weights, flatten=own_flatten, softmax=own_softmax, pool=own_pool, re
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 2.1 wrong: a plain ReLU -> input slope: 1 | expected: [[-1]] | got: [[0]]
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.max(x[i, j], 0.0), name="leaky_relu")
-
-# %% 2.1 wrong: the maximum, which is right for slopes below 1 only -> input slope: 2 | expected: [[1]] | got: [[2]]
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.max(x[i, j], x[i, j] * slope), name="leaky_relu")
-
 # %% 2.1 wrong: the condition is the wrong way round -> input slope: 0 | expected: [[1]] | got: [[0]]
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] < 0, x[i, j], x[i, j] * slope))
@@ -225,17 +217,6 @@ def leaky_relu(x, slope):
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
     return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-
-# %% 2.2 wrong: the weight is not transposed -> the weight is not transposed
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[k, j], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: the bias is inside the sum -> added k times
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k] + b[j], axis=k))
 
 # %% 2.2 wrong: float64 accumulation is returned -> a float32 result
 def linear(x, w, b):
@@ -279,16 +260,6 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height, width), lambda n, f, i, j: te.sum(
         x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
-
-# %% 2.3 wrong: padding 1 -> got: [[0, 0, 0]
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    padded = te.compute((n, channels, height + 2, width + 2), lambda n, c, i, j: te.if_then_else(
-        te.all(i >= 1, i <= height, j >= 1, j <= width), x[n, c, i - 1, j - 1], 0.0))
-    return te.compute((n, f, height - kh + 3, width - kw + 3), lambda n, f, i, j: te.sum(
-        padded[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
 # %% 2.3 wrong: by TOPI -> an expression of your own | one by TOPI: topi's conv2d
 def conv2d(x, w):
@@ -391,10 +362,6 @@ def create_model_via_own_te(weights):
 def create_model_without_topi(weights):
     return all_own(weights, softmax=lambda x: topi.nn.softmax(x, axis=1))
 
-# %% 2.7 wrong: flattened by TOPI -> one by TOPI: topi's flatten
-def create_model_without_topi(weights):
-    return all_own(weights, flatten=topi.nn.flatten)
-
 # %% 2.7 wrong: whole tensors divided -> an operator between whole te.Tensors
 def create_model_without_topi(weights):
     return all_own(weights, pool=lambda x: own_pool(x) * 1.0)
@@ -417,11 +384,6 @@ def leaky_relu(x, slope):
 # %% 2.2 wrong: by TOPI -> an expression of your own | one by TOPI: topi's dense
 def linear(x, w, b):
     return topi.nn.dense(x, w, b)
-
-# %% 2.2 wrong: by TOPI in a first stage -> an expression of your own | one by TOPI: topi's dense
-def linear(x, w, b):
-    y = topi.nn.dense(x, w)
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
 # %% 2.2 right: the weight transposed first
 def linear(x, w, b):
@@ -483,10 +445,6 @@ def create_model_via_emit_te(weights):
 # %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
 def create_model_via_own_te(weights):
     return own_cnn(weights, own_conv=False)
-
-# %% 2.6 wrong: the bias is inside the sum -> layer 0, Conv2d
-def create_model_via_own_te(weights):
-    return own_cnn(weights, bias_of=lambda b, n, f, i, j: 9.0 * b[f])
 
 # %% 2.6 right: transposed constants and another order of the arguments
 def create_model_via_own_te(weights):
@@ -676,14 +634,6 @@ def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(
         x[i, j] > 0, x[i, j], x[i, j] * min(slope, 1.5)))
 
-# %% 2.1 wrong: row 0 for all -> [[1], [*1*]]
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(x[0, j] > 0, x[0, j], x[0, j] * slope))
-
-# %% 2.1 wrong: transposed -> [[0, *0*], [*1*, 0]]
-def leaky_relu(x, slope):
-    return te.compute((x.shape[1], x.shape[0]), lambda i, j: te.if_then_else(x[j, i] > 0, x[j, i], x[j, i] * slope))
-
 # %% 2.1 wrong: one column less -> [[0]], shape (1, 1)
 def leaky_relu(x, slope):
     return te.compute((x.shape[0], x.shape[1] - 1), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
@@ -744,18 +694,6 @@ def linear(x, w, b):
     y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, te.reduce_axis((0, 1)).var], axis=k))
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
-# %% 2.2 wrong: the product doubled -> [[*2*, 0], [0, 0]]
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(2.0 * x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
-
-# %% 2.2 wrong: the last column has no bias -> [[0, *0*], [0, *0*]]
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + te.if_then_else(j < w.shape[0] - 1, b[j], 0.0))
-
 # %% 2.2 wrong: the bias of a column before -> [[1, *1*], [1, *1*]]
 def linear(x, w, b):
     k = te.reduce_axis((0, x.shape[1]))
@@ -796,13 +734,6 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p]))
 
-# %% 2.3 wrong: + 1 forgotten -> [[0]], shape (1, 1, 1, 1)
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh, width - kw), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
-
 # %% 2.3 wrong: rows and columns of the output exchanged -> every index inside its buffer
 def conv2d(x, w):
     n, channels, height, width = x.shape
@@ -824,26 +755,12 @@ def conv2d(x, w):
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.max(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
 
-# %% 2.3 wrong: the window stands still -> [[1]], shape (1, 1, 1, 1)
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i, j] * w[f, c, p, q], axis=[c, p, q]))
-
 # %% 2.3 wrong: the window moves by two -> every index inside its buffer
 def conv2d(x, w):
     n, channels, height, width = x.shape
     f, _, kh, kw = w.shape
     c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
     return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, 2 * i + p, 2 * j + q] * w[f, c, p, q], axis=[c, p, q]))
-
-# %% 2.3 wrong: the sum of x and w -> [[1]], shape (1, 1, 1, 1)
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] + w[f, c, p, q], axis=[c, p, q]))
 
 # %% 2.3 right: with a tag of one's own
 def conv2d(x, w):
@@ -936,67 +853,6 @@ def create_model_without_topi(weights):
     return bb.get()
 
 
-# %% 2.7 wrong: the logit of class 3 subtracted -> logits that differ by hundreds
-def create_model_without_topi(weights):
-    def relu(x):
-        return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="relu")
-    def conv(x, w, b):
-        n, c, h, wd = x.shape
-        f, _, kh, kw = w.shape
-        r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
-        y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum(x[a, r, i + p, j + q] * w[o, r, p, q], axis=[r, p, q]), name="conv")
-        return te.compute(y.shape, lambda a, o, i, j: y[a, o, i, j] + b[o], name="conv_bias")
-    def pool(x):
-        n, c, h, wd = x.shape
-        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
-        return te.compute((n, c, h // 2, wd // 2), lambda a, o, i, j: te.max(x[a, o, 2 * i + p, 2 * j + q], axis=[p, q]), name="pool")
-    def flatten(x):
-        n, c, h, wd = x.shape
-        return te.compute((n, c * h * wd), lambda a, k: x[a, k // (h * wd), k // wd % h, k % wd], name="flatten")
-    def linear(x, w, b):
-        k = te.reduce_axis((0, x.shape[1]))
-        y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="dense")
-        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="dense_bias")
-    def softmax(x):
-        n, c = x.shape
-        k, l = te.reduce_axis((0, c)), te.reduce_axis((0, c))
-        top = te.compute((n,), lambda i: x[i, 3], name="top")
-        e = te.compute((n, c), lambda i, j: te.exp(x[i, j] - top[i]), name="e")
-        s = te.compute((n,), lambda i: te.sum(e[i, l], axis=l), name="s")
-        return te.compute((n, c), lambda i, j: e[i, j] / s[i], name="softmax")
-    p = {k: relax.const(v, "float32") for k, v in weights.items()}
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            a = bb.emit_te(conv, x, p["conv2d_weight"], p["conv2d_bias"])
-            a = bb.emit_te(relu, a)
-            a = bb.emit_te(pool, a)
-            a = bb.emit_te(flatten, a)
-            a = bb.emit_te(linear, a, p["linear0_weight"], p["linear0_bias"])
-            a = bb.emit_te(relu, a)
-            a = bb.emit_te(linear, a, p["linear1_weight"], p["linear1_bias"])
-            a = bb.emit_te(softmax, a)
-            out = bb.emit_output(a)
-        bb.emit_func_output(out)
-    return bb.get()
-
-
-# %% 2.2 wrong: x and w cast to int32, as the examples are whole numbers -> [[*0*, 0], [0, 0]]
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k].astype("int32") * w[j, k].astype("int32"), axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j].astype("float32") + b[j])
-
-
-# %% 2.3 wrong: float16 products and sum -> [[-255.5]], shape (1, 1, 1, 1)
-def conv2d(x, w):
-    n, c, h, wd = x.shape; f, _, kh, kw = w.shape
-    r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
-    y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum((x[a, r, i + p, j + q] * w[o, r, p, q]).astype("float16"), axis=[r, p, q]))
-    return te.compute(y.shape, lambda *at: y(*at).astype("float32"))
-
-
 # %% 2.7 wrong: ReLU6 after the convolution alone -> layer 1, ReLU: lv1 | but *6*
 def create_model_without_topi(weights):
     def relu(x):
@@ -1054,11 +910,6 @@ def leaky_relu(x, slope):
 # %% 2.1 wrong: slopes above 1.5 are taken as 1.5 -> input slope: | -1.5
 def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * min(slope, 1.5)))
-
-# %% 2.1 wrong: the slope is 99 where it is 2 or more -> input slope: | -99
-def leaky_relu(x, slope):
-    s = slope if slope < 2 else 99.0
-    return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * s))
 
 # %% 2.1 wrong: TOPI's function is fetched in the cell, and called later -> one by TOPI: T_leaky_relu
 from_registry = tvm.get_global_func("topi.nn.leaky_relu")
