@@ -202,8 +202,7 @@ def leaky_relu(x, slope):
     return te.compute(x.shape, lambda i, j: te.if_then_else(x[i, j] < 0, x[i, j], x[i, j] * slope))
 
 # %% 2.1 wrong: the shape of the example is written into it -> every index inside its buffer
-def leaky_relu(x, slope):
-    return te.compute((128, 128), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
+# x.shape => (128, 128)
 
 # %% 2.1 wrong: returns the formula instead of the tensor -> a te.Tensor as the result | NoneType
 def leaky_relu(x, slope):
@@ -214,9 +213,7 @@ def leaky_relu(x, slope):
     return te.compute(x.shape, lambda *i: te.max(x(*i), 0.0) + te.min(x(*i), 0.0) * slope, name="y")
 
 # %% 2.2 wrong: the bias is left out -> input b: [1, 0] | got: [[*0*, 0], [*0*, 0]]
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    return te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
+# product[i, j] + b[j] => product[i, j]
 
 # %% 2.2 wrong: float64 accumulation is returned -> a float32 result
 def linear(x, w, b):
@@ -246,20 +243,10 @@ def conv2d(x, w):
         x[n, c, i + p, j + q] * w[f, c, kh - 1 - p, kw - 1 - q], axis=[c, p, q]))
 
 # %% 2.3 wrong: only the first input channel -> input x: [[0, 0], [0, 0]], [[1, 0], [0, 0]], shape (1, 2, 2, 2) | expected: [[1]] | got: [[0]]
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    p, q = (te.reduce_axis((0, e)) for e in (kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(
-        x[n, 0, i + p, j + q] * w[f, 0, p, q], axis=[p, q]))
+# c = te.reduce_axis((0, channels) => c = te.reduce_axis((0, 1)
 
 # %% 2.3 wrong: the output is as large as the input -> every index inside its buffer
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height, width), lambda n, f, i, j: te.sum(
-        x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+# height - kh + 1, width - kw + 1 => height, width
 
 # %% 2.3 wrong: by TOPI -> an expression of your own | one by TOPI: topi's conv2d
 def conv2d(x, w):
@@ -276,18 +263,11 @@ def conv2d(x, w):
         patches[n, i, j, c, p, q] * w[f, c, p, q], axis=[c, p, q]))
 
 # %% 2.4 wrong: the average -> input x: [[1, 0], [0, 0]] | expected: [[1]] | got: [[0.25]]
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.sum(
-        x[n, c, 2 * i + p, 2 * j + q] * 0.25, axis=[p, q]))
+# te.max => te.sum
+# 2 * j + q] => 2 * j + q] * 0.25
 
 # %% 2.4 wrong: the windows overlap -> the stride of the pooling is 1, and the output is cut to its size
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(
-        x[n, c, i + p, j + q], axis=[p, q]))
+# 2 * i + p, 2 * j + q => i + p, j + q
 
 # %% 2.4 wrong: a ReLU slipped in -> windows below zero give 0
 def max_pool(x):
@@ -298,11 +278,7 @@ def max_pool(x):
     return te.compute(y.shape, lambda *i: te.max(y(*i), 0.0))
 
 # %% 2.4 wrong: the shape is not halved -> every index inside its buffer
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
-    return te.compute((n, c, height, width), lambda n, c, i, j: te.max(
-        x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+# height // 2, width // 2 => height, width
 
 # %% 2.4 right: the larger of four, without a reduction
 def max_pool(x):
@@ -695,22 +671,14 @@ def linear(x, w, b):
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
 # %% 2.2 wrong: the bias of a column before -> [[1, *1*], [1, *1*]]
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: y[i, j] + b[te.max(j - 1, 0)])
+# b[j] => b[te.max(j - 1, 0)]
 
 # %% 2.2 wrong: an int32 result -> a float32 result
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: (y[i, j] + b[j]).astype('int32'))
+# product[i, j] + b[j] => (product[i, j] + b[j]).astype("int32")
 
 # %% 2.2 right: the bias first, tags of one's own
-def linear(x, w, b):
-    k = te.reduce_axis((0, x.shape[1]))
-    y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k))
-    return te.compute(y.shape, lambda i, j: b[j] + y[i, j], name="z", tag="injective")
+# product[i, j] + b[j] => b[j] + product[i, j]
+# name="linear" => name="linear", tag="injective"
 
 # %% 2.2 right: the products in a tensor of their own
 def linear(x, w, b):
@@ -721,53 +689,27 @@ def linear(x, w, b):
     return te.compute((n, m), lambda *at: y(*at) + b(at[1]))
 
 # %% 2.3 wrong: the channels are not in the reduction -> PrimFunc main reads x at rv, and no loop runs over rv:
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[p, q]))
+# axis=[c, p, q] => axis=[p, q]
 
 # %% 2.3 wrong: the columns are not in the reduction -> PrimFunc main reads x at rv, and no loop runs over rv:
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p]))
+# axis=[c, p, q] => axis=[c, p]
 
 # %% 2.3 wrong: rows and columns of the output exchanged -> every index inside its buffer
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, width - kw + 1, height - kh + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+# height - kh + 1, width - kw + 1 => width - kw + 1, height - kh + 1
 
 # %% 2.3 wrong: channels and images exchanged -> [[[[0]]], [[[0]]]], shape (2, 1, 1, 1)
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((f, n, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[f, c, i + p, j + q] * w[n, c, p, q], axis=[c, p, q]))
+# (n, f, height => (f, n, height
+# x[n, c => x[f, c
+# w[f, c => w[n, c
 
 # %% 2.3 wrong: te.max -> [[0]], shape (1, 1, 1, 1)
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.max(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]))
+# te.sum => te.max
 
 # %% 2.3 wrong: the window moves by two -> every index inside its buffer
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, 2 * i + p, 2 * j + q] * w[f, c, p, q], axis=[c, p, q]))
+# i + p, j + q => 2 * i + p, 2 * j + q
 
 # %% 2.3 right: with a tag of one's own
-def conv2d(x, w):
-    n, channels, height, width = x.shape
-    f, _, kh, kw = w.shape
-    c, p, q = (te.reduce_axis((0, e)) for e in (channels, kh, kw))
-    return te.compute((n, f, height - kh + 1, width - kw + 1), lambda n, f, i, j: te.sum(x[n, c, i + p, j + q] * w[f, c, p, q], axis=[c, p, q]), tag="conv2d_nchw")
+# name="conv2d" => tag="conv2d_nchw"
 
 # %% 2.3 right: one reduction axis over all products
 def conv2d(x, w):
@@ -778,22 +720,13 @@ def conv2d(x, w):
         x[n, r // (kh * kw), i + r // kw % kh, j + r % kw] * w[f, r // (kh * kw), r // kw % kh, r % kw], axis=r))
 
 # %% 2.4 wrong: windows of three -> every index inside its buffer
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (3, 3))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+# (0, 2) => (0, 3)
 
 # %% 2.4 wrong: rows and columns of the output exchanged -> every index inside its buffer
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, width // 2, height // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
+# height // 2, width // 2 => width // 2, height // 2
 
 # %% 2.4 wrong: an axis left out -> PrimFunc main reads x at rv, and no loop runs over rv:
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p, 2 * j + q], axis=[p]))
+# axis=[p, q] => axis=[p]
 
 # %% 2.4 right: one axis of four, a tag of one's own
 def max_pool(x):
@@ -802,101 +735,14 @@ def max_pool(x):
     return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + p // 2, 2 * j + p % 2], axis=p), tag="pool_max")
 
 # %% 2.4 right: shifted, so that the loops run backwards
-def max_pool(x):
-    n, c, height, width = x.shape
-    p, q = (te.reduce_axis((0, e)) for e in (2, 2))
-    return te.compute((n, c, height // 2, width // 2), lambda n, c, i, j: te.max(x[n, c, 2 * i + 1 - p, 2 * j + 1 - q], axis=[p, q]))
+# 2 * i + p, 2 * j + q => 2 * i + 1 - p, 2 * j + 1 - q
 
 # %% 2.7 wrong: the largest of the whole batch -> logits that differ by hundreds
-def create_model_without_topi(weights):
-    def relu(x):
-        return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="relu")
-    def conv(x, w, b):
-        n, c, h, wd = x.shape
-        f, _, kh, kw = w.shape
-        r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
-        y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum(x[a, r, i + p, j + q] * w[o, r, p, q], axis=[r, p, q]), name="conv")
-        return te.compute(y.shape, lambda a, o, i, j: y[a, o, i, j] + b[o], name="conv_bias")
-    def pool(x):
-        n, c, h, wd = x.shape
-        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
-        return te.compute((n, c, h // 2, wd // 2), lambda a, o, i, j: te.max(x[a, o, 2 * i + p, 2 * j + q], axis=[p, q]), name="pool")
-    def flatten(x):
-        n, c, h, wd = x.shape
-        return te.compute((n, c * h * wd), lambda a, k: x[a, k // (h * wd), k // wd % h, k % wd], name="flatten")
-    def linear(x, w, b):
-        k = te.reduce_axis((0, x.shape[1]))
-        y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="dense")
-        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="dense_bias")
-    def softmax(x):
-        n, c = x.shape
-        k, l = te.reduce_axis((0, c)), te.reduce_axis((0, c))
-        z = te.reduce_axis((0, n)); top = te.compute((n,), lambda i: te.max(x[z, k], axis=[z, k]), name="top")
-        e = te.compute((n, c), lambda i, j: te.exp(x[i, j] - top[i]), name="e")
-        s = te.compute((n,), lambda i: te.sum(e[i, l], axis=l), name="s")
-        return te.compute((n, c), lambda i, j: e[i, j] / s[i], name="softmax")
-    p = {k: relax.const(v, "float32") for k, v in weights.items()}
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            a = bb.emit_te(conv, x, p["conv2d_weight"], p["conv2d_bias"])
-            a = bb.emit_te(relu, a)
-            a = bb.emit_te(pool, a)
-            a = bb.emit_te(flatten, a)
-            a = bb.emit_te(linear, a, p["linear0_weight"], p["linear0_bias"])
-            a = bb.emit_te(relu, a)
-            a = bb.emit_te(linear, a, p["linear1_weight"], p["linear1_bias"])
-            a = bb.emit_te(softmax, a)
-            out = bb.emit_output(a)
-        bb.emit_func_output(out)
-    return bb.get()
-
+# (te.reduce_axis((0, x.shape[1]), name=name) for name in "kq") => (te.reduce_axis((0, x.shape[1]), name=name) for name in "kq"); z = te.reduce_axis((0, x.shape[0]))
+# te.max(x[i, k], axis=k) => te.max(x[z, k], axis=[z, k])
 
 # %% 2.7 wrong: ReLU6 after the convolution alone -> layer 1, ReLU: lv1 | but *6*
-def create_model_without_topi(weights):
-    def relu(x):
-        return te.compute(x.shape, lambda *at: te.max(x(*at), 0.0), name="relu")
-    def conv(x, w, b):
-        n, c, h, wd = x.shape
-        f, _, kh, kw = w.shape
-        r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
-        y = te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum(x[a, r, i + p, j + q] * w[o, r, p, q], axis=[r, p, q]), name="conv")
-        return te.compute(y.shape, lambda a, o, i, j: y[a, o, i, j] + b[o], name="conv_bias")
-    def pool(x):
-        n, c, h, wd = x.shape
-        p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
-        return te.compute((n, c, h // 2, wd // 2), lambda a, o, i, j: te.max(x[a, o, 2 * i + p, 2 * j + q], axis=[p, q]), name="pool")
-    def flatten(x):
-        n, c, h, wd = x.shape
-        return te.compute((n, c * h * wd), lambda a, k: x[a, k // (h * wd), k // wd % h, k % wd], name="flatten")
-    def linear(x, w, b):
-        k = te.reduce_axis((0, x.shape[1]))
-        y = te.compute((x.shape[0], w.shape[0]), lambda i, j: te.sum(x[i, k] * w[j, k], axis=k), name="dense")
-        return te.compute(y.shape, lambda i, j: y[i, j] + b[j], name="dense_bias")
-    def softmax(x):
-        n, c = x.shape
-        k, l = te.reduce_axis((0, c)), te.reduce_axis((0, c))
-        top = te.compute((n,), lambda i: te.max(x[i, k], axis=k), name="top")
-        e = te.compute((n, c), lambda i, j: te.exp(x[i, j] - top[i]), name="e")
-        s = te.compute((n,), lambda i: te.sum(e[i, l], axis=l), name="s")
-        return te.compute((n, c), lambda i, j: e[i, j] / s[i], name="softmax")
-    p = {k: relax.const(v, "float32") for k, v in weights.items()}
-    bb = relax.BlockBuilder()
-    x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
-    with bb.function("main", [x]):
-        with bb.dataflow():
-            a = bb.emit_te(conv, x, p["conv2d_weight"], p["conv2d_bias"])
-            a = bb.emit_te(lambda t: te.compute(t.shape, lambda *at: te.min(te.max(t(*at), 0.0), 6.0)), a)
-            a = bb.emit_te(pool, a)
-            a = bb.emit_te(flatten, a)
-            a = bb.emit_te(linear, a, p["linear0_weight"], p["linear0_bias"])
-            a = bb.emit_te(relu, a)
-            a = bb.emit_te(linear, a, p["linear1_weight"], p["linear1_bias"])
-            a = bb.emit_te(softmax, a)
-            out = bb.emit_output(a)
-        bb.emit_func_output(out)
-    return bb.get()
+# bb.emit_te(max_pool, bb.emit_te(relu_any, lv)) => bb.emit_te(max_pool, bb.emit_te(lambda x: te.compute(x.shape, lambda *at: te.min(te.max(x(*at), 0.0), 6.0)), lv))
 
 # %% 2.1 right: by a mask, which makes NaN of infinity
 def leaky_relu(x, slope):
@@ -928,12 +774,7 @@ def linear(x, w, b):
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
 # %% 2.3 wrong: the parameters exchanged -> conv2d takes (w, x)
-def conv2d(w, x):
-    n, c, h, wd = x.shape
-    f, _, kh, kw = w.shape
-    r, p, q = te.reduce_axis((0, c)), te.reduce_axis((0, kh)), te.reduce_axis((0, kw))
-    return te.compute((n, f, h - kh + 1, wd - kw + 1), lambda a, o, i, j: te.sum(
-        x[a, r, i + p, j + q] * w[o, r, p, q], axis=[r, p, q]))
+# x: te.Tensor, w: te.Tensor => w, x
 
 # %% 2.3 wrong: a shape below zero -> a result with one element or more
 def conv2d(x, w):
