@@ -951,7 +951,7 @@ def lnumpy_softmax(X, Y):
 # T.float32(0) => 0
 # T.float32(6) => 6
 
-# %% 0.2 wrong: reads Y in place of X -> f adds to Y, or compares with it, in Y
+# %% 0.2 wrong: reads Y in place of X -> relu6 adds to Y, or compares with it, in Y
 # T.max(X => T.max(Y
 
 # %% 0.2 wrong: a constant only -> got: 4 x 10 numbers, all 3

@@ -1,15 +1,15 @@
 # %% shared
-def bias_with(index="f", sign=1):
+def bias_with(index="f"):
     """The addition of the bias in lv1, with room for one mistake."""
-    return lambda x, b: te.compute(x.shape, lambda n, f, i, j: x[n, f, i, j] + sign * b[
+    return lambda x, b: te.compute(x.shape, lambda n, f, i, j: x[n, f, i, j] + b[
         {"f": f, "i": i, "j": j, "0": 0}[index]])
 
 
-def largest_with(columns="q", reducer=te.max):
+def largest_with(columns="q"):
     """The pooling in lv3, with room for one mistake."""
     def largest(x):
         p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
-        return te.compute((4, 32, 13, 13), lambda n, c, i, j: reducer(
+        return te.compute((4, 32, 13, 13), lambda n, c, i, j: te.max(
             x[n, c, 2 * i + p, 2 * j + {"q": q, "p": p, "other": 1 - p}[columns]], axis=[p, q]))
     return largest
 
@@ -29,36 +29,30 @@ def pool_with(x, kernel, stride, divide=None, extra=1, reducer=te.sum):
     return te.compute(total.shape, lambda *i: total(*i) / by)
 
 
-def gelu_te(argument=0.5**0.5, factor=0.5, with_x=True):
-    def gelu(x):
-        return te.compute(x.shape, lambda *i: factor * (x(*i) if with_x else 1.0)
-                          * (1.0 + te.erf(x(*i) * argument)))
-    return gelu
+def gelu_te(argument=0.5**0.5):
+    return lambda x: te.compute(
+        x.shape, lambda *i: 0.5 * x(*i) * (1.0 + te.erf(x(*i) * argument)))
 
 
 def two(value):
     return (value, value) if isinstance(value, int) else tuple(value)
 
 
-def conv_rule(stride=None, padding=None, dilation=None, weight=lambda w: w, bias=(1, -1, 1, 1),
-              add="if any"):
+def conv_rule(weight=lambda w: w, bias=(1, -1, 1, 1), add="if any"):
     def rule(bb, node_map, node, layer):
         y = bb.emit_te(topi.nn.conv2d, node_map[node.args[0]], map_param(weight(layer.weight)),
-                       stride or layer.stride, layer.padding if padding is None else padding,
-                       dilation or layer.dilation)
+                       layer.stride, layer.padding, layer.dilation)
         if add == "never" or add == "if any" and layer.bias is None:
             return y
         return bb.emit_te(topi.add, y, map_param(layer.bias.reshape(bias)))
     return rule
 
 
-def pool_rule(kernel=None, stride=None, padding=None, kind="max", sides=(0, 1, 0, 1)):
+def pool_rule(sides=(0, 1, 0, 1)):
     def rule(bb, node_map, node, layer):
-        pads = two(layer.padding if padding is None else padding)
-        return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]],
-                          two(kernel or layer.kernel_size),
-                          two(layer.kernel_size) if stride == "kernel" else
-                          two(stride or layer.stride), (1, 1), [pads[i] for i in sides], kind)
+        pads = two(layer.padding)
+        return bb.emit_te(topi.nn.pool2d, node_map[node.args[0]], two(layer.kernel_size),
+                          two(layer.stride), (1, 1), [pads[i] for i in sides], "max")
     return rule
 
 
@@ -81,9 +75,6 @@ def rules_with(**changes):
 def add_rule(bb, node_map, node):
     return bb.emit_te(topi.add, node_map[node.args[0]], node_map[node.args[1]])
 
-
-def linear_only(layer_map):
-    return {nn.Linear: layer_map, nn.ReLU: map_relu_layer}
 
 # %% 5.1 wrong: nothing is found -> got:      none
 def mend():
@@ -288,7 +279,7 @@ def import_for_any_batch(model, features):
         y = bb.emit_te(topi.nn.dense, node_map[node.args[0]], map_param(layer.weight))
         return bb.emit_te(topi.add, y, map_param(layer.bias))
     return from_fx(fx.symbolic_trace(model), [(n, width) for width in features],
-                   {operator.add: add_rule}, linear_only(linear))
+                   {operator.add: add_rule}, {nn.Linear: linear, nn.ReLU: map_relu_layer})
 
 # %% 5.5 wrong: the module of one batch size after another -> an IRModule
 # return from_fx => return [from_fx

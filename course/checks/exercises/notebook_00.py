@@ -199,11 +199,9 @@ def _given_programs(looks_pure: Callable) -> Callable[..., np.ndarray]:
             names["function"](given, out)
         try:
             came = looks_pure(watched, x, shape)
-        except Exception:
-            if not wrong:
-                raise
-        if wrong:  # function could not work with what it was handed
-            raise wrong[0]
+        finally:
+            if wrong:  # function could not work with what it was handed
+                raise wrong[0] from None
         if not isinstance(came, bool | np.bool_):
             raise CheckFailed(_("True or False"), type(came).__name__)
         return np.asarray(came, bool)
