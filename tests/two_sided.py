@@ -13,6 +13,7 @@ common. An answer that is the notebook's solution but for a few words says which
     # %% 2.3 wrong: the window moves by two -> every index inside its buffer
     # i + p, j + q => 2 * i + p, 2 * j + q
 
+What else it needs stands below.
 `make test` tries what is above the line `# %% more`, a few answers to each exercise;
 `make test-all` the others too, and `make test NB=5.4` all of one exercise.
 """
@@ -135,12 +136,14 @@ def candidates(stem: str) -> list[Candidate]:
     found = read((ROOT / "tests" / "candidates" / f"{stem}.py").read_text(encoding="utf-8"))
     for candidate in found:
         if changes := CHANGE.findall(candidate.source):
+            rest = CHANGE.sub("", candidate.source)
             candidate.source = _solutions(stem)[candidate.exercise]
             for old, new in changes:
                 if old not in candidate.source:
                     raise ValueError(f"{candidate.exercise} {candidate.title}: the solution has no "
                                      f"{old!r}")
                 candidate.source = candidate.source.replace(old, new)
+            candidate.source += f"\n{rest}"
     return found
 
 
