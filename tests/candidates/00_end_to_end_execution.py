@@ -421,6 +421,9 @@ def create_deep_mlp():
 def create_deep_mlp():
     return MyModuleSymbolic
 
+# %% 0.5 wrong: the weight of another layer -> arguments of linear whose shapes fit one another | f = 64 in lv3, and 128 in w1
+# (lv3, w2, b2), R.Tensor((n, 10), "float32") => (lv3, w1, b1), R.Tensor((n, 64), "float32")
+
 # %% 0.5 wrong: library calls -> PrimFuncs that are called by R.call_tir
 def create_deep_mlp():
     @I.ir_module
