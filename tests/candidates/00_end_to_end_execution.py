@@ -2,105 +2,6 @@
 import functools
 import math
 
-
-def deep_mlp(first=True, second=True, last=False, init=True, bias=True, symbolic=True, rows=True,
-             order=False):
-    """The module of exercise 0.5 with static extents but for n, with room for one mistake."""
-    bb = relax.BlockBuilder()
-    n = tvm.tirx.Var("n", "int64") if symbolic else 1
-    shapes = {"x": (n, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
-              "w2": (10, 64), "b2": (10,)}
-    if order:
-        shapes = {name: shapes[name] for name in ("x", "w0", "w1", "w2", "b0", "b1", "b2")}
-    given = {name: relax.Var(name, relax.TensorType(s, "float32")) for name, s in shapes.items()}
-
-    @T.prim_func(s_tir=True)
-    def linear_right(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("first"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Z[vi, vj] = B[vj]
-        for i, j, l in T.grid(n, m, k):
-            with T.sblock("Z"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
-
-    @T.prim_func(s_tir=True)
-    def linear_no_init(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        Y = T.sblock_alloc_buffer((n, m), "float32")
-        for i, j, l in T.grid(n, m, k):
-            with T.sblock("Y"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                Y[vi, vj] = Y[vi, vj] + X[vi, vl] * W[vj, vl]
-        for i, j in T.grid(n, m):
-            with T.sblock("Z"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Z[vi, vj] = Y[vi, vj] + B[vj]
-
-    @T.prim_func(s_tir=True)
-    def linear_no_bias(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        for i, j, l in T.grid(n, m, k):
-            with T.sblock("Z"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                with T.init():
-                    Z[vi, vj] = B[vj] * T.float32(0)
-                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
-
-    @T.prim_func(s_tir=True)
-    def linear_one_row(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        for i, j, l in T.grid(1, m, k):
-            with T.sblock("Z"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                with T.init():
-                    Z[vi, vj] = B[vj]
-                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
-
-    @T.prim_func(s_tir=True)
-    def relu(x: T.handle, y: T.handle):
-        n, m = T.int64(), T.int64()
-        X = T.match_buffer(x, (n, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-
-    linear = linear_right if init and bias and rows else linear_no_init if not init \
-        else linear_no_bias if not bias else linear_one_row
-    with bb.function("main", list(given.values())):
-        with bb.dataflow():
-            value, width = given["x"], 784
-            functions = {"linear": bb.add_func(linear, "linear"), "relu": bb.add_func(relu, "relu")}
-            for layer, (width, cut) in enumerate([(128, first), (64, second), (10, last)]):
-                arguments = [value, given[f"w{layer}"], given[f"b{layer}"]]
-                out = relax.TensorType((n, width), "float32")
-                value = bb.emit(relax.op.call_tir(functions["linear"], arguments, out))
-                if cut:
-                    value = bb.emit(relax.op.call_tir(functions["relu"], [value], out))
-            value = bb.emit_output(value)
-        bb.emit_func_output(value)
-    return bb.get()
-
 # %% 0.1 wrong: with array functions -> explicit loops over single elements
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
@@ -233,20 +134,63 @@ def looks_pure(function, x, shape):
     return len(results) == 1
 
 # %% 0.5 wrong: a ReLU is missing after the first layer -> -1 at [0] | expected: [[1, 0, | got: [[*0*, 0,
-def create_deep_mlp():
-    return deep_mlp(first=False)
+# (lv1, w1, b1) => (lv0, w1, b1)
 
 # %% 0.5 wrong: one image -> x: R.Tensor(("n", 784), "float32") | x: R.Tensor((1, 784), dtype="float32")
-def create_deep_mlp():
-    return deep_mlp(symbolic=False)
+# ("n", 784) => (1, 784)
+# (n, 128) => (1, 128)
+# (n, 64) => (1, 64)
+# (n, 10) => (1, 10)
 
 # %% 0.5 wrong: without T.init -> every element to have an initial value | PrimFunc linear adds to Y, or compares with it, in Y, and
-def create_deep_mlp():
-    return deep_mlp(init=False)
+# Y[vi, vj] = T.float32(0) => Y[vi, vj] = Y[vi, vj]
 
 # %% 0.5 right: by a builder, static weights, the bias as the first value
 def create_deep_mlp():
-    return deep_mlp()
+    bb, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    shapes = {"x": (n, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
+              "w2": (10, 64), "b2": (10,)}
+    given = {name: relax.Var(name, relax.TensorType(s, "float32")) for name, s in shapes.items()}
+
+    @T.prim_func(s_tir=True)
+    def linear(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (m, k), "float32")
+        B = T.match_buffer(b, (m,), "float32")
+        Z = T.match_buffer(z, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.sblock("first"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Z[vi, vj] = B[vj]
+        for i, j, l in T.grid(n, m, k):
+            with T.sblock("Z"):
+                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
+
+    @T.prim_func(s_tir=True)
+    def relu(x: T.handle, y: T.handle):
+        n, m = T.int64(), T.int64()
+        X = T.match_buffer(x, (n, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+    with bb.function("main", list(given.values())):
+        with bb.dataflow():
+            value = given["x"]
+            linear, relu = bb.add_func(linear, "linear"), bb.add_func(relu, "relu")
+            for layer, width in enumerate([128, 64, 10]):
+                out = relax.TensorType((n, width), "float32")
+                value = bb.emit(relax.op.call_tir(
+                    linear, [value, given[f"w{layer}"], given[f"b{layer}"]], out))
+                if layer < 2:
+                    value = bb.emit(relax.op.call_tir(relu, [value], out))
+            value = bb.emit_output(value)
+        bb.emit_func_output(value)
+    return bb.get()
 
 # %% more
 
@@ -406,16 +350,13 @@ def looks_pure(function, x, shape):
     return unchanged and np.array_equal(mine, x, True) and np.allclose(first, second, 0, 0, equal_nan=True)
 
 # %% 0.5 wrong: without the bias -> input b2: [1, 0 | [[*0*, 0
-def create_deep_mlp():
-    return deep_mlp(bias=False)
+# Y[vi, vj] + B[vj] => Y[vi, vj]
 
 # %% 0.5 wrong: only the first image is computed -> input x:  2 x 784
-def create_deep_mlp():
-    return deep_mlp(rows=False)
+# in T.grid(n, m): => in T.grid(1, m):
 
-# %% 0.5 wrong: the parameters in another order -> b0: R.Tensor((128,), "float32") | w1: R.Tensor((64, 128)
-def create_deep_mlp():
-    return deep_mlp(order=True)
+# %% 0.5 wrong: the parameters in another order -> w1: R.Tensor((64, 128), "float32") | b1: R.Tensor((64,)
+# w1: R.Tensor((64, 128), "float32"), b1: R.Tensor((64,), "float32") => b1: R.Tensor((64,), "float32"), w1: R.Tensor((64, 128), "float32")
 
 # %% 0.5 wrong: the module of two layers -> main(x, w0, b0, w1, b1, w2, b2) | main(x, w0, b0, w1, b1)
 def create_deep_mlp():
@@ -425,50 +366,13 @@ def create_deep_mlp():
 # (lv3, w2, b2), R.Tensor((n, 10), "float32") => (lv3, w1, b1), R.Tensor((n, 64), "float32")
 
 # %% 0.5 wrong: library calls -> PrimFuncs that are called by R.call_tir
-def create_deep_mlp():
-    @I.ir_module
-    class DeepByLibrary:
-        @R.function
-        def main(x: R.Tensor(("n", 784), "float32"), w0: R.Tensor((128, 784), "float32"),
-                 b0: R.Tensor((128,), "float32"), w1: R.Tensor((64, 128), "float32"),
-                 b1: R.Tensor((64,), "float32"), w2: R.Tensor((10, 64), "float32"),
-                 b2: R.Tensor((10,), "float32")):
-            n = T.int64()
-            with R.dataflow():
-                lv0 = R.call_dps_packed("env.linear", (x, w0, b0), R.Tensor((n, 128), "float32"))
-                lv1 = R.call_dps_packed("env.relu", (lv0,), R.Tensor((n, 128), "float32"))
-                lv2 = R.call_dps_packed("env.linear", (lv1, w1, b1), R.Tensor((n, 64), "float32"))
-                lv3 = R.call_dps_packed("env.relu", (lv2,), R.Tensor((n, 64), "float32"))
-                out = R.call_dps_packed("env.linear", (lv3, w2, b2), R.Tensor((n, 10), "float32"))
-                R.output(out)
-            return out
-    return DeepByLibrary
+# R.call_tir(cls.linear => R.call_dps_packed("env.linear"
+# R.call_tir(cls.relu => R.call_dps_packed("env.relu"
 
 # %% 0.5 wrong: the PrimFuncs still have one row -> Program is not well-formed: | R.call_tir must be compatible with the PrimFunc
-def create_deep_mlp():
-    @I.ir_module
-    class DeepOneRow:
-        @T.prim_func(s_tir=True)
-        def relu(x: T.handle, y: T.handle):
-            n = T.int64()
-            X = T.match_buffer(x, (1, n), "float32")
-            Y = T.match_buffer(y, (1, n), "float32")
-            for i, j in T.grid(1, n):
-                with T.sblock("Y"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-        @R.function
-        def main(x: R.Tensor(("n", 784), "float32"), w0: R.Tensor((128, 784), "float32"),
-                 b0: R.Tensor((128,), "float32"), w1: R.Tensor((64, 128), "float32"),
-                 b1: R.Tensor((64,), "float32"), w2: R.Tensor((10, 64), "float32"),
-                 b2: R.Tensor((10,), "float32")):
-            n = T.int64()
-            cls = DeepOneRow
-            with R.dataflow():
-                out = R.call_tir(cls.relu, (x,), R.Tensor((n, 10), "float32"))
-                R.output(out)
-            return out
-    return DeepOneRow
+# T.match_buffer(x, (n, m) => T.match_buffer(x, (1, m)
+# T.match_buffer(y, (n, m) => T.match_buffer(y, (1, m)
+# in T.grid(n, m): => in T.grid(1, m):
 
 # %% 0.5 right: all extents symbolic, linear and ReLU in one PrimFunc
 def create_deep_mlp():
@@ -762,37 +666,10 @@ def looks_pure(function, x, shape):
 # function(given, out) => function(given, out); function(given, out)
 
 # %% 0.5 wrong: the ReLU reads a row beyond its input -> the process ended (SIGSEGV), in PrimFunc relu
-def create_deep_mlp():
-    @T.prim_func(s_tir=True)
-    def relu(x: T.handle, y: T.handle):
-        n, m = T.int64(), T.int64()
-        X = T.match_buffer(x, (n, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.max(X[vi + 1, vj], T.float32(0))
-    mod = deep_mlp()
-    mod.update_func(mod.get_global_var("relu"), relu.without_attr("global_symbol"))
-    return mod
+# T.max(X[vi, vj] => T.max(X[vi + 1, vj]
 
 # %% 0.5 wrong: the ReLU changes its input -> PrimFunc relu writes into its input 0
-def create_deep_mlp():
-    @T.prim_func(s_tir=True)
-    def relu(x: T.handle, y: T.handle):
-        n, m = T.int64(), T.int64()
-        X = T.match_buffer(x, (n, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("X"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                X[vi, vj] = T.max(X[vi, vj], T.float32(0))
-            with T.sblock("Y"):
-                wi, wj = T.axis.remap("SS", [i, j])
-                Y[wi, wj] = X[wi, wj]
-    mod = deep_mlp()
-    mod.update_func(mod.get_global_var("relu"), relu.without_attr("global_symbol"))
-    return mod
+# Y[vi, vj] = T.max(X[vi, vj], T.float32(0)) => X[vi, vj] = T.max(X[vi, vj], T.float32(0)); Y[vi, vj] = X[vi, vj]
 
 # %% 0.5 wrong: symbolic shapes as they are printed -> data must be int or Expr, but got ~
 def create_deep_mlp():
@@ -1244,19 +1121,9 @@ def lnumpy_softmax(X, Y, *, i):
         Y[i, j] = math.exp(v - b) / s
 
 # %% 0.1 right: the largest is searched from minus infinity
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        largest = -np.inf
-        for j in range(m):
-            if X[i, j] > largest:
-                largest = X[i, j]
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] /= total
+# largest = X[i, 0] => largest = -np.inf
+# range(1, m) => range(m)
+# max(largest, X[i, j]) => X[i, j] if X[i, j] > largest else largest
 
 # %% 0.2 right: by a mask
 # T.max(X[vi, vj], T.float32(0)) => X[vi, vj] * T.Cast("float32", X[vi, vj] > T.float32(0))
