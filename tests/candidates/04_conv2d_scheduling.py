@@ -706,7 +706,7 @@ def schedule_conv2d(mod):
 
 # %% 4.3 wrong: decomposed too early, and k as lanes -> your code to run
 # schedule.decompose_reduction(block, k) => pass
-# outer, lanes => schedule.decompose_reduction(block, k); outer, lanes
+# schedule.reorder(i, outer, k, lanes) => schedule.decompose_reduction(block, k)
 # vectorize(lanes) => vectorize(k)
 
 # %% 4.2 wrong: no predicate, rows of 16 a thread -> PrimFunc main: axis v_i of block C goes from 0 to 16, but is 17
