@@ -110,8 +110,8 @@ def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.n
         came = answer(*given.values())
         if getattr(came, "ndim", None) == 0 and hasattr(came, "item"):
             came = came.item()  # NumPy's and PyTorch's numbers without an axis are numbers
-        if not isinstance(came, numbers.Integral if kind is int else numbers.Real) \
-                or kind is int and not -2**63 <= int(came) < 2**63:
+        is_one = isinstance(came, numbers.Integral if kind is int else numbers.Real)
+        if not is_one or kind is int and not -2**63 <= came < 2**63:
             raise CheckFailed(wanted, _("{value}, of type {type}").format(
                 value=repr(came)[:80], type=type(came).__name__))
         return np.asarray(came, kind)
