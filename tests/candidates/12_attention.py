@@ -65,7 +65,7 @@ def many(parts, d, total=True, weighted=True, subtract=True, start=-1e30, count=
     return main
 
 
-def blocks(n, d, scale=None, first=True, second=True, turned=False, scope="shared", queries=32, pad=0, from_global=False, count=None):
+def blocks(n, d, scale=None, first=True, second=True, turned=False, scope="shared", queries=32, pad=0, from_global=False, count=None, start=-1e30):
     scale, threads = 1 / math.sqrt(d) if scale is None else scale, queries
     count = n // queries if count is None else count
 
@@ -79,7 +79,7 @@ def blocks(n, d, scale=None, first=True, second=True, turned=False, scope="share
                 h = T.alloc_buffer((4,), "float32", scope="local")
                 for i in range(d):
                     o[i] = T.float32(0)
-                h[0] = T.float32(-1e30)
+                h[0] = T.float32(start)
                 h[1] = T.float32(0)
                 for tile in range(n // 32):
                     if first:
@@ -411,7 +411,7 @@ def attention_on_gpu(n, d):
     return blocks(n, d, second=False)
 
 
-# %% 12.5 wrong: not divided by the square root -> at [18, 6]
+# %% 12.5 wrong: not divided by the square root -> at [59, 6]
 def attention_on_gpu(n, d):
     return blocks(n, d, scale=1)
 
@@ -446,3 +446,48 @@ def coefficients(degree):
 # %% 12.3 wrong: fails for small degrees -> input degree: 1 | ZeroDivisionError
 def coefficients(degree):
     return [1 / (degree - 1)] * (degree + 1)
+
+
+# %% 12.2 wrong: starts at -10,000 -> got: [[nan]]
+def running_attention(n, m, d):
+    return running(n, m, d, start=-1e4)
+
+
+# %% 12.2 right: the first key apart, then a branch for a larger score
+def running_attention(n, m, d):
+    @T.prim_func(s_tir=True)
+    def main(Q: T.Buffer((n, d), "float32"), K: T.Buffer((m, d), "float32"), V: T.Buffer((m, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        t = T.alloc_buffer((3,), "float32", scope="local")
+        for q in range(n):
+            for k in range(m):
+                t[2] = T.float32(0)
+                for i in range(d):
+                    t[2] = t[2] + Q[q, i] * K[k, i] * T.float32(1 / math.sqrt(d))
+                if k == 0:
+                    t[0] = t[2]
+                    t[1] = T.float32(1)
+                    for i in range(d):
+                        Y[q, i] = V[k, i]
+                else:
+                    if t[2] > t[0]:
+                        t[1] = t[1] * T.exp(t[0] - t[2]) + T.float32(1)
+                        for i in range(d):
+                            Y[q, i] = Y[q, i] * T.exp(t[0] - t[2]) + V[k, i]
+                        t[0] = t[2]
+                    else:
+                        t[1] = t[1] + T.exp(t[2] - t[0])
+                        for i in range(d):
+                            Y[q, i] = Y[q, i] + T.exp(t[2] - t[0]) * V[k, i]
+            for i in range(d):
+                Y[q, i] = Y[q, i] / t[1]
+    return main
+
+
+# %% 12.4 wrong: the largest of all but the last -> got: [nan]
+def merge_parts(parts, d):
+    return many(parts, d, count=max(parts - 1, 1))
+
+
+# %% 12.5 wrong: starts at -10,000 -> nan there, by thread 5 of block 0
+def attention_on_gpu(n, d):
+    return blocks(n, d, start=-1e4)

@@ -174,7 +174,7 @@ def _attentions() -> Cases:
         for scale in (2, 30):
             Q, K, V = scale * random(n, d), scale * random(m, d, seed=1), random(m, d, seed=2)
             yield "", {"Q": Q, "K": K, "V": V}
-    for far in (np.arange(6), np.arange(6) - 306):
+    for far in (np.arange(6), np.arange(6) - 306, 64 * np.arange(6) - 2**20):
         yield "", {"Q": np.ones((1, 2), "float32"),
                    "K": np.stack([far, far], 1).astype("float32"), "V": random(6, 2, seed=3)}
 
@@ -289,9 +289,9 @@ _PARTS: Mistakes = {
 
 
 def _some_parts() -> Cases:
-    grow = 40 * np.arange(5, dtype="float32")
-    for M in (random(4), random(1), 500 * random(6), random(3) - 500, grow, grow[::-1].copy()):
-        for empty in ([], [0], [len(M) - 1], [0, 1])[:4 if len(M) == 4 else 3 if len(M) > 1 else 1]:
+    grow, far = 40 * np.arange(5, dtype="float32"), np.array([0, 300], "float32")
+    for M in (random(4), random(1), 500 * random(6), random(3) - 500, grow, grow[::-1].copy(), far):
+        for empty in ([], [0], [len(M) - 1], [0, 1])[:4 if len(M) == 4 else 3 if len(M) > 2 else 1]:
             M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
             M[empty], L[empty], A[empty] = -np.inf, 0, 0
             yield "", {"M": M, "L": L, "A": A}
@@ -304,7 +304,8 @@ def _merging(answer: Callable) -> Callable[..., np.ndarray]:
 
 
 _MERGE_PARTS = Spec(_merging, _all_at_once, _some_parts, {"M": "p", "L": "p", "A": "p d"}, _PARTS,
-                    fits=lambda given: bool((given["L"] >= 0).all() and given["L"].sum() > 0),
+                    fits=lambda given: bool((given["L"] >= 0).all() and given["L"].sum() > 0
+                                            and not given["L"][np.isinf(given["M"])].any()),
                     fault=Misuse)
 
 
@@ -326,6 +327,8 @@ def exercise_12_5(attention_on_gpu: Callable) -> str:
     for n, d in _ON_GPU:
         title = _("{n} positions, {d} numbers").format(n=n, d=d)
         Q, K, V = 9 * random(n, d), 9 * random(n, d, seed=1), random(n, d, seed=2)
+        Q[5], K[:, 0] = 0, -1 - np.abs(K[:, 0])
+        Q[5, 0] = 1e5  # all scores of this query are far below 0
         Y = np.full((n, d), np.nan, "float32")
         func: tvm.tirx.PrimFunc = attention_on_gpu(n, d)
         launch = gpus.ran(func, (Q, K, V, Y), title, barriers=False, least=_SIDE)

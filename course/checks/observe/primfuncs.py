@@ -13,7 +13,7 @@ from tvm import s_tir, tirx
 from course.checks.observe.memory import Fenced, require_safe_access
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed
-from course.tir.walk import accesses, constant, loads, stores, walk
+from course.tir.walk import Access, accesses, constant, loads, stores, walk
 from course.words import _
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
@@ -99,23 +99,26 @@ def traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
 
     Of an if and its else only one runs: the one that reads more counts.
     """
-    made, reads = {}, Counter[str]()
-    branches: dict[int, tuple[Counter[str], Counter[str]]] = {}
-    for node, place in walk(func.body):
-        for access in accesses(node, place):
-            made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
-            if access.writes:
-                continue
-            into = reads
-            if access.place.guards:
-                outermost = access.place.guards[0]
-                no = isinstance(outermost, tirx.Not)
-                into = branches.setdefault(hash(outermost.a if no else outermost),
-                                           (Counter(), Counter()))[no]
-            into[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
-    for one, other in branches.values():
-        reads += one | other
+    every = [access for node, place in walk(func.body) for access in accesses(node, place)]
+    made = {access.buffer.name: math.prod(map(int, access.buffer.shape)) for access in every}
+    reads = _reads([access for access in every if not access.writes])
     return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
+
+
+def _reads(every: Sequence[Access], depth: int = 0) -> Counter[str]:
+    """Count elements, by their buffers' names; `depth`: how many conditions are dealt with."""
+    reads = Counter[str]()
+    branches: dict[int, tuple[list[Access], list[Access]]] = {}
+    for access in every:
+        if len(access.place.guards) == depth:
+            reads[access.buffer.name] += math.prod(int(loop.extent) for loop in access.place.loops)
+            continue
+        condition = access.place.guards[depth]
+        no = isinstance(condition, tirx.Not)
+        branches.setdefault(hash(condition.a if no else condition), ([], []))[no].append(access)
+    for one, other in branches.values():
+        reads += _reads(one, depth + 1) | _reads(other, depth + 1)
+    return reads
 
 
 def require_order(func: tvm.tirx.PrimFunc) -> None:
