@@ -145,12 +145,12 @@ def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.max(importer.env[x], axes, stays))
 
 
-# %% 11.3 wrong: always the first place -> got: 2 x 1 x 95 numbers
+# %% 11.3 wrong: always the first place -> input past: 1 | got: 1 x 1 x 95 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, place=lambda past: 0)
 
 
-# %% 11.3 wrong: keys and values exchanged -> got: 2 x 2 x 4 x 1 x 16 numbers
+# %% 11.3 wrong: keys and values exchanged -> got: 1 x 1 x 4 x 1 x 16 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, swapped=True)
 
@@ -179,7 +179,7 @@ def convert_amax(node, importer):
     return largest(node, importer, first=True)
 
 
-# %% 11.3 wrong: causal -> *-4.975* at [0, 0, 0]
+# %% 11.3 wrong: causal -> input past: 1 | got: 1 x 1 x 95 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, causal=True)
 
@@ -586,7 +586,7 @@ def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.max(importer.env[node.args[0]], node.args[1], node.args[2]))
 
 
-# %% 11.3 wrong: the new letter first -> got: 2 x 2 x 4 x 2 x 16 numbers
+# %% 11.3 wrong: the new letter first -> got: 1 x 1 x 4 x 2 x 16 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, order=-1)
 
@@ -650,7 +650,7 @@ def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.negative(least))
 
 
-# %% 11.3 wrong: the first block's cache for all -> got: 2 x 1 x 95 numbers
+# %% 11.3 wrong: the first block's cache for all -> input blocks: 2 | got: 1 x 1 x 95 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, shared=True)
 
@@ -734,3 +734,24 @@ def for_the_browser(func):
 # %% 11.5 right: a copy, loop by loop
 def for_the_browser(func):
     return without(func)
+
+
+# %% 11.2 wrong: sorted, with negative axes among the others -> your code to run
+def convert_amax(node, importer):
+    x, axes, keepdim = (*node.args, [], False)[:3] if len(node.args) == 1 else (*node.args, False)[:3]
+    value = importer.env[x]
+    for axis in sorted(axes or range(len(value.ty.shape)), reverse=True):
+        value = importer.block_builder.emit(relax.op.max(value, axis, keepdim))
+    return value
+
+
+# %% 11.3 wrong: as many blocks as this model has -> input blocks: 1 | IndexError
+def one_more_letter(model, token, keys, values):
+    for number in range(gpt.LAYERS):
+        keys[number]
+    return stepped_with(model, token, keys, values)
+
+
+# %% 11.3 wrong: of one text the axis is lost -> input texts: 1 | got: ValueError
+def one_more_letter(model, token, keys, values):
+    return stepped_with(model, token.squeeze()[..., None], keys, values)

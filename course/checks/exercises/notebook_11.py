@@ -30,7 +30,7 @@ from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.compiled import compiled
-from course.checks.spec.spec import Spec, check
+from course.checks.spec.spec import Cases, Spec, check
 from course.checks.spec.trials import require_equal
 from course.ship import native
 from course.tir.loops import nests
@@ -132,7 +132,7 @@ _AMAX: dict[str, Callable[..., torch.Tensor]] = {
     "amax(x, [0, 1])": lambda x, f: f(x, [0, 1]),
     "amax(x, [-2])": lambda x, f: f(x, [-2]),
     "amax(x, [0, 1, 2], True)": lambda x, f: f(x, [0, 1, 2], True),
-    "amax(x[:, None], [-1, 1, 2])": lambda x, f: f(x[:, None], [-1, 1, 2]),
+    "amax(x[:, None], [2, -3, -1])": lambda x, f: f(x[:, None], [2, -3, -1]),
     "amax(100 * x[0], [1])": lambda x, f: f(100 * x[0], [1])}
 class _Largest(nn.Module):
     """All ways to call amax, in one module."""
@@ -185,9 +185,9 @@ def _gpt(blocks: int = gpt.LAYERS) -> gpt.GPT:
     return model.eval().requires_grad_(requires_grad=False)
 
 
-def _right_cache(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _right_cache(model: gpt.GPT, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the keys and values of all letters of texts (b, t), from the whole model."""
-    model, kept = _gpt(), []
+    kept = []
     x = model.token(tokens) + model.place(torch.arange(tokens.shape[1]))
     for block in model.blocks:
         kept.append(block.heads(x)[1:])
@@ -197,13 +197,15 @@ def _right_cache(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
-    """Return an answer as a function of how many letters stand before, and of what is wanted."""
-    tokens, _logits, *caches = _whole()
+    """Return an answer as a function of how many letters stand before, and of what is wanted.
 
-    def run(past: int, result: str) -> np.ndarray:
-        before = tokens[:, past:past + 1], *(cache[:, :, :, :past] for cache in caches)
+    For a model of some blocks, and for some texts.
+    """
+    def run(past: int, blocks: int, texts: int, result: str) -> np.ndarray:
+        tokens, _logits, *caches = _whole(blocks)
+        before = tokens[:texts, past:past + 1], *(cache[:, :texts, :, :past] for cache in caches)
         given = [one.clone() for one in before]
-        came = answer(*given)
+        came = answer(_gpt(blocks), *given)
         if not isinstance(came, tuple | list) or len(came) != len(_PARTS) \
                 or not all(isinstance(one, torch.Tensor) for one in came):
             raise CheckFailed(_("three tensors: logits, keys, values"),
@@ -217,26 +219,31 @@ def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
 
 
 @functools.cache
-def _whole() -> tuple[torch.Tensor, ...]:
+def _whole(blocks: int) -> tuple[torch.Tensor, ...]:
     """Return letters of texts, and their logits, keys and values from the whole model.
 
     What a letter adds to the caches, and its logits, do not depend on the letters behind it.
     """
     drawn = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, 95, (_TEXTS, max(_PAST) + 1), generator=drawn)
-    return tokens, _gpt()(tokens), *_right_cache(tokens)
+    return tokens, _gpt(blocks)(tokens), *_right_cache(_gpt(blocks), tokens)
 
 
-def _right(past: int, result: str) -> np.ndarray:
-    logits, *caches = _whole()[1:]
-    return (logits[:, past:past + 1] if result == "logits" else
-            caches[_PARTS.index(result) - 1][:, :, :, :past + 1]).numpy()
+def _right(past: int, blocks: int, texts: int, result: str) -> np.ndarray:
+    logits, *caches = _whole(blocks)[1:]
+    return (logits[:texts, past:past + 1] if result == "logits" else
+            caches[_PARTS.index(result) - 1][:, :texts, :, :past + 1]).numpy()
+
+
+def _steps() -> Cases:
+    for blocks, texts, every in ((gpt.LAYERS, _TEXTS, _PAST), (1, 1, (0, 5))):
+        yield from (("", {"past": past, "blocks": blocks, "texts": texts, "result": result})
+                    for past in every for result in _PARTS)
 
 
 _PARTS = ("logits", "keys", "values")
-_STEPS = Spec(_stepping, _right, lambda: (("", {"past": past, "result": result})
-                                          for past in _PAST for result in _PARTS),
-              fits=lambda given: given["past"] >= 0)
+_STEPS = Spec(_stepping, _right, _steps, fits=lambda given: given["past"] >= 0
+              and 1 <= given["blocks"] <= gpt.LAYERS and 1 <= given["texts"] <= _TEXTS)
 
 
 class _Stepped(nn.Module):
@@ -255,7 +262,7 @@ class _Stepped(nn.Module):
 def exercise_11_3(one_more_letter: Callable) -> str:
     """a transformer with a cache."""
     with torch.no_grad():
-        check(_STEPS, functools.partial(one_more_letter, _gpt()))
+        check(_STEPS, one_more_letter)
     small, past = _gpt(1), torch.export.Dim("past", min=1, max=gpt.LONGEST - 1)
     cache = torch.zeros(1, 1, gpt.HEADS, 5, gpt.WIDTH // gpt.HEADS)  # of a block, of a text
     given = torch.zeros(1, 1, dtype=torch.int64), cache, cache.clone()
