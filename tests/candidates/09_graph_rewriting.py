@@ -696,3 +696,60 @@ def hand_over(mod):
     mod = relax.transform.FuseOpsByPattern(dense_patterns("first", left=False), bind_constants=False, annotate_codegen=True)(mod)
     mod = relax.transform.FuseOpsByPattern(dense_patterns("second", right=False), bind_constants=False, annotate_codegen=True)(mod)
     return relax.transform.RunCodegen()(mod)
+
+
+# %% 9.1 wrong: one element is a number -> operators nn.relu, minimum; minimum(relu(x), [3]) | got: clip
+def use_clip(mod):
+    x, number = wildcard(), is_const()
+    positive = is_op("relax.nn.relu")(x)
+    cut = is_op("relax.minimum")(positive, number) | is_op("relax.minimum")(number, positive)
+    def clip(found, parts):
+        most = parts[number].value.numpy()
+        return relax.op.clip(parts[x], 0, most.item()) if most.size == 1 else found
+    return rewritten(mod, cut, clip)
+
+
+# %% 9.1 wrong: above 0 alone -> operators clip; minimum(relu(x), 0) | nn.relu, minimum
+def use_clip(mod):
+    x, number = wildcard(), is_const()
+    positive = is_op("relax.nn.relu")(x)
+    cut = is_op("relax.minimum")(positive, number) | is_op("relax.minimum")(number, positive)
+    def clip(found, parts):
+        most = parts[number].value.numpy()
+        return relax.op.clip(parts[x], 0, most.item()) if most.ndim == 0 and most > 0 else found
+    return rewritten(mod, cut, clip)
+
+
+# %% 9.3 wrong: anything that is added is a bias -> norm(conv(x) + x): Conv2d( | AttributeError
+def fold_batch_norm(mod):
+    image, w, b = wildcard(), is_const(), wildcard()
+    statistics = [is_const() for _ in range(4)]
+    conv = is_op("relax.nn.conv2d")(image, w)
+    norm = is_op("relax.nn.batch_norm")(conv | is_op("relax.add")(conv, b), *statistics)
+    def folded(found, parts):
+        g, s, m, v = (parts[p].value.numpy() for p in statistics)
+        f = g / np.sqrt(v + parts[norm].attrs.epsilon)
+        before = parts[b].value.numpy().reshape(-1) if b in parts else 0
+        y = relax.Call(parts[conv].op, [parts[image], relax.const(parts[w].value.numpy() * f[:, None, None, None], "float32")], parts[conv].attrs)
+        return relax.op.add(y, relax.const((f * (before - m) + s).reshape(1, -1, 1, 1), "float32"))
+    return rewritten(mod, is_tuple_get_item(norm, 0), folded)
+
+
+# %% 9.5 wrong: the last free one grows -> input lives: [(1, 2, 50), (2, 3, 10), (5, 6, 100)] | at most 110 bytes | 150, by the storages
+def plan(lives):
+    sizes, until, numbers = [], [], []
+    for first, last, count in lives:
+        free = [n for n, end in enumerate(until) if end < first]
+        enough = [n for n in free if sizes[n] >= count]
+        n = min(enough, key=sizes.__getitem__) if enough else free[-1] if free else len(sizes)
+        if n == len(sizes):
+            sizes.append(count), until.append(last)
+        sizes[n], until[n] = max(sizes[n], count), last
+        numbers.append(n)
+    return numbers
+
+
+# %% 9.6 wrong: the course's generator is replaced -> under another name than the course's | relax.ext.course
+def hand_over(mod):
+    generator(usual_kernel, "course")
+    return handed(mod, dense_patterns("course"))
