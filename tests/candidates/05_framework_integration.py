@@ -930,3 +930,14 @@ def import_for_any_batch(model, features):
     shapes = [(n, features[min(i, 1)]) for i in range(len(features))]
     add = lambda bb, nm, node: bb.emit_te(topi.add, *(nm[a] for a in node.args))
     return from_fx(fx.symbolic_trace(model), shapes, {operator.add: add}, MLP_RULES)
+
+
+# %% 5.1 wrong: the largest starts at -10,000 -> got: | *-1e+04*
+def mend():
+    maximum = te.comm_reducer(lambda a, b: te.max(a, b), lambda dtype: tvm.tirx.const(-1e4, dtype))
+    return both(lv3=largest_with(reducer=maximum))
+
+
+# %% 5.2 wrong: the window is not taken off the image -> input kernel: | every index inside its buffer
+def avg_pool(x, kernel, stride):
+    return pool_with(x, kernel, stride, extra=2)

@@ -170,13 +170,16 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     else:
         whole = _("{shape} numbers, all {number}").format(
             shape=shape, number=_number(usual.item(), digits))
-    other = ~np.isclose(value, usual, equal_nan=True)
+    same = np.isclose(value, usual, equal_nan=True)
+    other = ~same
     if not wrong.all() or other.sum() > value.size // 2:  # else most of it says it
         other |= wrong
     at = np.concatenate([np.argwhere(other & first), np.argwhere(other & ~first)])
     if not len(at):
         return whole
     many = len(at) > value.size // 2
+    if usual != 0 and (other & same).any():  # all 1 but 1 at ... would be nonsense
+        whole, many = "", True
     def text(place: np.ndarray) -> str:
         number = _number(value[tuple(place)].item(), digits)
         return f"*{number}*" if wrong[tuple(place)] and not wrong.all() else number
@@ -186,8 +189,9 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
         if len(places) == 1 and slab.size == len(at) > 1 \
                 and (slab == slab.flat[0]).all() | np.isnan(slab).all():
             index = ", ".join(str(places[0]) if one == axis else ":" for one in range(value.ndim))
-            return _("{whole} but {places}").format(whole=whole, places=_(
-                "{number} at {place}").format(number=text(at[0]), place=f"[{index}]"))
+            slab = _("{number} at {place}").format(number=text(at[0]), place=f"[{index}]")
+            return _("{whole} but {places}").format(whole=whole, places=slab) if whole \
+                else _("{shape} numbers: {places}").format(shape=shape, places=slab)
     some = _(", ").join([_("{number} at {place}").format(
         number=text(place), place=[int(n) for n in place]) for place in at[:MOST_SAID]])
     if (more := len(at) - MOST_SAID) > 0:
