@@ -129,10 +129,10 @@ def register_tile(func, side=4, threads=8, held=True, offset=1, scope="shared", 
     s.decompose_reduction(sums, tile)
     return s.mod["main"]
 
-def window(n, shared=True, unread=False, barrier=True, rounds=2, guard=True, blocks=None, turned=False, weights=False):
+def window(n, shared=True, barrier=True, rounds=2, guard=True, blocks=None, turned=False, weights=False):
     """A program of exercise 10.8, as text."""
     blocks = blocks or -(-n // 32)
-    at = "b * 32 + t + k" if unread or not shared else "t + k"
+    at = "b * 32 + t + k" if not shared else "t + k"
     inside = f"if b * 32 + r * 32 + t < {n + 4}:" if guard else "if t >= 0:"
     text = f"""
 @T.prim_func(s_tir=True)
@@ -152,7 +152,7 @@ def main(X: T.Buffer(({n + 4},), "float32"), W: T.Buffer((5,), "float32"), Y: T.
             if b * 32 + t < {n}:
                 total[0] = T.float32(0)
                 for k in range(5):
-                    total[0] = total[0] + {"held" if shared and not unread else "X"}[{at}] * {"taps" if weights else "W"}[{"4 - k" if turned else "k"}]
+                    total[0] = total[0] + {"held" if shared else "X"}[{at}] * {"taps" if weights else "W"}[{"4 - k" if turned else "k"}]
                 Y[b * 32 + t] = total[0]
 """
     return tvm.script.from_source(text)
@@ -750,7 +750,21 @@ def dense_in_tiles(func):
             s.bind(loop, tag)
     return s.mod["main"]
 
-
 # %% 10.8 wrong: held is filled, and X is read -> TVM makes no GPU program of it: | held is written and never read
 def window_of_five(n):
-    return window(n, unread=True)
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((n + 4,), "float32"), W: T.Buffer((5,), "float32"), Y: T.Buffer((n,), "float32")):
+        for b in T.thread_binding(-(-n // 32), thread="blockIdx.x"):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                held = T.alloc_buffer((36,), scope="shared")
+                total = T.alloc_buffer((1,), scope="local")
+                for r in range(2):
+                    if r * 32 + t < 36 and b * 32 + r * 32 + t < n + 4:
+                        held[r * 32 + t] = X[b * 32 + r * 32 + t]
+                T.tvm_storage_sync("shared")
+                if b * 32 + t < n:
+                    total[0] = T.float32(0)
+                    for k in range(5):
+                        total[0] = total[0] + X[b * 32 + t + k] * W[k]
+                    Y[b * 32 + t] = total[0]
+    return main

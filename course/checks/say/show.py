@@ -178,8 +178,7 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     if not len(at):
         return whole
     many = len(at) > value.size // 2
-    if usual != 0 and (other & same).any():  # all 1 but 1 at ... would be nonsense
-        whole, many = "", True
+    mixed = usual != 0 and bool((other & same).any())  # all 1 but 1 at ... would be nonsense
     def text(place: np.ndarray) -> str:
         number = _number(value[tuple(place)].item(), digits)
         return f"*{number}*" if wrong[tuple(place)] and not wrong.all() else number
@@ -189,14 +188,14 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
         if len(places) == 1 and slab.size == len(at) > 1 \
                 and (slab == slab.flat[0]).all() | np.isnan(slab).all():
             index = ", ".join(str(places[0]) if one == axis else ":" for one in range(value.ndim))
-            slab = _("{number} at {place}").format(number=text(at[0]), place=f"[{index}]")
-            return _("{whole} but {places}").format(whole=whole, places=slab) if whole \
-                else _("{shape} numbers: {places}").format(shape=shape, places=slab)
+            there = _("{number} at {place}").format(number=text(at[0]), place=f"[{index}]")
+            return _("{shape} numbers: {places}").format(shape=shape, places=there) if mixed \
+                else _("{whole} but {places}").format(whole=whole, places=there)
     some = _(", ").join([_("{number} at {place}").format(
         number=text(place), place=[int(n) for n in place]) for place in at[:MOST_SAID]])
     if (more := len(at) - MOST_SAID) > 0:
         some = _("{some} and {count} more").format(some=some, count=more)
-    if many:
+    if many or mixed:
         return _("{shape} numbers: {places}").format(shape=shape, places=some)
     return _("{whole} but {places}").format(whole=whole, places=some)
 
