@@ -108,12 +108,13 @@ def test_what_axes_of_one_length_hide_is_not_blamed() -> None:
 class Twice(nn.Module):
     """A residual around a convolution, and the same function twice: either has a value to offer."""
 
-    def __init__(self, first: Callable = F.relu, second: Callable = F.relu, kept: float = 1.0,
+    def __init__(self, first: Callable = F.relu, second: Callable = F.relu, kept: float = 0.5,
                  eps: float = 1e-5) -> None:
         super().__init__()
         torch.manual_seed(1)
         self.one, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4, eps=eps)
         self.two, self.head = nn.Conv2d(4, 4, 3, padding=1), nn.Linear(64, 5)
+        self.norm.running_mean, self.norm.running_var = torch.randn(4), torch.rand(4) + 0.5
         self.first, self.second, self.kept = first, second, kept
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -122,12 +123,12 @@ class Twice(nn.Module):
 
 
 @pytest.mark.parametrize(("changes", "named"), [
-    ({"first": F.leaky_relu}, ["relu: lv# from leaky_relu"]),
-    ({"second": F.leaky_relu}, ["relu: lv# from leaky_relu"]),
-    ({"eps": 1e-1}, ["norm, BatchNorm2d: lv# from batch_norm"]),
-    ({"kept": 0.9}, ["add takes lv# from multiply instead of lv# from relu"]),
-    ({"first": F.gelu, "kept": 0.5}, [
-        "relu: lv# from gelu", "add takes lv# from multiply instead of lv# from gelu"])])
+    ({"first": F.leaky_relu}, ["relu: lv# from relax.nn.leakyrelu"]),
+    ({"second": F.leaky_relu}, ["relu: lv# from relax.nn.leakyrelu"]),
+    ({"eps": 1e-1}, ["norm, BatchNorm2d: lv# from relax.nn.batch_norm"]),
+    ({"kept": 0.9}, ["mul: lv# from relax.multiply"]),
+    ({"first": F.gelu, "kept": 0.9}, [
+        "relu: lv# from relax.nn.gelu", "mul: lv# from relax.multiply"])])
 def test_of_a_function_that_is_there_twice_the_one_that_is_wrong_is_named(changes, named) -> None:
     given = torch.randn(2, 1, 4, 4)
     said = _said(_imported(Twice(**changes).eval(), (given,)), Twice().eval(), [(given,)])
