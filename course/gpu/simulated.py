@@ -90,7 +90,7 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     except threads.Refused as refused:
         raise CourseError(refusal(*refused.args)) from None
     except (ValueError, RuntimeError, TypeError) as error:
-        why: str = _("TVM makes no GPU program of it: {why}").format(why=last_line(error))
+        why: str = _("TVM makes no GPU program of it: {reason}").format(reason=last_line(error))
         raise CourseError(_("{why}; {buffer} is written and never read").format(
             why=why, buffer=unread[0]) if (unread := _unread(func)) else why) from None
     if not threads.launches(low):

@@ -759,8 +759,9 @@ def window_of_five(n):
                 held = T.alloc_buffer((36,), scope="shared")
                 total = T.alloc_buffer((1,), scope="local")
                 for r in range(2):
-                    if r * 32 + t < 36 and b * 32 + r * 32 + t < n + 4:
-                        held[r * 32 + t] = X[b * 32 + r * 32 + t]
+                    here = r * 32 + t
+                    if here < 36 and b * 32 + here < n + 4:
+                        held[here] = X[b * 32 + here]
                 T.tvm_storage_sync("shared")
                 if b * 32 + t < n:
                     total[0] = T.float32(0)
