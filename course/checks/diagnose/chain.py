@@ -238,12 +238,14 @@ class Chain:
     def _others(self, number: int) -> Iterator[tuple[int, Place]]:
         """Yield what a step may take in the place of a value: its result is in the module then."""
         for taken in self.step(number).takes:
+            if not (known := self.at[taken]):  # the module has none that it could take
+                continue
             shape = tuple(self.own[taken][0].shape)
             places = [Place(position, axes)
                       for position in range(-self.count, len(self.bindings))
                       for axes in layouts(self.arrays(position)[0].shape, shape)]
             for place in places:
-                if (known := self.at[taken]) and place.position == known.position:
+                if place.position == known.position:
                     continue
                 value = self.value(place)
                 self.instead[number, taken] = place
