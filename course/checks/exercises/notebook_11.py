@@ -30,8 +30,7 @@ from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.compiled import compiled
-from course.checks.spec.spec import Cases, Spec, check
-from course.checks.spec.trials import require_equal
+from course.checks.spec.spec import Cases, Spec, check, require_equal
 from course.ship import native
 from course.tir.loops import nests
 from course.tir.walk import Loop, walk
