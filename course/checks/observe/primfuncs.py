@@ -10,7 +10,7 @@ import numpy as np
 import tvm
 from tvm import s_tir, tirx
 
-from course.checks.observe.memory import Fenced, require_safe_access
+from course.checks.observe.memory import require_safe_access, run_fenced
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed
 from course.tir.walk import accesses, constant, loads, stores, walk
@@ -177,39 +177,17 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
     where an input changes, or where something is written beside an array.
     """
-    main = _compiled(func)
-    once = _run_fenced(main, arrays, np.full(shape, np.nan, "float32"))
-    again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
+    main, title = _compiled(func), _("the PrimFunc")
+    (once,), (again,) = (
+        run_fenced(main, arrays, [np.full(shape, np.nan, "float32")], title),
+        run_fenced(lambda *given: several_threads(functools.partial(main, *given)), arrays,
+                   [np.full(shape, 1e30, "float32")], title, at_start=True))
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),
                           _("{once} with one thread, {again} with several").format(
                               once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"))
     return once
-
-
-def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray,
-                threads: bool = False) -> np.ndarray:
-    """Call a compiled PrimFunc on copies of arrays between pages that nobody may touch.
-
-    Return its output, before the call a copy of `filled`. With one thread the arrays end where
-    memory ends, with several `threads` they begin where it begins. Raises CheckFailed as
-    run_prim_func does.
-    """
-    given = [Fenced.of(array, at_start=threads) for array in arrays]
-    output = Fenced.of(filled, at_start=threads)
-    run = functools.partial(main, *(fenced.tensor for fenced in (*given, output)))
-    if threads:
-        several_threads(run)
-    else:
-        run()
-    for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
-        fenced.require_whole(_("input {number}").format(number=number))
-        if not np.array_equal(fenced.array, array, equal_nan=True):
-            raise CheckFailed(_("the inputs to stay as they were"),
-                              _("other numbers in input {number}").format(number=number))
-    output.require_whole(_("the output"))
-    return output.array.copy()
 
 
 def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
