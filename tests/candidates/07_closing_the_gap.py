@@ -300,11 +300,11 @@ def fast_conv_pool(mod, name):
     mod.update_func(mod.get_global_var(name), tvm.script.from_source(text))
     return mod
 
-# %% 7.2 wrong: step 2, as it was given -> a row of the pooling, innermost | of [(0, 0, 0, 0)]
+# %% 7.2 wrong: step 2, as it was given -> iterations of the innermost loop that are neighbours in | of [(0, 0, 0, 0)]
 def fast_conv_pool(mod, name):
     return plain(mod, name, row=False)
 
-# %% 7.2 wrong: the convolution under x, two by two places at a time -> a row of the pooling, innermost
+# %% 7.2 wrong: the convolution under x, two by two places at a time -> iterations of the innermost loop that are neighbours in
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, under="x")
 

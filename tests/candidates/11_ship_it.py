@@ -235,7 +235,7 @@ def for_the_browser(func):
 def products_in_rows(mod):
     return mod
 
-# %% 11.6 wrong: eight lanes -> 16 lanes along a row of the result of matmul
+# %% 11.6 wrong: eight lanes -> around block matmul of matmul, of 16 lanes
 def products_in_rows(mod):
     return in_rows(mod, lanes=8)
 

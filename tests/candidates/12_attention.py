@@ -147,12 +147,12 @@ def running_attention(n, m, d):
     return running(n, m, d, weighted=False)
 
 
-# %% 12.2 wrong: a row of scores -> fewer than 200 numbers kept
+# %% 12.2 wrong: a row of scores -> at most 199 numbers of its own at a time, for n = 3, m = 200, d = 4
 def running_attention(n, m, d):
     return running(n, m, d, row=True)
 
 
-# %% 12.2 wrong: two passes -> read once for each query, 2,400 times
+# %% 12.2 wrong: two passes -> at most 2,400 loads of
 def running_attention(n, m, d):
     return running(n, m, d, twice=True)
 

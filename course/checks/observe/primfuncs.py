@@ -1,8 +1,6 @@
 """PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
 
 import functools
-import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +11,7 @@ from tvm import s_tir, tirx
 from course.checks.observe.memory import require_safe_access, run_fenced
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed
-from course.tir.walk import accesses, constant, loads, stores, walk
+from course.tir.walk import constant, loads, stores, walk
 from course.words import _
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
@@ -92,30 +90,6 @@ def has_while(func: tvm.tirx.PrimFunc) -> bool:
 
 
 # ---- what it reads and writes --------------------------------------------------------------
-
-
-def traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
-    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads.
-
-    Of an if and its else only one runs: the one that reads more counts.
-    """
-    made, reads = {}, Counter[str]()
-    branches: dict[int, tuple[Counter[str], Counter[str]]] = {}
-    for node, place in walk(func.body):
-        for access in accesses(node, place):
-            made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
-            if access.writes:
-                continue
-            into = reads
-            if access.place.guards:
-                outermost = access.place.guards[0]
-                no = isinstance(outermost, tirx.Not)
-                into = branches.setdefault(hash(outermost.a if no else outermost),
-                                           (Counter(), Counter()))[no]
-            into[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
-    for one, other in branches.values():
-        reads += one | other
-    return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
 
 
 def require_order(func: tvm.tirx.PrimFunc) -> None:
