@@ -375,7 +375,7 @@ def in_tiles(schedule, rows, columns, portion):
     k0, k1 = schedule.split(k, [None, 8])
     schedule.reorder(i0, j0, k0, i1, k1, j1)
 
-# %% 6.4 wrong: both matrices in local buffers, as a whole -> at most 768 numbers of B_local at a time | 4096
+# %% 6.4 wrong: both matrices in local buffers, as a whole -> at most 768 numbers of B_local at a time | 4,096
 def in_tiles(schedule, rows, columns, portion):
     for which in (0, 1):
         schedule.cache_read(schedule.get_sblock("C"), which, "local")

@@ -155,7 +155,8 @@ def exercise_6_3(tile_bytes: Callable) -> str:
 
 
 # products (n, m, depth), and the rows, columns and portion of depth of a tile
-_TILES = {(64, 64, 64): (16, 16, 8), (32, 64, 48): (8, 16, 8), (48, 64, 64): (4, 64, 2)}
+_TILES: dict[tuple[int, ...], tuple[int, ...]] = {
+    (64, 64, 64): (16, 16, 8), (32, 64, 48): (8, 16, 8), (48, 64, 64): (4, 64, 2)}
 
 
 @exercise("6.4", "in_tiles(schedule, rows, columns, portion)")
