@@ -682,7 +682,7 @@ def for_the_browser(func):
     return without(func, lambda loop: loop.kind == tirx.ForKind.PARALLEL and loop.loop_var.name == name)
 
 
-# %% 11.5 wrong: the text of it -> str | a PrimFunc; dense
+# %% 11.5 wrong: the text of it -> str | a PrimFunc as the result; dense
 def for_the_browser(func):
     return func.script().replace("T.parallel(", "T.serial(")
 

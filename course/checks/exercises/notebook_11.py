@@ -373,7 +373,7 @@ def exercise_11_5(for_the_browser: Callable) -> str:
         with naming(title):
             came = for_the_browser(func)
             if not isinstance(came, tirx.PrimFunc):
-                raise CheckFailed(_("a PrimFunc"), type(came).__name__)
+                raise CheckFailed(_("a PrimFunc as the result"), type(came).__name__)
             if func.script() != given:
                 raise CheckFailed(_("the given PrimFunc as it was"), _("a different one"))
             _require_only_serial(func, came)
