@@ -326,11 +326,6 @@ vm["vm_initialization"](1, 0, 2)
 # %% more
 
 
-# %% 11.8 wrong: relax, which is the compiler's -> a result in y.npy | no attribute 'RegisterOpAttr'
-def ship(mod, target, folder):
-    sent(mod, target, folder, "from tvm.runtime.vm import VirtualMachine", "from tvm.relax import VirtualMachine")
-
-
 # %% 11.8 wrong: the compiler in run.py -> machine code for | no machine code written
 def ship(mod, target, folder):
     Path(folder, "mod.json").write_text(tvm.ir.save_json(mod))
@@ -354,17 +349,6 @@ def ship(mod, target, folder):
 # %% 11.8 wrong: the library alone -> run.py in the folder | lib.so
 def ship(mod, target, folder):
     relax.build(mod, target).export_library(str(folder / "lib.so"), fcompile=native.linker())
-
-
-# %% 11.8 wrong: the library stays in the current folder -> a result in y.npy | cannot find file
-def ship(mod, target, folder):
-    relax.build(mod, target).export_library("lib.so", fcompile=native.linker())
-    (folder / "run.py").write_text(RUN.replace("Path(__file__).resolve().parent", "Path()"))
-
-
-# %% 11.8 wrong: files by their names in the folder -> a result in y.npy | No such file or directory: 'x.npy'
-def ship(mod, target, folder):
-    sent(mod, target, folder, "here = Path(__file__).resolve().parent", "import os\nhere = Path(__file__).resolve().parent\nos.chdir(here)")
 
 
 # %% 11.8 wrong: it prints the result -> a result in y.npy | No such file or directory: 'y.npy'
@@ -398,23 +382,10 @@ def ship(mod, target, folder):
     sent(tvm.script.from_source(text), target, folder)
 
 
-# %% 11.8 wrong: what is not linked -> a result in y.npy
-def ship(mod, target, folder):
-    sent(mod, target, folder)
-    relax.build(mod, target).mod.imports[0].write_to_file(str(folder / "lib.so"), "o")
-
-
 # %% 11.8 wrong: objects, to be linked by the receiver -> a result in y.npy
 def ship(mod, target, folder):
     relax.build(mod, target).export_library(str(folder / "lib.tar"))
     (folder / "run.py").write_text(RUN.replace("lib.so", "lib.tar"))
-
-
-# %% 11.8 wrong: LLVM's text, which LLVM reads -> a result in y.npy | `.ll`
-def ship(mod, target, folder):
-    sent(mod, target, folder)
-    relax.build(mod, target).mod.imports[0].write_to_file(str(folder / "lib.ll"), "ll")
-    (folder / "run.py").write_text(RUN.replace("lib.so", "lib.ll"))
 
 
 # %% 11.8 wrong: the first one's library -> a result in y.npy
@@ -695,3 +666,21 @@ def for_the_browser(func):
 # %% 11.5 right: a copy, loop by loop
 def for_the_browser(func):
     return without(func)
+
+
+# %% 11.5 wrong: without attributes -> everything else as it was; dense | is missing or changed
+def for_the_browser(func):
+    plain = without(func)
+    return tirx.PrimFunc(plain.params, plain.body, plain.ret_type)
+
+
+# %% 11.5 wrong: the word, wherever it is -> everything else as it was; softmax | parallel is missing or changed
+def for_the_browser(func):
+    return tvm.script.from_source(func.script().replace("parallel", "serial"))
+
+
+# %% 11.1 wrong: the weights stay inputs -> main with 1 parameters; x: (n, 1, 6, 6) | got: 5
+def for_any_batch(module, example):
+    example, size = tuple(torch.cat([each, each]) for each in example), torch.export.Dim("size", min=1, max=64)
+    program = torch.export.export(module.eval(), example, dynamic_shapes=tuple({0: size} for _ in example))
+    return from_exported_program(program, keep_params_as_input=True, unwrap_unit_return_tuple=True)

@@ -131,12 +131,6 @@ def touches(nest: Nest, buffer: Any) -> bool:
     return any(region.source.same_as(buffer) for region in [*block.reads, *block.writes])
 
 
-def _common(nests: Sequence[Nest]) -> int:
-    """Return how many outer loops nests have in common."""
-    levels = zip(*(nest.loops for nest in nests), strict=False)
-    return len(list(itertools.takewhile(lambda loops: len(set(loops)) == 1, levels)))
-
-
 def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
     """Count the different values of expressions inside the outer loops of a nest."""
     inner = moving(nest, nest.loops[outer:], expressions)
@@ -148,7 +142,9 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> int:
 
     These are the loops that all blocks that use it have in common.
     """
-    return _common([other for other in nests(func) if touches(other, written(nest))])
+    levels = zip(*(other.loops for other in nests(func) if touches(other, written(nest))),
+                 strict=False)
+    return len(list(itertools.takewhile(lambda loops: len(set(loops)) == 1, levels)))
 
 
 # ---- what is required ----------------------------------------------------------------------
