@@ -479,12 +479,6 @@ def _records() -> list[tuple[str, list, tvm.tirx.PrimFunc]]:
     return found
 
 
-def _made_by(record: list, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    made = tvm.s_tir.Schedule(func)
-    tvm.s_tir.Trace.apply_json_to_schedule(record, made)
-    return made.mod["main"]
-
-
 @exercise("8.4", "replayed(record, func)", prepare=[_records])
 def exercise_8_4(replayed: Callable) -> str:
     """reading a record and replaying it."""
@@ -492,7 +486,8 @@ def exercise_8_4(replayed: Callable) -> str:
         came = replayed(copy.deepcopy(record), func)
         if not isinstance(came, tuple) or len(came) != 2 or not isinstance(came[0], Mapping) \
                 or not isinstance(came[1], tvm.tirx.PrimFunc):
-            raise CheckFailed(_("a dictionary, and a PrimFunc"), _kinds(came))
+            raise CheckFailed(_("a dictionary, and a PrimFunc"), ", ".join(
+                type(one).__name__ for one in (came if isinstance(came, tuple) else (came,))))
         drawn, program = came
         of_kind = [(record[0][number], decision) for number, decision in record[1]]
         wanted = {"tiles": [decision for (kind, *_rest), decision in of_kind
@@ -504,8 +499,9 @@ def exercise_8_4(replayed: Callable) -> str:
         if said != json.dumps(wanted):
             raise CheckFailed(f"{wanted}", f"{drawn}", example=Example.of(
                 {"record": name}, f"{wanted}", f"{drawn}"[:400]))
-        right = _made_by(record, func)
-        if not tvm_ffi.structural_equal(program, right):
+        made = tvm.s_tir.Schedule(func)
+        tvm.s_tir.Trace.apply_json_to_schedule(record, made)
+        if not tvm_ffi.structural_equal(program, right := made.mod["main"]):
             expected, got = _first_difference(right, program)
             raise CheckFailed(expected, got, example=Example.of(
                 {"record": name}, expected, got, result=_("the first line that differs")))
@@ -519,8 +515,3 @@ def _first_difference(right: tvm.tirx.PrimFunc, came: tvm.tirx.PrimFunc) -> list
     loops = [[line for line in lines if line.startswith("for ")] for lines in every]
     return next([*pair] for both in (loops, every)
                 for pair in itertools.zip_longest(*both, fillvalue="") if pair[0] != pair[1])
-
-
-def _kinds(came: Any) -> str:
-    return ", ".join(type(one).__name__ for one in came) if isinstance(came, tuple) \
-        else type(came).__name__
