@@ -11,7 +11,6 @@ from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import number
 from course.checks.spec.spec import Spec, check
-from course.tir.evaluate import Unknown
 from course.tir.loops import Nest, nests
 from course.tir.traffic import LINE, bytes_into_cache
 from course.words import _
@@ -171,11 +170,7 @@ def exercise_6_4(in_tiles: Callable) -> str:
         for nest in nests(after):  # what is local is not counted below
             if schedules.written(nest).scope() == "local":
                 schedules.require_few_at_once(after, nest, most_local)
-        try:
-            came = bytes_into_cache(after, lines * LINE)
-        except Unknown:
-            raise CheckFailed(_("indices that depend on loops alone"),
-                              _("an index that depends on data")) from None
+        came = bytes_into_cache(after, lines * LINE)
         if (total := sum(came.values())) > most:
             raise CheckFailed(
                 _("at most {most} bytes for matrices {sizes}, with tiles of {rows} x {columns}, "
