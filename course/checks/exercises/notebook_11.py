@@ -334,7 +334,7 @@ def _threaded() -> dict[str, tirx.PrimFunc]:
     for child in softmax.get_child_blocks(softmax.get_sblock("root")):
         softmax.parallel(softmax.get_loops(child)[0])
 
-    one, two = (tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)])) for _ in "12")
+    one, two = (tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)])) for _ in range(2))
     _row, column = one.get_loops(one.get_sblock("compute"))
     outer, inner = one.split(column, [None, 5])
     one.parallel(outer)

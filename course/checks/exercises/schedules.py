@@ -176,17 +176,15 @@ def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
                           ) from None
 
 
-def _scheduled(apply: Callable[[tvm.s_tir.Schedule], Any], func: tvm.tirx.PrimFunc
-               ) -> tvm.tirx.PrimFunc:
+def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
 
     Raises CheckFailed where the answer changes nothing.
     """
-    schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
+    schedule, again = (tvm.s_tir.Schedule(func, error_render_level="fast") for _ in range(2))
     before = schedule.mod["main"]
-    with _or_decomposed_too_early(
-            lambda: apply(tvm.s_tir.Schedule(func, error_render_level="fast"))):
-        apply(schedule)
+    with _or_decomposed_too_early(lambda: answer(again, *more)):
+        answer(schedule, *more)
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
         raise CheckFailed(_("a change of the schedule that is given"),
@@ -207,8 +205,7 @@ def applied(answer: Callable, make: Callable[..., tvm.tirx.PrimFunc], *cases: tu
     for number, sizes in enumerate(cases):
         before = make(*sizes)
         with for_any_shape(before) if number else contextlib.nullcontext():
-            after = _scheduled(lambda schedule, sizes=sizes: answer(  # type: ignore[misc]
-                schedule, *more.get(sizes, ())), before)
+            after = _scheduled(answer, before, *more.get(sizes, ()))
         yield sizes, after
         require_same_results(before, after)
 
