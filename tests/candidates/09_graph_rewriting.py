@@ -370,6 +370,11 @@ def use_clip(mod):
     return rewritten(mod, cut, lambda found, parts: relax.op.clip(parts[x], 0, float(parts[number].value.numpy())))
 
 
+# %% 9.2 wrong: an input against c -> c: an input for which the two sides differ
+def verdicts():
+    return right_verdicts(c=an_input())
+
+
 # %% 9.2 wrong: not finite -> with numbers from -5 to 5
 def verdicts():
     return right_verdicts(e=an_input(np.nan))
@@ -387,11 +392,6 @@ def verdicts():
 
 # %% 9.3 wrong: the weights as they were -> [6, 2] | [*3*, 2]
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (np.ones_like(g), g / np.sqrt(v + e) * (b - m) + s))
-
-
-# %% 9.3 wrong: nothing is rewritten -> operators nn.conv2d, add; | nn.conv2d, nn.batch_norm
-def fold_batch_norm(mod):
-    return mod
 
 
 # %% 9.3 wrong: strides and padding are lost -> TypeError: Expression of type R.Tensor((1, 5, 7, 4),
@@ -452,17 +452,6 @@ def in_order():
     return "ConvertLayout, FoldConstant"
 
 
-# %% 9.5 wrong: the smallest that is free -> bytes | by the storages
-def plan(lives):
-    sizes, needed, numbers = [], [], []
-    for first, last, count in lives:
-        free = [n for n, until in enumerate(needed) if until < first]
-        chosen = min(free, key=sizes.__getitem__) if free else len(sizes)
-        sizes[chosen:chosen + 1], needed[chosen:chosen + 1] = [max(count, sizes[chosen] if free else 0)], [last]
-        numbers.append(chosen)
-    return numbers
-
-
 # %% 9.5 wrong: no storage ever grows -> at most 110 bytes | 160, by the storages [0, 1, 2]
 def plan(lives):
     sizes, needed, numbers = [], [], []
@@ -471,15 +460,6 @@ def plan(lives):
         chosen = min(free, key=sizes.__getitem__) if free else len(sizes)
         sizes[chosen:chosen + 1], needed[chosen:chosen + 1] = [max(count, sizes[chosen] if free else 0)], [last]
         numbers.append(chosen)
-    return numbers
-
-
-# %% 9.5 wrong: only the latest one is looked at -> by the storages [0, 1, 0]
-def plan(lives):
-    numbers, until = [], 0
-    for first, last, count in lives:
-        numbers.append(0 if first > until else (numbers[-1] + 1) % 3)
-        until = last
     return numbers
 
 
