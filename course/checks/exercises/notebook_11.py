@@ -285,15 +285,12 @@ def _laid_out(numbers: int, shape: int, axes: int, address: int, first: int
 @exercise("11.4", "dl_tensor(numbers, shape, axes, address, first)", seconds=5)
 def exercise_11_4(dl_tensor: Callable) -> str:
     """the bytes of a tensor struct."""
-    came = []
     for case in _TENSORS:
+        numbers, shape, axes, address, start = case
+        given = f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"
         one = dl_tensor(*case)
         if not isinstance(one, bytes | bytearray):
             raise CheckFailed(_("bytes"), type(one).__name__)
-        came.append(bytes(one))
-    for case, one in zip(_TENSORS, came, strict=True):
-        numbers, shape, axes, address, start = case
-        given = f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"
         whole, fields = _laid_out(*case)
         for name, place in fields.items():
             if (there := one[place]) != whole[place]:
