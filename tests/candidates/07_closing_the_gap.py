@@ -404,3 +404,13 @@ def fast_conv_pool(mod, name):                      # 16 of 13 columns in the po
 def tile_traffic(tile):
     rows, columns, channels = tile
     return ((rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels) / (9 * rows * columns * channels)
+
+# %% 7.2 right: sums in a local buffer, one loop of the window left
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(plain(mod, name, unrolled=("rx",)))
+    s.set_scope(s.get_sblock("conv2d_nchw_update", func_name=name), 0, "local")
+    return s.mod
+
+# %% 7.3 wrong: a tensor of PyTorch's -> a NumPy array | Tensor
+def follow_layout(weights, places, lanes):
+    return torch.from_numpy(weights).reshape(len(weights), -1, lanes, places).transpose(2, 3).flatten(1)
