@@ -216,13 +216,6 @@ def fast_dense(mod, name):
     s.cache_write(s.get_sblock("matmul", func_name=name), 0, "local")
     return s.mod
 
-# %% 6.2 wrong: the first values of all tiles are written before the parallel loop -> 400 kept in matmul_intermediate.rf_local
-def fast_dense(mod, name):
-    s = tvm.s_tir.Schedule(dense_with(mod, name, decompose=False))
-    partial = s.get_sblock("matmul_rf", func_name=name)
-    s.decompose_reduction(partial, s.get_loops(partial)[0])
-    return s.mod
-
 # %% 6.2 wrong: lanes along the images -> lanes that are neighbours in | of [(0, 0)]
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=False))
