@@ -102,11 +102,6 @@ def require_order(func: tvm.tirx.PrimFunc) -> None:
                             "only read").format(one=one, other=other))
 
 
-def names_read(expression: Any) -> set[str]:
-    """Return the names of the buffers that an expression loads from."""
-    return {access.buffer.name for access in loads(expression)}
-
-
 def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
 
@@ -115,7 +110,8 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     written = {param.name for param in func.params[:-1]}
     for store, block in stores(func, inits=True):
         buffer = store.buffer.name
-        if buffer in names_read(store.value) - written:
+        if buffer not in written and any(
+                access.buffer.name == buffer for access in loads(store.value)):
             place = block.name_hint if block else "root"
             raise CheckFailed(_("every element to have an initial value"),
                               _("{name} adds to {buffer}, or compares with it, in {place}, and "
