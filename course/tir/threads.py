@@ -4,6 +4,7 @@ What a GPU leaves open is not guessed: a result that depends on which thread com
 and it is named. Barriers are in the program as `lowered` shows it.
 """
 
+import functools
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -250,6 +251,7 @@ class _Run:
         self.phases = np.zeros(blocks, np.int64)
         self.barriers = np.zeros(blocks, np.int64)
         self.reducer: Any = None
+        self.text = functools.cache(str)  # of indices: TVM prints them anew each time
         self.loaded: dict[tuple, np.ndarray] | None = None  # of one expression
         # inside a loop over a vector's lanes
         self.vector: dict[tuple[str, str], tuple[_Memory, list[np.ndarray]]] | None = None
@@ -270,7 +272,7 @@ class _Run:
             a, b = self.value(node.a, active), self.value(node.b, active)
             with np.errstate(all="ignore"):
                 if np.issubdtype(np.asarray(a).dtype, np.floating):
-                    self.launch.operations += int(active.sum())
+                    self.launch.operations += np.count_nonzero(active)
                     return np.divide(a, b) if isinstance(node, tirx.Div) else operator(a, b)
                 return operator(a, b)
         match node:
@@ -301,7 +303,7 @@ class _Run:
                 if short in _SHUFFLES:
                     return self.shuffled(_SHUFFLES[short], args, active)
                 if short in _CALLS:
-                    self.launch.operations += int(active.sum())
+                    self.launch.operations += np.count_nonzero(active)
                     with np.errstate(all="ignore"):
                         return _CALLS[short](*(self.value(arg, active) for arg in args))
         raise Unknown(f"{type(node).__name__}: {node}")
@@ -341,25 +343,29 @@ class _Run:
             raise Unknown(f"the buffer {buffer.name}")
         memory = self.memory[buffer]
         lanes = np.flatnonzero(active)
-        at = np.stack([np.zeros(len(lanes), np.int64), *(
-            np.broadcast_to(self.value(index, active), active.shape)[lanes] for index in indices)])
-        extents = np.reshape(memory.shape, (-1, 1))
-        outside = ((at[1:] < 0) | (at[1:] >= extents)).any(axis=0)
-        if outside.any():
+        # a number for all threads, or one for each
+        at = [value[lanes] if np.ndim(value) else value
+              for value in (self.value(index, active) for index in indices)]
+        if len(lanes) and any(np.any((place < 0) | (place >= extent))
+                              for place, extent in zip(at, memory.shape, strict=True)):
+            each = np.stack([np.broadcast_to(place, lanes.shape) for place in at])
+            outside = ((each < 0) | (each >= np.reshape(memory.shape, (-1, 1)))).any(axis=0)
             first = int(np.argmax(outside))
-            raise Refused("outside", memory.name, ", ".join(map(str, at[1:, first])),
+            raise Refused("outside", memory.name, ", ".join(map(str, each[:, first])),
                           self.launch.names(lanes[first]))
-        flat = memory.strides @ at[1:] if memory.strides else at[0]
+        flat = np.zeros(len(lanes), np.int64)
+        for place, stride in zip(at, memory.strides, strict=True):
+            flat += stride * place
         copies = np.broadcast_to(memory.copy, active.shape)[lanes]
         return memory, lanes, copies, flat
 
     def load(self, buffer: Any, indices: Sequence[Any], active: np.ndarray) -> np.ndarray:
-        key = buffer, str(indices), active.tobytes()
+        key = () if self.loaded is None else (buffer, self.text(indices), active.tobytes())
         if self.loaded is not None and key in self.loaded:
             return self.loaded[key]  # a compiler loads it once
         memory, lanes, copies, flat = self.place(buffer, indices, active)
         self.launch.loads[memory.name] += len(lanes)
-        self.transfer(memory, lanes, flat, str(indices))
+        self.transfer(memory, lanes, flat, indices)
         if memory.watched:
             self.comes("read", memory, lanes, copies, flat)
         self.require_number(memory, memory.filled[copies, flat], lanes, flat)
@@ -381,7 +387,7 @@ class _Run:
         self.loaded = None
         memory, lanes, copies, flat = self.place(node.buffer, node.indices, active)
         self.launch.stores[memory.name] += len(lanes)
-        self.transfer(memory, lanes, flat, str(node.indices))
+        self.transfer(memory, lanes, flat, node.indices)
         if memory.watched:
             self.comes("write", memory, lanes, copies, flat)
         memory.data[copies, flat], memory.filled[copies, flat] = value[lanes], True
@@ -391,12 +397,12 @@ class _Run:
         values = np.broadcast_to(self.value(by, active), active.shape)
         memory, lanes, copies, flat = self.place(target.source, target.indices, active)
         self.launch.stores[memory.name] += len(lanes)
-        self.transfer(memory, lanes, flat, str(target.indices))
+        self.transfer(memory, lanes, flat, target.indices)
         if memory.watched:
             self.comes("add", memory, lanes, copies, flat)
         how.at(memory.data, (copies, flat), values[lanes].astype(memory.data.dtype))
 
-    def transfer(self, memory: _Memory, lanes: np.ndarray, flat: np.ndarray, where: str) -> None:
+    def transfer(self, memory: _Memory, lanes: np.ndarray, flat: np.ndarray, where: Any) -> None:
         """Count how often the threads of each warp go to global or shared memory for these.
 
         The lanes of a vector are accessed at once: they are counted when its loop ends.
@@ -411,7 +417,7 @@ class _Run:
         if self.vector is None:
             self.count(memory, [reached])
         else:
-            self.vector.setdefault((memory.name, where), (memory, []))[1].append(reached)
+            self.vector.setdefault((memory.name, self.text(where)), (memory, []))[1].append(reached)
 
     def count(self, memory: _Memory, reached: list[np.ndarray]) -> None:
         """Count transactions or rounds: of a vector's lanes each has warp, thread, first byte.
