@@ -391,6 +391,6 @@ def test_other_names_are_of_sections_that_are_there(tmp_path: Path,
     assert "cross compile" in found["11_ship_it#another-machine"] and len(found) > 100
     monkeypatch.setattr(aliases, "TABLE", tmp_path / "aliases.toml")
     monkeypatch.setattr(aliases, "ROOT", tmp_path)
-    aliases.TABLE.write_text('["11"]\n"Another planet" = ["Mars"]\n')
+    aliases.TABLE.write_text('["11"]\n"Another planet" = "Mars"\n')
     with pytest.raises(LookupError, match="Another planet"):
         aliases.by_section(known)

@@ -14,8 +14,8 @@ from course import words
 from course.checks.say.messages import CheckFailed
 from course.checks.say.show import Example
 from course.checks.spec import shrink
-from course.checks.spec.evidence import Rerun
-from course.checks.spec.forms import Misuse, expression, program
+from course.checks.spec.evidence import Rerun, Spec
+from course.checks.spec.forms import Misuse, expression, number, program
 from course.checks.spec.interpret import Fault, Interpreted, Unknown
 from course.checks.spec.shrink import Search
 from course.words import packed, unpacked
@@ -202,11 +202,17 @@ def test_what_is_not_known_is_compiled() -> None:
     assert run([np.ones(4, "float32")], (4,)).tolist() == [2, 2, 2, 2]
 
 
+def test_an_int_that_no_array_holds_is_refused_in_words() -> None:
+    assert number(lambda: 2**63 - 1, int)() == 2**63 - 1
+    with pytest.raises(CheckFailed, match="64 bits"):
+        number(lambda: 2**63, int)()
+
+
 # ---- evidence ------------------------------------------------------------------------------
 
 
 def _rerun(answer, right=lambda x: np.maximum(x, 0), **more) -> Rerun:
-    return Rerun(answer, right, {"x": "n m"}, **more)
+    return Rerun(answer, Spec(lambda run: run, right, axes={"x": "n m"}, **more))
 
 
 BATCH = np.random.default_rng(0).uniform(-9, 9, (4, 5)).astype("float32")

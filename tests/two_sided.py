@@ -8,11 +8,18 @@ The answers stand in tests/candidates/<notebook>.py, each under a line such as
 The words after the arrow have to occur in a line of the check's message, in their order, as have
 those of all parts with a | between them; a cause that the check names in its last line has to be in
 one of them. Code under `# %% shared` runs before the first of them: what several answers have in
-common. `make test` tries what is above the line `# %% more`, a few answers to each exercise;
+common. An answer that is the notebook's solution but for a few words says which, each in a line:
+
+    # %% 2.3 wrong: the window moves by two -> every index inside its buffer
+    # i + p, j + q => 2 * i + p, 2 * j + q
+
+What else it needs stands below.
+`make test` tries what is above the line `# %% more`, a few answers to each exercise;
 `make test-all` the others too, and `make test NB=5.4` all of one exercise.
 """
 
 import dataclasses
+import functools
 import json
 import os
 import re
@@ -37,6 +44,7 @@ from tools.student import SOLUTION, STUB
 
 ROOT = Path(__file__).resolve().parent.parent
 HEAD = re.compile(r"^# %% (\d+\.\d) (?:(right): (.+)|(wrong): (.+?) -> (.+))$")
+CHANGE = re.compile(r"^# (.+?) =>(?: (.*))?\n", re.MULTILINE)
 SHARED = "shared"
 MORE = "# %% more"
 TELLS = "both languages: "  # in front of what a check found, for `Candidate.told`
@@ -125,7 +133,26 @@ def read(text: str) -> list[Candidate]:
 
 def candidates(stem: str) -> list[Candidate]:
     """Return the answers that tests/candidates/ holds for a notebook."""
-    return read((ROOT / "tests" / "candidates" / f"{stem}.py").read_text(encoding="utf-8"))
+    found = read((ROOT / "tests" / "candidates" / f"{stem}.py").read_text(encoding="utf-8"))
+    for candidate in found:
+        if changes := CHANGE.findall(candidate.source):
+            rest = CHANGE.sub("", candidate.source)
+            candidate.source = _solutions(stem)[candidate.exercise]
+            for old, new in changes:
+                if old not in candidate.source:
+                    raise ValueError(f"{candidate.exercise} {candidate.title}: the solution has no "
+                                     f"{old!r}")
+                candidate.source = candidate.source.replace(old, new)
+            candidate.source += f"\n{rest}"
+    return found
+
+
+@functools.cache
+def _solutions(stem: str) -> dict[str, str]:
+    """Return the solutions' cells of a notebook, by the numbers of their exercises."""
+    notebook = nbformat.read(ROOT / "notebooks" / f"{stem}.ipynb", as_version=4)
+    return {name_of(cell).removesuffix("-solution"): cell.source for cell in notebook.cells
+            if cell.metadata.get("nbgrader", {}).get("solution")}
 
 
 def _error(cell: nbformat.NotebookNode) -> str:

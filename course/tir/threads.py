@@ -272,7 +272,7 @@ class _Run:
             a, b = self.value(node.a, active), self.value(node.b, active)
             with np.errstate(all="ignore"):
                 if np.issubdtype(np.asarray(a).dtype, np.floating):
-                    self.launch.operations += np.count_nonzero(active)
+                    self.launch.operations += int(np.count_nonzero(active))
                     return np.divide(a, b) if isinstance(node, tirx.Div) else operator(a, b)
                 return operator(a, b)
         match node:
@@ -303,7 +303,7 @@ class _Run:
                 if short in _SHUFFLES:
                     return self.shuffled(_SHUFFLES[short], args, active)
                 if short in _CALLS:
-                    self.launch.operations += np.count_nonzero(active)
+                    self.launch.operations += int(np.count_nonzero(active))
                     with np.errstate(all="ignore"):
                         return _CALLS[short](*(self.value(arg, active) for arg in args))
         raise Unknown(f"{type(node).__name__}: {node}")

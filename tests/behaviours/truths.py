@@ -25,8 +25,6 @@ TRUE = {
     "constant": "_(weight|bias): (one number|a thousandth|rounded)",
     "own-weights": "its weights: those of the first call$",
     "own-module": "the module of the first call$",
-    "max-of-all": "its largest: of all rows$",
-    "sum-of-all": "its sum: of all rows$",
     "max-not-subtracted": "its largest: ",
 }
 

@@ -2,105 +2,6 @@
 import functools
 import math
 
-
-def deep_mlp(first=True, second=True, last=False, init=True, bias=True, symbolic=True, rows=True,
-             order=False):
-    """The module of exercise 0.5 with static extents but for n, with room for one mistake."""
-    bb = relax.BlockBuilder()
-    n = tvm.tirx.Var("n", "int64") if symbolic else 1
-    shapes = {"x": (n, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
-              "w2": (10, 64), "b2": (10,)}
-    if order:
-        shapes = {name: shapes[name] for name in ("x", "w0", "w1", "w2", "b0", "b1", "b2")}
-    given = {name: relax.Var(name, relax.TensorType(s, "float32")) for name, s in shapes.items()}
-
-    @T.prim_func(s_tir=True)
-    def linear_right(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("first"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Z[vi, vj] = B[vj]
-        for i, j, l in T.grid(n, m, k):
-            with T.sblock("Z"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
-
-    @T.prim_func(s_tir=True)
-    def linear_no_init(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        Y = T.sblock_alloc_buffer((n, m), "float32")
-        for i, j, l in T.grid(n, m, k):
-            with T.sblock("Y"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                Y[vi, vj] = Y[vi, vj] + X[vi, vl] * W[vj, vl]
-        for i, j in T.grid(n, m):
-            with T.sblock("Z"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Z[vi, vj] = Y[vi, vj] + B[vj]
-
-    @T.prim_func(s_tir=True)
-    def linear_no_bias(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        for i, j, l in T.grid(n, m, k):
-            with T.sblock("Z"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                with T.init():
-                    Z[vi, vj] = B[vj] * T.float32(0)
-                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
-
-    @T.prim_func(s_tir=True)
-    def linear_one_row(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
-        n, m, k = T.int64(), T.int64(), T.int64()
-        X = T.match_buffer(x, (n, k), "float32")
-        W = T.match_buffer(w, (m, k), "float32")
-        B = T.match_buffer(b, (m,), "float32")
-        Z = T.match_buffer(z, (n, m), "float32")
-        for i, j, l in T.grid(1, m, k):
-            with T.sblock("Z"):
-                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
-                with T.init():
-                    Z[vi, vj] = B[vj]
-                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
-
-    @T.prim_func(s_tir=True)
-    def relu(x: T.handle, y: T.handle):
-        n, m = T.int64(), T.int64()
-        X = T.match_buffer(x, (n, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-
-    linear = linear_right if init and bias and rows else linear_no_init if not init \
-        else linear_no_bias if not bias else linear_one_row
-    with bb.function("main", list(given.values())):
-        with bb.dataflow():
-            value, width = given["x"], 784
-            functions = {"linear": bb.add_func(linear, "linear"), "relu": bb.add_func(relu, "relu")}
-            for layer, (width, cut) in enumerate([(128, first), (64, second), (10, last)]):
-                arguments = [value, given[f"w{layer}"], given[f"b{layer}"]]
-                out = relax.TensorType((n, width), "float32")
-                value = bb.emit(relax.op.call_tir(functions["linear"], arguments, out))
-                if cut:
-                    value = bb.emit(relax.op.call_tir(functions["relu"], [value], out))
-            value = bb.emit_output(value)
-        bb.emit_func_output(value)
-    return bb.get()
-
 # %% 0.1 wrong: with array functions -> explicit loops over single elements
 def lnumpy_softmax(X, Y):
     for i in range(X.shape[0]):
@@ -113,14 +14,7 @@ def lnumpy_softmax(X, Y):
     np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
 
 # %% 0.1 wrong: the largest is not subtracted -> input X: [[100, 0], [0, 0]] | got: [[*nan*, 0]
-def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        total = 0.0
-        for j in range(X.shape[1]):
-            Y[i, j] = np.exp(X[i, j])
-            total += Y[i, j]
-        for j in range(X.shape[1]):
-            Y[i, j] /= total
+# np.exp(X[i, j] - largest) => np.exp(X[i, j])
 
 # %% 0.1 wrong: the same with the math module, which raises -> OverflowError: math range error
 def lnumpy_softmax(X, Y):
@@ -130,11 +24,7 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = math.exp(X[i, j]) / total
 
 # %% 0.1 wrong: not divided -> expected: [[0.5, 0.5], [0.5, 0.5]] | got: [[1, 1], [1, 1]]
-def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        largest = max(X[i])
-        for j in range(X.shape[1]):
-            Y[i, j] = np.exp(X[i, j] - largest)
+# Y[i, j] = Y[i, j] / total => pass
 
 # %% 0.1 right: with while loops, math.exp and a list
 def lnumpy_softmax(X, Y):
@@ -149,54 +39,20 @@ def lnumpy_softmax(X, Y):
         i += 1
 
 # %% 0.2 wrong: the last row is not written -> Y[3, 0] is not written, nor 9 others
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(3, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# T.grid(4, 10) => T.grid(3, 10)
 
 # %% 0.2 wrong: a plain ReLU -> expected: 4 x 10 zeros but 6 at | *10* at
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-    return f
+# T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6)) => T.max(X[vi, vj], T.float32(0))
 
 # %% 0.2 wrong: min and max exchanged -> expected: 4 x 10 zeros | all 6
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.max(T.min(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# T.min(T.max( => T.max(T.min(
 
 # %% 0.2 wrong: the loops are exchanged -> every index inside its buffer
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(10, 4):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# T.grid(4, 10) => T.grid(10, 4)
 
 # %% 0.2 wrong: Y is transposed -> buffers float32 (4, 10), float32 (4, 10)
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((10, 4), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vj, vi] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# Y: T.Buffer((4, 10) => Y: T.Buffer((10, 4)
+# Y[vi, vj] => Y[vj, vi]
 
 # %% 0.2 right: symbolic shapes, the other order of the two cuts
 def make_relu6():
@@ -222,52 +78,17 @@ def make_row_max():
     return f
 
 # %% 0.3 wrong: starts from zero -> expected: [0, -1, 0, 0, 0] | got: [0, *0*, 0, 0, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.float32(0)
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# T.min_value("float32") => T.float32(0)
 
 # %% 0.3 wrong: starts from -1000000 -> got: [0, 0, 0, *-1e+06*, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.float32(-1000000)
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# T.min_value("float32") => T.float32(-1000000)
 
 # %% 0.3 wrong: both axes spatial -> -1 at [1, 11] | got: [0, *-1*, 0, 0, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SS", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# "SR" => "SS"
 
 # %% 0.3 wrong: the smallest -> input X: 5 x 12 zeros but 1 at [0, 0] | [*0*, 0, 0, 0, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.max_value("float32")
-                Y[vi] = T.min(Y[vi], X[vi, vk])
-    return f
+# T.min_value => T.max_value
+# Y[vi] = T.max(Y[vi], X[vi, vk]) => Y[vi] = T.min(Y[vi], X[vi, vk])
 
 # %% 0.3 right: starts from the first number of the row
 def make_row_max():
@@ -281,26 +102,8 @@ def make_row_max():
                 best[row] = T.max(data[row, column], best[row])
     return f
 
-# %% 0.4 wrong: always True -> x[x < 0] = 0 | expected: False | got: True
-def looks_pure(function, x, shape):
-    return True
-
-# %% 0.4 wrong: only the input is looked at -> out += x | expected: False | got: True
-def looks_pure(function, x, shape):
-    given = x.copy()
-    function(given, np.zeros(shape, dtype="float32"))
-    return np.array_equal(given, x)
-
 # %% 0.4 wrong: NaN is not equal to NaN -> out[...] = np.where(x < 0, np.nan, x) | expected: True | got: False
-def looks_pure(function, x, shape):
-    outputs = []
-    for filling in (0, 1):
-        given, out = x.copy(), np.full(shape, filling, dtype="float32")
-        function(given, out)
-        if not np.array_equal(given, x):
-            return False
-        outputs.append(out)
-    return np.array_equal(*outputs)
+# np.array_equal(*outputs, equal_nan=True) => np.array_equal(*outputs)
 
 # %% 0.4 wrong: out in the shape of x -> out[...] = x.T | expected: out as float32 (4, 3), in a call of function | got: float32 (3, 4)
 def looks_pure(function, x, shape):
@@ -317,15 +120,7 @@ def looks_pure(function, x, shape):
     return np.array_equal(*outputs, equal_nan=True)
 
 # %% 0.4 wrong: both fillings low -> out[...] = np.maximum(x, out) | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs = []
-    for filling in (-1e6, -1e5):
-        given, out = x.copy(), np.full(shape, filling, dtype="float32")
-        function(given, out)
-        if not np.array_equal(given, x):
-            return False
-        outputs.append(out)
-    return np.array_equal(*outputs, equal_nan=True)
+# (-1e6, 12345.0) => (-1e6, -1e5)
 
 # %% 0.4 right: four calls, compared as bytes
 def looks_pure(function, x, shape):
@@ -339,41 +134,69 @@ def looks_pure(function, x, shape):
     return len(results) == 1
 
 # %% 0.5 wrong: a ReLU is missing after the first layer -> -1 at [0] | expected: [[1, 0, | got: [[*0*, 0,
-def create_deep_mlp():
-    return deep_mlp(first=False)
-
-# %% 0.5 wrong: a ReLU is missing after the second layer -> -1 at [1] | expected: [[0, 0, | got: [[*-1*, 0,
-def create_deep_mlp():
-    return deep_mlp(second=False)
-
-# %% 0.5 wrong: a ReLU at the end -> input b2: [-1, 0 | [[*0*, 0
-def create_deep_mlp():
-    return deep_mlp(last=True)
+# (lv1, w1, b1) => (lv0, w1, b1)
 
 # %% 0.5 wrong: one image -> x: R.Tensor(("n", 784), "float32") | x: R.Tensor((1, 784), dtype="float32")
-def create_deep_mlp():
-    return deep_mlp(symbolic=False)
+# ("n", 784) => (1, 784)
+# (n, 128) => (1, 128)
+# (n, 64) => (1, 64)
+# (n, 10) => (1, 10)
 
 # %% 0.5 wrong: without T.init -> every element to have an initial value | PrimFunc linear adds to Y, or compares with it, in Y, and
-def create_deep_mlp():
-    return deep_mlp(init=False)
+# Y[vi, vj] = T.float32(0) => Y[vi, vj] = Y[vi, vj]
 
 # %% 0.5 right: by a builder, static weights, the bias as the first value
 def create_deep_mlp():
-    return deep_mlp()
+    bb, n = relax.BlockBuilder(), tvm.tirx.Var("n", "int64")
+    shapes = {"x": (n, 784), "w0": (128, 784), "b0": (128,), "w1": (64, 128), "b1": (64,),
+              "w2": (10, 64), "b2": (10,)}
+    given = {name: relax.Var(name, relax.TensorType(s, "float32")) for name, s in shapes.items()}
+
+    @T.prim_func(s_tir=True)
+    def linear(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+        n, m, k = T.int64(), T.int64(), T.int64()
+        X = T.match_buffer(x, (n, k), "float32")
+        W = T.match_buffer(w, (m, k), "float32")
+        B = T.match_buffer(b, (m,), "float32")
+        Z = T.match_buffer(z, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.sblock("first"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Z[vi, vj] = B[vj]
+        for i, j, l in T.grid(n, m, k):
+            with T.sblock("Z"):
+                vi, vj, vl = T.axis.remap("SSR", [i, j, l])
+                Z[vi, vj] = Z[vi, vj] + X[vi, vl] * W[vj, vl]
+
+    @T.prim_func(s_tir=True)
+    def relu(x: T.handle, y: T.handle):
+        n, m = T.int64(), T.int64()
+        X = T.match_buffer(x, (n, m), "float32")
+        Y = T.match_buffer(y, (n, m), "float32")
+        for i, j in T.grid(n, m):
+            with T.sblock("Y"):
+                vi, vj = T.axis.remap("SS", [i, j])
+                Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+    with bb.function("main", list(given.values())):
+        with bb.dataflow():
+            value = given["x"]
+            linear, relu = bb.add_func(linear, "linear"), bb.add_func(relu, "relu")
+            for layer, width in enumerate([128, 64, 10]):
+                out = relax.TensorType((n, width), "float32")
+                value = bb.emit(relax.op.call_tir(
+                    linear, [value, given[f"w{layer}"], given[f"b{layer}"]], out))
+                if layer < 2:
+                    value = bb.emit(relax.op.call_tir(relu, [value], out))
+            value = bb.emit_output(value)
+        bb.emit_func_output(value)
+    return bb.get()
 
 # %% more
 
 # %% 0.1 wrong: the sum is never set back -> got: [[0.5, 0.5], [*0.25*, *0.25*]]
-def lnumpy_softmax(X, Y):
-    total = 0.0
-    for i in range(X.shape[0]):
-        largest = max(X[i])
-        for j in range(X.shape[1]):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(X.shape[1]):
-            Y[i, j] /= total
+# total = 0.0 => pass
+# n, m = X.shape => n, m = X.shape; total = 0.0
 
 # %% 0.1 wrong: returned, not written -> out holds what it held before, and a value was returned
 def lnumpy_softmax(X, Y):
@@ -381,44 +204,16 @@ def lnumpy_softmax(X, Y):
     return [[v / sum(row) for v in row] for row in Y]
 
 # %% 0.1 wrong: works in X -> X to stay as it was
-def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        largest, total = max(X[i]), 0.0
-        for j in range(X.shape[1]):
-            X[i, j] = np.exp(X[i, j] - largest)
-            total += X[i, j]
-        for j in range(X.shape[1]):
-            Y[i, j] = X[i, j] / total
-
-# %% 0.1 wrong: begins to add in Y, which holds garbage -> [[nan, nan], [nan, nan]]
-def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        largest, total = max(X[i]), 0.0
-        for j in range(X.shape[1]):
-            Y[i, j] += np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(X.shape[1]):
-            Y[i, j] /= total
+# Y[i, j] = np.exp => X[i, j] = np.exp
+# total += Y => total += X
+# = Y[i, j] / total => = X[i, j] / total
 
 # %% 0.2 wrong: the constant is 1 -> expected: 4 x 10 zeros but 2 at | *1* at
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(1))
-    return f
+# T.float32(6) => T.float32(1)
 
 # %% 0.2 wrong: float64 -> float64 (4, 10)
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float64"), Y: T.Buffer((4, 10), "float64")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float64(0)), T.float64(6))
-    return f
+# "float32" => "float64"
+# T.float32 => T.float64
 
 # %% 0.2 wrong: an endless loop -> a while loop
 def make_relu6():
@@ -453,23 +248,10 @@ def make_relu6():
     return f
 
 # %% 0.2 wrong: the PrimFunc is not returned -> a PrimFunc as the result | NoneType
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+# return relu6 => pass
 
 # %% 0.2 wrong: Python's min and max -> Cannot use and / or / not operator to Expr
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = min(max(X[vi, vj], 0), 6)
-    return f
+# T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6)) => min(max(X[vi, vj], 0), 6)
 
 # %% 0.2 wrong: made by a tensor expression -> one by te.create_prim_func
 def make_relu6():
@@ -508,28 +290,10 @@ def make_row_max():
     return f
 
 # %% 0.3 wrong: the axes are exchanged -> every index inside its buffer
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vk, vi = T.axis.remap("RS", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# vi, vk = T.axis.remap("SR" => vk, vi = T.axis.remap("RS"
 
 # %% 0.3 wrong: the last column is left out -> input X: 5 x 12 zeros but 1 at [0, 11] | [*0*, 0, 0, 0, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 11):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# T.grid(5, 12) => T.grid(5, 11)
 
 # %% 0.3 wrong: without a reduction axis -> an sblock that reads X along a reduction axis | none
 def make_row_max():
@@ -542,16 +306,8 @@ def make_row_max():
     return f
 
 # %% 0.3 wrong: a column of results -> float32 (5, 1)
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5, 1), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi, 0] = T.min_value("float32")
-                Y[vi, 0] = T.max(Y[vi, 0], X[vi, vk])
-    return f
+# T.Buffer((5,), => T.Buffer((5, 1),
+# Y[vi] => Y[vi, 0]
 
 # %% 0.3 right: in a temporary, with an infinite first value
 def make_row_max():
@@ -571,34 +327,13 @@ def make_row_max():
                 Y[vi] = M[vi]
     return f
 
-# %% 0.4 wrong: both times the same filling -> out += x | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs = []
-    for _ in range(2):
-        given, out = x.copy(), np.zeros(shape, dtype="float32")
-        function(given, out)
-        if not np.array_equal(given, x):
-            return False
-        outputs.append(out)
-    return np.array_equal(*outputs, equal_nan=True)
-
 # %% 0.4 wrong: x is compared with itself -> x[x < 0] = 0 | expected: x to stay as it was | got: other numbers in it
-def looks_pure(function, x, shape):
-    before, outputs = x, []
-    for filling in (-1e6, 1e6):
-        out = np.full(shape, filling, dtype="float32")
-        function(x, out)
-        outputs.append(out)
-    return np.array_equal(before, x) and np.array_equal(*outputs, equal_nan=True)
+# x.copy() => x
 
 # %% 0.4 wrong: the function works on the caller's x -> x[x < 0] = 0 | expected: x to stay as it was | got: other numbers in it
-def looks_pure(function, x, shape):
-    before, outputs = x.copy(), []
-    for filling in (-1e6, 1e6):
-        out = np.full(shape, filling, dtype="float32")
-        function(x, out)
-        outputs.append(out)
-    return np.array_equal(before, x) and np.array_equal(*outputs, equal_nan=True)
+# outputs = [] => outputs, before = [], x.copy()
+# given, out = x.copy() => given, out = x
+# np.array_equal(given, x, equal_nan=True) => np.array_equal(given, before, equal_nan=True)
 
 # %% 0.4 wrong: nothing is returned -> out[...] = 2 * x | expected: True or False | got: NoneType
 def looks_pure(function, x, shape):
@@ -615,66 +350,29 @@ def looks_pure(function, x, shape):
     return unchanged and np.array_equal(mine, x, True) and np.allclose(first, second, 0, 0, equal_nan=True)
 
 # %% 0.5 wrong: without the bias -> input b2: [1, 0 | [[*0*, 0
-def create_deep_mlp():
-    return deep_mlp(bias=False)
+# Y[vi, vj] + B[vj] => Y[vi, vj]
 
 # %% 0.5 wrong: only the first image is computed -> input x:  2 x 784
-def create_deep_mlp():
-    return deep_mlp(rows=False)
+# in T.grid(n, m): => in T.grid(1, m):
 
-# %% 0.5 wrong: the parameters in another order -> b0: R.Tensor((128,), "float32") | w1: R.Tensor((64, 128)
-def create_deep_mlp():
-    return deep_mlp(order=True)
+# %% 0.5 wrong: the parameters in another order -> w1: R.Tensor((64, 128), "float32") | b1: R.Tensor((64,)
+# w1: R.Tensor((64, 128), "float32"), b1: R.Tensor((64,), "float32") => b1: R.Tensor((64,), "float32"), w1: R.Tensor((64, 128), "float32")
 
 # %% 0.5 wrong: the module of two layers -> main(x, w0, b0, w1, b1, w2, b2) | main(x, w0, b0, w1, b1)
 def create_deep_mlp():
     return MyModuleSymbolic
 
+# %% 0.5 wrong: the weight of another layer -> arguments of linear whose shapes fit one another | f = 64 in lv3, and 128 in w1
+# (lv3, w2, b2), R.Tensor((n, 10), "float32") => (lv3, w1, b1), R.Tensor((n, 64), "float32")
+
 # %% 0.5 wrong: library calls -> PrimFuncs that are called by R.call_tir
-def create_deep_mlp():
-    @I.ir_module
-    class DeepByLibrary:
-        @R.function
-        def main(x: R.Tensor(("n", 784), "float32"), w0: R.Tensor((128, 784), "float32"),
-                 b0: R.Tensor((128,), "float32"), w1: R.Tensor((64, 128), "float32"),
-                 b1: R.Tensor((64,), "float32"), w2: R.Tensor((10, 64), "float32"),
-                 b2: R.Tensor((10,), "float32")):
-            n = T.int64()
-            with R.dataflow():
-                lv0 = R.call_dps_packed("env.linear", (x, w0, b0), R.Tensor((n, 128), "float32"))
-                lv1 = R.call_dps_packed("env.relu", (lv0,), R.Tensor((n, 128), "float32"))
-                lv2 = R.call_dps_packed("env.linear", (lv1, w1, b1), R.Tensor((n, 64), "float32"))
-                lv3 = R.call_dps_packed("env.relu", (lv2,), R.Tensor((n, 64), "float32"))
-                out = R.call_dps_packed("env.linear", (lv3, w2, b2), R.Tensor((n, 10), "float32"))
-                R.output(out)
-            return out
-    return DeepByLibrary
+# R.call_tir(cls.linear => R.call_dps_packed("env.linear"
+# R.call_tir(cls.relu => R.call_dps_packed("env.relu"
 
 # %% 0.5 wrong: the PrimFuncs still have one row -> Program is not well-formed: | R.call_tir must be compatible with the PrimFunc
-def create_deep_mlp():
-    @I.ir_module
-    class DeepOneRow:
-        @T.prim_func(s_tir=True)
-        def relu(x: T.handle, y: T.handle):
-            n = T.int64()
-            X = T.match_buffer(x, (1, n), "float32")
-            Y = T.match_buffer(y, (1, n), "float32")
-            for i, j in T.grid(1, n):
-                with T.sblock("Y"):
-                    vi, vj = T.axis.remap("SS", [i, j])
-                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
-        @R.function
-        def main(x: R.Tensor(("n", 784), "float32"), w0: R.Tensor((128, 784), "float32"),
-                 b0: R.Tensor((128,), "float32"), w1: R.Tensor((64, 128), "float32"),
-                 b1: R.Tensor((64,), "float32"), w2: R.Tensor((10, 64), "float32"),
-                 b2: R.Tensor((10,), "float32")):
-            n = T.int64()
-            cls = DeepOneRow
-            with R.dataflow():
-                out = R.call_tir(cls.relu, (x,), R.Tensor((n, 10), "float32"))
-                R.output(out)
-            return out
-    return DeepOneRow
+# T.match_buffer(x, (n, m) => T.match_buffer(x, (1, m)
+# T.match_buffer(y, (n, m) => T.match_buffer(y, (1, m)
+# in T.grid(n, m): => in T.grid(1, m):
 
 # %% 0.5 right: all extents symbolic, linear and ReLU in one PrimFunc
 def create_deep_mlp():
@@ -759,73 +457,26 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = P[i, j]
 
 # %% 0.1 wrong: argmax method -> the method argmax
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        largest = X[i, X[i].argmax()]
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
+# largest = X[i, 0] => largest = X[i, X[i].argmax()]
 
 # %% 0.1 wrong: Y returned too -> no return value
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        largest = max(X[i])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-    return Y
+# ### END SOLUTION => return Y
 
 # %% 0.1 wrong: os._exit -> something that ends the process
 def lnumpy_softmax(X, Y):
     os._exit(0)
 
 # %% 0.2 wrong: remap SR -> spatial axes only
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SR", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# "SS" => "SR"
 
 # %% 0.2 wrong: no s_tir in decorator -> docs/tvm_errors.md#tir-verifier
-def make_relu6():
-    @T.prim_func
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# @T.prim_func(s_tir=True) => @T.prim_func
 
 # %% 0.2 wrong: a scalar argument -> a scalar among them
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), n: T.int32, Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# ), Y: => ), n: T.int32, Y:
 
 # %% 0.2 right: private PrimFunc
-def make_relu6():
-    @T.prim_func(s_tir=True, private=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# s_tir=True => s_tir=True, private=True
 
 # %% 0.2 right: two assignments in one block
 def make_relu6():
@@ -851,18 +502,8 @@ def make_relu6():
     return f
 
 # %% 0.3 right: reduction split in two loops
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k0, k1 in T.grid(5, 3, 4):
-            with T.sblock("Y"):
-                vi = T.axis.spatial(5, i)
-                vk = T.axis.reduce(12, k0 * 4 + k1)
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
-
+# i, k in T.grid(5, 12) => i, k0, k1 in T.grid(5, 3, 4)
+# vi, vk = T.axis.remap("SR", [i, k]) => vi, vk = T.axis.spatial(5, i), T.axis.reduce(12, k0 * 4 + k1)
 
 # %% 0.1 right: with a temporary of one's own
 def lnumpy_softmax(X, Y):
@@ -906,16 +547,7 @@ def lnumpy_softmax(X, Y):
             Y[i, j] = math.exp(float(X[i, j]) - mx) / s
 
 # %% 0.1 wrong: the search leaves out column 1 -> [[0, *nan*], [0.5, 0.5]]
-def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        largest, total = X[i, 0], 0.0
-        for j in range(2, X.shape[1]):
-            largest = max(largest, X[i, j])
-        for j in range(X.shape[1]):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(X.shape[1]):
-            Y[i, j] /= total
+# range(1, m) => range(2, m)
 
 # %% 0.1 wrong: array functions in a method -> np.exp on 9 numbers
 class Softmax:
@@ -931,21 +563,6 @@ class Softmax:
             to[j] = powers[j] / total
 
 lnumpy_softmax = Softmax()
-
-# %% 0.1 wrong: np.exp handed to map -> np.exp on 9 numbers
-def lnumpy_softmax(X, Y):
-    rows = [[x - max(row) for x in row] for row in X]
-    for i, powers in enumerate(map(np.exp, rows)):
-        for j in range(X.shape[1]):
-            Y[i, j] = powers[j] / sum(powers)
-
-# %% 0.1 wrong: whole rows by a NumPy of its own -> np.exp on 9 numbers
-def lnumpy_softmax(X, Y):
-    import numpy as own
-    for i in range(X.shape[0]):
-        powers = own.exp([value - max(X[i]) for value in X[i]])
-        for j in range(X.shape[1]):
-            Y[i, j] = powers[j] / sum(powers)
 
 # %% 0.1 wrong: a refusal that is caught -> the method max
 def lnumpy_softmax(X, Y):
@@ -986,15 +603,8 @@ def write(kind, X, Y):
 lnumpy_softmax = functools.partial(write, Row)
 
 # %% 0.2 wrong: the first row is not written -> Y[0, 0] is not written
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(3, 10):
-            with T.sblock("Y"):
-                vi = T.axis.spatial(4, i + 1)
-                vj = T.axis.spatial(10, j)
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# T.grid(4, 10) => T.grid(3, 10)
+# vi, vj = T.axis.remap("SS", [i, j]) => vi, vj = T.axis.spatial(4, i + 1), T.axis.spatial(10, j)
 
 # %% 0.2 wrong: plain loops without an sblock -> every assignment in an sblock
 def make_relu6():
@@ -1006,16 +616,7 @@ def make_relu6():
     return f
 
 # %% 0.3 wrong: the last row is left out -> Y[4] is not written
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(4, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# T.grid(5, 12) => T.grid(4, 12)
 
 # %% 0.3 wrong: the first value in an sblock of its own, the loops the other way round -> the first value in T.init
 def make_row_max():
@@ -1051,15 +652,7 @@ def make_row_max():
     return f
 
 # %% 0.4 wrong: NaN in x is not equal to itself -> out[...] = 2 * x | expected: True | got: False
-def looks_pure(function, x, shape):
-    outputs = []
-    for filling in (-1e6, 12345.0):
-        given, out = x.copy(), np.full(shape, filling, dtype="float32")
-        function(given, out)
-        if not np.array_equal(given, x):
-            return False
-        outputs.append(out)
-    return np.array_equal(*outputs, equal_nan=True)
+# np.array_equal(given, x, equal_nan=True) => np.array_equal(given, x)
 
 # %% 0.4 wrong: one copy for all calls, looked at behind them -> out[...] = np.abs(x) | expected: False | got: True
 def looks_pure(function, x, shape):
@@ -1070,49 +663,13 @@ def looks_pure(function, x, shape):
     return np.array_equal(given, x, equal_nan=True) and np.array_equal(*outputs, equal_nan=True)
 
 # %% 0.4 wrong: two calls before it looks -> odd = next(calls) % 2 | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs = []
-    for filling in (-1e6, 12345.0):
-        given, out = x.copy(), np.full(shape, filling, dtype="float32")
-        function(given, out)
-        function(given, out)
-        if not np.array_equal(given, x, equal_nan=True):
-            return False
-        outputs.append(out)
-    return np.array_equal(*outputs, equal_nan=True)
+# function(given, out) => function(given, out); function(given, out)
 
 # %% 0.5 wrong: the ReLU reads a row beyond its input -> the process ended (SIGSEGV), in PrimFunc relu
-def create_deep_mlp():
-    @T.prim_func(s_tir=True)
-    def relu(x: T.handle, y: T.handle):
-        n, m = T.int64(), T.int64()
-        X = T.match_buffer(x, (n, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.max(X[vi + 1, vj], T.float32(0))
-    mod = deep_mlp()
-    mod.update_func(mod.get_global_var("relu"), relu.without_attr("global_symbol"))
-    return mod
+# T.max(X[vi, vj] => T.max(X[vi + 1, vj]
 
 # %% 0.5 wrong: the ReLU changes its input -> PrimFunc relu writes into its input 0
-def create_deep_mlp():
-    @T.prim_func(s_tir=True)
-    def relu(x: T.handle, y: T.handle):
-        n, m = T.int64(), T.int64()
-        X = T.match_buffer(x, (n, m), "float32")
-        Y = T.match_buffer(y, (n, m), "float32")
-        for i, j in T.grid(n, m):
-            with T.sblock("X"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                X[vi, vj] = T.max(X[vi, vj], T.float32(0))
-            with T.sblock("Y"):
-                wi, wj = T.axis.remap("SS", [i, j])
-                Y[wi, wj] = X[wi, wj]
-    mod = deep_mlp()
-    mod.update_func(mod.get_global_var("relu"), relu.without_attr("global_symbol"))
-    return mod
+# Y[vi, vj] = T.max(X[vi, vj], T.float32(0)) => X[vi, vj] = T.max(X[vi, vj], T.float32(0)); Y[vi, vj] = X[vi, vj]
 
 # %% 0.5 wrong: symbolic shapes as they are printed -> data must be int or Expr, but got ~
 def create_deep_mlp():
@@ -1140,16 +697,7 @@ def make_relu6():
     return f
 
 # %% 0.3 wrong: reduction axis with if vk == 0 instead of T.init -> the first value in T.init
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                if vk == 0:
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# with T.init(): => if vk == 0:
 
 # %% 0.3 wrong: first value in plain loops outside sblocks -> every assignment in an sblock
 def make_row_max():
@@ -1164,192 +712,32 @@ def make_row_max():
     return f
 
 # %% 0.3 wrong: decomposed by a schedule -> the first value in T.init
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    s = tvm.s_tir.Schedule(f)
-    b = s.get_sblock("Y")
-    s.decompose_reduction(b, s.get_loops(b)[1])
-    return s.mod["main"]
-
-# %% 0.1 wrong: the sum begins at 1 -> [[0.3333, 0.3333], [0.3333, 0.3333]]
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j] + (1 if j == 0 else 0)
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the last row is left out -> [[0.5, 0.5], [*nan*, *nan*]]
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n - 1):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the first row is left out -> [[*nan*, *nan*], [0.5, 0.5]]
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(1, n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
+# return row_max => s = tvm.s_tir.Schedule(row_max); b = s.get_sblock("Y")
+# ### END SOLUTION => s.decompose_reduction(b, s.get_loops(b)[1]); return s.mod["main"]
 
 # %% 0.1 wrong: the last column is not divided -> [[0.5, *1*], [0.5, *1*]]
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m - 1):
-            Y[i, j] = Y[i, j] / total
-
-# %% 0.1 wrong: the last column is not written -> [[1, nan], [1, nan]]
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m - 1):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m - 1):
-            Y[i, j] = Y[i, j] / total
+# = Y[i, j] / total => = Y[i, j] / (total if j < m - 1 else 1)
 
 # %% 0.1 wrong: a sum with Y.fill before -> the method fill
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    Y.fill(0)
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
+# n, m = X.shape => n, m = X.shape; Y.fill(0)
 
 # %% 0.1 wrong: Y set by a slice before -> an assignment to 54 elements at once
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    Y[...] = 0
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
+# n, m = X.shape => n, m = X.shape; Y[...] = 0
 
 # %% 0.1 wrong: a row of Y set at once -> an assignment to 9 elements at once
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-        Y[i] = [v for v in Y[i]]
+# Y[i, j] = Y[i, j] / total => Y[i] = [v / total if k == j else v for k, v in enumerate(Y[i])]
 
 # %% 0.1 wrong: divides a row at once -> np.divide
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = np.divide(Y[i], total)[j]
+# = Y[i, j] / total => = np.divide(Y[i], total)[j]
 
 # %% 0.1 wrong: writes a 0 into X at the end -> X to stay as it was
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-    X[0, 0] = 0
+# ### END SOLUTION => X[0, 0] = 0
 
 # %% 0.1 wrong: returns the sum -> no return value
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
-    return total
+# ### END SOLUTION => return total
 
 # %% 0.1 wrong: for a square matrix only -> out of bounds
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(m):
-        big = X[i, 0]
-        for j in range(m):
-            big = max(big, X[i, j])
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] = Y[i, j] / total
+# in range(n) => in range(m)
 
 # %% 0.1 wrong: whole rows by NumPy, through lists -> np.max on 9 numbers
 def lnumpy_softmax(X, Y):
@@ -1361,47 +749,12 @@ def lnumpy_softmax(X, Y):
         for j in range(m):
             Y[i, j] = e[j] / s
 
-# %% 0.1 wrong: whole rows by NumPy in a helper, imported by name -> np.exp on 9 numbers
-from numpy import exp as power
-
-
-def powers(row):
-    return power([v - max(row) for v in row])
-
-
-def lnumpy_softmax(X, Y):
-    for i in range(X.shape[0]):
-        e = powers([X[i, j] for j in range(X.shape[1])])
-        for j in range(X.shape[1]):
-            Y[i, j] = e[j] / sum(e)
-
-# %% 0.1 wrong: through tolist and a new array -> the method max
-def lnumpy_softmax(X, Y):
-    A = np.array(X.tolist(), dtype="float32")
-    E = np.exp(A - A.max(axis=1, keepdims=True))
-    E = E / E.sum(axis=1, keepdims=True)
-    for i in range(X.shape[0]):
-        for j in range(X.shape[1]):
-            Y[i, j] = E[i, j]
-
 # %% 0.1 wrong: by PyTorch through a list -> torch.tensor on 54 numbers
 def lnumpy_softmax(X, Y):
     t = torch.softmax(torch.tensor(X.tolist()), dim=1)
     for i in range(X.shape[0]):
         for j in range(X.shape[1]):
             Y[i, j] = float(t[i, j])
-
-# %% 0.1 wrong: a temporary of one's own, and array functions on it -> np.exp on 54 numbers
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    E = np.empty((n, m), "float32")
-    for i in range(n):
-        for j in range(m):
-            E[i, j] = X[i, j] - max(X[i])
-    P = np.exp(E)
-    for i in range(n):
-        for j in range(m):
-            Y[i, j] = P[i, j] / sum(P[i])
 
 # %% 0.1 wrong: an operator on a row of one's own -> explicit loops over single elements
 def lnumpy_softmax(X, Y):
@@ -1475,54 +828,25 @@ def lnumpy_softmax(X, Y):
         Y[i, j] = np.exp(X[i, j] - big[i]) / total[i]
 
 # %% 0.2 right: plain numbers
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], 0), 6)
-    return f
+# T.float32(0) => 0
+# T.float32(6) => 6
 
-# %% 0.2 wrong: reads Y in place of X -> f adds to Y, or compares with it, in Y
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(Y[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# %% 0.2 wrong: reads Y in place of X -> relu6 adds to Y, or compares with it, in Y
+# T.max(X => T.max(Y
 
 # %% 0.2 wrong: a constant only -> got: 4 x 10 numbers, all 3
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.float32(3)
-    return f
+# T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6)) => T.float32(3)
 
 # %% 0.2 wrong: arguments in the order Y, X -> the arguments in the order X, Y | the first argument, Y, is written, and the last, X, is only read
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(Y: T.Buffer((4, 10), "float32"), X: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# X: => Z:
+# Y: => X:
+# Z: => Y:
 
 # %% 0.2 wrong: the same under other names -> the first argument, out, is written
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(out: T.Buffer((4, 10), "float32"), a: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                out[vi, vj] = T.min(T.max(a[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# X: => out:
+# Y: => a:
+# Y[vi => out[vi
+# X[vi => a[vi
 
 # %% 0.2 wrong: Y is returned -> a PrimFunc without a return statement
 def make_relu6():
@@ -1536,74 +860,22 @@ def make_relu6():
     return f
 
 # %% 0.2 wrong: the upper constant is 7 -> expected: 4 x 10 zeros but 6 at | *7* at
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(7))
-    return f
+# T.float32(6) => T.float32(7)
 
 # %% 0.2 wrong: the upper constant is 5.5 -> expected: 4 x 10 zeros but 6 at | *5.5* at
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(5.5))
-    return f
+# T.float32(6) => T.float32(5.5)
 
 # %% 0.2 wrong: the lower constant is 1 -> got: 4 x 10 numbers, all 1
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(1)), T.float32(6))
-    return f
+# T.float32(0) => T.float32(1)
 
 # %% 0.2 wrong: from -6 to 6 -> *-1* at
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(-6)), T.float32(6))
-    return f
+# T.float32(0) => T.float32(-6)
 
 # %% 0.2 wrong: one column too many -> every index inside its buffer
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 11):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# T.grid(4, 10) => T.grid(4, 11)
 
 # %% 0.2 wrong: adds to Y -> nothing was written into Y before
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = Y[vi, vj] + T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: an sblock without axes -> every assignment in an sblock with axes | one to Y in none
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                T.reads(X[i, j])
-                Y[i, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
-    return f
+# T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6)) => Y[vi, vj] + T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
 
 # %% 0.2 wrong: clears X afterwards -> X to stay as it was
 def make_relu6():
@@ -1620,74 +892,22 @@ def make_relu6():
     return f
 
 # %% 0.2 wrong: three arguments -> buffers float32 (4, 10), float32 (4, 10)
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Z: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: square buffers -> float32 (10, 10)
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((10, 10), "float32"), Y: T.Buffer((10, 10), "float32")):
-        for i, j in T.grid(10, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
+# ), Y: => ), Z: T.Buffer((4, 10), "float32"), Y:
 
 # %% 0.2 wrong: int32 -> int32 (4, 10)
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "int32"), Y: T.Buffer((4, 10), "int32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], 0), 6)
-    return f
+# "float32" => "int32"
+# T.float32 => T.int32
 
 # %% 0.2 wrong: its name is returned -> a PrimFunc as the result
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return "f"
+# return relu6 => return "relu6"
 
 # %% 0.2 right: T.Select, the loops exchanged
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vj, vi = T.axis.remap("SS", [j, i])
-                Y[vi, vj] = T.Select(X[vi, vj] > T.float32(6), T.float32(6), T.max(X[vi, vj], T.float32(0)))
-    return f
+# vi, vj = T.axis.remap("SS", [i, j]) => vj, vi = T.axis.remap("SS", [j, i])
+# T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6)) => T.Select(X[vi, vj] > T.float32(6), T.float32(6), T.max(X[vi, vj], T.float32(0)))
 
 # %% 0.2 right: one loop of 40
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(1, 40):
-            with T.sblock("Y"):
-                vi = T.axis.spatial(4, j // 10)
-                vj = T.axis.spatial(10, j % 10)
-                Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
-    return f
-
-# %% 0.2 wrong: te.create_prim_func, imported by name -> one by te.create_prim_func
-from tvm.te import create_prim_func
-
-
-def make_relu6():
-    from tvm import te
-    X = te.placeholder((4, 10), "float32", name="X")
-    return create_prim_func([X, te.compute((4, 10), lambda i, j: te.min(te.max(X[i, j], 0.0), 6.0), name="Y")])
+# T.grid(4, 10) => T.grid(1, 40)
+# vi, vj = T.axis.remap("SS", [i, j]) => vi, vj = T.axis.spatial(4, j // 10), T.axis.spatial(10, j % 10)
 
 # %% 0.2 wrong: te.create_prim_func, above the function -> one by te.create_prim_func
 from tvm import te
@@ -1714,64 +934,19 @@ def make_relu6():
     return s.mod["relu6"]
 
 # %% 0.3 wrong: starts from the smallest positive number -> got: [1.175e-38, *1.175e-38*
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.float32(1.1754943508222875e-38)
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# T.min_value("float32") => T.float32(1.1754943508222875e-38)
 
 # %% 0.3 wrong: starts from -1 -> got: [0, *-1*, 0, 0, 0]
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.float32(-1)
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# T.min_value("float32") => T.float32(-1)
 
 # %% 0.3 wrong: X is never read -> [-3.403e+38, -3.403e+38
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], Y[vi])
-    return f
+# X[vi, vk] => Y[vi]
 
 # %% 0.3 wrong: arguments exchanged -> buffers float32 (5, 12), float32 (5,) | float32 (5,), float32 (5, 12)
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(Y: T.Buffer((5,), "float32"), X: T.Buffer((5, 12), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32") => Y: T.Buffer((5,), "float32"), X: T.Buffer((5, 12), "float32")
 
 # %% 0.3 wrong: one column too many -> every index inside its buffer
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 13):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# T.grid(5, 12) => T.grid(5, 13)
 
 # %% 0.3 wrong: Y is returned -> a PrimFunc without a return statement
 def make_row_max():
@@ -1787,41 +962,14 @@ def make_row_max():
     return f
 
 # %% 0.3 wrong: writes into X -> X to stay as it was
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-                X[vi, vk] = T.float32(0)
-    return f
+# Y[vi] = T.max(Y[vi], X[vi, vk]) => Y[vi] = T.max(Y[vi], X[vi, vk]); X[vi, vk] = T.float32(0)
 
 # %% 0.3 right: the loops the other way round
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for k, i in T.grid(12, 5):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    return f
+# i, k in T.grid(5, 12) => k, i in T.grid(12, 5)
 
 # %% 0.3 right: starts from the first number, if_then_else
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = X[vi, 0]
-                Y[vi] = T.if_then_else(Y[vi] < X[vi, vk], X[vi, vk], Y[vi])
-    return f
+# T.min_value("float32") => X[vi, 0]
+# T.max(Y[vi], X[vi, vk]) => T.if_then_else(Y[vi] < X[vi, vk], X[vi, vk], Y[vi])
 
 # %% 0.3 right: an infinite first value, the update by if
 def make_row_max():
@@ -1834,20 +982,6 @@ def make_row_max():
                     Y[vi] = T.float32("-inf")
                 if X[vi, vk] > Y[vi]:
                     Y[vi] = X[vi, vk]
-    return f
-
-# %% 0.3 wrong: a reduction axis in an sblock that does nothing -> an sblock that reads X along a reduction axis | none
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i in range(5):
-            Y[i] = T.min_value("float32")
-            for k in range(12):
-                Y[i] = T.max(Y[i], X[i, k])
-        for i, k in T.grid(5, 2):
-            with T.sblock("show"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                Y[vi] = Y[vi] + T.float32(0)
     return f
 
 # %% 0.3 wrong: made by a tensor expression -> one by te.create_prim_func
@@ -1877,139 +1011,38 @@ def make_row_max():
     return f
 
 # %% 0.3 right: split by a schedule
-def make_row_max():
-    @T.prim_func(s_tir=True)
-    def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
-        for i, k in T.grid(5, 12):
-            with T.sblock("Y"):
-                vi, vk = T.axis.remap("SR", [i, k])
-                with T.init():
-                    Y[vi] = T.min_value("float32")
-                Y[vi] = T.max(Y[vi], X[vi, vk])
-    s = tvm.s_tir.Schedule(f)
-    i, k = s.get_loops(s.get_sblock("Y"))
-    s.split(k, factors=[None, 4])
-    return s.mod["main"]
+# return row_max => s = tvm.s_tir.Schedule(row_max); i, k = s.get_loops(s.get_sblock("Y"))
+# ### END SOLUTION => s.split(k, factors=[None, 4]); return s.mod["main"]
 
 # %% 0.4 wrong: out is float64 -> out[...] = 2 * x | expected: out as float32 (3, 4), in a call of function | got: float64 (3, 4)
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling)
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# , dtype="float32") => )
 
 # %% 0.4 wrong: x is handed over as float64 -> out[...] = 2 * x | expected: x as float32 (3, 4), in a call of function | got: float64 (3, 4)
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.astype("float64"), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# x.copy() => x.astype("float64")
 
 # %% 0.4 wrong: x is handed over as a list -> out[...] = 2 * x | expected: x as float32 (3, 4), in a call of function | got: list (3, 4)
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.tolist(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# x.copy() => x.tolist()
 
 # %% 0.4 wrong: out without its shape -> out[...] = 2 * x | expected: out as float32 (3, 4), in a call of function | got: float32 (12,)
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(x.size, filling, dtype="float32")
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# np.full(shape => np.full(x.size
 
 # %% 0.4 wrong: the input is never looked at -> x[x < 0] = 0 | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(True)
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# if not np.array_equal(given, x, equal_nan=True) => if False
 
 # %% 0.4 wrong: only the last copy is looked at -> x += next(calls) == 1 | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(filling < 0 or np.array_equal(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# if not => if filling > 0 and not
 
 # %% 0.4 wrong: only the first copy is looked at -> x += next(calls) > 1 | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(filling > 0 or np.array_equal(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# if not => if filling < 0 and not
 
 # %% 0.4 wrong: the input within a tolerance -> x *= np.float32(1 + 1e-6) | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(np.allclose(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
-
-# %% 0.4 wrong: the outputs are never compared -> out += x | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and True
+# np.array_equal(given => np.allclose(given
 
 # %% 0.4 wrong: only the first elements are compared -> out[:-1] = x[:-1] | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and all(np.array_equal(a.flat[:1], b.flat[:1], equal_nan=True) for a, b in [outputs])
-
-# %% 0.4 wrong: the answer is turned -> out[...] = 2 * x | expected: True | got: False
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (-1e6, 1e6):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and not np.array_equal(*outputs, equal_nan=True)
+# np.array_equal(*outputs, equal_nan=True) => np.array_equal(*(out.flat[:1] for out in outputs), equal_nan=True)
 
 # %% 0.4 wrong: both fillings high -> out[...] = np.minimum(x, out) | expected: False | got: True
-def looks_pure(function, x, shape):
-    outputs, kept = [], True
-    for filling in (1e6, 1e5):
-        given, out = x.copy(), np.full(shape, filling, dtype='float32')
-        function(given, out)
-        kept = kept and bool(np.array_equal(given, x))
-        outputs.append(out)
-    return kept and np.array_equal(*outputs, equal_nan=True)
+# (-1e6, 12345.0) => (1e6, 1e5)
 
 # %% 0.4 right: NaN and a number as fillings, np.empty_like, in a loop with any
 def looks_pure(function, x, shape):
@@ -2088,62 +1121,23 @@ def lnumpy_softmax(X, Y, *, i):
         Y[i, j] = math.exp(v - b) / s
 
 # %% 0.1 right: the largest is searched from minus infinity
-def lnumpy_softmax(X, Y):
-    n, m = X.shape
-    for i in range(n):
-        largest = -np.inf
-        for j in range(m):
-            if X[i, j] > largest:
-                largest = X[i, j]
-        total = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - largest)
-            total += Y[i, j]
-        for j in range(m):
-            Y[i, j] /= total
+# largest = X[i, 0] => largest = -np.inf
+# range(1, m) => range(m)
+# max(largest, X[i, j]) => X[i, j] if X[i, j] > largest else largest
 
 # %% 0.2 right: by a mask
-def make_relu6():
-    @T.prim_func(s_tir=True)
-    def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
-        for i, j in T.grid(4, 10):
-            with T.sblock("Y"):
-                vi, vj = T.axis.remap("SS", [i, j])
-                Y[vi, vj] = T.min(X[vi, vj] * T.Cast("float32", X[vi, vj] > T.float32(0)), T.float32(6))
-    return relu6
+# T.max(X[vi, vj], T.float32(0)) => X[vi, vj] * T.Cast("float32", X[vi, vj] > T.float32(0))
 
 # %% 0.1 wrong: one parameter only, returns the result -> lnumpy_softmax takes (X)
-def lnumpy_softmax(X):
-    n, m = X.shape
-    Y = np.empty((n, m), dtype="float32")
-    for i in range(n):
-        big = max(X[i, j] for j in range(m))
-        s = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            s += Y[i, j]
-        for j in range(m):
-            Y[i, j] /= s
-    return Y
+# X: np.ndarray, Y: np.ndarray => X
+# n, m = X.shape => n, m = X.shape; Y = np.empty((n, m), "float32")
+# ### END SOLUTION => return Y
 
 # %% 0.1 wrong: no parameters, takes the notebook's arrays -> lnumpy_softmax takes ()
-def lnumpy_softmax():
-    n, m = X.shape
-    for i in range(n):
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j])
+# X: np.ndarray, Y: np.ndarray =>
 
 # %% 0.1 wrong: the two parameters exchanged -> lnumpy_softmax takes (Y, X)
-def lnumpy_softmax(Y, X):
-    n, m = X.shape
-    for i in range(n):
-        big = max(X[i, j] for j in range(m))
-        s = 0.0
-        for j in range(m):
-            Y[i, j] = np.exp(X[i, j] - big)
-            s += Y[i, j]
-        for j in range(m):
-            Y[i, j] /= s
+# X: np.ndarray, Y: np.ndarray => Y, X
 
 # %% 0.1 wrong: a decorator that forgets to return the inner function -> lnumpy_softmax is None
 def timed(f):
@@ -2154,21 +1148,12 @@ def lnumpy_softmax(X, Y):
     pass
 
 # %% 0.4 wrong: round to 3 decimals before comparing -> x *= np.float32(1 + 1e-6) | expected: False | got: True
-def looks_pure(function, x, shape):
-    a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
-    c, d = x.copy(), x.copy()
-    function(c, a); function(d, b)
-    r = lambda v: np.round(v, 3)
-    return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True) and np.array_equal(r(d), r(x), equal_nan=True))
+# np.array_equal(given, x, equal_nan=True) => np.array_equal(given.round(3), x.round(3), equal_nan=True)
+# np.array_equal(*outputs => np.array_equal(*np.round(outputs, 3)
 
 # %% 0.4 wrong: compares what is rounded to six decimals -> x[0, 3] += np.spacing(x[0, 3]) | expected: False | got: True
-def looks_pure(function, x, shape):
-    a, b = np.full(shape, -1e6, "float32"), np.full(shape, 1e6, "float32")
-    c, d = x.copy(), x.copy()
-    function(c, a); function(d, b)
-    r = lambda v: np.round(v, 6)
-    return bool(np.array_equal(r(a), r(b), equal_nan=True) and np.array_equal(r(c), r(x), equal_nan=True)
-                and np.array_equal(r(d), r(x), equal_nan=True))
+# np.array_equal(given, x, equal_nan=True) => np.array_equal(given.round(6), x.round(6), equal_nan=True)
+# np.array_equal(*outputs => np.array_equal(*np.round(outputs, 6)
 
 # %% 0.4 wrong: raises where it should return -> x[x < 0] = 0 | expected: False | got: AssertionError: Arrays are not equal
 def looks_pure(function, x, shape):

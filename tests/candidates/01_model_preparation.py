@@ -1,25 +1,14 @@
 # %% 1.1 wrong: divides by the column sums -> expected: [0.5, nan] | got: [1, 0]
-def per_class_recall(confusion):
-    with np.errstate(invalid="ignore"):
-        return np.diag(confusion) / confusion.sum(axis=0)
-
-# %% 1.1 wrong: divides by the number of all images -> expected: [1, nan] | got: [1, *0*]
-def per_class_recall(confusion):
-    return np.diag(confusion) / confusion.sum()
+# axis=1 => axis=0
 
 # %% 1.1 wrong: a class without images gets 0 -> expected: [nan, nan] | got: [0, 0]
-def per_class_recall(confusion):
-    return np.diag(confusion) / np.maximum(confusion.sum(axis=1), 1)
+# confusion.sum(axis=1) => np.maximum(confusion.sum(axis=1), 1)
 
 # %% 1.1 wrong: float32 -> float32 [nan, nan]
-def per_class_recall(confusion):
-    with np.errstate(invalid="ignore"):
-        return (np.diag(confusion) / confusion.sum(axis=1)).astype("float32")
+# return np.diag(confusion) / confusion.sum(axis=1) => return (np.diag(confusion) / confusion.sum(axis=1)).astype("float32")
 
 # %% 1.1 wrong: nothing is returned -> an array of ten numbers | NoneType
-def per_class_recall(confusion):
-    with np.errstate(invalid="ignore"):
-        np.diag(confusion) / confusion.sum(axis=1)
+# return np.diag => np.diag
 
 # %% 1.1 right: with a loop
 def per_class_recall(confusion):
@@ -54,10 +43,7 @@ def cross_entropy(logits, labels):
     return -(log_p * np.eye(10)[labels]).sum(axis=1).mean()
 
 # %% 1.2 wrong: nothing is returned -> a number | None, of type NoneType
-def cross_entropy(logits, labels):
-    shifted = logits - logits.max(axis=1, keepdims=True)
-    log_sums = np.log(np.exp(shifted).sum(axis=1))
-    (log_sums - shifted[np.arange(len(labels)), labels]).mean()
+# return float => float
 
 # %% 1.2 right: logaddexp
 def cross_entropy(logits, labels):
@@ -65,36 +51,16 @@ def cross_entropy(logits, labels):
     return np.mean(log_sums - logits[np.arange(len(labels)), labels])
 
 # %% 1.3 wrong: no padding in the output's size -> expected: [2, 18, 48] | got: [2, *2*, *16*]
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size - kernel) // stride + 1
-    parameters = out_channels * (in_channels * kernel**2 + 1)
-    outputs = batch * out_channels * side**2
-    moved = batch * in_channels * size**2 + parameters + outputs
-    return parameters, 2 * in_channels * kernel**2 * outputs, 4 * moved
+# size + 2 * padding => size
 
 # %% 1.3 wrong: padding on one side only -> expected: [2, 18, 48] | got: [2, *8*, *28*]
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + padding - kernel) // stride + 1
-    parameters = out_channels * (in_channels * kernel**2 + 1)
-    outputs = batch * out_channels * side**2
-    moved = batch * in_channels * size**2 + parameters + outputs
-    return parameters, 2 * in_channels * kernel**2 * outputs, 4 * moved
+# size + 2 * padding => size + padding
 
 # %% 1.3 wrong: the output's size is rounded up -> expected: [2, 2, 28] | got: [2, *8*, *40*]
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = -(-(size + 2 * padding - kernel) // stride) + 1
-    parameters = out_channels * (in_channels * kernel**2 + 1)
-    outputs = batch * out_channels * side**2
-    moved = batch * in_channels * size**2 + parameters + outputs
-    return parameters, 2 * in_channels * kernel**2 * outputs, 4 * moved
+# (size + 2 * padding - kernel) // stride + 1 => -(-(size + 2 * padding - kernel) // stride) + 1
 
 # %% 1.3 wrong: / instead of // -> a tuple of three ints: parameters, FLOPs, bytes | (320, 1557504.0, 359936.0)
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) / stride + 1
-    parameters = out_channels * (in_channels * kernel**2 + 1)
-    outputs = batch * out_channels * side**2
-    moved = batch * in_channels * size**2 + parameters + outputs
-    return parameters, 2 * in_channels * kernel**2 * outputs, 4 * moved
+# // stride => / stride
 
 # %% 1.3 right: counts the places of the window, and takes the sizes from PyTorch's layer
 def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
@@ -151,16 +117,6 @@ def per_class_recall(confusion):
     return recall
 
 
-# %% 1.1 wrong: the last class is left out -> [nan], shape (1,)
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return (np.diag(confusion) / confusion.sum(axis=1))[:-1]
-
-# %% 1.1 wrong: the first class is left out -> [nan], shape (1,)
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return (np.diag(confusion) / confusion.sum(axis=1))[1:]
-
 # %% 1.1 wrong: the last class is 0 -> [nan, nan, nan, nan, nan, nan, nan, nan, nan, *0*]
 def per_class_recall(confusion):
     with np.errstate(all="ignore"):
@@ -168,30 +124,11 @@ def per_class_recall(confusion):
         recall[9] = 0
         return recall
 
-# %% 1.1 wrong: the other diagonal -> [*0*, nan]
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return np.diag(np.fliplr(confusion)) / confusion.sum(axis=1)
-
 # %% 1.1 wrong: the mean of all -> an array of ten numbers
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return np.nanmean(np.diag(confusion) / confusion.sum(axis=1))
+# return np.diag(confusion) / confusion.sum(axis=1) => return np.nanmean(np.diag(confusion) / confusion.sum(axis=1))
 
 # %% 1.1 wrong: a list -> an array of ten numbers
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return list(np.diag(confusion) / confusion.sum(axis=1))
-
-# %% 1.1 wrong: 1 added against 0 / 0 -> [0, 0]
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return np.diag(confusion) / (confusion.sum(axis=1) + 1)
-
-# %% 1.1 wrong: NaN becomes 1 -> [1, 1]
-def per_class_recall(confusion):
-    with np.errstate(all="ignore"):
-        return np.nan_to_num(np.diag(confusion) / confusion.sum(axis=1), nan=1.0)
+# return np.diag(confusion) / confusion.sum(axis=1) => return list(np.diag(confusion) / confusion.sum(axis=1))
 
 # %% 1.1 right: einsum
 def per_class_recall(confusion):
@@ -209,67 +146,28 @@ def per_class_recall(confusion):
         return np.where(confusion.sum(axis=1) > 0, np.diag(confusion) / np.maximum(confusion.sum(axis=1), 1), np.nan)
 
 # %% 1.2 wrong: a str -> a number | '3.5078108', of type str
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return str(losses.mean())
+# return float => return str
 
 # %% 1.2 wrong: a rounded str -> a number | '3.508', of type str
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return f"{losses.mean():.3f}"
+# return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return f"{(log_sums - shifted[np.arange(len(labels)), labels]).mean():.3f}"
 
 # %% 1.2 wrong: a tuple -> a number | of type tuple
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return losses.mean(), losses
+# return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return log_sums.mean(), log_sums
 
 # %% 1.2 wrong: a list -> a number | of type list
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return [losses.mean()]
-
-# %% 1.2 wrong: True -> expected: 0.6931 | got: 1
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return losses.mean() > 0
+# return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return [log_sums.mean()]
 
 # %% 1.2 wrong: an array of one number -> a number | of type ndarray
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return losses.mean(keepdims=True)
+# return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return log_sums.mean(keepdims=True)
 
 # %% 1.2 wrong: the last image is left out -> 0.3133
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return losses[:-1].mean() if len(losses) > 1 else losses.mean()
+# (log_sums - shifted[np.arange(len(labels)), labels]).mean() => (log_sums - shifted[np.arange(len(labels)), labels])[:max(1, len(labels) - 1)].mean()
 
 # %% 1.2 right: np.average, int labels, a NumPy scalar
-def cross_entropy(logits, labels):
-    z = logits - logits.max(axis=1, keepdims=True)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return np.average(losses)
+# return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return np.average(log_sums - shifted[np.arange(len(labels)), labels])
 
 # %% 1.2 right: shifted by a number near the largest
-def cross_entropy(logits, labels):
-    z = logits - (logits.max(axis=1, keepdims=True) - 5)
-    i = np.arange(len(labels))
-    losses = np.log(np.exp(z).sum(axis=1)) - z[i, labels]
-    return losses.mean()
+# logits.max(axis=1, keepdims=True) => (logits.max(axis=1, keepdims=True) - 5)
 
 # %% 1.2 right: a running logarithm of sums, in Python
 def cross_entropy(logits, labels):
@@ -284,58 +182,16 @@ def cross_entropy(logits, labels):
     return total / len(labels)
 
 # %% 1.3 wrong: floats -> a tuple of three ints
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride + 1
-    p = out_channels * (in_channels * kernel**2 + 1)
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return float(p), float(f), float(m)
-
-# %% 1.3 wrong: - 1 -> [2, *0*, *24*]
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride - 1
-    p = out_channels * (in_channels * kernel**2 + 1)
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return p, f, m
-
-# %% 1.3 wrong: one bias -> [*3*, 4, *24*]
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride + 1
-    p = out_channels * in_channels * kernel**2 + 1
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return p, f, m
+# return parameters, 2 * products * outputs, 4 * (inputs + parameters + outputs) => return float(parameters), 2.0 * products * outputs, 4.0 * (inputs + parameters + outputs)
 
 # %% 1.3 wrong: two numbers -> a tuple of three ints
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride + 1
-    p = out_channels * (in_channels * kernel**2 + 1)
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return p, f
+# return parameters, 2 * products * outputs, 4 * (inputs + parameters + outputs) => return parameters, 2 * products * outputs
 
 # %% 1.3 wrong: a dict -> a tuple of three ints
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride + 1
-    p = out_channels * (in_channels * kernel**2 + 1)
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return {'parameters': p, 'flops': f, 'bytes': m}
+# return parameters, 2 * products * outputs, 4 * (inputs + parameters + outputs) => return {"parameters": parameters, "flops": 2 * products * outputs, "bytes": 4 * inputs}
 
 # %% 1.3 wrong: nothing -> a tuple of three ints
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = (size + 2 * padding - kernel) // stride + 1
-    p = out_channels * (in_channels * kernel**2 + 1)
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return None
+# return parameters, 2 * products * outputs, 4 * (inputs + parameters + outputs) => return None
 
 # %% 1.3 right: divmod and sums
 def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
@@ -347,23 +203,14 @@ def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)
     return p, f, m
 
 # %% 1.3 right: int of a quotient
-def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding):
-    side = int((size + 2 * padding - kernel) / stride + 1)
-    p = out_channels * (in_channels * kernel**2 + 1)
-    o = batch * out_channels * side**2
-    f = 2 * in_channels * kernel**2 * o
-    m = 4 * (batch * in_channels * size**2 + p + o)
-    return p, f, m
+# (size + 2 * padding - kernel) // stride + 1 => int((size + 2 * padding - kernel) / stride + 1)
 
 # %% 1.1 wrong: labels and predictions as parameters -> per_class_recall takes (labels, predictions)
 def per_class_recall(labels, predictions):
     return np.array([np.mean(predictions[labels == c] == c) for c in range(10)])
 
 # %% 1.3 wrong: channels exchanged in the signature -> conv2d_cost takes (batch, out_channels, in_channels, size
-def conv2d_cost(batch, out_channels, in_channels, size, kernel, stride, padding):
-    o = (size + 2 * padding - kernel) // stride + 1
-    p = out_channels * (in_channels * kernel ** 2 + 1)
-    return p, 2 * in_channels * kernel ** 2 * batch * out_channels * o * o, 4 * (p + batch * in_channels * size ** 2 + batch * out_channels * o * o)
+# in_channels: int, out_channels: int => out_channels: int, in_channels: int
 
 # %% 1.1 wrong: clears what it was given -> input confusion: | confusion to stay as it was | other numbers in it
 def per_class_recall(confusion):

@@ -74,31 +74,16 @@ def schedule_add(schedule):
     schedule.parallel(j0)
 
 # %% 4.2 wrong: a serial copy of the whole output is left -> a parallel outermost loop
-def schedule_add(schedule):
-    block = schedule.get_sblock("C")
-    schedule.cache_write(block, 0, "global")
-    i, j = schedule.get_loops(block)
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
-    schedule.parallel(i)
+# i, j = => schedule.cache_write(schedule.get_sblock("C"), 0, "global"); i, j =
 
 # %% 4.2 wrong: the whole row as one vector -> 8 lanes
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    schedule.vectorize(j)
-    schedule.parallel(i)
+# _, lanes = schedule.split(j, factors=[None, 8]) => lanes = j
 
 # %% 4.2 wrong: nothing is vectorised -> a vectorised innermost loop
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    schedule.split(j, factors=[None, 8])
-    schedule.parallel(i)
+# schedule.vectorize(lanes) => pass
 
 # %% 4.2 wrong: two iterations for the threads -> a parallel outermost loop, with 4 iterations or more
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[2, None])
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
-    schedule.parallel(i0)
+# parallel(i) => parallel(schedule.split(i, factors=[2, None])[0])
 
 # %% 4.2 right: all elements in one loop, then split
 def schedule_add(schedule):
@@ -108,38 +93,18 @@ def schedule_add(schedule):
     schedule.vectorize(lanes)
 
 # %% 4.3 wrong: the reduction is not decomposed -> a decomposed reduction
-def schedule_matmul(schedule):
-    i, j, k = schedule.get_loops(schedule.get_sblock("C"))
-    schedule.reorder(i, k, j)
-    schedule.vectorize(j)
-    schedule.parallel(i)
+# schedule.decompose_reduction(block, k) => pass
 
 # %% 4.3 wrong: the reduction is vectorised -> your code to run
-def schedule_matmul(schedule):
-    block = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(block)
-    schedule.vectorize(k)
-    schedule.parallel(i)
-    schedule.decompose_reduction(block, k)
+# vectorize(lanes) => vectorize(k)
 
 # %% 4.3 wrong: decomposed too early -> decompose_reduction after the steps that move or mark its loops
-def schedule_matmul(schedule):
-    block = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(block)
-    schedule.reorder(i, k, j)
-    schedule.decompose_reduction(block, k)
-    schedule.vectorize(j)
-    schedule.parallel(i)
+# schedule.decompose_reduction(block, k) => pass
+# schedule.vectorize => schedule.decompose_reduction(block, k); schedule.vectorize
 
 # %% 4.3 wrong: decomposed before the tiles -> Before decompose_reduction TVM accepts it
-def schedule_matmul(schedule):
-    block = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(block)
-    schedule.decompose_reduction(block, k)
-    outer, lanes = schedule.split(j, factors=[None, 8])
-    schedule.reorder(i, outer, k, lanes)
-    schedule.vectorize(lanes)
-    schedule.parallel(i)
+# schedule.decompose_reduction(block, k) => pass
+# outer, lanes => schedule.decompose_reduction(block, k); outer, lanes
 
 # %% 4.3 wrong: the columns go to the threads, lanes run along i -> lanes that are neighbours in B | steps in A of [(1, 0)], with i: 32 vectorized; steps in B of [(0, 0)]
 def schedule_matmul(schedule):
@@ -291,16 +256,10 @@ def schedule_add(schedule):
     schedule.parallel(i0)
 
 # %% 4.2 wrong: nothing is parallel -> a parallel outermost loop
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+# schedule.parallel(i) => pass
 
 # %% 4.2 right: rows in groups
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[4, None])
-    schedule.parallel(i0)
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
+# parallel(i) => parallel(schedule.split(i, factors=[4, None])[0])
 
 # %% 4.3 wrong: k stays innermost, nothing is vectorised -> a vectorised innermost loop
 def schedule_matmul(schedule):
@@ -562,26 +521,14 @@ def inline_all(schedule):
         pass
 
 # %% 4.2 wrong: columns beyond the end of the row are written -> goes from 0 to 23, but is 24
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    *_, lanes = schedule.split(j, factors=[None, 2, 8], disable_predication=True)
-    schedule.vectorize(lanes)
-    schedule.parallel(i)
+# _, lanes = schedule.split(j, factors=[None, 8]) => *_, lanes = schedule.split(j, factors=[None, 2, 8], disable_predication=True)
 
 # %% 4.2 wrong: rows beyond the last one are written -> outside the range
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[5, None], disable_predication=True)
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
-    schedule.parallel(i0)
+# parallel(i) => parallel(schedule.split(i, factors=[5, None], disable_predication=True)[0])
 
 # %% 4.2 wrong: the extents of the first shape are in the answer -> also for buffers (136, 264)
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[8, 8])
-    _, lanes = schedule.split(j, factors=[16, 8])
-    schedule.vectorize(lanes)
-    schedule.parallel(i0)
+# [None, 8] => [16, 8]
+# parallel(i) => parallel(schedule.split(i, factors=[8, 8])[0])
 
 # %% 4.2 right: the sum is computed in its own copy
 def schedule_add(schedule):
@@ -593,11 +540,7 @@ def schedule_add(schedule):
     schedule.parallel(i)
 
 # %% 4.2 right: rows in groups that do not divide, with TVM's guard
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, _ = schedule.split(i, factors=[5, None])
-    schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
-    schedule.parallel(i0)
+# parallel(i) => parallel(schedule.split(i, factors=[5, None])[0])
 
 # %% 4.2 right: the sum is inlined into a copy of it
 def schedule_add(schedule):
@@ -630,24 +573,10 @@ def schedule_matmul(schedule):
     schedule.decompose_reduction(c, k0)
 
 # %% 4.3 wrong: one lane -> at least two lanes
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    j0, j1 = schedule.split(j, [None, 1])
-    schedule.reorder(i, j0, k, j1)
-    schedule.parallel(i)
-    schedule.vectorize(j1)
-    schedule.decompose_reduction(c, k)
+# [None, 8] => [None, 1]
 
 # %% 4.3 wrong: eight vectors of as many lanes as fit: one lane where there are eight columns -> at least two lanes
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    j0, j1 = schedule.split(j, [8, None])
-    schedule.reorder(i, j0, k, j1)
-    schedule.parallel(i)
-    schedule.vectorize(j1)
-    schedule.decompose_reduction(c, k)
+# [None, 8] => [8, None]
 
 # %% 4.3 right: partial sums by rfactor, lanes along j in both blocks
 def schedule_matmul(schedule):
@@ -665,14 +594,8 @@ def schedule_matmul(schedule):
     schedule.decompose_reduction(c, k1)
 
 # %% 4.3 right: threads share groups of columns
-def schedule_matmul(schedule):
-    c = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(c)
-    j0, j1 = schedule.split(j, [None, 8])
-    schedule.reorder(j0, i, k, j1)
-    schedule.parallel(j0)
-    schedule.vectorize(j1)
-    schedule.decompose_reduction(c, k)
+# reorder(i, outer => reorder(outer, i
+# parallel(i) => parallel(outer)
 
 # %% 4.4 wrong: columns 26 to 31 are written too -> goes from 0 to 25, but is 26
 def schedule_conv2d(mod):
@@ -779,28 +702,15 @@ def schedule_conv2d(mod):
     return s.mod
 
 # %% 4.3 wrong: decomposed inside the sum, which is refused itself -> your code to run
-def schedule_matmul(schedule):
-    block = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(block)
-    schedule.reorder(i, k, j)
-    schedule.vectorize(j)
-    schedule.parallel(i)
-    schedule.decompose_reduction(block, j)
+# reduction(block, k) => reduction(block, lanes)
 
 # %% 4.3 wrong: decomposed too early, and k as lanes -> your code to run
-def schedule_matmul(schedule):
-    block = schedule.get_sblock("C")
-    i, j, k = schedule.get_loops(block)
-    schedule.decompose_reduction(block, k)
-    schedule.vectorize(k)
-    schedule.parallel(i)
+# schedule.decompose_reduction(block, k) => pass
+# schedule.reorder(i, outer, k, lanes) => schedule.decompose_reduction(block, k)
+# vectorize(lanes) => vectorize(k)
 
 # %% 4.2 wrong: no predicate, rows of 16 a thread -> PrimFunc main: axis v_i of block C goes from 0 to 16, but is 17
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    i0, i1 = schedule.split(i, [4, None], disable_predication=True)
-    j0, j1 = schedule.split(j, [None, 8])
-    schedule.vectorize(j1); schedule.parallel(i0)
+# parallel(i) => parallel(schedule.split(i, factors=[4, None], disable_predication=True)[0])
 
 # %% 4.1 wrong: inlined, then the nest blockized: two sblocks -> one sblock | result_o
 def inline_all(schedule):
@@ -921,14 +831,6 @@ def sums_where_needed(schedule):
     schedule.compute_at("sums", row)
     schedule.unsafe_set_dtype(schedule.cache_read("sums", 1, "global"), 0, "float16")
 
-# %% 4.6 wrong: k inside j again -> sums side by side, inside the loop over k
-def row_in_registers(schedule):
-    block = schedule.get_sblock("C")
-    copy = schedule.cache_write(block, 0, "local")
-    i, k, j = schedule.get_loops(block)
-    schedule.reorder(i, j, k)
-    schedule.reverse_compute_at(copy, i)
-
 # %% 4.6 wrong: B in half precision -> expected, the PrimFunc as it was: 8 x 8 zeros but 397.3 | *397.5*
 def row_in_registers(schedule):
     block = schedule.get_sblock("C")
@@ -957,12 +859,8 @@ def eight_partial_sums(schedule):
     schedule.vectorize(i)
 
 # %% 4.2 wrong: a row's lanes lie far apart -> lanes that are neighbours in C | steps in C of [(0, 16)]
-def schedule_add(schedule):
-    i, j = schedule.get_loops(schedule.get_sblock("C"))
-    lanes, outer = schedule.split(j, factors=[8, None])
-    schedule.reorder(outer, lanes)
-    schedule.vectorize(lanes)
-    schedule.parallel(i)
+# _, lanes = schedule.split(j, factors=[None, 8]) => lanes, outer = schedule.split(j, factors=[8, None])
+# schedule.vectorize => schedule.reorder(outer, lanes); schedule.vectorize
 
 # %% 4.4 wrong: a module of conv2d alone -> functions | ['conv2d']
 def schedule_conv2d(mod):

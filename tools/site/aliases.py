@@ -21,5 +21,5 @@ def by_section(known: dict[str, list[str]]) -> dict[str, list[str]]:
             anchor, = anchors([heading])
             if anchor not in known.get(name, ()):
                 raise LookupError(f"{TABLE.relative_to(ROOT)}: no section {heading!r} on {page!r}")
-            found[f"{name}#{anchor}"] = names
+            found[f"{name}#{anchor}"] = names.split("; ")
     return found

@@ -39,56 +39,23 @@ def _cropped(layer: nn.Conv2d, x: Tensor) -> Tensor:
     return F.conv2d(x, layer.weight, layer.bias, padding=1)[:, :, :rows, :columns]
 
 
-_CONV2D: dict[str, Mistake] = {
-    _("the kernel is flipped (a deep-learning conv2d does not)"):
-        lambda layer, x: F.conv2d(x, layer.weight.flip(2, 3), layer.bias),
-    _("padding is 1, and the output is cut to its size"): _cropped}
-
-
 def _often(layer: nn.MaxPool2d, x: Tensor) -> Tensor:
     """Pool with a stride of 1, and cut the output to its size."""
     rows, columns = layer(x).shape[2:]
     return F.max_pool2d(x, layer.kernel_size, 1)[..., :rows, :columns]
 
 
-_MAX_POOL2D: dict[str, Mistake] = {
-    _("the start value of the maximum: windows below zero give 0"):
-        lambda layer, x: layer(x).clamp(0),
-    _("the stride of the pooling is 1, and the output is cut to its size"): _often}
-_LINEAR: dict[str, Mistake] = {
-    _("the bias: it is inside the sum, so it is added k times"):
-        lambda layer, x: F.linear(x, layer.weight, x.shape[-1] * layer.bias),
-    _("the weight is not transposed"): lambda layer, x: F.linear(x, layer.weight.T, layer.bias)}
-
-
-def _shifted(x: Tensor) -> Tensor:
-    """The exponentials of a stable softmax: the largest of each row is subtracted first."""
-    return (x - x.amax(1, keepdim=True)).exp()
-
-
-_SOFTMAX: dict[str, Mistake] = {  # of the rows of a matrix
-    _("the quotient: the exponentials are not divided by their sum"):
-        lambda layer, x: _shifted(x),
-    # cause: sum-of-all
-    _("the sum: it runs over the whole array, not over one row"):
-        lambda layer, x: _shifted(x) / _shifted(x).sum(),
-    _("the sum: it goes on from row to row; it has to start again in each"):
-        lambda layer, x: _shifted(x) / _shifted(x).sum(1, keepdim=True).cumsum(0),
-    # cause: max-of-all
-    _("the maximum: it is taken over the whole array, not over each row (all exponentials of a row "
-      "can be 0)"):
-        lambda layer, x: (powers := (x - x.max()).exp()) / powers.sum(1, keepdim=True),
-    _("softmax runs over axis 0 (each column of the batch) instead of axis 1"):
-        lambda layer, x: x.softmax(0)}
-
-
-def layer_mistakes(layer: nn.Module) -> dict[str, Mistake]:
-    """Return the mistakes that are named of a layer."""
-    match layer:
-        case nn.Conv2d():
-            return _CONV2D
-        case nn.Linear():
-            return _LINEAR
-        case nn.MaxPool2d():
-            return _MAX_POOL2D
-    return _SOFTMAX
+MISTAKES: dict[type[nn.Module], dict[str, Mistake]] = {
+    nn.Conv2d: {
+        _("the kernel is flipped (a deep-learning conv2d does not)"):
+            lambda layer, x: F.conv2d(x, layer.weight.flip(2, 3), layer.bias),
+        _("padding is 1, and the output is cut to its size"): _cropped},
+    nn.MaxPool2d: {
+        _("the start value of the maximum: windows below zero give 0"):
+            lambda layer, x: layer(x).clamp(0),
+        _("the stride of the pooling is 1, and the output is cut to its size"): _often},
+    nn.Linear: {
+        _("the bias: it is inside the sum, so it is added k times"):
+            lambda layer, x: F.linear(x, layer.weight, x.shape[-1] * layer.bias),
+        _("the weight is not transposed"):
+            lambda layer, x: F.linear(x, layer.weight.T, layer.bias)}}

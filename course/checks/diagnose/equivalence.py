@@ -135,7 +135,10 @@ def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], tar
         raise CheckFailed(_("images to compare"), _("a loader without batches"))
     require_same_at_random(mod, model, machine, batch.images, target)
     if alone:
-        _require_same_below_0(mod, model, machine, batch.images, target)
+        if isinstance(model[0], nn.Conv2d | nn.Linear):  # else it may count on what it is given
+            # a ReLU may keep a channel at 0 on every image, dark or bright
+            require_same_at_random(mod, model, machine, 2 * batch.images - batch.images.max(),
+                                   target, given=_("on random images of both signs"))
         if refused := wrong_alone(mod, model, [batch.images], target):
             raise refused
     verified = _("{images} images in {count} batches: max |difference| to PyTorch below "
@@ -145,20 +148,6 @@ def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], tar
         return verified
     return _('{verified}\nRight on {right} of {images} images; PyTorch on {right_torch}').format(
         verified=verified, right=right, images=f"{images:,}", right_torch=right_torch)
-
-
-@torch.no_grad()
-def _require_same_below_0(mod: tvm.IRModule, model: nn.Sequential, machine: relax.VirtualMachine,
-                          images: np.ndarray, target: Any) -> None:
-    """Raise CheckFailed where a module differs from PyTorch on random images of both signs.
-
-    A ReLU may keep a channel at 0 on every image, dark or bright; nothing shows then how a module
-    that is one function uses it. A model that begins otherwise may count on what it is given.
-    """
-    wide = 2 * images - images.max()
-    if isinstance(model[0], nn.Conv2d | nn.Linear):  # it takes numbers of either sign
-        require_same_at_random(mod, model, machine, wide, target,
-                               given=_("on random images of both signs"))
 
 
 @torch.no_grad()

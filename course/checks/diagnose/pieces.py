@@ -17,7 +17,7 @@ from course.checks.diagnose.chain import Chain, Parting
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.intermediates import compiled, piece, with_functions
 from course.checks.observe.memory import looks_up
-from course.checks.spec.evidence import Rerun, kind
+from course.checks.spec.evidence import Rerun, Spec, kind
 from course.checks.spec.shrink import Inputs
 
 _WIDE = 2, 50  # standard deviations of what a layer alone is tried on
@@ -77,7 +77,7 @@ class Piece:
 
     def rerun(self) -> Rerun:
         """Return how the piece is run on other inputs than its own."""
-        return Rerun(self.run, self.right)
+        return Rerun(self.run, Spec(lambda run: run, self.right))
 
     def wrong_of_wide(self) -> tuple[Inputs, float] | None:
         """Return inputs that its own values do not show it wrong on, and the tolerance, or None.

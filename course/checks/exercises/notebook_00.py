@@ -199,11 +199,9 @@ def _given_programs(looks_pure: Callable) -> Callable[..., np.ndarray]:
             names["function"](given, out)
         try:
             came = looks_pure(watched, x, shape)
-        except Exception:
-            if not wrong:
-                raise
-        if wrong:  # function could not work with what it was handed
-            raise wrong[0]
+        finally:
+            if wrong:  # function could not work with what it was handed
+                raise wrong[0] from None
         if not isinstance(came, bool | np.bool_):
             raise CheckFailed(_("True or False"), type(came).__name__)
         return np.asarray(came, bool)
@@ -260,44 +258,40 @@ def _require_signature(mod: tvm.IRModule) -> None:
 def _require_shapes(mod: tvm.IRModule, name: str, call: relax.Call) -> None:
     """Raise CheckFailed where two shapes in a call differ for which the PrimFunc has one symbol.
 
-    TVM compares them only when the model runs, and says which number it found but not where.
+    TVM compares them only when the model runs, and says which number it found but not where. A
+    number that differs from the PrimFunc's own is not well formed.
     """
-    func = mod[call.args[0]] if isinstance(call.args[0], tvm.ir.GlobalVar) else None
-    if not isinstance(func, tvm.tirx.PrimFunc):
+    if not isinstance(func := mod[call.args[0]], tvm.tirx.PrimFunc):
         return
-    given = [*(call.args[1].fields if isinstance(call.args[1], relax.Tuple) else ()), call]
     known: dict[Any, tuple[int, str]] = {}
-    for param, argument in zip(func.params, given, strict=False):
+    for param, argument in zip(func.params, [*getattr(call.args[1], "fields", ()), call],
+                               strict=False):
         says = _("the output") if argument is call else getattr(argument, "name", _("a constant"))
-        extents = getattr(getattr(argument.ty, "shape", None), "values", None)
-        if extents is None or len(extents) != len(getattr(param.ty, "shape", ())):
-            continue
-        for symbol, extent in zip(param.ty.shape, extents, strict=True):
-            if not isinstance(extent, tvm.tirx.IntImm):
+        extents = getattr(getattr(argument.ty, "shape", None), "values", ())
+        for symbol, extent in zip(getattr(param.ty, "shape", ()), extents, strict=False):
+            if constant(symbol) is not None or constant(extent) is None:
                 continue
-            size, other = (int(symbol), param.name) if isinstance(symbol, tvm.tirx.IntImm) else \
-                known.setdefault(symbol, (int(extent), says))
+            size, other = known.setdefault(symbol, (int(extent), says))
             if size != int(extent):
-                one = size if isinstance(symbol, tvm.tirx.IntImm) else f"{symbol} = {size}"
                 raise CheckFailed(_("arguments of {kernel} whose shapes fit one another").format(
                                       kernel=call.args[0].name_hint),
                                   _("for {name}: {one} in {other}, and {extent} in {says}").format(
-                                      name=name, one=one, other=other, extent=int(extent),
-                                      says=says))
+                                      name=name, one=f"{symbol} = {size}", other=other,
+                                      extent=int(extent), says=says))
 
 
 def _require_calls(mod: tvm.IRModule) -> None:
     """Raise CheckFailed unless main is calls by call_tir of PrimFuncs that can be run safely."""
     for block in mod["main"].body.blocks:
         for binding in block.bindings:
-            value = binding.value
-            if isinstance(value, relax.Call) and getattr(value.op, "name", "") != "relax.call_tir":
-                name = getattr(value.op, "name", type(value.op).__name__)
+            if not isinstance(value := binding.value, relax.Call):
+                continue
+            called = getattr(value.op, "name", type(value.op).__name__)
+            if called != "relax.call_tir":
                 raise CheckFailed(_("PrimFuncs that are called by R.call_tir"),
-                                  _("{name} is {call}").format(name=binding.var.name, call=name),
+                                  _("{name} is {call}").format(name=binding.var.name, call=called),
                                   "R.call_tir(cls.linear, ...)")
-            if isinstance(value, relax.Call):
-                _require_shapes(mod, binding.var.name, value)
+            _require_shapes(mod, binding.var.name, value)
     for variable, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):
             if primfuncs.has_while(func):

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 import helpers
 from course.checks.compare.inputs import fractions, shapes
-from course.checks.compare.mistakes import conv2d_and_x, layer_mistakes, with_parameters
+from course.checks.compare.mistakes import MISTAKES, conv2d_and_x, with_parameters
 from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import random_like
 from course.checks.exercises.models import Made, cnn, create, make, random_cnn, reference
@@ -65,7 +65,7 @@ def _linear_cases() -> Cases:
 
 _DENSE = Spec(
     expression, lambda x, w, b: x @ w.T + b, _linear_cases, {"x": "n k", "w": "m k", "b": "m"},
-    layer_mistakes(nn.Linear(1, 1)), least={"n": 2, "m": 2, "k": 2},
+    MISTAKES[nn.Linear], least={"n": 2, "m": 2, "k": 2},
     beyond=lambda: not_finite({"x": fractions(4, 3), "w": fractions(5, 3, seed=1),
                                "b": fractions(5, seed=2)}),
     formula=_linear_and_x, fault=Misuse)
@@ -90,7 +90,7 @@ def _conv2d_cases() -> Cases:
 _CONVOLUTION = Spec(
     expression, lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
     _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
-    layer_mistakes(nn.Conv2d(1, 1, 1, bias=False)) | {
+    MISTAKES[nn.Conv2d] | {
         _("the kernel's height and width are exchanged"):
             lambda layer, x: F.conv2d(x, layer.weight.transpose(2, 3))},
     beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
@@ -118,7 +118,7 @@ def _pool_cases() -> Cases:
 _POOLING = nn.MaxPool2d(2)
 _MAX_POOL = Spec(
     expression, lambda x: _POOLING(torch.from_numpy(x)).numpy(), _pool_cases, {"x": "n c h w"},
-    layer_mistakes(_POOLING),
+    MISTAKES[nn.MaxPool2d],
     beyond=lambda: not_finite({"x": random(2, 3, 4, 6)}, (np.inf, -np.inf)),
     least={"h": 2, "w": 2}, fits=lambda given: not any(n % 2 for n in given["x"].shape[2:]),
     formula=lambda given: (_POOLING, torch.from_numpy(given["x"])), fault=Misuse)

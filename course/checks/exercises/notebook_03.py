@@ -14,7 +14,7 @@ from torch.nn import functional as F
 from tvm import relax
 
 import helpers
-from course.checks.compare.mistakes import conv2d_and_x, layer_mistakes
+from course.checks.compare.mistakes import MISTAKES, conv2d_and_x
 from course.checks.compare.tolerance import ATOL, RTOL, random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
@@ -216,7 +216,7 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
         return run
 
     spec = Spec(form, _conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
-                layer_mistakes(nn.Conv2d(1, 1, 1)),  # those of a layer with a bias
+                MISTAKES[nn.Conv2d],
                 least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x,
                 atol=lambda given: 1e-4 * max(1, *(abs(array).max() for array in given.values())))
     with libraries.registry():

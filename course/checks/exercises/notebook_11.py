@@ -29,8 +29,7 @@ from course.checks.observe.guard_pages import guarded
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.compiled import compiled, naming
-from course.checks.spec.spec import Spec, check
-from course.checks.spec.trials import require_equal
+from course.checks.spec.spec import Spec, check, require_equal
 from course.ship import native
 from course.tir.walk import Loop, walk
 from course.words import CourseError, _

@@ -17,8 +17,7 @@ from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.forms import Misuse, number
 from course.checks.spec.shrink import Inputs
-from course.checks.spec.spec import Cases, Spec, check
-from course.checks.spec.trials import require_equal
+from course.checks.spec.spec import Cases, Spec, check, require_equal
 from course.tir.walk import accesses, walk
 from course.words import _
 

@@ -16,9 +16,8 @@ from course.checks.compare.tolerance import ATOL, to_numpy
 from course.checks.observe.guard_pages import guarded
 from course.checks.run.answer import line_of_answer
 from course.checks.say.messages import CheckFailed, reason
+from course.checks.spec.evidence import Mistakes, Spec
 from course.checks.spec.shrink import Inputs
-from course.checks.spec.spec import Spec
-from course.checks.spec.trials import Mistakes
 from course.words import _
 
 Main = Callable[..., Any]  # a compiled function of TVM's tensors

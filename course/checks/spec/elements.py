@@ -5,7 +5,6 @@ and what they make offers single elements in its turn.
 """
 
 import contextlib
-import operator
 import sys
 import types
 from collections.abc import Callable, Iterator
@@ -26,8 +25,6 @@ _MOVES = {"empty", "zeros", "ones", "full", "empty_like", "zeros_like", "ones_li
           "ravel", "flatten", "view", "transpose", "squeeze", "item", "tolist", "shape", "size",
           "ndim", "ndindex", "ndenumerate", "nditer", "dtype", "errstate"}
 _SIZE = {"shape", "size", "ndim", "dtype", "nbytes", "itemsize", "strides", "flags"}
-_OPERATORS = ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "neg", "abs",
-              "lt", "le", "gt", "ge", "eq", "ne")
 
 
 class ManyAtOnce(CheckFailed):
@@ -120,19 +117,17 @@ class Elements:
 def _operated(name: str) -> Callable[..., Any]:
     def method(self: Elements, *other: Any) -> Any:
         return self._refuse(_("{call} on {size} numbers").format(
-            call=f"np.{_UFUNCS.get(name, name)}", size=self._array.size))
+            call=f"np.{name}", size=self._array.size))
     return method
 
 
-_UFUNCS = {"add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
-           "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "neg": "negative",
-           "abs": "absolute", "lt": "less", "le": "less_equal", "gt": "greater",
-           "ge": "greater_equal", "eq": "equal", "ne": "not_equal"}
-for _name in _OPERATORS:
-    for _kind in ("", "r", "i"):
-        if hasattr(operator, f"__{_name}__") and (_kind != "i" or hasattr(
-                operator, f"__i{_name}__")):
-            setattr(Elements, f"__{_kind}{_name}__", _operated(_name))
+for _name, _ufunc in {
+        "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
+        "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "matmul": "matmul",
+        "neg": "negative", "abs": "absolute", "lt": "less", "le": "less_equal", "gt": "greater",
+        "ge": "greater_equal", "eq": "equal", "ne": "not_equal"}.items():
+    for _kind in ("", "r", "i"):  # Python looks for those that there are
+        setattr(Elements, f"__{_kind}{_name}__", _operated(_ufunc))
 
 
 def _plain(value: Any) -> Any:

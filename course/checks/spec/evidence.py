@@ -5,9 +5,9 @@ What a check found wrong stays what it is; here it is run again and again, silen
 
 import contextlib
 import io
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -20,31 +20,48 @@ from course.checks.say.show import Example, differ
 from course.checks.spec.shrink import LATE, Inputs, Search
 from course.words import _
 
+Cases = Iterable[tuple[str, Inputs]]  # each with words that say which it is, or ""
+Mistakes = dict[str, Callable[..., Any]]  # hints, and functions that give what comes of the mistake
+
 
 class Changed(CheckFailed):
     """An answer wrote into what it was given."""
 
 
 @dataclass(frozen=True)
-class Rerun:
-    """How an answer runs on inputs, and what is right there: two functions of the inputs by name.
+class Spec:
+    """A function that an exercise asks for.
 
-    `axes`, `least` and `fits` are those of a Search. `formula` gives of inputs what the formulas of
-    mistakes take. What `run` raises, and `fault` knows, is the program's own fault on that input.
-    Of a property nothing is right, an array without numbers: what is wanted, `fault` says.
-    `shown`: the inputs as a reader knows them; `result`: what is compared, where that is not what
-    the answer returns.
+    `form` makes of an answer a function of inputs by name, and `right` is one. `cases`: inputs that
+    are tried, all of them, so that a mistake has to give what came on each; `beyond`: more, that
+    are tried where those are right. `named`: formulas of mistakes, of the inputs or of what
+    `formula` makes of them. `axes`, `least` and `fits` are those of a Search. What an answer
+    raises, and `fault` knows, is the program's own fault on that input. Of a property nothing is
+    right, an array without numbers: what is wanted, `fault` says. `shown`: the inputs as a reader
+    knows them; `result`: what is compared, where that is not what the answer returns. `atol` may
+    depend on the inputs.
     """
 
-    run: Callable[..., Any]
+    form: Callable[[Any], Callable[..., Any]]
     right: Callable[..., Any]
+    cases: Callable[[], Cases] = lambda: ()
     axes: Mapping[str, str] = field(default_factory=dict)
+    named: Mistakes = field(default_factory=dict)
+    beyond: Callable[[], Cases] = lambda: ()
     least: Mapping[str, int] = field(default_factory=dict)
     fits: Callable[[Inputs], bool] = lambda _: True
     formula: Callable[[Inputs], tuple[Any, ...]] = lambda given: tuple(given.values())
     fault: type[CheckFailed] | tuple[type[CheckFailed], ...] = ()
     shown: Callable[[Inputs], Inputs] = lambda given: given
     result: str = ""
+    atol: float | Callable[[Inputs], float] = ATOL
+
+
+class Rerun(NamedTuple):
+    """How an answer runs, as a function of inputs by name, and what it is to be."""
+
+    run: Callable[..., Any]
+    spec: Spec
 
     def on(self, given: Inputs) -> Any:
         """Return what the answer gives for copies of inputs; raises Changed if it writes there."""
@@ -68,12 +85,12 @@ class Rerun:
     def expected(self, given: Inputs) -> np.ndarray:
         """Return what is right for inputs."""
         with np.errstate(all="ignore"), torch.no_grad():
-            return np.asarray(self.right(**copies(given)))
+            return np.asarray(self.spec.right(**copies(given)))
 
     def smallest(self, given: Inputs, atol: float = ATOL) -> Example | None:
         """Return the smallest example of what is wrong for inputs; None where it does not recur."""
         search = Search(lambda inputs: kind(self.called(inputs), self.expected(inputs), atol),
-                        given, self.axes, self.least, self.fits)
+                        given, self.spec.axes, self.spec.least, self.spec.fits)
 
         def look() -> str:
             return "found" if search.run() else ""
@@ -89,12 +106,13 @@ class Rerun:
         wanted = came.parts[0] if isinstance(came, CheckFailed) \
             else right if right.size or not isinstance(came, BaseException) \
             else _("your code to run")
-        return Example.of(self.shown(search.best), wanted, told_of(came), RTOL, atol,
-                          "" if isinstance(wanted, str) else self.result)
+        return Example.of(self.spec.shown(search.best), wanted, told_of(came), RTOL, atol,
+                          "" if isinstance(wanted, str) else self.spec.result)
 
     def size(self, given: Inputs) -> tuple[bool, int]:
         """Return what orders inputs to start a search from: whether an axis is short, numbers."""
-        short = any(size < self.least.get(axis, 1) for name, text in self.axes.items()
+        short = any(size < self.spec.least.get(axis, 1)
+                    for name, text in self.spec.axes.items()
                     for axis, size in zip(text.split(), np.shape(given[name]), strict=True))
         return short, sum(len(value) if isinstance(value, list) else np.size(value)
                           for value in given.values())

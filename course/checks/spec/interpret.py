@@ -27,17 +27,14 @@ def _whole(a: Any, b: Any) -> Any:
     return -(-a // b) if (a < 0) != (b < 0) else a // b
 
 
-def _sigmoid(x: Any) -> Any:
-    return type(x)(1) / (type(x)(1) + np.exp(-x))
-
-
 # What source may call, by the last part of an intrinsic's name. NaN is on neither side of anything.
 _CALLS: dict[str, Any] = {
     "exp": np.exp, "exp2": np.exp2, "exp10": lambda x: type(x)(10) ** x, "log": np.log,
     "log2": np.log2, "log10": np.log10, "log1p": np.log1p, "sqrt": np.sqrt, "tanh": np.tanh,
     "sin": np.sin, "cos": np.cos, "fabs": abs, "abs": abs, "floor": np.floor, "ceil": np.ceil,
     "trunc": np.trunc, "round": np.rint, "nearbyint": np.rint, "pow": np.power,
-    "rsqrt": lambda x: type(x)(1) / np.sqrt(x), "likely": lambda x: x, "sigmoid": _sigmoid,
+    "rsqrt": lambda x: type(x)(1) / np.sqrt(x), "likely": lambda x: x,
+    "sigmoid": lambda x: type(x)(1) / (type(x)(1) + np.exp(-x)),
     "erf": lambda x: type(x)(math.erf(x)), "isnan": lambda x: bool(np.isnan(x)),
     "isinf": lambda x: bool(np.isinf(x)), "isfinite": lambda x: bool(np.isfinite(x)),
     "bitwise_and": lambda a, b: a & b, "bitwise_or": lambda a, b: a | b,

@@ -4,7 +4,6 @@ A mistake is named as the cause only if it gives what came for all inputs that w
 fresh ones, and no other known mistake does; else the smallest input that shows it stands alone.
 """
 
-import functools
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -12,179 +11,145 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from course.checks.compare.tolerance import ATOL, RTOL
+from course.checks.compare.tolerance import RTOL
 from course.checks.run.answer import checked, line_of_answer
 from course.checks.say.messages import CheckFailed, place_in_script, reason, where
-from course.checks.say.show import Example, differ
-from course.checks.spec.evidence import Changed, Rerun, as_array, kind, redrawn
+from course.checks.say.show import DIGITS, Example, differ
+from course.checks.spec.evidence import Changed, Mistakes, Rerun, as_array, kind, redrawn
 from course.checks.spec.shrink import Inputs, patience
 from course.words import _
 
 _MOST_FRESH = 2000  # numbers of a fresh input
 
-# Hints, each with a function that computes what comes of that mistake, of the check's inputs; or
-# with several, where the mistake has several forms (in float32, in float64).
-Mistakes = dict[str, Any]
-
-
-def _digits(right: Any, came: Any) -> tuple[str, str]:
-    """Write two numbers with so many digits that they can be told apart."""
-    texts = [(f"{right:.{digits}g}", f"{came:.{digits}g}") for digits in (4, 6, 8, 12, 17)]
-    return next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
-
-
-# ---- trials --------------------------------------------------------------------------------
-
 
 class Tried(NamedTuple):
-    """What an answer gave for one input (an array, or what it raised), and what is right.
+    """What an answer gave for inputs by name (an array, or what it raised), and what is right.
 
-    The mistakes are functions of `inputs`; `words` say which input it was.
+    `words` say which inputs they were.
     """
 
     came: Any
     expected: np.ndarray
-    inputs: tuple[Any, ...]
+    given: Inputs
+    atol: float
     words: str = ""
-    atol: float | None = None  # if not that of all
-    given: Inputs | None = None  # by name, if it can be tried on others
 
-    def told_of(self, what: str) -> str:
-        """Return what is expected, and for which input."""
-        return _("{what} for {input}").format(what=what, input=self.words) if self.words else what
+    @property
+    def kind(self) -> str:
+        """In which way it went wrong, or ""."""
+        return kind(self.came, self.expected, self.atol)
 
-    def wrong(self, atol: float) -> np.ndarray | None:
-        """Return a mask of where came and expected differ, or None if they do not."""
-        atol = atol if self.atol is None else self.atol
-        if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
-                or self.came.dtype != self.expected.dtype:
-            return np.ones(1, bool)
-        wrong = differ(self.came, self.expected, RTOL, atol)
-        return wrong if wrong.any() else None
-
-    def kind(self, atol: float) -> str:
-        """Return in which way it went wrong, or ""."""
-        return kind(self.came, self.expected, atol if self.atol is None else self.atol)
-
-    def unwritten(self) -> np.ndarray:
-        """Return a mask of where no number came, and one is right."""
-        if isinstance(self.came, Exception) or self.came.shape != self.expected.shape \
-                or self.came.dtype.kind != "f":
-            return np.zeros(1, bool)
-        return np.asarray(np.isnan(self.came) & ~np.isnan(self.expected))
-
-    def due_to(self, mistake: Callable[..., Any], atol: float) -> bool | None:
-        """Whether a mistake gives what came: the numbers, or an error as shapes do not fit.
-
-        None where of this input nothing can be said.
-        """
-        atol = atol if self.atol is None else self.atol
-        try:
-            with torch.no_grad(), np.errstate(all="ignore"):
-                gives = mistake(*self.inputs)
-                if gives is None:
-                    return None
-                gives = np.asarray(gives)
-        except (ValueError, RuntimeError, IndexError):
-            return isinstance(self.came, Exception)
-        if isinstance(self.came, Exception):  # what has another shape does not fit into out
-            return None if gives.shape != self.expected.shape else False
-        return (isinstance(self.came, np.ndarray) and gives.shape == self.came.shape
-                and (np.issubdtype(self.came.dtype, np.number) or self.came.dtype == np.bool_)
-                and not differ(self.came, gives, RTOL, atol).any())
+    def parts(self) -> tuple[str, str]:
+        """Return what is expected, for which input, and what came in its place."""
+        wanted: str
+        got: str
+        came, right = self.came, self.expected
+        if came.shape != right.shape:
+            wanted, got = (_("shape {shape}").format(shape=one.shape) for one in (right, came))
+        elif came.dtype != right.dtype:
+            wanted, got = _("{dtype} values").format(dtype=right.dtype), f"{came.dtype}"
+        elif self.kind == "nan":
+            unwritten = np.isnan(came) & ~np.isnan(right)
+            wanted = _("a number in every place")
+            got = _("NaN or not written at {place}, {share} of all").format(
+                place=where(unwritten), share=f"{unwritten.mean():.0%}")
+        else:
+            wrong = differ(came, right, RTOL, self.atol)
+            at = tuple(np.argwhere(wrong)[0])
+            texts = [(f"{right[at]:.{digits}g}", f"{came[at]:.{digits}g}") for digits in DIGITS]
+            wanted, got = next((pair for pair in texts if pair[0] != pair[1]), texts[-1])
+            if right.ndim:
+                wanted = _("{number} at {place}").format(number=wanted, place=where(wrong))
+                got = _("{number} there; {share} of the values differ").format(
+                    number=got, share=f"{wrong.mean():.0%}")
+        return _("{what} for {input}").format(what=wanted, input=self.words) if self.words \
+            else wanted, got
 
 
 class Trials:
-    """What an answer gave on several inputs, judged together.
+    """What an answer gave on several inputs, judged together; the mistakes that may be named."""
 
-    `rerun`: how the answer runs on other inputs; then what is wrong is shown on the smallest.
-    """
-
-    def __init__(self, mistakes: Mistakes, atol: float = ATOL, rerun: Rerun | None = None) -> None:
-        self.mistakes, self.atol, self.rerun = mistakes, atol, rerun
+    def __init__(self, rerun: Rerun, mistakes: Mistakes) -> None:
+        self.rerun, self.spec, self.mistakes = rerun, rerun.spec, mistakes
         self.all: list[Tried] = []
 
     @property
     def failed(self) -> Tried | None:
         """The first that went wrong."""
-        return next((tried for tried in self.all if tried.wrong(self.atol) is not None), None)
+        return next((tried for tried in self.all if tried.kind), None)
 
-    def on(self, given: Inputs, **says: Any) -> None:
-        """Run an answer on inputs by name, as `rerun` has it."""
-        assert self.rerun
-        with np.errstate(all="ignore"):
-            inputs = self.rerun.formula(given)
-        self.add(functools.partial(self.rerun.on, given), self.rerun.expected(given),
-                 *inputs, given=given, **says)
-
-    def add(self, run: Callable[[], Any], expected: np.ndarray, *inputs: Any, words: str = "",
-            atol: float | None = None, given: Inputs | None = None) -> None:
-        """Run an answer on an input. The mistakes are functions of `inputs`.
+    def on(self, given: Inputs, words: str = "") -> None:
+        """Run the answer on inputs by name.
 
         What it raises is raised, unless an earlier input went wrong: that is told first.
         """
+        expected = self.rerun.expected(given)
         try:
-            came = run()
+            came = self.rerun.on(given)
         except Exception as error:
             if self.failed is None:
                 raise self._shown(error, given) from None
             came = error
         else:
             came = as_array(came, expected)
-        self.all.append(Tried(came, expected, inputs, words, atol, given))
+        atol = self.spec.atol(given) if callable(self.spec.atol) else self.spec.atol
+        self.all.append(Tried(came, expected, given, atol, words))
 
-    def _shown(self, error: Exception, given: Inputs | None) -> Exception:
+    def _shown(self, error: Exception, given: Inputs) -> Exception:
         """Return what an answer raised with the smallest input on which it does.
 
         As it is where it is not the answer's own, or where the check refused more than a number.
         """
         own = any(frame.filename in checked.names
                   for frame in traceback.extract_tb(error.__traceback__))
-        fault = self.rerun and isinstance(error, self.rerun.fault) or isinstance(error, Changed)
-        if not self.rerun or given is None or not fault and (
+        if not isinstance(error, self.spec.fault) and not isinstance(error, Changed) and (
                 not own or isinstance(error, CheckFailed | NotImplementedError)):
             return error
-        example = self.rerun.smallest(given)
-        if isinstance(error, CheckFailed):
-            return CheckFailed(*error.parts, example=example)
-        return CheckFailed(_("your code to run"), reason(error),
-                           place_in_script(error) or line_of_answer(error), example=example)
+        parts = error.parts if isinstance(error, CheckFailed) else (
+            _("your code to run"), reason(error), place_in_script(error) or line_of_answer(error))
+        return CheckFailed(*parts, example=self.rerun.smallest(given))
 
     def cause(self) -> str:
         """Return the hint of the one mistake that gives what came on all inputs, or "".
 
         On fresh ones too, where the answer can be run on them.
         """
-        def gives(form: Callable[..., Any], every: Sequence[Tried]) -> bool:
-            proved = every is not self.all
-            for tried in every:
-                if (due := tried.due_to(form, self.atol)) is False:
-                    return False
-                proved |= bool(due)
-            return proved
-
-        left = {hint: [form for form in (forms if isinstance(forms, tuple) else (forms,))
-                       if gives(form, self.all)] for hint, forms in self.mistakes.items()}
-        if any(left.values()):
+        hints = [hint for hint, mistake in self.mistakes.items() if self._gives(mistake, self.all)]
+        if hints:
             fresh = self._fresh()
-            left = {hint: [form for form in forms if gives(form, fresh)]
-                    for hint, forms in left.items()}
-        hints = [hint for hint, forms in left.items() if forms]
+            hints = [hint for hint in hints if self._gives(self.mistakes[hint], fresh)]
         return hints[0] if len(hints) == 1 else ""
+
+    def _gives(self, mistake: Callable[..., Any], every: Sequence[Tried]) -> bool:
+        """Whether a mistake gives what came: the numbers, or an error as shapes do not fit."""
+        proved = every is not self.all
+        for tried in every:
+            raised = isinstance(tried.came, Exception)
+            try:
+                with torch.no_grad(), np.errstate(all="ignore"):
+                    gives = np.asarray(mistake(*self.spec.formula(tried.given)))
+            except (ValueError, RuntimeError, IndexError):
+                same = raised
+            else:
+                if raised and gives.shape != tried.expected.shape:
+                    continue  # what has another shape does not fit into out
+                same = isinstance(tried.came, np.ndarray) and gives.shape == tried.came.shape \
+                    and tried.came.dtype.kind in "fiub" \
+                    and not differ(tried.came, gives, RTOL, tried.atol).any()
+            if not same:
+                return False
+            proved = True
+        return proved
 
     def _fresh(self) -> list[Tried]:
         """Return what the answer gives for inputs that it was not tried on."""
-        if (rerun := self.rerun) is None:
-            return []
         over, found = patience(), []
         for number, tried in enumerate(self.all):
-            if tried.given is None or rerun.size(tried.given)[1] > _MOST_FRESH \
-                    or not rerun.fits(given := redrawn(tried.given, number)):
+            if self.rerun.size(tried.given)[1] > _MOST_FRESH \
+                    or not self.spec.fits(given := redrawn(tried.given, number)):
                 continue
-            with np.errstate(all="ignore"):
-                inputs = rerun.formula(given)
-            found.append(Tried(rerun.called(given), rerun.expected(given), inputs,
-                               atol=tried.atol))
+            found.append(Tried(self.rerun.called(given), self.rerun.expected(given), given,
+                               tried.atol))
             if over():
                 break
         return found
@@ -196,51 +161,10 @@ class Trials:
             return
         if isinstance(failed.came, Exception):
             raise failed.came
-        try:
-            self._require_same(failed)
-        except CheckFailed as refused:
-            raise CheckFailed(*refused.parts, example=self._example(failed)) from None
+        raise CheckFailed(*failed.parts(), self.cause(), example=self._example(failed))
 
     def _example(self, failed: Tried) -> Example | None:
         """Return the smallest input that fails as one does: from the least that was tried on."""
-        if (rerun := self.rerun) is None or failed.given is None:
-            return None
-        alike = [tried for tried in self.all if tried.given is not None
-                 and tried.kind(self.atol) == failed.kind(self.atol)]
-        least = min(alike, key=lambda tried: rerun.size(tried.given or {}))
-        assert least.given is not None
-        return rerun.smallest(least.given, self.atol if least.atol is None else least.atol)
-
-    def _require_same(self, failed: Tried) -> None:
-        came, expected, hint = failed.came, failed.expected, self.cause()
-        if came.shape == expected.shape and came.dtype != expected.dtype:
-            raise CheckFailed(failed.told_of(_("{dtype} values").format(dtype=expected.dtype)),
-                              f"{came.dtype}", hint)
-        if came.shape != expected.shape:
-            raise CheckFailed(failed.told_of(_("shape {shape}").format(shape=expected.shape)),
-                              _("shape {shape}").format(shape=came.shape), hint)
-        if (unwritten := failed.unwritten()).any():
-            raise CheckFailed(failed.told_of(_("a number in every place")),
-                              _("NaN or not written at {place}, {share} of all").format(
-                                  place=where(unwritten), share=f"{unwritten.mean():.0%}"), hint)
-        wrong = failed.wrong(self.atol)
-        assert wrong is not None
-        at = tuple(np.argwhere(wrong)[0])
-        right, got = _digits(expected[at], came[at])
-        if expected.ndim:
-            right = _("{number} at {place}").format(number=right, place=where(wrong))
-            got = _("{number} there; {share} of the values differ").format(
-                number=got, share=f"{wrong.mean():.0%}")
-        raise CheckFailed(failed.told_of(right), got, hint)
-
-
-def require_equal(came: Any, expected: np.ndarray, mistakes: Mistakes, *inputs: Any,
-                  atol: float = ATOL, words: str = "") -> None:
-    """Raise CheckFailed unless `came` equals `expected` in shape, dtype and value.
-
-    For a single input, of which `words` say what it is; Trials is for several, where a cause has to
-    hold for all of them. The mistakes are functions of `inputs`.
-    """
-    trials = Trials(mistakes, atol)
-    trials.add(lambda: came, expected, *inputs, words=words)
-    trials.require_right()
+        least = min((tried for tried in self.all if tried.kind == failed.kind),
+                    key=lambda tried: self.rerun.size(tried.given))
+        return self.rerun.smallest(least.given, least.atol) if least.given else None

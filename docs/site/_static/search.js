@@ -197,7 +197,7 @@
         }
         if (!score) return;
         score += 1.5 * named ** 2 / sum;
-        score *= (covered / sum) ** 1.5;
+        score *= covered / sum;
         if (MESSAGES.has(section.page) && !failing) score *= CALM;
         // what the section is of, as the query or a part of it; the query as a part of its title
         score += 4 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
