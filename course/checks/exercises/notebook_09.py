@@ -16,8 +16,6 @@ import tvm_ffi
 from torch import Tensor, nn
 from torch.nn import functional as F
 from tvm import relax
-from tvm.relax.dpl import is_op, rewrite_call, wildcard
-from tvm.relax.frontend.torch import from_fx
 
 import helpers
 from course.checks.compare.tolerance import random
@@ -91,22 +89,8 @@ _tidy = tvm.transform.Sequential([
 
 
 def _imported(model: nn.Module, shape: tuple[int, ...]) -> tvm.IRModule:
-    """Return a model as 9.3 is given it: what helpers.import_operators makes of it, tidied.
-
-    By torch.fx, fifty times as fast as torch.export; that way normalisations are left as in
-    training, which is mended here, and one without gamma and beta is not known.
-    """
-    if any(isinstance(layer, nn.BatchNorm2d) and not layer.affine for layer in model.modules()):
-        return _tidy(helpers.import_operators(model, shape))
-    mod = from_fx(torch.fx.symbolic_trace(model), [(shape, "float32")],
-                  unwrap_unit_return_tuple=True)
-    norm = is_op("relax.nn.batch_norm")(*(wildcard() for _ in range(5)))
-    return _tidy(tvm.IRModule({"main": rewrite_call(norm, _evaluating, mod["main"])}))
-
-
-def _evaluating(found: relax.Call, parts: Mapping[Any, relax.Expr]) -> relax.Expr:
-    attrs = {name: getattr(found.attrs, name) for name in ("axis", "epsilon", "momentum")}
-    return relax.op.nn.batch_norm(*found.args, **attrs, training=False)
+    """Return a model as 9.3 is given it: what helpers.import_operators makes of it, tidied."""
+    return _tidy(helpers.import_operators(model, shape))
 
 
 def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule], left: Mapping[str, str],
