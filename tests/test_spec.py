@@ -296,6 +296,9 @@ def test_a_large_array_is_what_is_usual_in_it_and_the_rest() -> None:
     assert _texts(x * 0, came, x=x) == [
         "4 x 10 zeros but 10 at [3, 1]", "4 x 10 zeros", "4 x 10 zeros but *nan* at [3, :]"]
     assert _texts(x + 2, x + 2)[0] == "4 x 10 numbers, all 2 but 12 at [3, 1]"
+    most = np.ones((4, 10), "float32")
+    assert _texts(x * 0, most)[1] == "4 x 10 numbers, all 1"
+    assert _texts(most - (x > 0), most)[1] == "4 x 10 numbers: *1* at [3, 1]"
     many = _texts(x, np.arange(40, dtype="float32").reshape(4, 10))[1]
     assert many.startswith("4 x 10 numbers: ") and many.endswith("and 35 more")
 

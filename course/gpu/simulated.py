@@ -8,6 +8,7 @@ from tvm import tirx
 
 from course.gpu.source import UNBOUND, last_line
 from course.tir import threads
+from course.tir.walk import accesses, walk
 from course.words import Sentence, _
 from data.store import CourseError
 
@@ -73,6 +74,14 @@ def threads_of(func: tirx.PrimFunc) -> int:
     return min(math.prod(block) for _grid, block in threads.launches(lowered(func)))
 
 
+def _unread(func: tirx.PrimFunc) -> list[str]:
+    """Return the buffers that a PrimFunc makes and writes, and never reads: TVM may drop them."""
+    every = [access for node, place in walk(func.body) for access in accesses(node, place)]
+    read = {access.buffer.name for access in every if not access.writes}
+    return sorted({access.buffer.name for access in every} - read
+                  - {param.name for param in func.params})
+
+
 def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     """Return a PrimFunc as its threads run it; raises CourseError if it is not a GPU program."""
     try:
@@ -81,8 +90,9 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     except threads.Refused as refused:
         raise CourseError(refusal(*refused.args)) from None
     except (ValueError, RuntimeError, TypeError) as error:
-        raise CourseError(_("TVM makes no GPU program of it: {why}").format(
-            why=last_line(error))) from None
+        why: str = _("TVM makes no GPU program of it: {reason}").format(reason=last_line(error))
+        raise CourseError(_("{why}; {buffer} is written and never read").format(
+            why=why, buffer=unread[0]) if (unread := _unread(func)) else why) from None
     if not threads.launches(low):
         loop = threads.outside_of_bound(func)
         raise CourseError(UNBOUND if loop is None else _(

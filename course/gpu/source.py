@@ -53,8 +53,8 @@ def _whole(func: tirx.PrimFunc) -> str:
             compiled = tvm.compile(func.with_attr("global_symbol", "main"),
                                    target=tvm.target.Target(TARGET, host="llvm"))
         except (ValueError, RuntimeError, TypeError) as error:
-            raise CourseError(_("TVM makes no GPU program of it: {why}").format(
-                why=last_line(error))) from None
+            raise CourseError(_("TVM makes no GPU program of it: {reason}").format(
+                reason=last_line(error))) from None
     if not compiled.mod.imports:
         raise CourseError(UNBOUND)
     return compiled.mod.imports[0].inspect_source()

@@ -1,24 +1,21 @@
 # %% shared
-def dense_with(mod, name, inline=True, factors=(None, 16), take=1, axis=2, tile=5, scope="local", under=True,
-               lanes=True, threads=True, decompose="partial", images="inside", local_by="cache_write"):
+def dense_with(mod, name, factors=(None, 16), take=1, axis=2, tile=5, local_by="cache_write", under=True, lanes=True,
+               threads=True, decompose=True, images=True):
     """The schedule of exercise 6.2 with steps that can be left out or done otherwise."""
     s = tvm.s_tir.Schedule(mod, error_render_level="fast")
     matmul = s.get_sblock("matmul", func_name=name)
-    if inline:
-        s.compute_inline(s.get_sblock("T_transpose", func_name=name))
+    s.compute_inline(s.get_sblock("T_transpose", func_name=name))
     k = s.get_loops(matmul)[-1]
     partial = s.rfactor(s.split(k, factors=list(factors))[take], axis)
     i, j, *ks = s.get_loops(partial)
     vector = ks.pop(take)
     (k,) = ks
     j0, j1 = s.split(j, factors=[None, tile])
-    s.reorder(*{"inside": (j0, k, j1, i), "outside": (j0, i, k, j1), "first": (i, j0, k, j1),
-                "alone": (j0, j1, k, i), "all outside": (j0, j1, i, k)}[images], vector)
-    copy = None
+    s.reorder(*((j0, k, j1, i) if images else (j0, i, k, j1)), vector)
     if local_by == "set_scope":
-        s.set_scope(partial, 0, scope)
-    elif scope:
-        copy = s.cache_write(partial, 0, scope)
+        s.set_scope(partial, 0, "local")
+    elif local_by:
+        copy = s.cache_write(partial, 0, "local")
         if under:
             s.reverse_compute_at(copy, j0)
     if lanes:
@@ -28,25 +25,10 @@ def dense_with(mod, name, inline=True, factors=(None, 16), take=1, axis=2, tile=
     if under:
         s.reverse_compute_at(matmul, j0)
     if threads:
-        s.parallel(i if images == "first" else j0)
-    if decompose == "partial":
-        s.decompose_reduction(partial, j1 if images == "all outside" else k)
-    if decompose == "matmul":
-        s.decompose_reduction(matmul, s.get_loops(matmul)[-3])
+        s.parallel(j0)
+    if decompose:
+        s.decompose_reduction(partial, k)
     return s.mod
-
-
-def roof(per_term=2, size=4, images=1, weights=1, results=1, combine=max, by=1e3, swap=False):
-    def least_time(batch, inputs, outputs, peak, bandwidth):
-        if swap:
-            peak, bandwidth = bandwidth, peak
-        repeat = batch if weights == "each image" else weights
-        moved = size * (images * batch * inputs + repeat * outputs * inputs + results * batch * outputs)
-        return combine(per_term * batch * inputs * outputs / peak, moved / bandwidth) / by
-    return least_time
-
-# %% 6.1 wrong: two mistakes at once -> expected: 0.002 | got: 0.001
-least_time = roof(per_term=1, size=1)
 
 # %% 6.1 wrong: both times -> a number | of type tuple
 def least_time(batch, inputs, outputs, peak, bandwidth):
@@ -59,10 +41,9 @@ def least_time(batch, inputs, outputs, peak, bandwidth):
     return max(operations / peak, moved / bandwidth) / 1e3
 
 # %% 6.1 wrong: numbers instead of bytes -> input bandwidth: 1 | expected: 0.012 | got: 0.003
-least_time = roof(size=1)
-
-# %% 6.1 wrong: eight bytes, as for a Python float -> input bandwidth: 1 | expected: 0.012 | got: 0.024
-least_time = roof(size=8)
+def least_time(batch, inputs, outputs, peak, bandwidth):
+    moved = batch * inputs + outputs * inputs + batch * outputs
+    return max(2 * batch * inputs * outputs / peak, moved / bandwidth) / 1e3
 
 # %% 6.1 right: by the intensity and the knee of the roofline
 def least_time(batch, inputs, outputs, peak, bandwidth):
@@ -113,10 +94,6 @@ def fast_dense(mod, name):
 def tile_bytes(n, m, depth, rows, columns):
     return n // rows * (m // columns) * depth * (rows + columns) + n * m
 
-# %% 6.3 wrong: the results are forgotten -> expected: 12 | got: 8
-def tile_bytes(n, m, depth, rows, columns):
-    return 4 * (n // rows) * (m // columns) * depth * (rows + columns)
-
 # %% 6.3 wrong: each matrix once -> input m: 2 | input columns: 1 | expected: 24 | got: 20
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (n * depth + depth * m + n * m)
@@ -124,10 +101,6 @@ def tile_bytes(n, m, depth, rows, columns):
 # %% 6.3 wrong: one tile -> input m: 2 | input columns: 1 | expected: 24 | got: 12
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (depth * (rows + columns) + rows * columns)
-
-# %% 6.3 wrong: only A -> expected: 12 | got: 8
-def tile_bytes(n, m, depth, rows, columns):
-    return 4 * (n * m // columns * depth + n * m)
 
 # %% 6.3 right: matrix by matrix
 def tile_bytes(n, m, depth, rows, columns):
@@ -186,18 +159,6 @@ def least_time(batch, inputs, outputs, peak, bandwidth):
     moved = sum(np.empty(shape, "float32").nbytes for shape in shapes)
     return np.maximum(2 * batch * inputs * outputs / peak, moved / bandwidth) * 1e-3
 
-# %% 6.2 wrong: the transpose is kept -> no block T_transpose
-def fast_dense(mod, name):
-    return dense_with(mod, name, inline=False)
-
-# %% 6.2 wrong: rfactor of the outer loop of 338 -> lanes that are neighbours in | of [(0, 16)]
-def fast_dense(mod, name):
-    return dense_with(mod, name, take=0)
-
-# %% 6.2 wrong: the lanes are the middle axis -> neighbours in matmul_intermediate.rf_local
-def fast_dense(mod, name):
-    return dense_with(mod, name, axis=1)
-
 # %% 6.2 wrong: 26 lanes -> 8 or 16 lanes
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(None, 26))
@@ -212,11 +173,7 @@ def fast_dense(mod, name):
 
 # %% 6.2 wrong: no local tile -> a buffer of scope "local"
 def fast_dense(mod, name):
-    return dense_with(mod, name, scope=None)
-
-# %% 6.2 wrong: the tile is global -> of scope "global"
-def fast_dense(mod, name):
-    return dense_with(mod, name, scope="global")
+    return dense_with(mod, name, local_by=None)
 
 # %% 6.2 wrong: the copy stays where cache_write puts it -> 400 kept in matmul_intermediate.rf_local
 def fast_dense(mod, name):
@@ -224,19 +181,11 @@ def fast_dense(mod, name):
 
 # %% 6.2 wrong: the images outside the loop over k -> of all four images | of 1 images inside k_0: 338
 def fast_dense(mod, name):
-    return dense_with(mod, name, images="outside")
-
-# %% 6.2 wrong: the images are shared out to the threads -> of all four images | of 1 images inside k_0: 338
-def fast_dense(mod, name):
-    return dense_with(mod, name, images="first")
+    return dense_with(mod, name, images=False)
 
 # %% 6.2 wrong: one output at a time -> 8 to 40 results at a time | 4 of 4 images
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=1)
-
-# %% 6.2 wrong: two outputs in the tile, one after the other -> 8 to 40 results at a time | 4 of 4 images
-def fast_dense(mod, name):
-    return dense_with(mod, name, images="alone")
 
 # %% 6.2 wrong: five threads for 20 outputs each -> 80 kept in matmul_intermediate.rf_local
 def fast_dense(mod, name):
@@ -248,11 +197,7 @@ def fast_dense(mod, name):
 
 # %% 6.2 wrong: the decomposition is forgotten -> block matmul_rf still has its T.init
 def fast_dense(mod, name):
-    return dense_with(mod, name, decompose=None)
-
-# %% 6.2 wrong: the last block is decomposed instead -> block matmul_rf still has its T.init
-def fast_dense(mod, name):
-    return dense_with(mod, name, decompose="matmul")
+    return dense_with(mod, name, decompose=False)
 
 # %% 6.2 wrong: returns the schedule -> an IRModule | Schedule
 def fast_dense(mod, name):
@@ -267,34 +212,17 @@ def fast_dense(mod, name):
 
 # %% 6.2 wrong: the last block gets the local buffer -> matmul_intermediate.rf, of scope "global"
 def fast_dense(mod, name):
-    s = tvm.s_tir.Schedule(dense_with(mod, name, scope=None))
+    s = tvm.s_tir.Schedule(dense_with(mod, name, local_by=None))
     s.cache_write(s.get_sblock("matmul", func_name=name), 0, "local")
-    return s.mod
-
-# %% 6.2 wrong: the first values of all tiles are written before the parallel loop -> 400 kept in matmul_intermediate.rf_local
-def fast_dense(mod, name):
-    s = tvm.s_tir.Schedule(dense_with(mod, name, decompose=None))
-    partial = s.get_sblock("matmul_rf", func_name=name)
-    s.decompose_reduction(partial, s.get_loops(partial)[0])
     return s.mod
 
 # %% 6.2 wrong: lanes along the images -> lanes that are neighbours in | of [(0, 0)]
 def fast_dense(mod, name):
-    s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=None))
+    s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=False))
     partial = s.get_sblock("matmul_rf", func_name=name)
     j0, k, j1, i, lanes = s.get_loops(partial)
     s.reorder(lanes, i)
     s.vectorize(i)
-    s.decompose_reduction(partial, k)
-    return s.mod
-
-# %% 6.2 wrong: lanes along the outputs, beside rfactor -> lanes that are neighbours in | of [(1, 0)]
-def fast_dense(mod, name):
-    s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=None))
-    partial = s.get_sblock("matmul_rf", func_name=name)
-    j0, k, j1, i, lanes = s.get_loops(partial)
-    s.reorder(lanes, i, j1)
-    s.vectorize(j1)
     s.decompose_reduction(partial, k)
     return s.mod
 
@@ -325,10 +253,6 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k0)
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
-
-# %% 6.3 wrong: rows and columns multiplied -> expected:
-def tile_bytes(n, m, depth, rows, columns):
-    return 4 * ((n // rows) * (m // columns) * depth * rows * columns + n * m)
 
 # %% 6.3 wrong: a text -> a number | of type str
 def tile_bytes(n, m, depth, rows, columns):
@@ -375,7 +299,7 @@ def in_tiles(schedule, rows, columns, portion):
     k0, k1 = schedule.split(k, [None, 8])
     schedule.reorder(i0, j0, k0, i1, k1, j1)
 
-# %% 6.4 wrong: both matrices in local buffers, as a whole -> at most 768 numbers of B_local at a time | 4096
+# %% 6.4 wrong: both matrices in local buffers, as a whole -> at most 768 numbers of B_local at a time | 4,096
 def in_tiles(schedule, rows, columns, portion):
     for which in (0, 1):
         schedule.cache_read(schedule.get_sblock("C"), which, "local")
@@ -453,7 +377,8 @@ def fast_dense(mod, name):
 
 # %% 6.1 right: a NumPy array without axes
 def least_time(batch, inputs, outputs, peak, bandwidth):
-    return np.asarray(roof()(batch, inputs, outputs, peak, bandwidth))
+    moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
+    return np.asarray(max(2 * batch * inputs * outputs / peak, moved / bandwidth) / 1e3)
 
 # %% 6.2 wrong: the copy inside the loop over the inputs -> takes them out 338 times, under k_0: 338
 def fast_dense(mod, name):
@@ -494,3 +419,7 @@ def fast_dense(mod, name):
     s.parallel(jo)
     s.decompose_reduction(partial, k)
     return s.mod
+
+# %% 6.1 wrong: rounded to nanoseconds -> got: 0
+def least_time(batch, inputs, outputs, peak, bandwidth):
+    return round(roof()(batch, inputs, outputs, peak, bandwidth), 3)

@@ -1,5 +1,5 @@
 # %% shared
-def conv_with(mod, name, inline=("pad_temp", "T_add", "compute"), under="y", lanes=True, pool_lanes=True,
+def conv_with(mod, name, inline=("pad_temp", "T_add", "compute"), under="y", pool_lanes=True,
               window=True, threads=True, conv_init=True, pool_init=True, fuse_lanes=False):
     """A schedule of exercise 7.2, with lanes in both blocks and steps that can be left out."""
     s = tvm.s_tir.Schedule(mod, error_render_level="fast")
@@ -7,24 +7,15 @@ def conv_with(mod, name, inline=("pad_temp", "T_add", "compute"), under="y", lan
     for block in inline:
         s.compute_inline(s.get_sblock(block, func_name=name))
     n, f, y, x, py, px = s.get_loops(pool)
-    if under:
-        s.compute_at(conv, {"y": y, "f": f, "x": x}[under])
-    *_, rows, columns, ry, rx = (s.get_loops(conv) if under else
-                                 [*s.get_loops(conv)[:4], *s.get_loops(conv)[5:]])
-    if under:
-        s.reorder(ry, rx, rows, columns)
-    else:
-        nn, ff, yy, xx, rc, ry, rx = s.get_loops(conv)
-        s.reorder(nn, ff, yy, rc, ry, rx, xx)
-        rows, columns = yy, xx
-        s.parallel(s.fuse(nn, ff))
-    if under != "x":
-        s.reorder(py, px, x)
-        if pool_lanes:
-            s.vectorize(x)
+    s.compute_at(conv, {"y": y, "f": f}[under])
+    *_, rows, columns, ry, rx = s.get_loops(conv)
+    s.reorder(ry, rx, rows, columns)
+    s.reorder(py, px, x)
+    if pool_lanes:
+        s.vectorize(x)
     if fuse_lanes:
         s.vectorize(s.fuse(rows, columns))
-    elif lanes:
+    else:
         s.vectorize(columns)
         s.unroll(rows)
     if window:
@@ -33,7 +24,7 @@ def conv_with(mod, name, inline=("pad_temp", "T_add", "compute"), under="y", lan
     if threads:
         s.parallel(s.fuse(n, f))
     if conv_init:
-        s.decompose_reduction(conv, ry if under else rc)
+        s.decompose_reduction(conv, ry)
     if pool_init:
         s.decompose_reduction(pool, py)
     return s.mod
@@ -59,23 +50,14 @@ def plain(mod, name, unrolled=("ry", "rx"), channels=1, row=True):
     s.decompose_reduction(pool, py)
     return s.mod
 
-
-def traffic(border=2, image=1, weights=1, stored=1, adds=9):
-    def tile_traffic(rows, columns, channels):
-        sums = rows * columns * channels
-        moved = image * (rows + border) * (columns + border) + weights * 9 * channels + stored * sums
-        return moved / (adds * sums)
-    return tile_traffic
-
-# %% 7.1 wrong: two mistakes at once -> got: 1.444
-tile_traffic = traffic(border=1, stored=0)
-
 # %% 7.1 wrong: nothing is returned -> None, of type NoneType
 def tile_traffic(rows, columns, channels):
-    traffic()(rows, columns, channels)
+    ((rows + 2) * (columns + 2) + 9 * channels) / (9 * rows * columns * channels)
 
 # %% 7.1 wrong: the window does not reach beyond the tile -> input channels: 1 | expected: 2.111 | got: 1.222
-tile_traffic = traffic(border=0)
+def tile_traffic(rows, columns, channels):
+    sums = rows * columns * channels
+    return (rows * columns + 9 * channels + sums) / (9 * sums)
 
 # %% 7.1 right: three shares, added up
 def tile_traffic(rows, columns, channels):
@@ -145,10 +127,6 @@ def fast_conv_pool(mod, name):
 def follow_layout(weights, places, lanes):
     return weights.copy()
 
-# %% 7.3 wrong: all channels at a place -> input lanes: 1 | [[0, 1, 0, 0]] | [[0, *0*, *1*, 0]]
-def follow_layout(weights, places, lanes):
-    return weights.reshape(len(weights), -1, places).transpose(0, 2, 1).reshape(len(weights), -1)
-
 # %% 7.3 wrong: places and lanes in each other's place -> input places: 5 | input lanes: 3 | *0*, 0, *1*
 def follow_layout(weights, places, lanes):
     return weights.reshape(len(weights), -1, places, lanes).transpose(0, 1, 3, 2).reshape(len(weights), -1)
@@ -214,17 +192,9 @@ def tile_traffic(rows, columns, channels):
     image, weights = np.zeros((rows + 2, columns + 2)), np.zeros((channels, 3, 3))
     return np.float64(image.size + weights.size + window[..., 0, 0].size) / window.size
 
-# %% 7.2 wrong: the convolution has loops of its own -> at most 256 numbers of conv2d_nchw_intermediate at a time | 86,528
-def fast_conv_pool(mod, name):
-    return conv_with(mod, name, under=None)
-
 # %% 7.2 wrong: the convolution under the channel -> at most 256 numbers of | 676
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, under="f")
-
-# %% 7.2 wrong: the window is unrolled around the loops over a row, without lanes -> 4.00: inside ax1: 26 image and weights are loaded 2 times,
-def fast_conv_pool(mod, name):
-    return conv_with(mod, name, lanes=False)
 
 # %% 7.2 wrong: lanes of the convolution over two rows -> lanes that are neighbours in
 def fast_conv_pool(mod, name):
@@ -265,18 +235,9 @@ def fast_conv_pool(mod, name):
     return s.mod
 
 
-# %% 7.2 wrong: lanes of two, the window not unrolled -> image and weights are loaded 53 times
-def fast_conv_pool(mod, name):
-    s = tvm.s_tir.Schedule(conv_with(mod, name, window=False))
-    return s.mod
-
 # %% 7.2 wrong: one loop of the window is not unrolled, no lanes -> 2.67: inside ax2: 3 image and weights are loaded 6 times,
 def fast_conv_pool(mod, name):
     return plain(mod, name, unrolled=("rx",))
-
-# %% 7.2 wrong: only the threads -> 4.00: inside ax3: 3 image and weights are loaded 2 times,
-def fast_conv_pool(mod, name):
-    return plain(mod, name, unrolled=())
 
 # %% 7.2 wrong: unrolling is left to a pragma -> 4.00: inside ax3: 3 image and weights are loaded 2 times,
 def fast_conv_pool(mod, name):
@@ -300,13 +261,9 @@ def fast_conv_pool(mod, name):
     mod.update_func(mod.get_global_var(name), tvm.script.from_source(text))
     return mod
 
-# %% 7.2 wrong: step 2, as it was given -> a row of the pooling, innermost | of [(0, 0, 0, 0)]
+# %% 7.2 wrong: step 2, as it was given -> iterations of the innermost loop that are neighbours in | of [(0, 0, 0, 0)]
 def fast_conv_pool(mod, name):
     return plain(mod, name, row=False)
-
-# %% 7.2 wrong: the convolution under x, two by two places at a time -> a row of the pooling, innermost
-def fast_conv_pool(mod, name):
-    return conv_with(mod, name, under="x")
 
 # %% 7.3 wrong: float64 -> float64
 def follow_layout(weights, places, lanes):
@@ -447,3 +404,13 @@ def fast_conv_pool(mod, name):                      # 16 of 13 columns in the po
 def tile_traffic(tile):
     rows, columns, channels = tile
     return ((rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels) / (9 * rows * columns * channels)
+
+# %% 7.2 right: sums in a local buffer, one loop of the window left
+def fast_conv_pool(mod, name):
+    s = tvm.s_tir.Schedule(plain(mod, name, unrolled=("rx",)))
+    s.set_scope(s.get_sblock("conv2d_nchw_update", func_name=name), 0, "local")
+    return s.mod
+
+# %% 7.3 wrong: a tensor of PyTorch's -> a NumPy array | Tensor
+def follow_layout(weights, places, lanes):
+    return torch.from_numpy(weights).reshape(len(weights), -1, lanes, places).transpose(2, 3).flatten(1)

@@ -1,10 +1,9 @@
 # %% shared
-import random
 import statistics
 
 
 def draws_with(func, seed, most, seeded=True, inline=True, limit="left", used=True, parts=2, threads=True,
-               lanes=True, order="x", window=True, decompose=True, cut="xyf", gives="schedule", by="trace"):
+               lanes=True, order="x", window=True, decompose=True, cut="xyf", gives="schedule"):
     """The schedule of exercise 8.1 with steps that can be left out or done otherwise."""
     s = tvm.s_tir.Schedule(func, seed=seed, error_render_level="fast") if seeded is True else \
         tvm.s_tir.Schedule(func, seed=seeded) if seeded else tvm.s_tir.Schedule(func)
@@ -12,19 +11,14 @@ def draws_with(func, seed, most, seeded=True, inline=True, limit="left", used=Tr
         s.compute_inline(s.get_sblock("pad_temp"))
     conv = s.get_sblock("conv2d_nchw")
     n, f, y, x, rc, ry, rx = s.get_loops(conv)
-    chance = random.Random(seed)
     pieces, left = {}, most
     for name, loop in {"x": x, "y": y, "f": f}.items():
         extent = s.get(loop).extent.value
         if name not in cut:
             factors = [None, 2]
-        elif by == "random":
-            inner = chance.choice([i for i in range(1, extent + 1) if extent % i == 0])
-            factors = [extent // inner, inner]
         else:
             factors = s.sample_perfect_tile(loop, parts, max_innermost_factor={
-                "left": left, "none": extent, "each": min(extent, most), "16": min(left, 16),
-                "root": max(1, int(most ** (1 / 3))), "binary": 1 << left.bit_length() - 1}[limit])
+                "left": left, "each": min(extent, most)}[limit])
             left = max(1, left // int(s.get(factors[-1])))
         pieces[name] = s.split(loop, factors if used else [None, 2])
     outer = [pieces[name][0] for name in "fyx"]
@@ -42,50 +36,25 @@ def draws_with(func, seed, most, seeded=True, inline=True, limit="left", used=Tr
     return {"schedule": s, "mod": s.mod, "func": s.mod["main"]}[gives]
 
 
-def tuner_with(statistic=np.median, check=True, guard=True, order="rounds", stop="continue", repeats_are=None,
-               warm=False, gives="name", empty="default", once=True, choose=min, late=False, on_error=False):
+def tuner_with(statistic=np.median, guard=True, back=False, repeats_are=None, gives="name", empty=None, once=True):
     def tune(candidates, is_correct, time_of, repeats=5):
         repeats = repeats_are or repeats
         correct = {}
         for name, candidate in candidates.items():
             try:
-                good = late or is_correct(candidate) or not check
-                if not once and good:
-                    is_correct(candidate)
+                if is_correct(candidate) and (once or is_correct(candidate)):
+                    correct[name] = candidate
             except Exception:
                 if not guard:
                     raise
-                if stop == "break":
-                    break
-                good = on_error
-            if good:
-                correct[name] = candidate
-        if warm:
-            for candidate in correct.values():
-                time_of(candidate)
         times = {name: [] for name in correct}
-        if order == "rounds":
-            for _ in range(repeats):
-                for name in correct:
-                    times[name].append(time_of(correct[name]))
-        elif order == "one after the other":
-            for name in correct:
-                times[name] = [time_of(correct[name]) for _ in range(repeats)]
-        elif order == "there and back":
-            for i in range(repeats):
-                for name in list(correct)[::1 if i % 2 == 0 else -1]:
-                    times[name].append(time_of(correct[name]))
-        if late:
-            times = {name: times[name] for name in times if late_check(is_correct, candidates[name])}
-        if not times and empty != "default":
-            if empty == "":
-                return ""
-            return choose(times, key=lambda name: statistic(times[name]))
-        best = choose(times, key=lambda name: statistic(times[name]), default=None)
-        if best is None:
-            return None
-        return {"name": best, "candidate": candidates[best], "time": statistic(times[best]),
-                "both": (best, statistic(times[best])), "nothing": None}[gives]
+        for i in range(repeats):
+            for name in list(correct)[::-1 if back and i % 2 else 1]:
+                times[name].append(time_of(correct[name]))
+        if not times:
+            return empty
+        best = min(times, key=lambda name: statistic(times[name]))
+        return {"name": best, "candidate": candidates[best], "nothing": None}[gives]
     return tune
 
 
@@ -106,11 +75,11 @@ def block(run, now, count=100, first=True):
     return now() - start
 
 
-def measuring(count=100, rounds=21, warm=400, first=True, order="turns", of="ratios", says=None):
+def measuring(count=100, rounds=21, first=True, order="turns", of="ratios", says=None):
     """A measurement as in exercise 8.3, with room for one mistake."""
     def faster(a, b, now):
         for run in (a, b):
-            for _ in range(warm):
+            for _ in range(400):
                 run()
         if order == "turns":
             pairs = [(block(a, now, count, first), block(b, now, count, first)) for _ in range(rounds)]
@@ -136,7 +105,7 @@ def by_threshold(a, b, now, of=np.median, rounds=21, warm=400, count=100):
     return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
 
 
-def replaying(tiles=True, place=False, post=True, apply=True, gives="func", all_kinds=False, keep=None):
+def replaying(place=False, post=True, gives="func", all_kinds=False):
     """A replay as in exercise 8.4, with room for one mistake."""
     def replay(record, func):
         instructions, decisions = record
@@ -147,17 +116,13 @@ def replaying(tiles=True, place=False, post=True, apply=True, gives="func", all_
                 drawn["tiles"].append(decision)
             if kind == "SampleCategorical":
                 drawn["unrolled"] = decision if place else attributes[0][decision]
-        if not tiles:
-            drawn["tiles"] = [inst[2] for inst in instructions if inst[0] == "SamplePerfectTile"]
         if not post:
             kinds = [inst[0] for inst in instructions]
             end = kinds.index("EnterPostproc") if "EnterPostproc" in kinds else len(kinds)
             record = [instructions[:end], decisions]
         s = tvm.s_tir.Schedule(func)
-        if apply:
-            tvm.s_tir.Trace.apply_json_to_schedule(record, s)
-        return {"func": (drawn, s.mod["main"]), "mod": (drawn, s.mod), "schedule": (drawn, s),
-                "drawn": drawn, "program": s.mod["main"], "exchanged": (s.mod["main"], drawn)}[gives]
+        tvm.s_tir.Trace.apply_json_to_schedule(record, s)
+        return {"func": (drawn, s.mod["main"]), "mod": (drawn, s.mod), "drawn": drawn}[gives]
     return replay
 
 # %% 8.1 wrong: nothing is drawn -> draws for loops of none
@@ -286,9 +251,6 @@ replayed = replaying(all_kinds=True)
 # %% 8.4 wrong: the last steps are left out -> the first line that differs: for
 replayed = replaying(post=False)
 
-# %% 8.4 wrong: nothing is applied -> the first line that differs: for i_0 in range(2): | for i in range(12):
-replayed = replaying(apply=False)
-
 # %% 8.4 wrong: the module -> dict, IRModule
 replayed = replaying(gives="mod")
 
@@ -307,69 +269,12 @@ def replayed(record, func):
 
 # %% more
 
-# %% 8.1 wrong: the numbers come from Python's random -> draws for loops of none
-def random_conv2d(func, seed, most):
-    return draws_with(func, seed, most, by="random")
-
 # %% 8.1 wrong: three parts, two of them inside -> tiles of at most 128 numbers | 338
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, parts=3)
 
-# %% 8.1 wrong: drawn again until the tile is a quarter full -> never drawn | 34 numbers
-def random_conv2d(func, seed, most):
-    while True:
-        s = draws_with(func, seed, most)
-        inner = [int(drawn[-1]) for inst, drawn in s.trace.decisions.items()]
-        if np.prod(inner) * 4 >= most:
-            return s
-        seed += 7919
-
-# %% 8.2 wrong: what is_correct says is ignored -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, wrong, b, a, wrong, b
-tune = tuner_with(check=False)
-
-# %% 8.2 wrong: the one that raises is kept -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, broken, b, a, broken, b
-tune = tuner_with(on_error=True)
-
-# %% 8.2 wrong: after an exception nothing more is checked -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken; time_of: a, a
-tune = tuner_with(stop="break")
-
-# %% 8.2 wrong: one try around the whole loop -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken; time_of: a, a
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = {}
-    try:
-        for name, candidate in candidates.items():
-            if is_correct(candidate):
-                correct[name] = candidate
-    except Exception:
-        pass
-    times = {name: [] for name in correct}
-    for _ in range(repeats):
-        for name, candidate in correct.items():
-            times[name].append(time_of(candidate))
-    return min(times, key=lambda name: np.median(times[name]), default=None)
-
 # %% 8.2 wrong: each is checked twice -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, a, wrong, broken, b, b; time_of: a, b, a, b
 tune = tuner_with(once=False)
-
-# %% 8.2 wrong: checked after the measurement -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: time_of: a, wrong, broken, b, a, wrong, broken, b; is_correct: a, wrong, broken, b
-tune = tuner_with(late=True)
-
-# %% 8.2 wrong: checked and measured in one loop -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a; time_of: a, a; is_correct: wrong, broken, b; time_of: b, b
-def tune(candidates, is_correct, time_of, repeats=5):
-    times = {}
-    for name, candidate in candidates.items():
-        try:
-            if is_correct(candidate):
-                times[name] = [time_of(candidate) for _ in range(repeats)]
-        except Exception:
-            continue
-    return min(times, key=lambda name: np.median(times[name]), default=None)
-
-# %% 8.2 wrong: the sum -> 'steady', 30 the median of 30, 30, 15, 30, 60
-tune = tuner_with(sum)
-
-# %% 8.2 wrong: the maximum -> 'even', 45 the median of 45, 45, 44, 45, 46
-tune = tuner_with(max)
 
 # %% 8.2 wrong: the last round counts -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
 def tune(candidates, is_correct, time_of, repeats=5):
@@ -378,42 +283,17 @@ def tune(candidates, is_correct, time_of, repeats=5):
         times = {name: time_of(candidates[name]) for name in correct}
     return min(times, key=times.get, default=None)
 
-# %% 8.2 wrong: the first round counts -> 'hasty', 71 the median of 5, 70, 71, 72, 73
-tune = tuner_with(lambda times: times[0])
-
-# %% 8.2 wrong: the slowest -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
-def tune(candidates, is_correct, time_of, repeats=5):
-    return tuner_with(choose=max)(candidates, is_correct, time_of, repeats)
-
 # %% 8.2 wrong: the upper of two middle times -> 'c', 5.25 the median of 6, 3, 5.5, 5
 tune = tuner_with(lambda times: sorted(times)[len(times) // 2])
 
-# %% 8.2 wrong: the lower of two middle times -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
-tune = tuner_with(statistics.median_low)
-
-# %% 8.2 wrong: the middle without sorting -> expected: 'b', 6 the median of 6, 6 | got: 'a', 7 the median of 9, 5
-tune = tuner_with(lambda times: times[len(times) // 2])
-
-# %% 8.2 wrong: one candidate after the other -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, a, b, b
-tune = tuner_with(order="one after the other")
-
 # %% 8.2 wrong: there and back -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, b, b, a
-tune = tuner_with(order="there and back")
+tune = tuner_with(back=True)
 
 # %% 8.2 wrong: always five rounds -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, b, a, b, a, b, a, b, a, b
 tune = tuner_with(repeats_are=5)
 
-# %% 8.2 wrong: once to warm up -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken, b; time_of: a, b, a, b, a, b
-tune = tuner_with(warm=True)
-
 # %% 8.2 wrong: the candidate instead of its name -> expected: 'b', 6 the median of 6, 6 | got: <Candidate b>
 tune = tuner_with(gives="candidate")
-
-# %% 8.2 wrong: the time instead of the name -> expected: 'b', 6 the median of 6, 6 | got: np.float64(6.0)
-tune = tuner_with(gives="time")
-
-# %% 8.2 wrong: name and time -> expected: 'b', 6 the median of 6, 6 | got: ('b', np.float64(6.0))
-tune = tuner_with(gives="both")
 
 # %% 8.2 wrong: nothing is returned -> expected: 'b', 6 the median of 6, 6 | got: None
 tune = tuner_with(gives="nothing")
@@ -435,20 +315,6 @@ def tune(candidates, is_correct, time_of, repeats=5):
     names = [name for name in candidates if late_check(is_correct, candidates[name])]
     table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
     return names[int(np.argmin(np.median(table, axis=1)))] if names else None
-
-# %% 8.2 wrong: the first of a sorted list that is empty -> IndexError: list index out of range
-def tune(candidates, is_correct, time_of, repeats=5):
-    correct = [name for name in candidates if late_check(is_correct, candidates[name])]
-    rounds = [{name: time_of(candidates[name]) for name in correct} for _ in range(repeats)]
-    return sorted(correct, key=lambda name: np.median([times[name] for times in rounds]))[0]
-
-# %% 8.2 wrong: an exception ends it all -> expected: is_correct: a, wrong, broken, b; time_of: a, b, a, b | got: is_correct: a, wrong, broken
-def tune(candidates, is_correct, time_of, repeats=5):
-    try:
-        correct = {name: c for name, c in candidates.items() if is_correct(c)}
-    except Exception:
-        return None
-    return tuner_with(lambda times: np.median(times))(correct, lambda c: True, time_of, repeats)
 
 # %% 8.2 wrong: broken candidates are taken out of the dict while it is read -> dictionary changed size
 def tune(candidates, is_correct, time_of, repeats=5):
@@ -515,21 +381,10 @@ def faster(a, b, now):
 # %% 8.3 wrong: the other one -> a steady machine
 faster = measuring(says={"a": "b", "b": "a", None: None}.get)
 
-# %% 8.3 wrong: always None -> a steady machine
-def faster(a, b, now):
-    return None
-
 # %% 8.3 wrong: another clock -> None in 5 of 5 tries
 def faster(a, b, now):
     import time
     return measuring()(a, b, time.perf_counter)
-
-# %% 8.3 wrong: single calls on a fine clock, each after the other program's -> a clock in steps of 100 µs
-def faster(a, b, now):
-    return measuring(count=2, rounds=999, first=False)(a, b, now)
-
-# %% 8.3 wrong: too many calls -> no verdict within a second of the clock in 5 of 5 tries
-faster = measuring(count=1000)
 
 # %% 8.3 wrong: the times, not a name -> expected: 'a'; a steady machine | (4008.
 def faster(a, b, now):
@@ -543,9 +398,6 @@ def faster(a, b, now):
     if np.percentile(xs, 75) < np.percentile(ys, 25):
         return "a"
     return "b" if np.percentile(ys, 75) < np.percentile(xs, 25) else None
-
-# %% 8.3 wrong: the least times, however close -> two equal programs
-faster = measuring(of=min)
 
 # %% 8.3 wrong: a wait that does not end -> no verdict within a second of the clock in 5 of 5 tries
 def faster(a, b, now):
@@ -562,17 +414,8 @@ def faster(a, b, now):
     low, high = np.percentile(wins, [20, 80])
     return "a" if high < 0 else "b" if low > 0 else None
 
-# %% 8.4 wrong: the attributes of the draw -> {'tiles': [[
-replayed = replaying(tiles=False)
-
 # %% 8.4 wrong: the dictionary alone -> a dictionary, and a PrimFunc
 replayed = replaying(gives="drawn")
-
-# %% 8.4 wrong: the two exchanged -> a dictionary, and a PrimFunc | PrimFunc, dict
-replayed = replaying(gives="exchanged")
-
-# %% 8.4 wrong: the schedule -> Schedule
-replayed = replaying(gives="schedule")
 
 # %% 8.4 wrong: what the first record drew, whatever is given -> {'tiles': [[
 kept = {}
@@ -610,10 +453,6 @@ def replayed(record, func):
 # %% 8.1 wrong: always the same seed -> never drawn with 400 seeds; 1 of the 16
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, seeded=7)
-
-# %% 8.1 wrong: sixteen lanes at most -> 1 x 1 x 17 is never drawn
-def random_conv2d(func, seed, most):
-    return draws_with(func, seed, most, limit="16")
 
 # %% 8.1 wrong: what was drawn is not used -> the draw for the loop over 26 does not split it
 def random_conv2d(func, seed, most):
@@ -663,14 +502,6 @@ def random_conv2d(func, seed, most):
     s.parallel(n)
     s.decompose_reduction(conv, rc)
     return s
-
-# %% 8.1 wrong: no limit -> tiles of at most 128 numbers | 26 x 2 x 4 = 208
-def random_conv2d(func, seed, most):
-    return draws_with(func, seed, most, limit="none")
-
-# %% 8.1 wrong: the limit in three equal parts -> every tile of at most 34 numbers to be possible
-def random_conv2d(func, seed, most):
-    return draws_with(func, seed, most, limit="root")
 
 # %% 8.1 wrong: for the shape of the model alone -> draws for loops of
 def random_conv2d(func, seed, most):
@@ -728,18 +559,6 @@ def random_conv2d(func, seed, most):
     ty = s.sample_perfect_tile(y, 2, 1)
     tx = s.sample_perfect_tile(x, 2, 1)
     f0, f1 = s.split(f, tf); y0, y1 = s.split(y, ty); x0, x1 = s.split(x, ty)
-    s.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
-    s.vectorize(x1); s.unroll(ry); s.unroll(rx)
-    s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
-    return s
-
-
-# %% 8.1 wrong: decision given for the channels (always 8 x 4) -> tiles of at most 128 numbers | 4 x 26 x 2 = 208
-def random_conv2d(func, seed, most):
-    s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
-    f0, f1 = s.split(f, s.sample_perfect_tile(f, 2, 32, decision=[8, 4]))
-    y0, y1 = s.split(y, s.sample_perfect_tile(y, 2, 26))
-    x0, x1 = s.split(x, s.sample_perfect_tile(x, 2, 26))
     s.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
     s.vectorize(x1); s.unroll(ry); s.unroll(rx)
     s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
@@ -831,10 +650,6 @@ def tune(candidates, is_correct, time_of, repeats):
 # %% 8.1 wrong: one less than fits -> 1 x 1 x 34 is never drawn
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most - 1)
-
-# %% 8.1 wrong: the room that is left, cut to a power of two -> 1 x 1 x 34 is never drawn
-def random_conv2d(func, seed, most):
-    return draws_with(func, seed, most, limit="binary")
 
 # %% 8.2 wrong: nothing is called yet -> time_of: a, b, a, b | got: nothing
 def tune(candidates, is_correct, time_of, repeats=5):

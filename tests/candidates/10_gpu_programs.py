@@ -13,8 +13,7 @@ def pixels(func, side=(16, 16), tags=("blockIdx.y", "blockIdx.x", "threadIdx.y",
     return s.mod["main"]
 
 
-def tiles(func, rows=32, columns=32, depth=32, swapped=False, copies=(0, 1), own=1,
-          scope="shared", coalesced=True):
+def tiles(func, rows=32, columns=32, depth=32, copies=(0, 1), own=1, coalesced=True):
     """Tiles of results, `own` of which are one thread's, in rows; X and W in shared memory."""
     s = tvm.s_tir.Schedule(func)
     sums = s.get_sblock("Y")
@@ -23,17 +22,15 @@ def tiles(func, rows=32, columns=32, depth=32, swapped=False, copies=(0, 1), own
     row, each = s.split(row, [None, own])
     tile, within = s.split(over, [None, depth])
     s.reorder(i, j, row, column, tile, within, each)
-    ty, tx = ("threadIdx.x", "threadIdx.y") if swapped else ("threadIdx.y", "threadIdx.x")
+    ty, tx = "threadIdx.y", "threadIdx.x"
     for loop, tag in ((i, "blockIdx.y"), (j, "blockIdx.x"), (row, ty), (column, tx)):
         s.bind(loop, tag)
     s.reverse_compute_at(s.cache_write(sums, 0, "local"), column)
     threads = rows // own, columns
     for number in copies:
-        copied = s.cache_read(sums, number, scope)
+        copied = s.cache_read(sums, number, "shared")
         s.compute_at(copied, tile)
         a, b = s.get_loops(copied)[-2:]
-        if scope == "local":
-            continue
         if coalesced:
             fused = s.fuse(a, b)
             _, y, x = s.split(fused, [None, threads[0], threads[1]])
@@ -46,13 +43,13 @@ def tiles(func, rows=32, columns=32, depth=32, swapped=False, copies=(0, 1), own
     return s.mod["main"]
 
 
-def softmax(func, width=32, scopes=("shared",) * 3, neighbours=True, tags=("blockIdx.x", "threadIdx.x"),
-            order=("expsum", "exp", "maxelem"), bound=("norm", "expsum", "exp", "maxelem"), held=False):
+def softmax(func, scopes=("shared",) * 3, neighbours=True,
+            bound=("norm", "expsum", "exp", "maxelem"), held=False):
     s = tvm.s_tir.Schedule(func)
     stage = {name: s.get_sblock("T_softmax_" + name) for name in ("norm", "exp", "expsum", "maxelem")}
     row, _ = s.get_loops(stage["norm"])
-    s.bind(row, tags[0])
-    for name, scope in zip(order, scopes):
+    s.bind(row, "blockIdx.x")
+    for name, scope in zip(("expsum", "exp", "maxelem"), scopes):
         s.compute_at(stage[name], row)
         s.set_scope(stage[name], 0, scope)
     if held:
@@ -60,8 +57,8 @@ def softmax(func, width=32, scopes=("shared",) * 3, neighbours=True, tags=("bloc
         s.compute_at(stage["held"], row)
         bound = (*bound, "held")
     for name in bound:
-        outer, thread = s.split(s.get_loops(stage[name])[-1], [None, width] if neighbours else [width, None])
-        s.bind(thread if neighbours else outer, tags[1])
+        outer, thread = s.split(s.get_loops(stage[name])[-1], [None, 32] if neighbours else [32, None])
+        s.bind(thread if neighbours else outer, "threadIdx.x")
     return s.mod["main"]
 
 
@@ -104,14 +101,14 @@ def rows(func, width=32, neighbours=True, tags=("blockIdx.x", "threadIdx.x"), rf
     return s.mod["main"]
 
 
-def register_tile(func, side=4, threads=8, held=True, offset=1, scope="shared", depth=32, sums_local=True):
+def register_tile(func, side=4, threads=8, offset=1, scope="shared", sums_local=True):
     """A schedule of exercise 10.7: side x side results for each of threads x threads threads."""
     s = tvm.s_tir.Schedule(func, error_render_level="fast")
     sums = s.get_sblock("Y")
     i, j, over = s.get_loops(sums)
     i, row, i_in = s.split(i, [None, threads, side])
     j, column, j_in = s.split(j, [None, threads, side])
-    tile, within = s.split(over, [None, depth])
+    tile, within = s.split(over, [None, 32])
     s.reorder(i, j, row, column, tile, within, i_in, j_in)
     for loop, tag in {i: "blockIdx.y", j: "blockIdx.x", row: "threadIdx.y", column: "threadIdx.x"}.items():
         s.bind(loop, tag)
@@ -124,8 +121,7 @@ def register_tile(func, side=4, threads=8, held=True, offset=1, scope="shared", 
         _, *inner = s.split(s.fuse(*s.get_loops(copied)[-2:]), [None, threads, threads])
         for loop, tag in zip(inner, ("threadIdx.y", "threadIdx.x")):
             s.bind(loop, tag)
-        if held:
-            s.compute_at(s.cache_read(sums, which, "local"), within)
+        s.compute_at(s.cache_read(sums, which, "local"), within)
     s.decompose_reduction(sums, tile)
     return s.mod["main"]
 
@@ -230,11 +226,6 @@ def dense_in_tiles(func):
 # %% 10.3 wrong: no shared memory -> loads of X and W
 def dense_in_tiles(func):
     return thread_for_each_result(func, "columns")
-
-
-# %% 10.3 wrong: nothing is bound -> no loop is bound to blocks or threads
-def dense_in_tiles(func):
-    return func
 
 
 # %% 10.3 right: four results for each thread
@@ -389,24 +380,10 @@ def window_of_five(n):
 
 # %% more
 
-# %% 10.1 wrong: threads alone -> threads (16, 16, 1); X (33, 7) | blocks (1, 1, 1), threads (7, 33, 1)
-def thread_for_each_pixel(func):
-    s = tvm.s_tir.Schedule(func)
-    row, column = s.get_loops(s.get_sblock("Y"))
-    s.bind(row, "threadIdx.y")
-    s.bind(column, "threadIdx.x")
-    return s.mod["main"]
-
-
 # %% 10.2 right: a count of changes
 def transactions(first, step):
     stretches = [(first + step * t) >> 5 for t in range(32)]
     return 1 + sum(a != b for a, b in zip(stretches, stretches[1:]))
-
-
-# %% 10.3 wrong: registers instead of shared memory -> loads of X and W
-def dense_in_tiles(func):
-    return tiles(func, scope="local")
 
 
 # %% 10.4 wrong: without shared memory -> at most 128 loads of X | 1,000
@@ -418,10 +395,6 @@ def with_barriers():
         "if thread == 2:", "    Y[block * 32 + 2] = X[block * 32 + 2] * T.float32(0.125) + X[block * 32 + 1] * T.float32(0.375) + X[block * 32] * T.float32(0.5)",
         "if thread > 2:", "    Y[block * 32 + thread] = (X[block * 32 + thread] + T.float32(3) * X[block * 32 + thread - 1] + T.float32(3) * X[block * 32 + thread - 2] + X[block * 32 + thread - 3]) * T.float32(0.125)"])
 
-
-# %% 10.7 wrong: no registers between -> at most 196,608 reads of shared memory
-def tile_for_each_thread(func):
-    return register_tile(func, held=False)
 
 # %% 10.7 right: shared.dyn, rows of 37 numbers
 def tile_for_each_thread(func):
@@ -460,19 +433,6 @@ def window_of_five(n):
                     Y[b * 32 + t] = total[0]
     return main
 
-# %% 10.1 wrong: too many blocks -> (2, 4, 1)
-def thread_for_each_pixel(func):
-    s = tvm.s_tir.Schedule(func)
-    row, column = s.get_loops(s.get_sblock("Y"))
-    rows, columns = (int(e) for e in func.params[0].shape)
-    by, ty = s.split(row, [-(-rows // 16) + 1, 16])
-    bx, tx = s.split(column, [-(-columns // 16) + 1, 16])
-    s.reorder(by, bx, ty, tx)
-    for loop, tag in zip((by, bx, ty, tx), ("blockIdx.y", "blockIdx.x", "threadIdx.y", "threadIdx.x")):
-        s.bind(loop, tag)
-    return s.mod["main"]
-
-
 # %% 10.1 wrong: neighbours in different blocks -> row 1, column 0: thread (0, 1) of block 0 | thread 0 of block (0, 1)
 def thread_for_each_pixel(func):
     return pixels(func, outer_threads=True)
@@ -510,16 +470,6 @@ def transactions(first, step):
     return float(len({(first + step * t) // 32 for t in range(32)}))
 
 
-# %% 10.3 wrong: W alone is shared -> loads of X and W
-def dense_in_tiles(func):
-    return tiles(func, copies=(1,))
-
-
-# %% 10.3 wrong: long tiles -> loads of X and W
-def dense_in_tiles(func):
-    return tiles(func, 4, 32, 32)
-
-
 # %% 10.3 right: sixteen by sixteen, copied along the rows
 def dense_in_tiles(func):
     return tiles(func, 16, 16, 32)
@@ -536,11 +486,6 @@ def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, half.replace("+ 31", "+ 30"), "    " + SYNC, BACK, OUT])
 
 
-# %% 10.4 wrong: two steps -> of the values differ
-def with_barriers():
-    return smoothing([FIRST, "for step in range(2):", "    " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
-
-
 # %% 10.4 right: written out without the loop
 def with_barriers():
     step = [SYNC] + [line[4:] for line in (OWN, IF, HALF)] + [SYNC, BACK[4:]]
@@ -551,16 +496,6 @@ def with_barriers():
 def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, IF, HALF, "    if thread == 0:", "        mean[0] = held[0]",
                       "    " + SYNC, BACK, OUT])
-
-
-# %% 10.5 wrong: nothing is bound -> no loop is bound to blocks or threads
-def block_for_each_row(func):
-    return func
-
-
-# %% 10.5 wrong: rfactor, each with neighbours of its own -> the first warp accesses 0, 3, 6, 9, ... of X at once
-def block_for_each_row(func):
-    return rows(func, neighbours=False, rfactor=True)
 
 
 # %% 10.5 right: the sum's loop split in three
@@ -749,3 +684,28 @@ def dense_in_tiles(func):
         for loop, tag in zip(s.get_loops(copied)[-2:], ("threadIdx.y", "threadIdx.x")):
             s.bind(loop, tag)
     return s.mod["main"]
+
+# %% 10.3 wrong: four threads a block -> at least 16 threads a block; X (64, 96), W (64, 96) | got: 4
+def dense_in_tiles(func):
+    return tiles(func, 2, 2, 2)
+
+
+# %% 10.8 wrong: held is filled, and X is read -> TVM makes no GPU program of it: | held is written and never read
+def window_of_five(n):
+    @T.prim_func(s_tir=True)
+    def main(X: T.Buffer((n + 4,), "float32"), W: T.Buffer((5,), "float32"), Y: T.Buffer((n,), "float32")):
+        for b in T.thread_binding(-(-n // 32), thread="blockIdx.x"):
+            for t in T.thread_binding(32, thread="threadIdx.x"):
+                held = T.alloc_buffer((36,), scope="shared")
+                total = T.alloc_buffer((1,), scope="local")
+                for r in range(2):
+                    here = r * 32 + t
+                    if here < 36 and b * 32 + here < n + 4:
+                        held[here] = X[b * 32 + here]
+                T.tvm_storage_sync("shared")
+                if b * 32 + t < n:
+                    total[0] = T.float32(0)
+                    for k in range(5):
+                        total[0] = total[0] + X[b * 32 + t + k] * W[k]
+                    Y[b * 32 + t] = total[0]
+    return main

@@ -2,6 +2,7 @@
 
 import copy
 import re
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -102,6 +103,37 @@ def test_what_axes_of_one_length_hide_is_not_blamed() -> None:
     images = torch.randn(4, 1, 12, 12)
     said = _said(_imported(wrong, (images,)), model, [(images, torch.zeros(4))])
     assert re.findall(r"layer \d", said) == ["layer 0", "layer 6"], said
+
+
+class Twice(nn.Module):
+    """A residual around a convolution, and the same function twice: either has a value to offer."""
+
+    def __init__(self, first: Callable = F.relu, second: Callable = F.relu, kept: float = 0.5,
+                 eps: float = 1e-5) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.one, self.norm = nn.Conv2d(1, 4, 3, padding=1), nn.BatchNorm2d(4, eps=eps)
+        self.two, self.head = nn.Conv2d(4, 4, 3, padding=1), nn.Linear(64, 5)
+        self.norm.running_mean, self.norm.running_var = torch.randn(4), torch.rand(4) + 0.5
+        self.first, self.second, self.kept = first, second, kept
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        x = self.first(self.norm(self.one(x)))
+        return self.head(self.second(x * self.kept + self.two(x)).flatten(1))
+
+
+@pytest.mark.parametrize(("changes", "named"), [
+    ({"first": F.leaky_relu}, ["relu: lv# from relax.nn.leakyrelu"]),
+    ({"second": F.leaky_relu}, ["relu: lv# from relax.nn.leakyrelu"]),
+    ({"eps": 1e-1}, ["norm, BatchNorm2d: lv# from relax.nn.batch_norm"]),
+    ({"kept": 0.9}, ["mul: lv# from relax.multiply"]),
+    ({"first": F.gelu, "kept": 0.9}, [
+        "relu: lv# from relax.nn.gelu", "mul: lv# from relax.multiply"])])
+def test_of_a_function_that_is_there_twice_the_one_that_is_wrong_is_named(changes, named) -> None:
+    given = torch.randn(2, 1, 4, 4)
+    said = _said(_imported(Twice(**changes).eval(), (given,)), Twice().eval(), [(given,)])
+    lines = re.sub(r"lv\d* \([\d, ]+\)", "lv#", said.partition("look at:")[2]).splitlines()
+    assert [line.strip().removeprefix("and ") for line in lines] == named, said
 
 
 class Scores(nn.Module):

@@ -7,8 +7,8 @@ So a layer whose values are right is never blamed, and several wrong ones are fo
 """
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -18,6 +18,7 @@ from course.checks.diagnose.steps import Step, run
 from course.checks.observe.intermediates import Binding, layout, layouts
 
 _STEPS, _BINDINGS = 12, 40  # how far behind a step that is wrong its end is looked for
+_TRIED = 3  # ways to see a parting that are looked at with what follows
 
 
 class Place(NamedTuple):
@@ -47,6 +48,15 @@ class Parting(NamedTuple):
     def takes_another(self) -> bool:
         """Whether the step is right, and takes another value than PyTorch's."""
         return self.last < self.first
+
+
+class _May(NamedTuple):
+    """What a module may do: a place in `fixed` or `instead` of a chain; how many steps it is."""
+
+    into: dict[Any, Place]
+    key: Any
+    place: Place
+    steps: int
 
 
 class Chain:
@@ -130,7 +140,7 @@ class Chain:
                                         for place in range(self.count)]
         self.at: list[Place | None] = [Place(place - self.count, tuple(range(values[0].ndim)))
                                        for place, values in enumerate(self.own)]
-        for number, step in enumerate(self.steps, self.count):
+        for number, _step in enumerate(self.steps, self.count):
             if number in self.fixed:
                 place: Place | None = self.fixed[number]
                 values = self.value(self.fixed[number])
@@ -138,14 +148,16 @@ class Chain:
                 gives = self.gives(number, self.own)
                 if gives is None:
                     return
-                place = self.found(number, gives, self._start(step.takes))
+                place = self.found(number, gives, self._start(number))
                 values = self.value(place) if place else gives
             self.own.append(values)
             self.at.append(place)
 
-    def _start(self, takes: Sequence[int]) -> int:
+    def _start(self, number: int) -> int:
         """Return the last position of values that a step takes."""
-        return max((place.position for taken in takes if (place := self.at[taken])), default=-1)
+        places = [self.instead.get((number, taken), self.at[taken])
+                  for taken in self.step(number).takes]
+        return max((place.position for place in places if place), default=-1)
 
     # ---- what is lost ----------------------------------------------------------------------
 
@@ -209,7 +221,7 @@ class Chain:
 
     def _ends(self, first: int) -> Iterator[tuple[int, Place]]:
         """Yield the steps from one that is wrong on, with places that may hold their values."""
-        start = self._start(self.step(first).takes)
+        start = self._start(first)
         last = min(first + _STEPS, self.count + len(self.steps))
         right: dict[int, list[Tensor]] = {}
         own = [*self.own[:first], *[[]] * (self.count + len(self.steps) - first)]
@@ -223,43 +235,76 @@ class Chain:
                                         tuple(right[number][0].shape)):
                         yield number, Place(position, axes)
 
-    def _takes_another(self, number: int) -> Parting | None:
-        """Return what a step takes in the place of a value, where this leads to its result."""
-        step = self.step(number)
-        for taken in step.takes:
+    def _others(self, number: int) -> Iterator[tuple[int, Place]]:
+        """Yield what a step may take in the place of a value: its result is in the module then."""
+        for taken in self.step(number).takes:
+            if not (known := self.at[taken]):  # the module has none that it could take
+                continue
             shape = tuple(self.own[taken][0].shape)
             places = [Place(position, axes)
                       for position in range(-self.count, len(self.bindings))
                       for axes in layouts(self.arrays(position)[0].shape, shape)]
             for place in places:
-                if (known := self.at[taken]) and place.position == known.position:
+                if place.position == known.position:
                     continue
                 value = self.value(place)
                 self.instead[number, taken] = place
                 gives = self.gives(number, self.own)
                 found = self.found(number, gives, place.position + 1)
+                del self.instead[number, taken]
                 if found and gives and not all(torch.equal(a, b) if a.shape == b.shape else False
                                                for a, b in zip(gives, value, strict=True)):
-                    return Parting(number, number - 1, (taken,), place)
-                del self.instead[number, taken]
-        return None
+                    yield taken, place
+
+    def _may_be(self, first: int) -> list[_May]:
+        """Return what the module may do from a step on, what explains most of its values first."""
+        for directly in (True, False):
+            found = [_May(self.instead, (first, taken), place, 1)
+                     for taken, place in (self._others(first) if directly else ())]
+            found += [_May(self.fixed, number, place, len(self.inside(first, number)))
+                      for number, place in self._ends(first)
+                      if self._goes_on(number, place, directly)]
+            if found:
+                break
+        # before a softmax, a sum may do as much as with a bias: the last one counts
+        return sorted(found, reverse=True, key=lambda one: (
+            self._with(one, self._explained), one.into is self.instead, -one.steps,
+            one.place.position))
+
+    def _with(self, one: _May, look: Callable[[], int]) -> int:
+        """Return what `look` gives where the module does what it may."""
+        own, at, one.into[one.key] = self.own, self.at, one.place
+        self.follow()
+        came = look()
+        del one.into[one.key]
+        self.own, self.at = own, at
+        return came
+
+    def _explained(self) -> int:
+        """Return how many values of the module are those of steps."""
+        return len({place.position for place in self.at if place})
+
+    def _cost(self, rounds: int) -> int:
+        """Return how many steps have to be computed otherwise, each parting counted as one more."""
+        if (first := self.lost()) is None:
+            return 0
+        may_be = self._may_be(first)[:_TRIED] if rounds else []
+        return 1 + min((one.steps + self._with(one, lambda: self._cost(rounds - 1))
+                        for one in may_be), default=sum(place is None for place in self.at))
 
     def _part(self, first: int) -> Parting:
-        """Return how far the module computes otherwise from a step on."""
-        if another := self._takes_another(first):
-            return another
-        every = list(self._ends(first))
-        for directly in (True, False):
-            for number, place in every:
-                if not self._goes_on(number, place, directly):
-                    continue
-                # before a softmax, a sum may do as much as with a bias: the last one counts, in
-                # its own order of the axes, if that does
-                ends = [later for same, later in every if same == number
-                        and (later == place or directly and self._goes_on(number, later, True))]
-                place = next(one for one in ends if one.position == ends[-1].position)
-                self.fixed[number] = place
-                return Parting(first, number, self.between(first, number), place)
+        """Return how far the module computes otherwise from a step on.
+
+        There may be several ways to see it: of two ReLUs, each has the other's result for another
+        value. That with the fewest steps in it and in what follows counts.
+        """
+        if may_be := self._may_be(first)[:_TRIED]:
+            best = min(may_be, key=lambda one: one.steps + self._with(
+                one, lambda: self._cost(1))) if len(may_be) > 1 else may_be[0]
+            best.into[best.key] = best.place
+            if best.into is self.instead:
+                return Parting(first, first - 1, (best.key[1],), best.place)
+            return Parting(first, best.key, self.between(first, best.key), best.place)
         last = self.count + len(self.steps) - 1
         end = None
         if len(self.own) > last:

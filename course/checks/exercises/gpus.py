@@ -25,16 +25,15 @@ def ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = Tr
     if not isinstance(func, tvm.tirx.PrimFunc):
         raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__)
     try:
-        if (threads := gpu.threads_of(func)) < least:
-            raise CheckFailed(_("at least {least} threads a block; {title}").format(
-                least=least, title=title), f"{threads}")
-        launch = gpu.run(func, *arrays, barriers=barriers)
-    except CheckFailed:
-        raise
+        threads = gpu.threads_of(func)
+        launch = gpu.run(func, *arrays, barriers=barriers) if threads >= least else None
     except CourseError as error:
         # form: no-gpu-program
         raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
                           error.args[0]) from None
+    if not launch:
+        raise CheckFailed(_("at least {least} threads a block; {title}").format(
+            least=least, title=title), f"{threads}")
     if launch.races:
         raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
     require_at_most(MOST_THREADS, launch.threads, _("threads a block"), title)

@@ -43,6 +43,7 @@ _MENDED = {
                 # windows below zero, and above
                 lambda: [("", {"x": fractions(*_CONV) - np.float32(128)})],
                 {"x": "n c h w"}, least={"h": 2, "w": 2}, fault=Misuse, atol=1e-5,
+                beyond=lambda: [("", {"x": 1e35 * (fractions(*_CONV) - 128)})],  # below any start
                 fits=lambda given: not any(size % 2 for size in given["x"].shape[2:]))}
 
 

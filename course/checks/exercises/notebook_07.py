@@ -81,12 +81,7 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
     stage, largest = conv, 0
     while stage.buffer != output:  # from the convolution over copies of it to the pooling
         schedules.require_complete(func, stage, _("the sums"))
-        exist = schedules.tile(stage, schedules.kept_in(func, stage), schedules.stored(stage))
-        if exist > _MOST_SUMS:
-            raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time").format(
-                                  wanted=_MOST_SUMS, buffer=stage.buffer), f"{exist:,}",
-                              schedules.told(every))
-        largest = max(largest, exist)
+        largest = max(largest, schedules.require_few_at_once(func, stage, _MOST_SUMS))
         stage = [nest for nest in every if nest is not stage and nest.buffer != stage.buffer
                  and schedules.touches(nest, schedules.written(stage))][-1]
         if stage.reduces:
@@ -94,22 +89,13 @@ def _require_conv_pool(func: tvm.tirx.PrimFunc) -> tuple[int, float]:
     for nest, what in ((conv, _("the convolution")), (stage, _("the pooling"))):
         if any(loop.kind == "vectorized" for loop in nest.loops):
             schedules.require_lanes_along_x(nest, what)
-    _require_row(stage)
+    schedules.require_neighbours(stage, [loop for loop in stage.loops if loop.extent != 1][-1],
+                                 stage.realize.block.writes[0],
+                                 what=_("iterations of the innermost loop"))
     traffic = _require_little_traffic(conv)
     schedules.require_threads(2, *every)
     schedules.require_decomposed(func)
     return largest, traffic
-
-
-def _require_row(pooling: Nest) -> None:
-    """Raise CheckFailed unless the innermost loop of a pooling goes along x, column by column."""
-    inner = [loop for loop in pooling.loops if loop.extent != 1][-1]
-    steps = schedules.moves(pooling, inner, schedules.stored(pooling))
-    if steps != [(0, 0, 0, 1)]:
-        raise CheckFailed(_("a row of the pooling, innermost"),
-                          _("{inner}, with steps in (image, channel, y, x) of {steps}").format(
-                              inner=inner, steps=steps),
-                          " > ".join(map(str, pooling.loops)))
 
 
 def _require_little_traffic(conv: Nest) -> float:

@@ -243,8 +243,8 @@ def _median(fake: Candidate, repeats: int | None) -> str:
         times=", ".join(f"{time:g}" for time in times))
 
 
-def _run_tuner(tune: Callable, repeats: int | None, fakes: Sequence[Candidate]) -> Any:
-    """Return what a tuner gives for a case; raise CheckFailed where it calls what it should not."""
+def _require_tuned(tune: Callable, repeats: int | None, fakes: Sequence[Candidate]) -> None:
+    """Raise CheckFailed where a tuner calls what it should not, or returns the wrong thing."""
     log, right = _Log(), [fake.name for fake in fakes if fake.right is True]
     given = {} if repeats is None else {"repeats": repeats}
     candidates = {fake.name: fake for fake in fakes}
@@ -263,7 +263,12 @@ def _run_tuner(tune: Callable, repeats: int | None, fakes: Sequence[Candidate]) 
     if list(handed.items()) != list(candidates.items()):
         raise CheckFailed(_("`candidates` to stay as it was; {title}").format(
             title=_call(repeats, fakes)), f"{handed}")
-    return came
+    best = _best(repeats, fakes)
+    if not isinstance(came, str | None) or came != (best.name if best else None):
+        known = [fake for fake in fakes if isinstance(came, str) and fake.name == came
+                 and fake.right is True]
+        raise CheckFailed(_wanted(repeats, fakes),
+                          _median(known[0], repeats) if known else repr(came)[:80])
 
 
 def _require_calls(calls: list[str], checked: list[str], timed: list[str], title: str) -> None:
@@ -290,23 +295,11 @@ def _called(calls: list[str], first: int) -> str:
         + ", ..." * (len(calls) > first + _CALLS)
 
 
-def _require_winner(repeats: int | None, fakes: Sequence[Candidate], winner: Any) -> None:
-    """Raise CheckFailed where a tuner returned the wrong thing for a case."""
-    best = _best(repeats, fakes)
-    if isinstance(winner, str | None) and winner == (best.name if best else None):
-        return
-    known = [fake for fake in fakes if isinstance(winner, str) and fake.name == winner
-             and fake.right is True]
-    raise CheckFailed(_wanted(repeats, fakes),
-                      _median(known[0], repeats) if known else repr(winner)[:80])
-
-
 @exercise("8.2", "tune(candidates, is_correct, time_of, repeats=5)", seconds=10)
 def exercise_8_2(tune: Callable) -> str:
     """a tuner that checks first and compares medians."""
-    came = [_run_tuner(tune, *case) for case in _CASES]
-    for case, winner in zip(_CASES, came, strict=True):
-        _require_winner(*case, winner)
+    for case in _CASES:
+        _require_tuned(tune, *case)
     return _("the least median of the correct ones, in rounds of 5, 3, 4 and 1; a wrong one and "
              "one that raises\nare left out; None if none is correct")
 
@@ -486,12 +479,6 @@ def _records() -> list[tuple[str, list, tvm.tirx.PrimFunc]]:
     return found
 
 
-def _made_by(record: list, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    made = tvm.s_tir.Schedule(func)
-    tvm.s_tir.Trace.apply_json_to_schedule(record, made)
-    return made.mod["main"]
-
-
 @exercise("8.4", "replayed(record, func)", prepare=[_records])
 def exercise_8_4(replayed: Callable) -> str:
     """reading a record and replaying it."""
@@ -499,7 +486,8 @@ def exercise_8_4(replayed: Callable) -> str:
         came = replayed(copy.deepcopy(record), func)
         if not isinstance(came, tuple) or len(came) != 2 or not isinstance(came[0], Mapping) \
                 or not isinstance(came[1], tvm.tirx.PrimFunc):
-            raise CheckFailed(_("a dictionary, and a PrimFunc"), _kinds(came))
+            raise CheckFailed(_("a dictionary, and a PrimFunc"), ", ".join(
+                type(one).__name__ for one in (came if isinstance(came, tuple) else (came,))))
         drawn, program = came
         of_kind = [(record[0][number], decision) for number, decision in record[1]]
         wanted = {"tiles": [decision for (kind, *_rest), decision in of_kind
@@ -511,8 +499,9 @@ def exercise_8_4(replayed: Callable) -> str:
         if said != json.dumps(wanted):
             raise CheckFailed(f"{wanted}", f"{drawn}", example=Example.of(
                 {"record": name}, f"{wanted}", f"{drawn}"[:400]))
-        right = _made_by(record, func)
-        if not tvm_ffi.structural_equal(program, right):
+        made = tvm.s_tir.Schedule(func)
+        tvm.s_tir.Trace.apply_json_to_schedule(record, made)
+        if not tvm_ffi.structural_equal(program, right := made.mod["main"]):
             expected, got = _first_difference(right, program)
             raise CheckFailed(expected, got, example=Example.of(
                 {"record": name}, expected, got, result=_("the first line that differs")))
@@ -526,8 +515,3 @@ def _first_difference(right: tvm.tirx.PrimFunc, came: tvm.tirx.PrimFunc) -> list
     loops = [[line for line in lines if line.startswith("for ")] for lines in every]
     return next([*pair] for both in (loops, every)
                 for pair in itertools.zip_longest(*both, fillvalue="") if pair[0] != pair[1])
-
-
-def _kinds(came: Any) -> str:
-    return ", ".join(type(one).__name__ for one in came) if isinstance(came, tuple) \
-        else type(came).__name__

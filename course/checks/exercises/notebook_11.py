@@ -1,16 +1,16 @@
 """The checks of notebook 11: models for any input, what ships them, and targets."""
 
 import contextlib
+import ctypes
 import functools
 import itertools
 import json
 import platform
 import re
-import struct
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -26,13 +26,11 @@ from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises import schedules
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.primfuncs import run_prim_func
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.compiled import compiled
-from course.checks.spec.spec import Spec, check, require_equal
+from course.checks.spec.compiled import compiled, naming
+from course.checks.spec.spec import Cases, Spec, check, require_equal
 from course.ship import native
-from course.tir.loops import nests
 from course.tir.walk import Loop, walk
 from course.words import CourseError, _
 from data import gpt
@@ -54,14 +52,6 @@ class _Joined(nn.Module):
         return torch.cat([x + self.wide(x), self.narrow(y)], 1)
 
 
-class _Modelled(NamedTuple):
-    """A model, and the shapes of its inputs in a batch of 1."""
-
-    title: str
-    model: nn.Module
-    shapes: tuple[tuple[int, ...], ...]
-
-
 @prepared
 def _exporting() -> bool:
     """Export and import something: the first time loads modules for seconds, once in a kernel."""
@@ -72,12 +62,13 @@ def _exporting() -> bool:
 
 
 @prepared
-def _models() -> list[_Modelled]:
+def _models() -> list[tuple[str, nn.Module, tuple[tuple[int, ...], ...]]]:
+    """Return models with their titles, and the shapes of their inputs in a batch of 1."""
     with torch.random.fork_rng():
         torch.manual_seed(11)
         images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5))
-        return [_Modelled("x: (n, 1, 6, 6)", images.eval(), ((1, 1, 6, 6),)),
-                _Modelled("x: (n, 8), y: (n, 3)", _Joined().eval(), ((1, 8), (1, 3)))]
+        return [("x: (n, 1, 6, 6)", images.eval(), ((1, 1, 6, 6),)),
+                ("x: (n, 8), y: (n, 3)", _Joined().eval(), ((1, 8), (1, 3)))]
 
 
 def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]:
@@ -131,7 +122,7 @@ _AMAX: dict[str, Callable[..., torch.Tensor]] = {
     "amax(x, [0, 1])": lambda x, f: f(x, [0, 1]),
     "amax(x, [-2])": lambda x, f: f(x, [-2]),
     "amax(x, [0, 1, 2], True)": lambda x, f: f(x, [0, 1, 2], True),
-    "amax(x[:, None], [-1, 1, 2])": lambda x, f: f(x[:, None], [-1, 1, 2]),
+    "amax(x[:, None], [2, -3, -1])": lambda x, f: f(x[:, None], [2, -3, -1]),
     "amax(100 * x[0], [1])": lambda x, f: f(100 * x[0], [1])}
 class _Largest(nn.Module):
     """All ways to call amax, in one module."""
@@ -155,15 +146,11 @@ def exercise_11_2(convert_amax: Callable) -> str:
         mod = from_exported_program(program, custom_convert_map={"amax.default": rule})
         machine = build(mod)
     x = random(2, 3, 4, seed=2) * 500 - 300
-    mains = {call: functools.partial(_one_of, machine["main"], place)
+    mains = {call: lambda *given, place=place: machine["main"](*given)[place]
              for place, call in enumerate(_AMAX)}
     count = check(compiled(_AMAX, lambda call, x: call(x, torch.amax),
                            {call: [[x]] for call in _AMAX}), mains)
     return _("right for {count} ways to call it").format(count=count)
-
-
-def _one_of(main: Callable, place: int, *given: Any) -> Any:
-    return main(*given)[place]
 
 
 # ---- a cache -------------------------------------------------------------------------------
@@ -184,9 +171,9 @@ def _gpt(blocks: int = gpt.LAYERS) -> gpt.GPT:
     return model.eval().requires_grad_(requires_grad=False)
 
 
-def _right_cache(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+def _right_cache(model: gpt.GPT, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the keys and values of all letters of texts (b, t), from the whole model."""
-    model, kept = _gpt(), []
+    kept = []
     x = model.token(tokens) + model.place(torch.arange(tokens.shape[1]))
     for block in model.blocks:
         kept.append(block.heads(x)[1:])
@@ -196,13 +183,15 @@ def _right_cache(tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
-    """Return an answer as a function of how many letters stand before, and of what is wanted."""
-    tokens, _logits, *caches = _whole()
+    """Return an answer as a function of how many letters stand before, and of what is wanted.
 
-    def run(past: int, result: str) -> np.ndarray:
-        before = tokens[:, past:past + 1], *(cache[:, :, :, :past] for cache in caches)
+    For a model of some blocks, and for some texts.
+    """
+    def run(past: int, blocks: int, texts: int, result: str) -> np.ndarray:
+        tokens, _logits, *caches = _whole(blocks)
+        before = tokens[:texts, past:past + 1], *(cache[:, :texts, :, :past] for cache in caches)
         given = [one.clone() for one in before]
-        came = answer(*given)
+        came = answer(_gpt(blocks), *given)
         if not isinstance(came, tuple | list) or len(came) != len(_PARTS) \
                 or not all(isinstance(one, torch.Tensor) for one in came):
             raise CheckFailed(_("three tensors: logits, keys, values"),
@@ -216,26 +205,31 @@ def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
 
 
 @functools.cache
-def _whole() -> tuple[torch.Tensor, ...]:
+def _whole(blocks: int) -> tuple[torch.Tensor, ...]:
     """Return letters of texts, and their logits, keys and values from the whole model.
 
     What a letter adds to the caches, and its logits, do not depend on the letters behind it.
     """
     drawn = torch.Generator().manual_seed(5)
     tokens = torch.randint(0, 95, (_TEXTS, max(_PAST) + 1), generator=drawn)
-    return tokens, _gpt()(tokens), *_right_cache(tokens)
+    return tokens, _gpt(blocks)(tokens), *_right_cache(_gpt(blocks), tokens)
 
 
-def _right(past: int, result: str) -> np.ndarray:
-    logits, *caches = _whole()[1:]
-    return (logits[:, past:past + 1] if result == "logits" else
-            caches[_PARTS.index(result) - 1][:, :, :, :past + 1]).numpy()
+def _right(past: int, blocks: int, texts: int, result: str) -> np.ndarray:
+    logits, *caches = _whole(blocks)[1:]
+    return (logits[:texts, past:past + 1] if result == "logits" else
+            caches[_PARTS.index(result) - 1][:, :texts, :, :past + 1]).numpy()
+
+
+def _steps() -> Cases:
+    for blocks, texts, every in ((gpt.LAYERS, _TEXTS, _PAST), (1, 1, (0, 5))):
+        yield from (("", {"past": past, "blocks": blocks, "texts": texts, "result": result})
+                    for past in every for result in _PARTS)
 
 
 _PARTS = ("logits", "keys", "values")
-_STEPS = Spec(_stepping, _right, lambda: (("", {"past": past, "result": result})
-                                          for past in _PAST for result in _PARTS),
-              fits=lambda given: given["past"] >= 0)
+_STEPS = Spec(_stepping, _right, _steps, fits=lambda given: given["past"] >= 0
+              and 1 <= given["blocks"] <= gpt.LAYERS and 1 <= given["texts"] <= _TEXTS)
 
 
 class _Stepped(nn.Module):
@@ -254,7 +248,7 @@ class _Stepped(nn.Module):
 def exercise_11_3(one_more_letter: Callable) -> str:
     """a transformer with a cache."""
     with torch.no_grad():
-        check(_STEPS, functools.partial(one_more_letter, _gpt()))
+        check(_STEPS, one_more_letter)
     small, past = _gpt(1), torch.export.Dim("past", min=1, max=gpt.LONGEST - 1)
     cache = torch.zeros(1, 1, gpt.HEADS, 5, gpt.WIDTH // gpt.HEADS)  # of a block, of a text
     given = torch.zeros(1, 1, dtype=torch.int64), cache, cache.clone()
@@ -276,81 +270,55 @@ _TENSORS = [(0x7F123456789ABC40, 0x55D1AA22C3E8, 4, 8, 0x0102030405060708),
             (0xC1D2E300, 0xA1B2F408, 2, 4, 0x1122334455667788), (4096, 0x1FF0, 1, 8, 0),
             (0x10040, 0xFF20, 3, 4, 64), (0x7FFE00000080, 0x10, 0, 8, 4),
             (0x10040, 0xFF20, 6, 8, 0)]
-_FIELDS = {"data": "a", "device.type": "i", "device.id": "i", "axes": "i", "kind.code": "B",
-           "kind.bits": "B", "kind.lanes": "H", "shape": "a", "strides": "a", "first": "Q"}
 
 
 def _laid_out(numbers: int, shape: int, axes: int, address: int, first: int
-              ) -> dict[str, tuple[int, bytes]]:
-    """Return where each field of a DLTensor begins, and its bytes, as C has them."""
-    values = (numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)
-    found: dict[str, tuple[int, bytes]] = {}
-    at = 0
-    for (name, kind), value in zip(_FIELDS.items(), values, strict=True):
-        field = struct.pack("<" + kind.replace("a", "Q" if address == 8 else "I"), value)
-        at += -at % len(field)
-        found[name] = at, field
-        at += len(field)
-    return found
+              ) -> tuple[bytes, dict[str, slice]]:
+    """Return the bytes of a DLTensor as C has them, and the places of each of its fields."""
+    pointer = ctypes.c_uint64 if address == 8 else ctypes.c_uint32
 
-
-def _joined(fields: dict[str, tuple[int, bytes]]) -> bytes:
-    """Return the bytes of a struct, with zeros between its fields where they leave gaps."""
-    joined = b""
-    for at, field in fields.values():
-        joined = joined.ljust(at, b"\0") + field
-    return joined
-
-
-def _hex(some: bytes) -> str:
-    return some.hex(" ")
+    class DLTensor(ctypes.LittleEndianStructure):
+        _fields_ = (("data", pointer), ("device.type", ctypes.c_int32),
+                    ("device.id", ctypes.c_int32), ("axes", ctypes.c_int32),
+                    ("kind.code", ctypes.c_uint8), ("kind.bits", ctypes.c_uint8),
+                    ("kind.lanes", ctypes.c_uint16), ("shape", pointer), ("strides", pointer),
+                    ("first", ctypes.c_uint64))
+    fields = {name: getattr(DLTensor, name) for name, _kind in DLTensor._fields_}
+    return bytes(DLTensor(numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)), {
+        name: slice(field.offset, field.offset + field.size) for name, field in fields.items()}
 
 
 @exercise("11.4", "dl_tensor(numbers, shape, axes, address, first)", seconds=5)
 def exercise_11_4(dl_tensor: Callable) -> str:
     """the bytes of a tensor struct."""
-    came = []
     for case in _TENSORS:
+        numbers, shape, axes, address, start = case
+        given = f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"
         one = dl_tensor(*case)
         if not isinstance(one, bytes | bytearray):
             raise CheckFailed(_("bytes"), type(one).__name__)
-        came.append(bytes(one))
-    right = [_laid_out(*case) for case in _TENSORS]
-    for case, one, fields in zip(_TENSORS, came, right, strict=True):
-        numbers, shape, axes, address, start = case
-        given = f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"
-        for name, (at, field) in fields.items():
-            if (there := one[at:at + len(field)]) != field:
+        whole, fields = _laid_out(*case)
+        for name, place in fields.items():
+            if (there := one[place]) != whole[place]:
                 raise CheckFailed(
                     _("{bytes} in the bytes from {first}, the field {name}; {given}").format(
-                        bytes=_hex(field), first=at, name=name, given=given),
-                    _hex(there) or _("they end before it, after {count}").format(count=len(one)))
-        if one != (whole := _joined(fields)):
+                        bytes=whole[place].hex(" "), first=place.start, name=name, given=given),
+                    there.hex(" ") or _("they end before it, after {count}").format(count=len(one)))
+        if one != whole:
+            inside = {at for place in fields.values() for at in range(place.start, place.stop)}
+            between = bytes(byte for at, byte in enumerate(one) if at not in inside)
             raise CheckFailed(_("{count} bytes; {given}").format(count=len(whole), given=given),
                               _("{count}; those between the fields: {bytes}").format(
-                                  count=len(one), bytes=_hex(_between(one, fields)) or "-"))
+                                  count=len(one), bytes=between.hex(" ") or "-"))
     return _("right for {count} tensors, with addresses of 8 and of 4 bytes").format(
         count=len(_TENSORS))
-
-
-def _between(some: bytes, fields: dict[str, tuple[int, bytes]]) -> bytes:
-    inside = {at + i for at, field in fields.values() for i in range(len(field))}
-    return bytes(byte for at, byte in enumerate(some) if at not in inside)
 
 
 # ---- without threads -----------------------------------------------------------------------
 
 
-class _Threaded(NamedTuple):
-    """A PrimFunc with parallel loops, and the shapes of its parameters, the output's last."""
-
-    title: str
-    func: tirx.PrimFunc
-    shapes: tuple[tuple[int, ...], ...]
-
-
 @prepared
-def _threaded() -> list[_Threaded]:
+def _threaded() -> dict[str, tirx.PrimFunc]:
     """Return PrimFuncs with parallel loops: one, several, inside of others, none."""
     x, w = te.placeholder((6, 10), name="x"), te.placeholder((16, 10), name="w")
     k = te.reduce_axis((0, 10), name="k")
@@ -369,25 +337,18 @@ def _threaded() -> list[_Threaded]:
     for child in softmax.get_child_blocks(softmax.get_sblock("root")):
         softmax.parallel(softmax.get_loops(child)[0])
 
-    sums = tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)]))
-    row, column = sums.get_loops(sums.get_sblock("compute"))
-    outer, inner = sums.split(column, [None, 5])
-    sums.parallel(outer)
-    sums.unroll(inner)
-    inside = tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)]))
-    row, column = inside.get_loops(inside.get_sblock("compute"))
-    outer, inner = inside.split(column, [None, 5])
-    inside.annotate(row, "pragma_auto_unroll_max_step", 4)
-    inside.parallel(inner)
-    plain = te.create_prim_func([x, topi.abs(x)])
-    return [_Threaded("dense", dense.mod["main"], ((6, 10), (16, 10),
-                                                                         (6, 16))),
-            _Threaded("softmax", softmax.mod["main"], ((5, 12), (5, 12))),
-            _Threaded("relu 1", sums.mod["main"],
-                      ((6, 10), (6, 10))),
-            _Threaded("relu 2", inside.mod["main"],
-                      ((6, 10), (6, 10))),
-            _Threaded("abs", plain, ((6, 10), (6, 10)))]
+    one, two = (tvm.s_tir.Schedule(te.create_prim_func([x, topi.nn.relu(x)])) for _ in range(2))
+    _row, column = one.get_loops(one.get_sblock("compute"))
+    outer, inner = one.split(column, [None, 5])
+    one.parallel(outer)
+    one.unroll(inner)
+    row, column = two.get_loops(two.get_sblock("compute"))
+    _outer, inner = two.split(column, [None, 5])
+    two.annotate(row, "pragma_auto_unroll_max_step", 4)
+    two.parallel(inner)
+    scheduled = {"dense": dense, "softmax": softmax, "relu 1": one, "relu 2": two}
+    return {title: schedule.mod["main"] for title, schedule in scheduled.items()} | {
+        "abs": te.create_prim_func([x, topi.abs(x)])}
 
 
 def _kinds(func: tirx.PrimFunc) -> list[tuple[str, Any]]:
@@ -399,42 +360,34 @@ def _kinds(func: tirx.PrimFunc) -> list[tuple[str, Any]]:
 @exercise("11.5", "for_the_browser(func)", prepare=[_threaded])
 def exercise_11_5(for_the_browser: Callable) -> str:
     """a program without threads."""
-    for title, func, shapes in _threaded():
-        before, given = _kinds(func), func.script()
-        wanted = Counter((kind.replace("parallel", "serial"), extent) for kind, extent in before)
-        came = for_the_browser(func)
-        if not isinstance(came, tirx.PrimFunc):
-            raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(came).__name__)
-        if func.script() != given:
-            raise CheckFailed(_("the given PrimFunc as it was; {title}").format(title=title),
-                              _("a different one"))
-        after = _kinds(came)
-        if parallel := sum(kind == "parallel" for kind, _extent in after):
-            raise CheckFailed(
-                _("no parallel loop; {title}").format(title=title),
-                _("{count} of {all}").format(
-                    count=parallel, all=sum(kind == "parallel" for kind, _extent in before)))
-        if (found := Counter(after)) != wanted:
-            raise CheckFailed(
-                _("the other loops as they were: {loops}; {title}").format(
-                    loops=_listed(wanted - found) or "-", title=title),
-                _listed(found - wanted) or "-")
-        kept = _attributes(came)
-        lost = [key for key, value in _attributes(func).items() if kept.get(key) != value]
-        lost += map(str, _noted(func) - _noted(came))
-        if (name := func.params[0].name) != came.params[0].name:
-            lost.append(name)
-        if lost:
-            raise CheckFailed(_("everything else as it was; {title}").format(title=title),
-                              _("{names} is missing or changed").format(names=", ".join(lost)))
-        arrays = [random(*shape, seed=place) * 300 for place, shape in enumerate(shapes[:-1])]
-        right, result = (run_prim_func(one, arrays, shapes[-1]) for one in (func, came))
-        if not np.allclose(result, right, 1e-4, 1e-5 * float(np.abs(right).max())):
-            raise CheckFailed(_("the same numbers; {title}").format(title=title),
-                              _("|difference| up to {largest}").format(
-                                  largest=f"{np.abs(result - right).max():.2g}"))
+    for title, func in _threaded().items():
+        with naming(title):
+            came = for_the_browser(func)
+            if not isinstance(came, tirx.PrimFunc):
+                raise CheckFailed(_("a PrimFunc as the result"), type(came).__name__)
+            _require_only_serial(func, came)
+        schedules.require_same_results(func, came)
     return _("{count} programs without a parallel loop, and otherwise as they were").format(
         count=len(_threaded()))
+
+
+def _require_only_serial(func: tirx.PrimFunc, came: tirx.PrimFunc) -> None:
+    """Raise CheckFailed unless one PrimFunc differs from another by its parallel loops alone."""
+    before, after = _kinds(func), _kinds(came)
+    if parallel := sum(kind == "parallel" for kind, _extent in after):
+        raise CheckFailed(_("no parallel loop"), _("{count} of {all}").format(
+            count=parallel, all=sum(kind == "parallel" for kind, _extent in before)))
+    wanted = Counter((kind.replace("parallel", "serial"), extent) for kind, extent in before)
+    if (found := Counter(after)) != wanted:
+        raise CheckFailed(_("the other loops as they were: {loops}").format(
+            loops=_listed(wanted - found) or "-"), _listed(found - wanted) or "-")
+    kept = _attributes(came)
+    lost = [key for key, value in _attributes(func).items() if kept.get(key) != value]
+    lost += map(str, _noted(func) - _noted(came))
+    lost += [one.name for one in func.params if one.name not in {two.name for two in came.params}]
+    if lost:
+        raise CheckFailed(_("everything else as it was"), _("{names} is missing or changed").format(
+            names=", ".join(lost)))
 
 
 def _noted(func: tirx.PrimFunc) -> set[tuple[str, str]]:
@@ -454,9 +407,6 @@ def _listed(loops: Counter) -> str:
 
 
 # ---- products ------------------------------------------------------------------------------
-
-_LANES = 16
-
 
 @prepared
 def _products() -> tvm.IRModule:
@@ -485,7 +435,13 @@ def exercise_11_6(products_in_rows: Callable) -> str:
     functions = schedules.only_changed(mod, original, products, "matmul")
     for name in products:
         if isinstance(original[name].params[-1].shape[-1], tirx.IntImm):
-            _require_rows(functions[name], name)
+            update = schedules.summing(functions[name])[0]
+            around = _("block {block} of {name}").format(block=update.block, name=name)
+            lanes = schedules.require_lanes(update, around)
+            schedules.require_neighbours(update, lanes, update.realize.block.writes[0],
+                                         what=_("lanes of {name}").format(name=name))
+            schedules.require_lanes(update, around, 16)
+            schedules.require_decomposed(functions[name])
     before, after = build(original), build(mod)
     for size in (1, 3, 17):
         given = tvm.runtime.tensor(random(size, 8, seed=size))
@@ -495,20 +451,6 @@ def exercise_11_6(products_in_rows: Callable) -> str:
         require_equal(came, right, {}, words=_("a batch of {size}").format(size=size), atol=1e-3)
     return _("two products in lanes of 16 along their rows, the same results for batches of 1, 3 "
              "and 17")
-
-
-def _require_rows(func: tirx.PrimFunc, name: str) -> None:
-    """Raise CheckFailed unless a product has 16 lanes along a row, and its reduction is apart."""
-    told = schedules.told(nests(func))
-    update = schedules.summing(func)[0]
-    lanes = schedules.require_lanes(update, _("block {block} of {name}").format(
-        block=update.block, name=name))
-    steps = schedules.moves(update, lanes, schedules.stored(update))
-    if lanes.extent != _LANES or steps != [(*[0] * (len(steps[0]) - 1), 1)]:
-        raise CheckFailed(_("16 lanes along a row of the result of {name}").format(name=name),
-                          _("{lanes}, with steps of {steps}").format(lanes=lanes, steps=steps),
-                          told)
-    schedules.require_decomposed(func)
 
 
 # ---- what processors share -----------------------------------------------------------------
@@ -569,20 +511,12 @@ def _in_order(names: set[str]) -> str:
 # ---- a folder to hand over -----------------------------------------------------------------
 
 
-class _Sent(NamedTuple):
-    """A module that is sent, the target for which it is compiled, an input, the right result."""
-
-    mod: tvm.IRModule
-    target: dict[str, Any]
-    given: np.ndarray
-    right: np.ndarray
-
-
 @prepared
-def _sent() -> list[_Sent]:
-    """Return modules with weights, of a float32 and of an int64 input.
+def _sent() -> list[tuple[tvm.IRModule, dict[str, Any], np.ndarray, np.ndarray]]:
+    """Return modules with weights, each with its target, an input and the right result.
 
-    Their targets are neither this machine's nor LLVM's default; programs for them run here.
+    Their inputs are float32 and int64. Their targets are neither this machine's nor LLVM's default;
+    programs for them run here.
     """
     arm = platform.machine() in ("arm64", "aarch64")
     older, newer = ({"mattr": ["+neon"]}, {"mattr": ["+neon", "+crc"]}) if arm else (
@@ -594,9 +528,9 @@ def _sent() -> list[_Sent]:
     x = relax.Var("x", relax.TensorType((n, 8), "float32"))
     t = relax.Var("tokens", relax.TensorType((n,), "int64"))
     dense = relax.op.nn.relu(relax.op.matmul(x, relax.const(w)))
-    return [_Sent(_of_main(x, dense), here | newer, numbers, np.maximum(numbers @ w, 0)),
-            _Sent(_of_main(t, relax.op.take(relax.const(rows), t, 0)), here | older, tokens,
-                  rows[tokens])]
+    return [(_of_main(x, dense), here | newer, numbers, np.maximum(numbers @ w, 0)),
+            (_of_main(t, relax.op.take(relax.const(rows), t, 0)), here | older, tokens,
+             rows[tokens])]
 
 
 def _of_main(given: relax.Var, result: relax.Expr) -> tvm.IRModule:

@@ -4,7 +4,8 @@ import contextlib
 import functools
 import itertools
 import traceback
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 from unittest import mock
 
@@ -130,12 +131,6 @@ def touches(nest: Nest, buffer: Any) -> bool:
     return any(region.source.same_as(buffer) for region in [*block.reads, *block.writes])
 
 
-def _common(nests: Sequence[Nest]) -> int:
-    """Return how many outer loops nests have in common."""
-    levels = zip(*(nest.loops for nest in nests), strict=False)
-    return len(list(itertools.takewhile(lambda loops: len(set(loops)) == 1, levels)))
-
-
 def tile(nest: Nest, outer: int, expressions: Sequence[Any]) -> int:
     """Count the different values of expressions inside the outer loops of a nest."""
     inner = moving(nest, nest.loops[outer:], expressions)
@@ -147,7 +142,9 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> int:
 
     These are the loops that all blocks that use it have in common.
     """
-    return _common([other for other in nests(func) if touches(other, written(nest))])
+    levels = zip(*(other.loops for other in nests(func) if touches(other, written(nest))),
+                 strict=False)
+    return len(list(itertools.takewhile(lambda loops: len(set(loops)) == 1, levels)))
 
 
 # ---- what is required ----------------------------------------------------------------------
@@ -179,16 +176,15 @@ def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
                           ) from None
 
 
-def scheduled(apply: Callable, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
 
     Raises CheckFailed where the answer changes nothing.
     """
-    schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
+    schedule, again = (tvm.s_tir.Schedule(func, error_render_level="fast") for _ in range(2))
     before = schedule.mod["main"]
-    with _or_decomposed_too_early(
-            lambda: apply(tvm.s_tir.Schedule(func, error_render_level="fast"))):
-        apply(schedule)
+    with _or_decomposed_too_early(lambda: answer(again, *more)):
+        answer(schedule, *more)
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
         raise CheckFailed(_("a change of the schedule that is given"),
@@ -197,25 +193,19 @@ def scheduled(apply: Callable, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     return after
 
 
-def scheduled_too(apply: Callable, func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """Do as `scheduled` with a program of another shape, after an answer was right for one.
-
-    Raises CheckFailed where TVM refuses a step that it accepted before.
-    """
-    with for_any_shape(func):
-        return scheduled(apply, func)
-
-
-def applied(answer: Callable, make: Callable[..., tvm.tirx.PrimFunc], *cases: tuple[int, ...]
+def applied(answer: Callable, make: Callable[..., tvm.tirx.PrimFunc], *cases: tuple[int, ...],
+            more: Mapping[tuple[int, ...], tuple[int, ...]] = MappingProxyType({})
             ) -> Iterator[tuple[tuple[int, ...], tvm.tirx.PrimFunc]]:
     """Yield the sizes of each case, and the PrimFunc that an answer makes of make(*sizes).
 
-    Raises CheckFailed where `scheduled` and `scheduled_too` do, and where the results, which are
-    compared after what the caller does with the PrimFunc, are others.
+    The answer gets a schedule, and what `more` has for the case. Raises CheckFailed where it
+    changes nothing, where TVM refuses for other sizes a step that it accepted for the first, and
+    where the results, which are compared after what the caller does with the PrimFunc, are others.
     """
     for number, sizes in enumerate(cases):
         before = make(*sizes)
-        after = (scheduled_too if number else scheduled)(answer, before)
+        with for_any_shape(before) if number else contextlib.nullcontext():
+            after = _scheduled(answer, before, *more.get(sizes, ()))
         yield sizes, after
         require_same_results(before, after)
 
@@ -377,6 +367,17 @@ def after_sums(found: Sequence[Nest], update: Nest) -> list[Nest]:
     return later
 
 
+def require_few_at_once(func: tvm.tirx.PrimFunc, nest: Nest, most: int) -> int:
+    """Return how many numbers a block writes inside the loops that its buffer's users share.
+
+    Raises CheckFailed where they are more than `most`.
+    """
+    if (held := tile(nest, kept_in(func, nest), stored(nest))) > most:
+        raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time").format(
+                              wanted=most, buffer=nest.buffer), f"{held:,}", told(nests(func)))
+    return held
+
+
 def require_few_kept(func: tvm.tirx.PrimFunc, buffers: Sequence[Any], most: int) -> None:
     """Raise CheckFailed where a buffer keeps more numbers than `most` at a time."""
     for life in lives(func) if buffers else ():
@@ -419,28 +420,33 @@ def _loops(nest: Nest) -> list[Loop]:
     return list(nest.loops)
 
 
-def require_lanes(nest: Nest, what: str) -> Loop:
-    """Return the innermost loop; raise CheckFailed unless it is a vector of two lanes or more."""
+def require_lanes(nest: Nest, what: str, *counts: int) -> Loop:
+    """Return the innermost loop; raise CheckFailed unless it is a vector of so many lanes.
+
+    Of one of some counts, if they are given, else of two or more.
+    """
     inner = _loops(nest)[-1]
-    if inner.kind != "vectorized" or _most(inner) < 2:
-        raise CheckFailed(_("a vectorised innermost loop around {what}, of at least two lanes"
-                            ).format(what=what), f"{inner}", told([nest]))
+    if inner.kind != "vectorized" or (inner.extent not in counts if counts else _most(inner) < 2):
+        raise CheckFailed(_("a vectorised innermost loop around {what}, of {count} lanes").format(
+            what=what, count=_(" or ").join(map(str, counts)) if counts else _("at least two")),
+            f"{inner}", told([nest]))
     return inner
 
 
-def require_neighbours(nest: Nest, lanes: Loop, *regions: Any) -> None:
-    """Raise CheckFailed unless lanes are neighbours in the last axis of one of some regions.
+def require_neighbours(nest: Nest, loop: Loop, *regions: Any, what: str = _("lanes")) -> None:
+    """Raise CheckFailed unless a loop goes over neighbours in the last axis of one of some regions.
 
-    They are what a block reads or writes; in the others the lanes move nothing.
+    They are what a block reads or writes; in the others the loop moves nothing. `what` its
+    iterations are called in messages.
     """
-    steps = [moves(nest, lanes, indices(region)) for region in regions]
+    steps = [moves(nest, loop, indices(region)) for region in regions]
     last = sorted((any(way[:-1]), way[-1]) for step in steps for way in step)
     if last != [(False, 0)] * (len(steps) - 1) + [(False, 1)]:
         names = [region.source.name for region in regions]
         raise CheckFailed(
-            _("lanes that are neighbours in {buffer}").format(buffer=names[-1]),
-            _("; ").join([_("steps in {buffer} of {steps}, with {lanes}").format(
-                buffer=name, steps=step, lanes=lanes)
+            _("{what} that are neighbours in {buffer}").format(what=what, buffer=names[-1]),
+            _("; ").join([_("steps in {buffer} of {steps}, with {loop}").format(
+                buffer=name, steps=step, loop=loop)
                 for name, step in zip(names, steps, strict=True)]), told([nest]))
 
 

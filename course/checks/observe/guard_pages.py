@@ -13,7 +13,7 @@ import tvm
 from tvm import relax
 from tvm.runtime.vm import VMInstrumentReturnKind
 
-from course.checks.observe.memory import Fenced, looks_up, require_safe_access
+from course.checks.observe.memory import looks_up, require_safe_access, run_fenced
 from course.checks.run.check import while_calling
 from course.checks.say.messages import CheckFailed
 from course.words import _
@@ -40,27 +40,15 @@ class _Kernel:
         destinations = arguments[-self.outputs:]
         if self.func is not None and self.looks_up:
             require_safe_access(self.name, self.func, inputs)
-        given = [Fenced.of(array, at_start) if isinstance(array, np.ndarray) else array
-                 for array in inputs]
-        outputs = [Fenced.of(_full(tensor, filling), at_start) for tensor in destinations]
         while_calling(self.title)
         try:
-            function(*(item.tensor if isinstance(item, Fenced) else item for item in given),
-                     *(output.tensor for output in outputs))
+            outputs = run_fenced(function, inputs,
+                                 [_full(tensor, filling) for tensor in destinations], self.title,
+                                 at_start)
         finally:
             while_calling("")
-        for number, (fenced, array) in enumerate(zip(given, inputs, strict=True)):
-            if not isinstance(fenced, Fenced):
-                continue
-            fenced.require_whole(_("input {number} of {title}").format(number=number,
-                                                                       title=self.title))
-            if not np.array_equal(fenced.array, array, equal_nan=array.dtype.kind == "f"):
-                raise CheckFailed(_("the inputs to stay as they were"),
-                                  _("{title} writes into its input {number} {shape}").format(
-                                      title=self.title, number=number, shape=array.shape))
-        for output, tensor in zip(outputs, destinations, strict=True):
-            output.require_whole(_("the output of {title}").format(title=self.title))
-            tensor.copyfrom(output.array)
+        for array, tensor in zip(outputs, destinations, strict=True):
+            tensor.copyfrom(array)
 
 
 def _full(tensor: Any, filling: float) -> np.ndarray:

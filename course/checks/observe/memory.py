@@ -13,7 +13,7 @@ import itertools
 import math
 import mmap
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -344,3 +344,26 @@ class Fenced:
             raise CheckFailed(_("every index inside its buffer"),
                               _("a write next to {what}, outside the range of its shape").format(
                                   what=what))
+
+
+def run_fenced(run: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[np.ndarray],
+               title: str, at_start: bool = False) -> list[np.ndarray]:
+    """Call something of tensors on fenced copies of arrays, and return what its outputs hold then.
+
+    Those of the inputs that are no arrays it gets as they are. Raises CheckFailed where it writes
+    beside an array, or into an input.
+    """
+    given = [Fenced.of(one, at_start) if isinstance(one, np.ndarray) else one for one in inputs]
+    made = [Fenced.of(array, at_start) for array in outputs]
+    run(*(one.tensor if isinstance(one, Fenced) else one for one in (*given, *made)))
+    for number, (fenced, array) in enumerate(zip(given, inputs, strict=True)):
+        if not isinstance(fenced, Fenced):
+            continue
+        fenced.require_whole(_("input {number} of {title}").format(number=number, title=title))
+        if not np.array_equal(fenced.array, array, equal_nan=array.dtype.kind == "f"):
+            raise CheckFailed(_("the inputs to stay as they were"),
+                              _("{title} writes into its input {number} {shape}").format(
+                                  title=title, number=number, shape=array.shape))
+    for fenced in made:
+        fenced.require_whole(_("the output of {title}").format(title=title))
+    return [fenced.array.copy() for fenced in made]

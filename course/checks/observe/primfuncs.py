@@ -1,8 +1,6 @@
 """PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
 
 import functools
-import math
-from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -10,10 +8,10 @@ import numpy as np
 import tvm
 from tvm import s_tir, tirx
 
-from course.checks.observe.memory import Fenced, require_safe_access
+from course.checks.observe.memory import require_safe_access, run_fenced
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed
-from course.tir.walk import accesses, constant, loads, stores, walk
+from course.tir.walk import constant, loads, stores, walk
 from course.words import _
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
@@ -94,30 +92,6 @@ def has_while(func: tvm.tirx.PrimFunc) -> bool:
 # ---- what it reads and writes --------------------------------------------------------------
 
 
-def traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter]:
-    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads.
-
-    Of an if and its else only one runs: the one that reads more counts.
-    """
-    made, reads = {}, Counter[str]()
-    branches: dict[int, tuple[Counter[str], Counter[str]]] = {}
-    for node, place in walk(func.body):
-        for access in accesses(node, place):
-            made[access.buffer.name] = math.prod(map(int, access.buffer.shape))
-            if access.writes:
-                continue
-            into = reads
-            if access.place.guards:
-                outermost = access.place.guards[0]
-                no = isinstance(outermost, tirx.Not)
-                into = branches.setdefault(hash(outermost.a if no else outermost),
-                                           (Counter(), Counter()))[no]
-            into[access.buffer.name] += math.prod(int(loop.extent) for loop in place.loops)
-    for one, other in branches.values():
-        reads += one | other
-    return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
-
-
 def require_order(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed where the first argument is written and the last one only read."""
     written = {store.buffer.name for store, _ in stores(func)}
@@ -128,11 +102,6 @@ def require_order(func: tvm.tirx.PrimFunc) -> None:
                             "only read").format(one=one, other=other))
 
 
-def names_read(expression: Any) -> set[str]:
-    """Return the names of the buffers that an expression loads from."""
-    return {access.buffer.name for access in loads(expression)}
-
-
 def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     """Raise CheckFailed where a store reads the buffer it writes before any store that does not.
 
@@ -141,7 +110,8 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     written = {param.name for param in func.params[:-1]}
     for store, block in stores(func, inits=True):
         buffer = store.buffer.name
-        if buffer in names_read(store.value) - written:
+        if buffer not in written and any(
+                access.buffer.name == buffer for access in loads(store.value)):
             place = block.name_hint if block else "root"
             raise CheckFailed(_("every element to have an initial value"),
                               _("{name} adds to {buffer}, or compares with it, in {place}, and "
@@ -177,39 +147,17 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
     where an input changes, or where something is written beside an array.
     """
-    main = _compiled(func)
-    once = _run_fenced(main, arrays, np.full(shape, np.nan, "float32"))
-    again = _run_fenced(main, arrays, np.full(shape, 1e30, "float32"), threads=True)
+    main, title = _compiled(func), _("the PrimFunc")
+    (once,), (again,) = (
+        run_fenced(main, arrays, [np.full(shape, np.nan, "float32")], title),
+        run_fenced(lambda *given: several_threads(functools.partial(main, *given)), arrays,
+                   [np.full(shape, 1e30, "float32")], title, at_start=True))
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),
                           _("{once} with one thread, {again} with several").format(
                               once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"))
     return once
-
-
-def _run_fenced(main: Callable, arrays: Sequence[np.ndarray], filled: np.ndarray,
-                threads: bool = False) -> np.ndarray:
-    """Call a compiled PrimFunc on copies of arrays between pages that nobody may touch.
-
-    Return its output, before the call a copy of `filled`. With one thread the arrays end where
-    memory ends, with several `threads` they begin where it begins. Raises CheckFailed as
-    run_prim_func does.
-    """
-    given = [Fenced.of(array, at_start=threads) for array in arrays]
-    output = Fenced.of(filled, at_start=threads)
-    run = functools.partial(main, *(fenced.tensor for fenced in (*given, output)))
-    if threads:
-        several_threads(run)
-    else:
-        run()
-    for number, (fenced, array) in enumerate(zip(given, arrays, strict=True)):
-        fenced.require_whole(_("input {number}").format(number=number))
-        if not np.array_equal(fenced.array, array, equal_nan=True):
-            raise CheckFailed(_("the inputs to stay as they were"),
-                              _("other numbers in input {number}").format(number=number))
-    output.require_whole(_("the output"))
-    return output.array.copy()
 
 
 def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:

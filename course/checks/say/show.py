@@ -170,13 +170,15 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     else:
         whole = _("{shape} numbers, all {number}").format(
             shape=shape, number=_number(usual.item(), digits))
-    other = ~np.isclose(value, usual, equal_nan=True)
+    same = np.isclose(value, usual, equal_nan=True)
+    other = ~same
     if not wrong.all() or other.sum() > value.size // 2:  # else most of it says it
         other |= wrong
     at = np.concatenate([np.argwhere(other & first), np.argwhere(other & ~first)])
     if not len(at):
         return whole
     many = len(at) > value.size // 2
+    mixed = usual != 0 and bool((other & same).any())  # all 1 but 1 at ... would be nonsense
     def text(place: np.ndarray) -> str:
         number = _number(value[tuple(place)].item(), digits)
         return f"*{number}*" if wrong[tuple(place)] and not wrong.all() else number
@@ -186,13 +188,14 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
         if len(places) == 1 and slab.size == len(at) > 1 \
                 and (slab == slab.flat[0]).all() | np.isnan(slab).all():
             index = ", ".join(str(places[0]) if one == axis else ":" for one in range(value.ndim))
-            return _("{whole} but {places}").format(whole=whole, places=_(
-                "{number} at {place}").format(number=text(at[0]), place=f"[{index}]"))
+            there = _("{number} at {place}").format(number=text(at[0]), place=f"[{index}]")
+            return _("{shape} numbers: {places}").format(shape=shape, places=there) if mixed \
+                else _("{whole} but {places}").format(whole=whole, places=there)
     some = _(", ").join([_("{number} at {place}").format(
         number=text(place), place=[int(n) for n in place]) for place in at[:MOST_SAID]])
     if (more := len(at) - MOST_SAID) > 0:
         some = _("{some} and {count} more").format(some=some, count=more)
-    if many:
+    if many or mixed:
         return _("{shape} numbers: {places}").format(shape=shape, places=some)
     return _("{whole} but {places}").format(whole=whole, places=some)
 

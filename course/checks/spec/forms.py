@@ -49,7 +49,10 @@ def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.n
     One of few `steps` is interpreted, another is compiled. Raises Misuse, and CheckFailed as
     run_prim_func does.
     """
-    require_inside_buffers(tvm.IRModule({"main": func}))
+    try:
+        require_inside_buffers(tvm.IRModule({"main": func}))
+    except CheckFailed as outside:  # it depends on the sizes: the smallest are looked for
+        raise Misuse(*outside.parts) from None
     try:
         interpreted = Interpreted(func)
     except Unknown:

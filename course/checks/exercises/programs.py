@@ -1,0 +1,80 @@
+"""Answers that make a PrimFunc for some sizes: run as functions of arrays, and counted."""
+
+import functools
+import inspect
+import math
+from collections import Counter
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import tvm
+from tvm import tirx
+
+from course.checks.observe.primfuncs import with_buffers
+from course.checks.say.messages import CheckFailed
+from course.checks.spec.forms import program
+from course.tir.walk import Access, accesses, walk
+from course.words import _
+
+
+def made_for(build: Callable, shapes: Callable[..., Sequence[tuple[int, ...]]],
+             dtypes: Sequence[str] = ()) -> Callable[..., np.ndarray]:
+    """Return an answer that makes a PrimFunc for some sizes as a function of these and of arrays.
+
+    `shapes` gives for the sizes, by whose names it is called in messages, those of its buffers, the
+    output's last; they are float32, if `dtypes` does not say otherwise.
+    """
+    names = inspect.signature(shapes).parameters
+
+    @functools.cache
+    def made(*sizes: int) -> Callable[..., np.ndarray]:
+        return program(with_buffers(
+            build(*sizes), *shapes(*sizes), dtypes=dtypes,
+            sizes=", ".join(f"{name} = {size}" for name, size in zip(names, sizes, strict=True))))
+    return lambda sizes, *arrays: made(*sizes)(arrays, shapes(*sizes)[-1])
+
+
+def _traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter[str]]:
+    """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads.
+
+    Of an if and its else only one runs: the one that reads more counts.
+    """
+    every = [access for node, place in walk(func.body) for access in accesses(node, place)]
+    made = {access.buffer.name: math.prod(map(int, access.buffer.shape)) for access in every}
+    reads = _reads([access for access in every if not access.writes])
+    return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
+
+
+def _reads(every: Sequence[Access], depth: int = 0) -> Counter[str]:
+    """Count elements, by their buffers' names; `depth`: how many conditions are dealt with."""
+    reads = Counter[str]()
+    branches: dict[int, tuple[list[Access], list[Access]]] = {}
+    for access in every:
+        if len(access.place.guards) == depth:
+            reads[access.buffer.name] += math.prod(int(loop.extent) for loop in access.place.loops)
+            continue
+        condition = access.place.guards[depth]
+        no = isinstance(condition, tirx.Not)
+        branches.setdefault(hash(condition.a if no else condition), ([], []))[no].append(access)
+    for one, other in branches.values():
+        reads += _reads(one, depth + 1) | _reads(other, depth + 1)
+    return reads
+
+
+def require_little(func: tvm.tirx.PrimFunc, kept: int, loads: int, *params: int, sizes: str) -> int:
+    """Return how many numbers the buffers hold that a PrimFunc makes.
+
+    Raises CheckFailed where they are more than `kept`, or it loads more than `loads` times from
+    one of some parameters. `sizes`: for which it was made.
+    """
+    made, reads = _traffic(func)
+    if (total := sum(made.values())) > kept:
+        raise CheckFailed(_("at most {most} numbers of its own at a time, for {sizes}").format(
+                              most=kept, sizes=sizes),
+                          _(", ").join(_("{name} {count}").format(name=name, count=size)
+                                       for name, size in sorted(made.items())))
+    for name in (func.params[place].name for place in params):
+        if reads[name] > loads:
+            raise CheckFailed(_("at most {most} loads of {name}, for {sizes}").format(
+                most=f"{loads:,}", name=name, sizes=sizes), f"{reads[name]:,}")
+    return total
