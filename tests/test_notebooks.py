@@ -35,6 +35,14 @@ def test_pairs_are_in_sync() -> None:
     assert sync.differing() == [], "run `make sync`"
 
 
+def test_minutes_are_as_contributing_counts_them(notebook) -> None:
+    text = "\n".join(cell.source for cell in notebook.cells if cell.cell_type == "markdown")
+    lines = sum(bool(line.strip()) for cell in _code(notebook) for line in cell.source.splitlines())
+    stars = sum(map(len, re.findall(r"^### Exercise.+?(★+)$", text, re.MULTILINE)))
+    said = int(re.search(r"\*\*Time\*\* about (\d+) minutes", text)[1])
+    assert said == pytest.approx(len(text.split()) / 150 + lines / 12 + 8 * stars, abs=5)
+
+
 def test_the_first_cells_are_the_same_in_all() -> None:
     setups = {_code(nbformat.read(path, as_version=4))[0].source for path in NOTEBOOKS}
     assert len(setups) == 1 and "TVM_NUM_THREADS" in setups.pop()
