@@ -44,12 +44,12 @@ def running(n, m, d, scale=None, weighted=True, start=-1e30, row=False, twice=Fa
     return main
 
 
-def many(parts, d, total=True, weighted=True, subtract=True, divided=True):
+def many(parts, d, total=True, weighted=True, subtract=True, divided=True, count=None):
     @T.prim_func(s_tir=True)
     def main(M: T.Buffer((parts,), "float32"), L: T.Buffer((parts,), "float32"), A: T.Buffer((parts, d), "float32"), Y: T.Buffer((d,), "float32")):
         t = T.alloc_buffer((3,), "float32")
         t[0] = T.float32(-1e30)
-        for p in range(parts):
+        for p in range(parts if count is None else count):
             t[0] = T.max(t[0], M[p])
         t[1] = T.float32(0)
         for i in range(d):
