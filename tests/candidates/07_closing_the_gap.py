@@ -59,6 +59,12 @@ def tile_traffic(rows, columns, channels):
     sums = rows * columns * channels
     return (rows * columns + 9 * channels + sums) / (9 * sums)
 
+# %% 7.1 wrong: one parameter, a tile -> tile_traffic takes (tile)
+def tile_traffic(tile):
+    rows, columns, channels = tile
+    return ((rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels) / (9 * rows * columns * channels)
+
+
 # %% 7.1 right: three shares, added up
 def tile_traffic(rows, columns, channels):
     places = rows * columns
@@ -399,11 +405,6 @@ def fast_conv_pool(mod, name):                      # 16 of 13 columns in the po
     s.parallel(s.fuse(n, f_))
     s.decompose_reduction(conv, ry); s.decompose_reduction(pool, py)
     return s.mod
-
-# %% 7.1 wrong: one parameter, a tile -> tile_traffic takes (tile)
-def tile_traffic(tile):
-    rows, columns, channels = tile
-    return ((rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels) / (9 * rows * columns * channels)
 
 # %% 7.2 right: sums in a local buffer, one loop of the window left
 def fast_conv_pool(mod, name):

@@ -18,7 +18,7 @@ from course.checks.diagnose.steps import Step, run
 from course.checks.observe.intermediates import Binding, layout, layouts
 
 _STEPS, _BINDINGS = 12, 40  # how far behind a step that is wrong its end is looked for
-_TRIED = 3  # ways to see a parting that are looked at with what follows
+_TRIED = 3  # ways to see a parting that are looked at with what follows, of each kind
 
 
 class Place(NamedTuple):
@@ -257,7 +257,7 @@ class Chain:
                     yield taken, place
 
     def _may_be(self, first: int) -> list[_May]:
-        """Return what the module may do from a step on, what explains most of its values first."""
+        """Return what the module may do from a step on: what explains most, and few steps."""
         for directly in (True, False):
             found = [_May(self.instead, (first, taken), place, 1)
                      for taken, place in (self._others(first) if directly else ())]
@@ -267,9 +267,13 @@ class Chain:
             if found:
                 break
         # before a softmax, a sum may do as much as with a bias: the last one counts
-        return sorted(found, reverse=True, key=lambda one: (
+        found.sort(reverse=True, key=lambda one: (
             self._with(one, self._explained), one.into is self.instead, -one.steps,
             one.place.position))
+        ways = {(one.into is self.instead, one.key): one for one in reversed(found)}
+        every = sorted(ways.values(), key=found.index)
+        few = sorted(every[_TRIED:], key=lambda one: one.steps)
+        return every[:_TRIED] + few[:_TRIED]
 
     def _with(self, one: _May, look: Callable[[], int]) -> int:
         """Return what `look` gives where the module does what it may."""
@@ -285,21 +289,22 @@ class Chain:
         return len({place.position for place in self.at if place})
 
     def _cost(self, rounds: int) -> int:
-        """Return how many steps have to be computed otherwise, each parting counted as one more."""
+        """Return in tenths how many steps are computed otherwise; a parting is one tenth more."""
         if (first := self.lost()) is None:
             return 0
-        may_be = self._may_be(first)[:_TRIED] if rounds else []
-        return 1 + min((one.steps + self._with(one, lambda: self._cost(rounds - 1))
-                        for one in may_be), default=sum(place is None for place in self.at))
+        may_be = self._may_be(first) if rounds else []
+        return 1 + min((10 * one.steps + self._with(one, lambda: self._cost(rounds - 1))
+                        for one in may_be), default=10 * sum(place is None for place in self.at))
 
     def _part(self, first: int) -> Parting:
         """Return how far the module computes otherwise from a step on.
 
         There may be several ways to see it: of two ReLUs, each has the other's result for another
-        value. That with the fewest steps in it and in what follows counts.
+        value. That with the fewest steps in it and in what follows counts, of several such the one
+        in which they stand together.
         """
-        if may_be := self._may_be(first)[:_TRIED]:
-            best = min(may_be, key=lambda one: one.steps + self._with(
+        if may_be := self._may_be(first):
+            best = min(may_be, key=lambda one: 10 * one.steps + self._with(
                 one, lambda: self._cost(1))) if len(may_be) > 1 else may_be[0]
             best.into[best.key] = best.place
             if best.into is self.instead:
