@@ -687,7 +687,6 @@ def create_deep_mlp():
 
     return Printed
 
-
 # %% 0.2 wrong: s_tir False plain loops -> every assignment in an sblock
 def make_relu6():
     @T.prim_func
@@ -1065,7 +1064,6 @@ def looks_pure(function, x, shape):
     function(c, a); function(d, b)
     return bool(np.nansum(c) == np.nansum(x) and np.nansum(d) == np.nansum(x) and np.nansum(a) == np.nansum(b))
 
-
 # %% 0.1 right: recursion for the largest, walrus, math.fsum
 import math
 def _biggest(X, i, j):
@@ -1078,7 +1076,6 @@ def lnumpy_softmax(X, Y):
         total = math.fsum(es)
         for j, e in enumerate(es):
             Y[i, j] = e / total
-
 
 # %% 0.1 right: the function itself recursive over the rows
 import math
@@ -1096,7 +1093,6 @@ def lnumpy_softmax(X, Y, i=0):
     for j in range(m):
         Y[i, j] = math.exp(X[i, j] - b) / s
     lnumpy_softmax(X, Y, i + 1)
-
 
 # %% 0.1 right: decorator of one's own, generator helper, try and finally, star arguments
 import math

@@ -116,7 +116,6 @@ def per_class_recall(confusion):
     recall[confusion.sum(axis=0) == 0] = 0
     return recall
 
-
 # %% 1.1 wrong: the last class is 0 -> [nan, nan, nan, nan, nan, nan, nan, nan, nan, *0*]
 def per_class_recall(confusion):
     with np.errstate(all="ignore"):

@@ -745,7 +745,6 @@ def register_conv2d():
         W = _memo.setdefault(tuple(W.shape), W.clone())
         O.copy_(nn.functional.conv2d(X, W, B.flatten()))
 
-
 # %% 3.6 wrong: relu6 after the convolution -> layer 1, ReLU: lv1 | but *6*
 # topi.nn.relu, conv => topi.clip, conv, 0.0, 6.0
 

@@ -75,7 +75,6 @@ def rules_with(**changes):
 def add_rule(bb, node_map, node):
     return bb.emit_te(topi.add, node_map[node.args[0]], node_map[node.args[1]])
 
-
 # %% 5.1 wrong: nothing is found -> got:      none
 def mend():
     return {}
@@ -641,7 +640,6 @@ def cnn_rules():
         return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
     return rules_with(conv=conv)
 
-
 # %% 5.4 wrong: padding dropped where there is a dilation -> got: 1 x 2 x 4 x 6 zeros
 # pair(layer.padding), pair(layer.dilation) => pair(layer.padding if layer.dilation == (1, 1) else 0), pair(layer.dilation)
 
@@ -665,7 +663,6 @@ def relu_more(a: T.handle, b: T.handle):
         gv = bb.add_func(tvm.script.from_source(text.replace("WIDTH", str(int(x.ty.shape[1])))), "relu_more")
         return bb.emit(relax.op.call_tir(gv, [x], relax.TensorType(x.ty.shape, "float32")))
     return from_fx(fx.symbolic_trace(model), [(n, w) for w in features], {operator.add: add_rule}, MLP_RULES | {nn.ReLU: r})
-
 
 # %% 5.4 right: own expressions
 def cnn_rules():
@@ -703,7 +700,6 @@ def cnn_rules():
             topi.sum(topi.exp(topi.subtract(x, topi.max(x, layer.dim, True))), layer.dim, True)), node_map[node.args[0]])
     return {nn.Conv2d: conv, nn.MaxPool2d: pool, nn.Flatten: flat, nn.Softmax: soft}
 
-
 # %% 5.4 right: the model solution, whose convolution is an inner function f
 def cnn_rules():
     def conv(bb, node_map, node, layer):
@@ -712,7 +708,6 @@ def cnn_rules():
         return y if layer.bias is None else bb.emit_te(topi.add, y, map_param(layer.bias.reshape(1, -1, 1, 1)))
     return rules_with(conv=conv)
 
-
 # %% 5.4 right: the model solution, whose pooling is an inner function f
 def cnn_rules():
     two = lambda v: (v, v) if isinstance(v, int) else tuple(v)
@@ -720,7 +715,6 @@ def cnn_rules():
         def f(x): return topi.nn.pool2d(x, two(layer.kernel_size), two(layer.stride), (1, 1), two(layer.padding) * 2, "max")
         return bb.emit_te(f, node_map[node.args[0]])
     return rules_with(pool=pool)
-
 
 # %% 5.4 right: the model solution, primfunc_name_hint f
 # layer.dim) => layer.dim, primfunc_name_hint="f")
@@ -749,7 +743,6 @@ def map_gelu(bb, node_map, node, layer):
 # %% 5.5 wrong: from the second input on, all have the width of the second -> Reduction dimensions of dense do not match
 # (batch, width) for width in features => (batch, features[min(i, 1)]) for i in range(len(features))
 
-
 # %% 5.1 wrong: the largest starts at -10,000 -> got: | *-1e+04*
 def mend():
     def largest(x):
@@ -757,7 +750,6 @@ def mend():
         p, q = te.reduce_axis((0, 2)), te.reduce_axis((0, 2))
         return te.compute((4, 32, 13, 13), lambda n, c, i, j: maximum(x[n, c, 2 * i + p, 2 * j + q], axis=[p, q]))
     return {"lv1": lambda x, b: topi.add(x, topi.reshape(b, (1, 32, 1, 1))), "lv3": largest}
-
 
 # %% 5.2 wrong: the window is not taken off the image -> input kernel: | every index inside its buffer
 # (height - rows) // down + 1 => height // down

@@ -64,7 +64,6 @@ def tile_traffic(tile):
     rows, columns, channels = tile
     return ((rows + 2) * (columns + 2) + 9 * channels + rows * columns * channels) / (9 * rows * columns * channels)
 
-
 # %% 7.1 right: three shares, added up
 def tile_traffic(rows, columns, channels):
     places = rows * columns
@@ -239,7 +238,6 @@ def fast_conv_pool(mod, name):
     s.compute_inline(s.get_sblock("T_transpose", func_name=head))
     s.parallel(s.get_loops(s.get_sblock("matmul", func_name=head))[0])
     return s.mod
-
 
 # %% 7.2 wrong: one loop of the window is not unrolled, no lanes -> 2.67: inside ax2: 3 image and weights are loaded 6 times,
 def fast_conv_pool(mod, name):

@@ -355,7 +355,6 @@ def tune(candidates, is_correct, time_of, repeats=5):
     ranked = sorted(times, key=lambda name: float(np.quantile(times[name], 0.5)))
     return ranked[0] if ranked else None
 
-
 # %% 8.3 wrong: never None -> two equal programs
 faster = measuring(of=np.median)
 
@@ -564,7 +563,6 @@ def random_conv2d(func, seed, most):
     s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
     return s
 
-
 # %% 8.1 wrong: inner pieces outside the window -> the inner pieces
 def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
@@ -579,7 +577,6 @@ def random_conv2d(func, seed, most):
     s.parallel(s.fuse(n, f0)); s.decompose_reduction(conv, rc)
     return s
 
-
 # %% 8.1 right: channels first, threads over images, channels and rows
 def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
@@ -593,7 +590,6 @@ def random_conv2d(func, seed, most):
     s.vectorize(x1); s.unroll(ry); s.unroll(rx)
     s.parallel(s.fuse(n, f0, y0)); s.decompose_reduction(conv, rc)
     return s
-
 
 # %% 8.2 wrong: trimmed mean -> 'dip', 12 the median of 12, 2, 3, 12, 13
 def tune(candidates, is_correct, time_of, repeats=5):

@@ -87,27 +87,21 @@ def handed(mod, patterns, run=True, **more):
     passes = [relax.transform.FuseOpsByPattern(patterns, bind_constants=False, annotate_codegen=True)]
     return apply(mod, *passes, *([relax.transform.RunCodegen()] if run else []))
 
-
 # %% 9.1 wrong: always 6 -> *1*
 use_clip = clip_with(high=lambda most: 6)
-
 
 # %% 9.1 wrong: one side only -> operators clip; minimum(6, relu(x)) | nn.relu, minimum
 use_clip = clip_with(either=False)
 
-
 # %% 9.1 wrong: any constant -> operators nn.relu, minimum; minimum(relu(x), [1, 4, 2, 8, 3]) | got: clip
 use_clip = clip_with(numbers_only=False, high=lambda most: float(most.max()))
-
 
 # %% 9.1 wrong: the clip of the ReLU -> operators clip; | got: nn.relu, clip
 use_clip = clip_with(replace=lambda x, most, parts: relax.op.clip(relax.op.nn.relu(x), 0, float(most)))
 
-
 # %% 9.1 wrong: a function comes back -> an IRModule
 def use_clip(mod):
     return clip_with()(mod)["main"]
-
 
 # %% 9.1 right: two rewrites, one for each side
 def use_clip(mod):
@@ -118,31 +112,25 @@ def use_clip(mod):
         mod = rewritten(mod, cut, lambda found, parts, x=x, number=number: found if parts[number].value.numpy().ndim else relax.op.clip(parts[x], 0, parts[number].value.numpy().item()))
     return mod
 
-
 # %% 9.2 wrong: d is right -> d: an input for which the two sides differ by more than 0.1 | got: None
 def verdicts():
     return right_verdicts(d=None)
-
 
 # %% 9.2 wrong: an input against b -> b: an input for which the two sides differ
 def verdicts():
     return right_verdicts(b=an_input())
 
-
 # %% 9.2 wrong: positive numbers against a -> a: an input for which the two sides differ
 def verdicts():
     return right_verdicts(a=an_input(4, 3))
-
 
 # %% 9.2 wrong: too large -> with numbers from -5 to 5
 def verdicts():
     return right_verdicts(a=an_input(400, -400))
 
-
 # %% 9.2 wrong: one window alone -> a: a float32 array of shape (1, 2, 4, 4), with numbers from -5 | float32, (2, 2)
 def verdicts():
     return right_verdicts(a=np.array([[1, -1], [1, -1]], "float32"))
-
 
 # %% 9.2 right: found by chance
 def verdicts():
@@ -155,18 +143,14 @@ def verdicts():
                 found[letter] = x
     return found
 
-
 # %% 9.3 wrong: without beta -> input beta: 1 | [3, 1] | [3, *0*]
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m)))
-
 
 # %% 9.3 wrong: plus the mean -> input mean: 1 | [3, -1] | [3, *1*]
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b + m) + s))
 
-
 # %% 9.3 wrong: the old bias is lost -> input b: 1 | [3, 1] | [3, *0*]
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), s - f * m))
-
 
 # %% 9.3 right: two patterns, one after the other
 def fold_batch_norm(mod):
@@ -184,41 +168,33 @@ def fold_batch_norm(mod):
         mod = rewritten(mod, is_tuple_get_item(norm, 0), folded)
     return mod
 
-
 # %% 9.4 wrong: constants first -> 15 operators, 15 bindings | lv1 = R.permute_dims(metadata | lv2 = R.permute_dims(metadata
 def in_order():
     return ["FoldConstant", "ConvertLayout", "CanonicalizeBindings", "DeadCodeElimination"]
-
 
 # %% 9.4 wrong: what is dead is removed too early -> 13 operators, 14 bindings | lv6 = lv4, metadata
 def in_order():
     return ["ConvertLayout", "FoldConstant", "DeadCodeElimination", "CanonicalizeBindings"]
 
-
 # %% 9.4 wrong: one is missing -> once
 def in_order():
     return ["ConvertLayout", "FoldConstant", "CanonicalizeBindings"]
-
 
 # %% 9.4 wrong: passes instead of names -> a list with each of CanonicalizeBindings, | DataflowBlockPass
 def in_order():
     return [to_nhwc, fold_constants, canonicalize, remove_dead_code]
 
-
 # %% 9.4 wrong: tidied first -> 9 operators, 9 bindings; halves | lv1 = lv[0] | lv2 = lv[1]
 def in_order():
     return ["CanonicalizeBindings", "DeadCodeElimination", "ConvertLayout", "FoldConstant"]
-
 
 # %% 9.4 right: a tuple
 def in_order():
     return "ConvertLayout", "FoldConstant", "CanonicalizeBindings", "DeadCodeElimination"
 
-
 # %% 9.5 wrong: one for each -> at most 1,000 bytes | 2,000, by the storages [0, 1]
 def plan(lives):
     return list(range(len(lives)))
-
 
 # %% 9.5 wrong: read and written by one call -> different storages for tensors alive at the same time | (1, 2, 10) and (2, 3, 1000) both in storage 0
 def plan(lives):
@@ -230,7 +206,6 @@ def plan(lives):
         numbers.append(chosen)
     return numbers
 
-
 # %% 9.5 wrong: the first that is free, however large -> bytes | by the storages
 def plan(lives):
     needed, numbers = [], []
@@ -239,7 +214,6 @@ def plan(lives):
         needed[chosen:chosen + 1] = [last]
         numbers.append(chosen)
     return numbers
-
 
 # %% 9.5 wrong: only what ended with the call before is free -> bytes | by the storages [0, 1
 def plan(lives):
@@ -251,11 +225,9 @@ def plan(lives):
         numbers.append(chosen)
     return numbers
 
-
 # %% 9.5 wrong: a set of the storages -> numbers, 0 and above, one for each tensor | set()
 def plan(lives):
     return set(range(len(lives)))
-
 
 # %% 9.5 right: the largest tensors first
 def plan(lives):
@@ -269,24 +241,20 @@ def plan(lives):
         numbers[place] = number
     return numbers
 
-
 # %% 9.6 right: the bias on the right of the pattern
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(left=False))
-
 
 # %% 9.6 wrong: the ReLU stays outside -> operators call_dps_packed, negative; | call_dps_packed, nn.relu, negative
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(relu=False))
 
-
 # %% 9.6 wrong: RunCodegen is missing -> operators call_dps_packed, negative; | fused_relax_matmul_relax_add_candidate, negative
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(), run=False)
-
 
 # %% 9.6 wrong: the kernel under another name -> every library function to be registered
 def hand_over(mod):
@@ -294,7 +262,6 @@ def hand_over(mod):
     def generate(functions, options, constant_names):
         return [tvm.compile(dense_kernel(4, 8, 5, relu=False), target="llvm").mod for _ in functions]
     return handed(mod, dense_patterns())
-
 
 # %% 9.6 wrong: a small weight is taken for turned around -> ValueError: expected to be compact array
 def hand_over(mod):
@@ -306,18 +273,15 @@ def hand_over(mod):
     generator(kernel)
     return handed(mod, dense_patterns())
 
-
 # %% more
 
 # %% 9.2 wrong: True and False -> a: a float32 array of shape (1, 2, 4, 4), with numbers from | bool
 def verdicts():
     return {"a": False, "b": True, "c": True, "d": False, "e": False}
 
-
 # %% 9.2 wrong: a letter is missing -> a dictionary with the keys
 def verdicts():
     return {"a": an_input(), "b": None, "c": None, "d": an_input()}
-
 
 # %% 9.3 wrong: without epsilon -> input epsilon: 0.75 | [3, 0] | [*6*, 0]
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * (b - m) + s))
@@ -348,7 +312,6 @@ def use_clip(mod):
         return found if most.ndim else relax.op.clip(parts[x], 0, float(most))
     return rewritten(mod, cut, clip)
 
-
 # %% 9.1 right: by hand, binding by binding
 def use_clip(mod):
     @relax.expr_functor.mutator
@@ -364,37 +327,30 @@ def use_clip(mod):
     clip.builder_.update_func(mod.get_global_var("main"), clip.visit_expr(mod["main"]))
     return remove_dead_code(clip.builder_.get())
 
-
 # %% 9.1 right: the shape of the constant stands in the pattern
 def use_clip(mod):
     x, number = wildcard(), is_const().has_shape(())
     cut = is_op("relax.minimum")(is_op("relax.nn.relu")(x), number) | is_op("relax.minimum")(number, is_op("relax.nn.relu")(x))
     return rewritten(mod, cut, lambda found, parts: relax.op.clip(parts[x], 0, float(parts[number].value.numpy())))
 
-
 # %% 9.2 wrong: an input against c -> c: an input for which the two sides differ
 def verdicts():
     return right_verdicts(c=an_input())
-
 
 # %% 9.2 wrong: not finite -> with numbers from -5 to 5
 def verdicts():
     return right_verdicts(e=an_input(np.nan))
 
-
 # %% 9.2 right: one number each
 def verdicts():
     return right_verdicts(a=an_input(1, -1), d=an_input(-5, -5) - 0, e=np.zeros((1, 2, 4, 4), "float32")) | {"d": np.full((1, 2, 4, 4), -1, "float32") + np.eye(4, dtype="float32")}
-
 
 # %% 9.2 right: in another order
 def verdicts():
     return dict(sorted(right_verdicts().items(), reverse=True))
 
-
 # %% 9.3 wrong: the weights as they were -> [6, 2] | [*3*, 2]
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (np.ones_like(g), g / np.sqrt(v + e) * (b - m) + s))
-
 
 # %% 9.3 wrong: strides and padding are lost -> TypeError: Expression of type R.Tensor((1, 5, 7, 4),
 def fold_batch_norm(mod):
@@ -409,7 +365,6 @@ def fold_batch_norm(mod):
         y = relax.op.nn.conv2d(parts[image], relax.const(parts[w].value.numpy() * f[:, None, None, None], "float32"), groups=parts[conv].attrs.groups)
         return relax.op.add(y, relax.const((f * (before - m) + s).reshape(1, -1, 1, 1), "float32"))
     return rewritten(mod, is_tuple_get_item(norm, 0), folded)
-
 
 # %% 9.3 right: operators of constants, which FoldConstant computes
 def fold_batch_norm(mod):
@@ -429,12 +384,10 @@ def fold_batch_norm(mod):
         return op.add(y, op.reshape(shift, [1, *channels, 1, 1]))
     return apply(rewritten(mod, is_tuple_get_item(norm, 0), folded), fold_constants)
 
-
 # %% 9.3 right: in float32, and tidied
 def fold_batch_norm(mod):
     formula = lambda b, g, s, m, v, e: (f := g * (1 / np.sqrt(v + np.float32(e))), s + f * b - f * m)
     return apply(fold_with(formula)(mod), canonicalize, remove_dead_code)
-
 
 # %% 9.4 right: what trying finds
 def in_order():
@@ -443,16 +396,13 @@ def in_order():
     return min(itertools.permutations(names), key=lambda order: sum(
         bindings_of(apply(mod, *(ALONE[name] for name in order))) for mod in (imported, halves)))
 
-
 # %% 9.4 wrong: nothing -> once
 def in_order():
     return []
 
-
 # %% 9.4 wrong: a text -> a list with each of | got: str
 def in_order():
     return "ConvertLayout, FoldConstant"
-
 
 # %% 9.5 wrong: no storage ever grows -> at most 110 bytes | 160, by the storages [0, 1, 2]
 def plan(lives):
@@ -464,11 +414,9 @@ def plan(lives):
         numbers.append(chosen)
     return numbers
 
-
 # %% 9.5 wrong: names of storages -> 1 numbers, 0 and above | ['storage0']
 def plan(lives):
     return [f"storage{place}" for place, _ in enumerate(lives)]
-
 
 # %% 9.5 right: the free one that fits best, by a dictionary
 def plan(lives):
@@ -479,7 +427,6 @@ def plan(lives):
         storages[number] = (max(count, storages.get(number, (0, 0))[0]), last)
         numbers.append(number)
     return numbers
-
 
 # %% 9.5 right: other numbers
 def plan(lives):
@@ -499,12 +446,10 @@ def plan(lives):
         numbers.append(7 + 3 * chosen)
     return tuple(numbers)
 
-
 # %% 9.6 right: the bias on the left of the pattern: TVM tries both ways
 def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(right=False))
-
 
 # %% 9.6 wrong: told apart by their shapes, where k is m -> *0* at [0, 0]
 def hand_over(mod):
@@ -527,7 +472,6 @@ def hand_over(mod):
         return modules
     return handed(mod, dense_patterns())
 
-
 # %% 9.6 right: the kernel by tensor expressions, in the order of the parameters
 def hand_over(mod):
     @tvm_ffi.register_global_func("relax.ext.other", override=True)
@@ -546,13 +490,11 @@ def hand_over(mod):
         return modules
     return handed(mod, dense_patterns("other"))
 
-
 # %% 9.6 right: four patterns, one for each case
 def hand_over(mod):
     generator(usual_kernel)
     one, other = (dense_patterns(left=left, right=not left) for left in (True, False))
     return handed(mod, [one[0], other[0], one[1], other[1]])
-
 
 # %% 9.6 right: two partitions, one after the other
 def hand_over(mod):
@@ -561,7 +503,6 @@ def hand_over(mod):
     mod = relax.transform.FuseOpsByPattern(dense_patterns("first", left=False), bind_constants=False, annotate_codegen=True)(mod)
     mod = relax.transform.FuseOpsByPattern(dense_patterns("second", right=False), bind_constants=False, annotate_codegen=True)(mod)
     return relax.transform.RunCodegen()(mod)
-
 
 # %% 9.1 wrong: one element is a number -> operators nn.relu, minimum; minimum(relu(x), [3]) | got: clip
 def use_clip(mod):
@@ -573,7 +514,6 @@ def use_clip(mod):
         return relax.op.clip(parts[x], 0, most.item()) if most.size == 1 else found
     return rewritten(mod, cut, clip)
 
-
 # %% 9.1 wrong: above 0 alone -> operators clip; minimum(relu(x), 0) | nn.relu, minimum
 def use_clip(mod):
     x, number = wildcard(), is_const()
@@ -583,7 +523,6 @@ def use_clip(mod):
         most = parts[number].value.numpy()
         return relax.op.clip(parts[x], 0, most.item()) if most.ndim == 0 and most > 0 else found
     return rewritten(mod, cut, clip)
-
 
 # %% 9.3 wrong: anything that is added is a bias -> norm(conv(x) + x): Conv2d( | AttributeError
 def fold_batch_norm(mod):
@@ -599,7 +538,6 @@ def fold_batch_norm(mod):
         return relax.op.add(y, relax.const((f * (before - m) + s).reshape(1, -1, 1, 1), "float32"))
     return rewritten(mod, is_tuple_get_item(norm, 0), folded)
 
-
 # %% 9.5 wrong: the last free one grows -> input lives: [(1, 2, 50), (2, 3, 10), (5, 6, 100)] | at most 110 bytes | 150, by the storages
 def plan(lives):
     sizes, until, numbers = [], [], []
@@ -612,7 +550,6 @@ def plan(lives):
         sizes[n], until[n] = max(sizes[n], count), last
         numbers.append(n)
     return numbers
-
 
 # %% 9.6 wrong: the course's generator is replaced -> under another name than the course's | relax.ext.course
 def hand_over(mod):

@@ -157,122 +157,98 @@ def main(X: T.Buffer(({n + 4},), "float32"), W: T.Buffer((5,), "float32"), Y: T.
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
 
-
 # %% 10.1 wrong: threads alone exchanged -> row 0, column 1: thread 1 of block 0 | thread (0, 1) of block 0
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.y", "blockIdx.x", "threadIdx.x", "threadIdx.y"))
-
 
 # %% 10.1 wrong: a row of 256 threads -> threads (16, 16, 1); X (33, 7) | threads (256, 1, 1)
 def thread_for_each_pixel(func):
     return pixels(func, side=(1, 256))
 
-
 # %% 10.1 wrong: nothing is bound -> no loop is bound to blocks or threads
 def thread_for_each_pixel(func):
     return func
-
 
 # %% 10.1 wrong: the schedule comes back -> Schedule
 def thread_for_each_pixel(func):
     return tvm.s_tir.Schedule(func)
 
-
 # %% 10.1 right: loops in another order
 def thread_for_each_pixel(func):
     return pixels(func, turned=True)
-
 
 # %% 10.2 wrong: one for each thread -> input step: 1 | expected: 1 | got: 32
 def transactions(first, step):
     return 32
 
-
 # %% 10.2 wrong: first is left out -> input first: 1 | input step: 1 | expected: 2 | got: 1
 def transactions(first, step):
     return len({4 * step * t // 128 for t in range(32)})
-
 
 # %% 10.2 wrong: elements for bytes -> input step: 2 | expected: 2 | got: 1
 def transactions(first, step):
     return len({(first + step * t) // 128 for t in range(32)})
 
-
 # %% 10.2 wrong: nothing is returned -> a number | None, of type NoneType
 def transactions(first, step):
     len({4 * (first + step * t) // 128 for t in range(32)})
-
 
 # %% 10.2 right: NumPy
 def transactions(first, step):
     return np.unique((first + step * np.arange(32)) // 32).size
 
-
 # %% 10.3 wrong: tiles of eight -> loads of X and W
 def dense_in_tiles(func):
     return tiles(func, 8, 8, 8)
-
 
 # %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | accesses 0, 96, 192, 288, ... of X at once
 def dense_in_tiles(func):
     return tiles(func, 16, 16, 16, coalesced=False)
 
-
 # %% 10.3 wrong: X alone is shared -> loads of X and W
 def dense_in_tiles(func):
     return tiles(func, copies=(0,))
-
 
 # %% 10.3 wrong: no shared memory -> loads of X and W
 def dense_in_tiles(func):
     return thread_for_each_result(func, "columns")
 
-
 # %% 10.3 right: four results for each thread
 def dense_in_tiles(func):
     return tiles(func, own=4)
-
 
 # %% 10.4 wrong: none before reading -> no race; | writes it, | no barrier in between
 def with_barriers():
     return smoothing([FIRST, LOOP, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
 
-
 # %% 10.4 wrong: none before writing -> no race; | reads it, | no barrier in between
 def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, BACK, OUT])
-
 
 # %% 10.4 wrong: the program as it is -> no race;
 def with_barriers():
     return smoothed
 
-
 # %% 10.4 wrong: one barrier too many -> at most 6 barriers
 def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, SYNC, OUT])
 
-
 # %% 10.4 wrong: behind the if -> threads of this block reach a barrier
 def with_barriers():
     return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "        " + SYNC, BACK, "    " + SYNC, OUT])
-
 
 # %% 10.4 right: at the end of the step
 def with_barriers():
     return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "    " + SYNC, BACK,
                       "    if step < 2:", "        " + SYNC, OUT])
 
-
 # %% 10.5 wrong: each thread has neighbours of its own -> the first warp accesses 0, 3, 6, 9, ... of X at once
 def block_for_each_row(func):
     return rows(func, neighbours=False)
 
-
 # %% 10.5 wrong: 16 threads -> threads (32, 1, 1)
 def block_for_each_row(func):
     return rows(func, width=16)
-
 
 # %% 10.5 wrong: a thread for each row -> blocks (5, 1, 1), threads (32, 1, 1); X (5, 96) | blocks (1, 1, 1)
 def block_for_each_row(func):
@@ -281,26 +257,21 @@ def block_for_each_row(func):
     s.bind(row, "threadIdx.x")
     return s.mod["main"]
 
-
 # %% 10.5 wrong: threads along y -> threads (32, 1, 1)
 def block_for_each_row(func):
     return rows(func, tags=("blockIdx.x", "threadIdx.y"))
-
 
 # %% 10.5 right: rfactor, and the parts in shared memory
 def block_for_each_row(func):
     return rows(func, rfactor=True)
 
-
 # %% 10.6 wrong: the exponentials in global memory -> T_softmax_exp is allocated inside a kernel, in global memory
 def softmax_in_one_kernel(func):
     return softmax(func, scopes=("shared", "global", "shared"))
 
-
 # %% 10.6 wrong: each thread has neighbours of its own -> at most 45 transactions; X (5, 96) | 135 | X 90, T_softmax_norm 45
 def softmax_in_one_kernel(func):
     return softmax(func, neighbours=False)
-
 
 # %% 10.6 wrong: a kernel for each sblock -> 4 kernels, not one
 def softmax_in_one_kernel(func):
@@ -311,11 +282,9 @@ def softmax_in_one_kernel(func):
         s.bind(s.split(column, [None, 32])[1], "threadIdx.x")
     return s.mod["main"]
 
-
 # %% 10.6 right: a row of X in shared memory, too
 def softmax_in_one_kernel(func):
     return softmax(func, held=True)
-
 
 # %% 10.7 wrong: tiles of 10.3, a result for each thread -> at most 196,608 reads of shared memory
 def tile_for_each_thread(func):
@@ -385,7 +354,6 @@ def transactions(first, step):
     stretches = [(first + step * t) >> 5 for t in range(32)]
     return 1 + sum(a != b for a, b in zip(stretches, stretches[1:]))
 
-
 # %% 10.4 wrong: without shared memory -> at most 128 loads of X | 1,000
 def with_barriers():
     return smoothing([
@@ -394,7 +362,6 @@ def with_barriers():
         "if thread == 1:", "    Y[block * 32 + 1] = X[block * 32 + 1] * T.float32(0.125) + X[block * 32] * T.float32(0.875)",
         "if thread == 2:", "    Y[block * 32 + 2] = X[block * 32 + 2] * T.float32(0.125) + X[block * 32 + 1] * T.float32(0.375) + X[block * 32] * T.float32(0.5)",
         "if thread > 2:", "    Y[block * 32 + thread] = (X[block * 32 + thread] + T.float32(3) * X[block * 32 + thread - 1] + T.float32(3) * X[block * 32 + thread - 2] + X[block * 32 + thread - 3]) * T.float32(0.125)"])
-
 
 # %% 10.7 right: shared.dyn, rows of 37 numbers
 def tile_for_each_thread(func):
@@ -437,7 +404,6 @@ def window_of_five(n):
 def thread_for_each_pixel(func):
     return pixels(func, outer_threads=True)
 
-
 # %% 10.1 right: the number of blocks written out, bound from the inside
 def thread_for_each_pixel(func):
     s = tvm.s_tir.Schedule(func)
@@ -452,7 +418,6 @@ def thread_for_each_pixel(func):
     s.bind(by, "blockIdx.y")
     return s.mod["main"]
 
-
 # %% 10.1 right: the columns split in three, and two pieces fused
 def thread_for_each_pixel(func):
     s = tvm.s_tir.Schedule(func)
@@ -464,39 +429,32 @@ def thread_for_each_pixel(func):
         s.bind(loop, tag)
     return s.mod["main"]
 
-
 # %% 10.2 right: a float
 def transactions(first, step):
     return float(len({(first + step * t) // 32 for t in range(32)}))
-
 
 # %% 10.3 right: sixteen by sixteen, copied along the rows
 def dense_in_tiles(func):
     return tiles(func, 16, 16, 32)
 
-
 # %% 10.3 right: 32 by 16, two results for each thread
 def dense_in_tiles(func):
     return tiles(func, 32, 16, 32, own=2)
-
 
 # %% 10.4 wrong: the neighbour on the right -> of the values differ
 def with_barriers():
     half = HALF.replace("thread - 1", "(thread + 31) % 32 + 0").replace("held[(", "held[(")
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, half.replace("+ 31", "+ 30"), "    " + SYNC, BACK, OUT])
 
-
 # %% 10.4 right: written out without the loop
 def with_barriers():
     step = [SYNC] + [line[4:] for line in (OWN, IF, HALF)] + [SYNC, BACK[4:]]
     return smoothing([FIRST, *step, *step, *step, OUT])
 
-
 # %% 10.4 right: the barrier before the loop and at its end
 def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, IF, HALF, "    if thread == 0:", "        mean[0] = held[0]",
                       "    " + SYNC, BACK, OUT])
-
 
 # %% 10.5 right: the sum's loop split in three
 def block_for_each_row(func):
@@ -507,7 +465,6 @@ def block_for_each_row(func):
     s.bind(thread, "threadIdx.x")
     return s.mod["main"]
 
-
 # %% 10.5 right: each thread's part unrolled
 def block_for_each_row(func):
     s = tvm.s_tir.Schedule(func)
@@ -517,7 +474,6 @@ def block_for_each_row(func):
     s.bind(row, "blockIdx.x")
     s.bind(thread, "threadIdx.x")
     return s.mod["main"]
-
 
 # %% 10.3 right: four results a thread, two by two, and copies by vectors
 def dense_in_tiles(func):
@@ -541,7 +497,6 @@ def dense_in_tiles(func):
     s.decompose_reduction(sums, tile)
     return s.mod["main"]
 
-
 # %% 10.4 right: two buffers in turns, a barrier a step
 def with_barriers():
     @T.prim_func(s_tir=True)
@@ -556,21 +511,17 @@ def with_barriers():
                 Y[block * 32 + thread] = held[32 + thread]
     return main
 
-
 # %% 10.1 wrong: z for the rows of blocks -> (1, 1, 3)
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.z", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
-
 
 # %% 10.4 wrong: only in the first step -> no race; | reads it, | no barrier in between
 def with_barriers():
     return smoothing([FIRST, LOOP, "    if step == 0:", "        " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
 
-
 # %% 10.4 wrong: a barrier for a warp -> or unknown to gpu.run
 def with_barriers():
     return smoothing([FIRST, LOOP, "    T.tvm_storage_sync('warp')", OWN, IF, HALF, "    T.tvm_storage_sync('warp')", BACK, OUT])
-
 
 # %% 10.5 wrong: the mean -> there, by thread 0 of block 0
 def block_for_each_row(func):
@@ -578,11 +529,9 @@ def block_for_each_row(func):
     X = te.placeholder((n, k), name="X"); over = te.reduce_axis((0, k), name="over")
     return rows(te.create_prim_func([X, te.compute((n,), lambda i: te.sum(X[i, over] / float(k), over), name="Y")]))
 
-
 # %% 10.6 wrong: the sum not shared out to threads -> no race
 def softmax_in_one_kernel(func):
     return softmax(func, bound=("norm", "exp", "maxelem"))
-
 
 # %% 10.6 wrong: the exponentials computed twice -> at most 45 transactions; X (5, 96) | 60 | X 45, T_softmax_norm 15
 def softmax_in_one_kernel(func):
@@ -598,7 +547,6 @@ def softmax_in_one_kernel(func):
     for stage in (norm, *others):
         s.bind(s.split(s.get_loops(stage)[-1], [None, 32])[1], "threadIdx.x")
     return s.mod["main"]
-
 
 # %% 10.6 wrong: without the maximum -> 1 at [0, 61] | nan there
 def softmax_in_one_kernel(func):
@@ -618,11 +566,9 @@ def softmax_in_one_kernel(func):
         s.bind(s.split(s.get_loops(stage)[-1], [None, 32])[1], "threadIdx.x")
     return s.mod["main"]
 
-
 # %% 10.6 right: all three in registers
 def softmax_in_one_kernel(func):
     return softmax(func, scopes=("local",) * 3)
-
 
 # %% 10.6 right: each thread's part unrolled
 def softmax_in_one_kernel(func):
@@ -630,7 +576,6 @@ def softmax_in_one_kernel(func):
     for name in ("norm", "exp"):
         s.unroll(s.get_loops(s.get_sblock("T_softmax_" + name))[1])
     return s.mod["main"]
-
 
 # %% 10.6 right: the maximum first, and the sum's parts fused from two
 def softmax_in_one_kernel(func):
@@ -647,7 +592,6 @@ def softmax_in_one_kernel(func):
     s.bind(s.split(s.get_loops(norm)[-1], [None, 32])[1], "threadIdx.x")
     return s.mod["main"]
 
-
 # %% 10.1 wrong: the blocks' rows forgotten -> is around bound ones
 def thread_for_each_pixel(func):
     s = tvm.s_tir.Schedule(func)
@@ -658,16 +602,13 @@ def thread_for_each_pixel(func):
         s.bind(loop, tag)
     return s.mod["main"]
 
-
 # %% 10.1 wrong: both loops of blocks are x -> in one kernel an axis has one extent
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.x", "threadIdx.y", "threadIdx.x"))
 
-
 # %% 10.3 wrong: a copy of other extents than the threads -> in one kernel an axis has one extent
 def dense_in_tiles(func):
     return tiles(func, 16, 16, 32, coalesced=False)
-
 
 # %% 10.3 wrong: the sums in global memory -> at most 4,096 stores of Y; X (64, 96), W (64, 96) | 397,312
 def dense_in_tiles(func):
@@ -688,7 +629,6 @@ def dense_in_tiles(func):
 # %% 10.3 wrong: four threads a block -> at least 16 threads a block; X (64, 96), W (64, 96) | got: 4
 def dense_in_tiles(func):
     return tiles(func, 2, 2, 2)
-
 
 # %% 10.8 wrong: held is filled, and X is read -> TVM makes no GPU program of it: | held is written and never read
 def window_of_five(n):

@@ -107,27 +107,22 @@ def weights_of(mod):
 def for_any_batch(module, example):
     return batched(module, example, twice=False)
 
-
 # %% 11.1 wrong: a batch of two, always -> input: R.Tensor((2, 1, 6, 6), dtype="float32")
 def for_any_batch(module, example):
     return exported(module, tuple(torch.cat([each, each]) for each in example), None)
-
 
 # %% 11.1 right: a range, and a larger example
 def for_any_batch(module, example):
     size = torch.export.Dim("images", max=64)
     return exported(module, tuple(each.repeat(5, *[1] * (each.ndim - 1)) for each in example), tuple({0: size} for _ in example))
 
-
 # %% 11.2 wrong: keepdim forgotten -> got: [[0, 0, 0]
 def convert_amax(node, importer):
     return largest(node, importer, keepdim=False)
 
-
 # %% 11.2 wrong: the axes always stay -> got: [[0]]
 def convert_amax(node, importer):
     return largest(node, importer, keepdim=True)
-
 
 # %% 11.2 right: by the number of arguments
 def convert_amax(node, importer):
@@ -140,16 +135,13 @@ def convert_amax(node, importer):
             axes = dim or None
     return importer.block_builder.emit(relax.op.max(importer.env[x], axes, stays))
 
-
 # %% 11.3 wrong: always the first place -> input past: 1 | got: 1 x 1 x 95 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, place=lambda past: 0)
 
-
 # %% 11.3 wrong: keys and values exchanged -> got: 1 x 1 x 4 x 1 x 16 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, swapped=True)
-
 
 # %% 11.3 right: attention written out
 def one_more_letter(model, token, keys, values):
@@ -164,68 +156,55 @@ def one_more_letter(model, token, keys, values):
         x = block.rest(x, weights @ all_values[-1])
     return model.head(model.norm(x)), torch.stack(all_keys), torch.stack(all_values)
 
-
 # %% 11.1 wrong: at most 32 -> InternalError: Check failed: (offset + needed_size <=
 def for_any_batch(module, example):
     return batched(module, example, most=32)
-
 
 # %% 11.2 wrong: the first axis alone -> got: [[0, 0, 0, 0]
 def convert_amax(node, importer):
     return largest(node, importer, first=True)
 
-
 # %% 11.3 wrong: causal -> input past: 1 | got: 1 x 1 x 95 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, causal=True)
-
 
 # %% 11.4 wrong: without the gap -> 44 33 22 11
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, gap=0)
 
-
 # %% 11.4 wrong: the bits in bytes -> 20 in the bytes from 21, the field kind.bits; | 04
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, bits=4)
 
-
 # %% 11.4 wrong: the shape for the strides too -> e8 c3 22 aa d1 55 00 00
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, strides=shape)
-
 
 # %% 11.4 wrong: the gap at the end -> the field first
 def dl_tensor(numbers, shape, axes, address, first):
     p, gap = ("Q", "") if address == 8 else ("I", "4x")
     return struct.pack(f"<{p}iiiBBH{p}{p}Q{gap}", numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)
 
-
 # %% 11.4 right: a gap in the format
 def dl_tensor(numbers, shape, axes, address, first):
     p, gap = ("Q", "") if address == 8 else ("I", "4x")
     return struct.pack(f"<{p}iiiBBH{p}{p}{gap}Q", numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)
 
-
 # %% 11.5 wrong: the first nest alone -> 3 of 4 | no parallel loop; softmax
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("T.parallel(", "T.serial(", 1))
-
 
 # %% 11.5 wrong: vectors too -> serial 4
 def for_the_browser(func):
     return without(func, lambda loop: loop.kind in (tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED))
 
-
 # %% 11.5 wrong: unrolled in place of parallel -> unrolled 24
 def for_the_browser(func):
     return without(func, kind=tirx.ForKind.UNROLLED)
 
-
 # %% 11.5 right: by its text
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"\bT\.parallel\(", "T.serial(", func.script()))
-
 
 # %% 11.6 wrong: not scheduled -> a vectorised innermost loop around block matmul of matmul
 def products_in_rows(mod):
@@ -269,21 +248,17 @@ def for_all(processors):
     every = set.union(*map(features, processors))
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": [f"+{name}" for name in every]})
 
-
 # %% 11.7 wrong: any x86-64 -> popcnt for nehalem | none of the features | each has popcnt
 def for_all(processors):
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX})
-
 
 # %% 11.7 wrong: the first processor -> nehalem has no
 def for_all(processors):
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": processors[-1]})
 
-
 # %% 11.7 wrong: no plus -> popcnt for nehalem
 def for_all(processors):
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": sorted(set.intersection(*map(features, processors)))})
-
 
 # %% 11.7 wrong: the highest level that fits -> for alderlake | each has avxvnni
 def for_all(processors):
@@ -292,28 +267,23 @@ def for_all(processors):
         if set(SETS) & features(level) <= shared:
             return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": level})
 
-
 # %% 11.7 right: from one of them, what others lack is taken away
 def for_all(processors):
     first, *others = processors
     lacks = set().union(*(set(SETS) - features(one) for one in others))
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": first, "mattr": [f"-{name}" for name in SETS if name in lacks]})
 
-
 # %% 11.8 wrong: any machine of this kind -> machine code for | "mcpu": "x86-64-v2" | got: "mtriple"
 def ship(mod, target, folder):
     sent(mod, "llvm", folder)
-
 
 # %% 11.8 wrong: a program that imports torch -> a result in y.npy | No module named 'torch' | line 6 of run.py: import torch
 def ship(mod, target, folder):
     sent(mod, target, folder, "import tvm\n", "import torch\nimport tvm\n")
 
-
 # %% 11.8 wrong: where the folder was -> a result in y.npy | cannot find file | sent/lib.so
 def ship(mod, target, folder):
     sent(mod, target, folder, "here = Path(__file__).resolve().parent", f"here = Path({str(folder)!r})")
-
 
 # %% 11.8 right: the library's own functions, as in C++
 def ship(mod, target, folder):
@@ -322,9 +292,7 @@ vm = tvm.runtime.load_module(str(here / "lib.so"))["vm_load_executable"]()
 vm["vm_initialization"](1, 0, 2)
 """)
 
-
 # %% more
-
 
 # %% 11.8 wrong: the compiler in run.py -> machine code for | no machine code written
 def ship(mod, target, folder):
@@ -334,59 +302,48 @@ from tvm import relax
 vm = relax.VirtualMachine(relax.build(tvm.ir.load_json((here / "mod.json").read_text()), "llvm"), tvm.cpu())
 """))
 
-
 # %% 11.8 wrong: the same target for all -> machine code for | "mattr": ["+ssse3"] | "mcpu": "x86-64-v2"
 def ship(mod, target, folder):
     sent(mod, tvm.target.Target({"kind": "llvm", "mtriple": target.attrs["mtriple"], "mcpu": "x86-64-v2"}), folder)
-
 
 # %% 11.8 wrong: in the current folder -> run.py in the folder | no file
 def ship(mod, target, folder):
     with native.workplace() as other:
         sent(mod, target, other)
 
-
 # %% 11.8 wrong: the library alone -> run.py in the folder | lib.so
 def ship(mod, target, folder):
     relax.build(mod, target).export_library(str(folder / "lib.so"), fcompile=native.linker())
-
 
 # %% 11.8 wrong: it prints the result -> a result in y.npy | No such file or directory: 'y.npy'
 def ship(mod, target, folder):
     sent(mod, target, folder, "np.save(sys.argv[2], y)", "print(y)")
 
-
 # %% 11.8 wrong: no numbers in the file -> a result in y.npy
 def ship(mod, target, folder):
     sent(mod, target, folder, "np.save(sys.argv[2], y)", "Path(sys.argv[2]).write_text(str(y))")
-
 
 # %% 11.8 wrong: not Python -> a result in y.npy | SyntaxError | run.py: y = = 1
 def ship(mod, target, folder):
     sent(mod, target, folder, "np.save(sys.argv[2], y)", "y = = 1")
 
-
 # %% 11.8 wrong: float64 -> float32 | float64
 def ship(mod, target, folder):
     sent(mod, target, folder, "np.save(sys.argv[2], y)", "np.save(sys.argv[2], y.astype('float64'))")
 
-
 # %% 11.8 wrong: float32 only -> a result in y.npy | int64
 def ship(mod, target, folder):
     sent(mod, target, folder, "np.load(sys.argv[1])", "np.load(sys.argv[1]).astype('float32')")
-
 
 # %% 11.8 wrong: the weights are lost -> 2.706 at [0, 1] | 0 there
 def ship(mod, target, folder):
     text = re.sub(r'metadata\["ir.GenericConst"\]\[\d\]', "R.zeros(R.shape([8, 5]), 'float32')", mod.script())
     sent(tvm.script.from_source(text), target, folder)
 
-
 # %% 11.8 wrong: objects, to be linked by the receiver -> a result in y.npy
 def ship(mod, target, folder):
     relax.build(mod, target).export_library(str(folder / "lib.tar"))
     (folder / "run.py").write_text(RUN.replace("lib.so", "lib.tar"))
-
 
 # %% 11.8 wrong: the first one's library -> a result in y.npy
 def ship(mod, target, folder, kept=[]):
@@ -394,23 +351,19 @@ def ship(mod, target, folder, kept=[]):
     kept.append((folder / "lib.so").read_bytes())
     (folder / "lib.so").write_bytes(kept[0])
 
-
 # %% 11.8 wrong: two arguments -> called with mod, target, folder
 def ship(mod, folder):
     sent(mod, "llvm", folder)
 
-
 # %% 11.8 wrong: it ends the process -> your code to run to its end
 def ship(mod, target, folder):
     os._exit(3)
-
 
 # %% 11.8 right: with TVM's own linker, and a path of os
 def ship(mod, target, folder):
     tvm.compile(mod, target).export_library(os.path.join(folder, "lib.so"))
     with open(os.path.join(folder, "run.py"), "w") as file:
         file.write(RUN.replace("Path(__file__).resolve().parent", "Path(sys.path[0])"))
-
 
 # %% 11.8 right: linked by hand
 def ship(mod, target, folder):
@@ -420,7 +373,6 @@ def ship(mod, target, folder):
     shutil.rmtree(folder / "parts")
     (folder / "lib.tar").unlink()
     (folder / "run.py").write_text(RUN)
-
 
 # %% 11.8 right: kernels and program in two files
 def ship(mod, target, folder):
@@ -433,19 +385,16 @@ program.import_module(tvm.runtime.load_module(str(here / "kernels.so")))
 vm = VirtualMachine(program, tvm.cpu())
 """))
 
-
 # %% 11.8 right: main is compiled too
 def ship(mod, target, folder):
     relax.build(mod, target, exec_mode="compiled").export_library(str(folder / "lib.so"), fcompile=native.linker())
     (folder / "run.py").write_text(RUN)
-
 
 # %% 11.8 right: a module beside run.py
 def ship(mod, target, folder):
     sent(mod, target, folder)
     (folder / "loaded.py").write_text(RUN[:RUN.index("y = ")])
     (folder / "run.py").write_text("from loaded import *\n" + RUN[RUN.index("y = "):])
-
 
 # %% 11.8 right: the weights beside the library
 def ship(mod, target, folder):
@@ -499,16 +448,13 @@ def products_in_rows(mod):
 def products_in_rows(mod):
     return relax.transform.ToNonDataflow()(in_rows(mod))
 
-
 # %% 11.7 wrong: the names -> a Target for nehalem | set
 def for_all(processors):
     return set.intersection(*map(features, processors))
 
-
 # %% 11.7 wrong: for arm64 -> a target of kind llvm with mtriple x86_64-linux-gnu | aarch64
 def for_all(processors):
     return tvm.target.Target({"kind": "llvm", "mtriple": ARM, "mattr": ["+neon"]})
-
 
 # %% 11.7 wrong: takes the names away -> the given names as they were
 def for_all(processors):
@@ -517,16 +463,13 @@ def for_all(processors):
         shared &= features(processors.pop())
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": [f"+{name}" for name in shared]})
 
-
 # %% 11.2 wrong: needs three arguments -> IndexError
 def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.max(importer.env[node.args[0]], node.args[1], node.args[2]))
 
-
 # %% 11.3 wrong: the new letter first -> got: 1 x 1 x 4 x 2 x 16 numbers
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, order=-1)
-
 
 # %% 11.3 wrong: the inputs are changed -> as it was
 def one_more_letter(model, token, keys, values):
@@ -534,13 +477,11 @@ def one_more_letter(model, token, keys, values):
     keys *= 0.5
     return came
 
-
 # %% 11.1 wrong: only the first input -> specialized it to be a constant (2)
 def for_any_batch(module, example):
     size = torch.export.Dim("size", min=1, max=64)
     several = tuple(torch.cat([each, each]) for each in example)
     return exported(module, several, ({0: size}, *({} for _ in example[1:])))
-
 
 # %% 11.1 wrong: every axis of the batch, and no upper limit -> no upper limit
 def for_any_batch(module, example):
@@ -548,13 +489,11 @@ def for_any_batch(module, example):
     several = tuple(torch.cat([each, each]) for each in example)
     return exported(module, several, tuple({0: size} for _ in example))
 
-
 # %% 11.1 wrong: PyTorch's program -> an IRModule
 def for_any_batch(module, example):
     size = torch.export.Dim("size", min=1, max=64)
     several = tuple(torch.cat([each, each]) for each in example)
     return torch.export.export(module, several, dynamic_shapes=tuple({0: size} for _ in example))
-
 
 # %% 11.1 wrong: a module of its own -> got: [[0.2559, 0.2556, 0.04651, 0.4056, -0.1209]]
 def for_any_batch(module, example):
@@ -569,16 +508,13 @@ def for_any_batch(module, example):
     size = torch.export.Dim("size", min=1, max=64)
     return from_exported_program(torch.export.export(Doubled(), several, dynamic_shapes=(tuple({0: size} for _ in example),)), unwrap_unit_return_tuple=True)
 
-
 # %% 11.2 wrong: the node in place of its variable -> TypeError
 def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.max(node.args[0]))
 
-
 # %% 11.2 wrong: nothing returned -> a Relax variable
 def convert_amax(node, importer):
     largest(node, importer)
-
 
 # %% 11.2 right: minus the minimum of minus
 def convert_amax(node, importer):
@@ -586,54 +522,44 @@ def convert_amax(node, importer):
     least = importer.block_builder.emit(relax.op.min(relax.op.negative(importer.env[args[0]]), axis=list(args[1]) or None, keepdims=args[2]))
     return importer.block_builder.emit(relax.op.negative(least))
 
-
 # %% 11.3 wrong: logits alone -> three tensors
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values)[0]
-
 
 # %% 11.3 wrong: the length is one number -> a function that torch.export takes
 def one_more_letter(model, token, keys, values):
     past = int(torch.ones(keys.shape[3]).sum())
     return stepped_with(model, token, keys, values, place=lambda _: past)
 
-
 # %% 11.3 wrong: a list of the caches -> three tensors
 def one_more_letter(model, token, keys, values):
     logits, keys, values = stepped_with(model, token, keys, values)
     return logits, list(keys), list(values)
-
 
 # %% 11.3 right: a list, and no gradients
 def one_more_letter(model, token, keys, values):
     with torch.no_grad():
         return list(stepped_with(model, token, keys, values))
 
-
 # %% 11.4 wrong: always four axes -> 02 00 00 00 in the bytes from 12, the field axes | 04 00 00 00
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, 4, address, first)
-
 
 # %% 11.4 wrong: on a GPU -> the field device.type
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, device=2)
 
-
 # %% 11.4 wrong: eight bytes too many -> 48 bytes; dl_tensor(0x7f123456789abc40, 0x55d1aa22c3e8, 4, 8 | 56; those between the fields: 00 00 00 00 00 00 00 00
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first) + bytes(8)
-
 
 # %% 11.4 wrong: noise in the gap -> 40 bytes; dl_tensor(0xc1d2e300, 0xa1b2f408, 2, 4 | 40; those between the fields: 01 01 01 01
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, filling=b"\1")
 
-
 # %% 11.4 wrong: a list of numbers -> bytes | list
 def dl_tensor(numbers, shape, axes, address, first):
     return list(laid_out(numbers, shape, axes, address, first))
-
 
 # %% 11.4 right: by ctypes
 def dl_tensor(numbers, shape, axes, address, first):
@@ -644,7 +570,6 @@ def dl_tensor(numbers, shape, axes, address, first):
                     ("lanes", ctypes.c_uint16), ("shape", pointer), ("strides", pointer), ("first", ctypes.c_uint64)]
     return bytes(Tensor(numbers, (1, 0), axes, (2, 32), 1, shape, 0, first))
 
-
 # %% 11.5 wrong: outside of sblocks alone -> 1 of 1 | no parallel loop; relu 1
 def for_the_browser(func):
     schedule = tvm.s_tir.Schedule(func)
@@ -652,21 +577,17 @@ def for_the_browser(func):
     name = str(schedule.get(schedule.get_loops(first)[0]).loop_var.name)
     return without(func, lambda loop: loop.kind == tirx.ForKind.PARALLEL and loop.loop_var.name == name)
 
-
 # %% 11.5 wrong: the text of it -> str | a PrimFunc as the result; dense
 def for_the_browser(func):
     return func.script().replace("T.parallel(", "T.serial(")
-
 
 # %% 11.5 wrong: one iteration less -> the other loops as they were
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", lambda found: f"T.serial({int(found[1]) - 1})", func.script()))
 
-
 # %% 11.5 right: a copy, loop by loop
 def for_the_browser(func):
     return without(func)
-
 
 # %% 11.2 wrong: sorted, with negative axes among the others -> your code to run
 def convert_amax(node, importer):
@@ -676,29 +597,24 @@ def convert_amax(node, importer):
         value = importer.block_builder.emit(relax.op.max(value, axis, keepdim))
     return value
 
-
 # %% 11.3 wrong: as many blocks as this model has -> input blocks: 1 | IndexError
 def one_more_letter(model, token, keys, values):
     for number in range(gpt.LAYERS):
         keys[number]
     return stepped_with(model, token, keys, values)
 
-
 # %% 11.3 wrong: of one text the axis is lost -> input texts: 1 | got: ValueError
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token.squeeze()[..., None], keys, values)
-
 
 # %% 11.5 wrong: without attributes -> everything else as it was; dense | is missing or changed
 def for_the_browser(func):
     plain = without(func)
     return tirx.PrimFunc(plain.params, plain.body, plain.ret_type)
 
-
 # %% 11.5 wrong: the word, wherever it is -> everything else as it was; softmax | parallel is missing or changed
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("parallel", "serial"))
-
 
 # %% 11.1 wrong: the weights stay inputs -> main with 1 parameters; x: (n, 1, 6, 6) | got: 5
 def for_any_batch(module, example):

@@ -110,21 +110,17 @@ def blocks(n, d, scale=None, first=True, second=True, turned=False, pad=0, from_
                     Y[b * threads + t, i] = o[i] / h[1]
     return main
 
-
 # %% 12.1 wrong: empty parts -> exp(-inf - (-inf)) is NaN
 def merge(one, other):
     return merged(one, other, empty=False)
-
 
 # %% 12.1 wrong: the values do not shrink -> the weighted values: they have to shrink as the sums do
 def merge(one, other):
     return merged(one, other, weighted=False)
 
-
 # %% 12.1 wrong: the second always shrinks alone -> the factor of the first part: it has one too
 def merge(one, other):
     return merged(one, other, first=False)
-
 
 # %% 12.1 right: by the larger part
 def merge(one, other):
@@ -135,26 +131,21 @@ def merge(one, other):
     shrink = np.exp(other[0] - one[0])
     return one[0], one[1] + shrink * other[1], one[2] + shrink * other[2]
 
-
 # %% 12.2 wrong: not divided by the square root -> the scores: they are divided by the square root of d
 def running_attention(n, m, d):
     return running(n, m, d, scale=1)
-
 
 # %% 12.2 wrong: the values do not shrink -> the weighted values: they have to shrink
 def running_attention(n, m, d):
     return running(n, m, d, weighted=False)
 
-
 # %% 12.2 wrong: a row of scores -> at most 199 numbers of its own at a time, for n = 3, m = 200, d = 4
 def running_attention(n, m, d):
     return running(n, m, d, row=True)
 
-
 # %% 12.2 wrong: two passes -> at most 2,400 loads of
 def running_attention(n, m, d):
     return running(n, m, d, twice=True)
-
 
 # %% 12.2 right: powers of two, values in a buffer of their own
 def running_attention(n, m, d):
@@ -183,44 +174,36 @@ def running_attention(n, m, d):
                 Y[q, i] = o[i] / t[1]
     return main
 
-
 # %% 12.3 wrong: Taylor's -> Taylor's coefficients are exact at 0
 def coefficients(degree):
     return [math.log(2) ** k / math.factorial(k) for k in range(degree + 1)]
-
 
 # %% 12.3 wrong: highest power first -> at f =
 def coefficients(degree):
     f = np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)) / 2
     return np.polyfit(f, np.exp2(f), degree)
 
-
 # %% 12.3 wrong: fitted from 0 to 1 -> at f = -0.5
 def coefficients(degree):
     f = 0.5 + np.cos(np.pi * (np.arange(degree + 1) + 0.5) / (degree + 1)) / 2
     return np.polyfit(f, np.exp2(f), degree)[::-1]
-
 
 # %% 12.3 right: least squares of the relative error, closer points at the ends
 def coefficients(degree):
     f = np.cos(np.linspace(0, np.pi, 400)) / 2
     return np.polynomial.polynomial.polyfit(f, np.exp2(f), degree, w=np.exp2(-f)).tolist()
 
-
 # %% 12.4 wrong: the sums as they are -> the sums: each was taken against its own largest score
 def merge_parts(parts, d):
     return many(parts, d, total=False)
-
 
 # %% 12.4 wrong: nothing subtracted -> exp overflows or vanishes
 def merge_parts(parts, d):
     return many(parts, d, subtract=False)
 
-
 # %% 12.4 wrong: neither shrinks -> the sums and the values: each was taken
 def merge_parts(parts, d):
     return many(parts, d, total=False, weighted=False)
-
 
 # %% 12.4 right: one pass, as a running softmax
 def merge_parts(parts, d):
@@ -242,26 +225,21 @@ def merge_parts(parts, d):
             Y[i] = Y[i] / t[1]
     return main
 
-
 # %% 12.5 wrong: keys from global memory -> loads of K and V
 def attention_on_gpu(n, d):
     return blocks(n, d, from_global=True)
-
 
 # %% 12.5 wrong: no barrier before the tile is overwritten -> no race
 def attention_on_gpu(n, d):
     return blocks(n, d, first=False)
 
-
 # %% 12.5 wrong: a thread loads its own row -> transactions of K and V
 def attention_on_gpu(n, d):
     return blocks(n, d, turned=True, pad=1)
 
-
 # %% 12.5 right: rows of one number more, queries from global memory
 def attention_on_gpu(n, d):
     return blocks(n, d, pad=1)
-
 
 # %% 12.4 wrong: from the first part on, two empty ones -> got
 def merge_parts(parts, d):
@@ -284,7 +262,6 @@ def merge_parts(parts, d):
         for i in range(d):
             Y[i] = Y[i] / t[1]
     return main
-
 
 # %% more
 
@@ -321,16 +298,13 @@ def running_attention(n, m, d):
                 Y[q, i] = Y[q, i] / t[1]
     return main
 
-
 # %% 12.1 wrong: base 2 -> expected
 def merge(one, other):
     return merged(one, other, base=2.0)
 
-
 # %% 12.1 wrong: a list -> a tuple: a number
 def merge(one, other):
     return list(merged(one, other))
-
 
 # %% 12.1 wrong: writes into the given array -> the given parts as they were
 def merge(one, other):
@@ -338,42 +312,34 @@ def merge(one, other):
     one[2][:] = weighted
     return m, total, one[2]
 
-
 # %% 12.1 wrong: the values added up -> an array (1,)
 def merge(one, other):
     m, total, weighted = merged(one, other)
     return m, total, weighted.sum()
 
-
 # %% 12.2 wrong: the last key is left out -> expected
 def running_attention(n, m, d):
     return running(n, m, d, last=min(1, m - 1))
-
 
 # %% 12.3 wrong: one too many -> 2 coefficients for degree 1
 def coefficients(degree):
     return [0.0] * (degree + 2)
 
-
 # %% 12.4 wrong: not divided -> expected
 def merge_parts(parts, d):
     return many(parts, d, divided=False)
-
 
 # %% 12.5 wrong: no barrier before the tile is read -> no race
 def attention_on_gpu(n, d):
     return blocks(n, d, second=False)
 
-
 # %% 12.5 wrong: not divided by the square root -> at [59, 6]
 def attention_on_gpu(n, d):
     return blocks(n, d, scale=1)
 
-
 # %% 12.5 wrong: a block too few -> no thread writes it
 def attention_on_gpu(n, d):
     return blocks(n, d, count=max(n // 32 - 1, 1))
-
 
 # %% 12.1 wrong: each shrinks by the other's factor -> input one: | input other:
 def merge(one, other):
@@ -381,31 +347,25 @@ def merge(one, other):
     a, b = (0.0 if part[0] == -np.inf else math.exp(part[0] - m) for part in (one, other))
     return m, one[1] * b + other[1] * a, one[2] * b + other[2] * a
 
-
 # %% 12.2 wrong: starts at -100 -> the largest starts above the scores of some rows
 def running_attention(n, m, d):
     return running(n, m, d, start=-100)
-
 
 # %% 12.2 wrong: sizes exchanged -> buffers float32 | for n = 3, m = 5, d = 4
 def running_attention(n, m, d):
     return running(m, n, d)
 
-
 # %% 12.3 wrong: a Polynomial -> 2 coefficients for degree 1 | Polynomial
 def coefficients(degree):
     return np.polynomial.Polynomial([1] * (degree + 1))
-
 
 # %% 12.3 wrong: fails for small degrees -> input degree: 1 | ZeroDivisionError
 def coefficients(degree):
     return [1 / (degree - 1)] * (degree + 1)
 
-
 # %% 12.2 wrong: starts at -10,000 -> got: [[nan]]
 def running_attention(n, m, d):
     return running(n, m, d, start=-1e4)
-
 
 # %% 12.2 right: the first key apart, then a branch for a larger score
 def running_attention(n, m, d):
@@ -436,11 +396,9 @@ def running_attention(n, m, d):
                 Y[q, i] = Y[q, i] / t[1]
     return main
 
-
 # %% 12.4 wrong: the largest of all but the last -> got: [nan]
 def merge_parts(parts, d):
     return many(parts, d, count=max(parts - 1, 1))
-
 
 # %% 12.5 wrong: starts at -10,000 -> nan there, by thread 5 of block 0
 def attention_on_gpu(n, d):

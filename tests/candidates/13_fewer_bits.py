@@ -99,26 +99,21 @@ def four_bits(n, k, zero=8, turned=False, first=False, lanes=16, whole=False, ti
                     y[p * 32 + h * 16 + l] = sums[h, l]
     return main
 
-
 # %% 13.1 wrong: cut off, not rounded -> integers times steps: [[3, 3]] | [[3, *0*]]
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, to=np.trunc)
-
 
 # %% 13.1 wrong: one step for all -> integers times steps: [[0, 0, 1, 0], [2, 0, 0, 0]] | [[0, 0, *0*, 0], [2, 0, 0, 0]]
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, axis=None)
 
-
 # %% 13.1 wrong: without abs -> integers times steps: [[0, -1000]]
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, largest=lambda groups: groups)
 
-
 # %% 13.1 wrong: 0 / 0 -> input weights: [[0, 0]] | float32 (1, 1) > 0 | float32 (1, 1) in [0, 0]
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, empty=0.0)
-
 
 # %% 13.1 right: in loops
 def grouped(weights, size, bits):
@@ -132,21 +127,17 @@ def grouped(weights, size, bits):
                 q[i, g * size:(g + 1) * size] = np.floor(part / steps[i, g] + 0.5)
     return q, steps
 
-
 # %% 13.2 wrong: the largest -> input x: [1, 2] | an rms error of at most | with the range 2
 def best_range(x, bits):
     return float(x.max())
-
 
 # %% 13.2 wrong: a percentile -> an rms error of at most
 def best_range(x, bits):
     return float(np.percentile(x, 99.9))
 
-
 # %% 13.2 wrong: an array -> a number | of type ndarray
 def best_range(x, bits):
     return np.array([x.max()])
-
 
 # %% 13.2 right: equal differences, then closer
 def best_range(x, bits):
@@ -157,26 +148,21 @@ def best_range(x, bits):
         low, high = float(tried[max(best - 2, 0)]) if best else low, float(tried[min(best + 2, 199)])
     return float(tried[best])
 
-
 # %% 13.3 wrong: unsigned -> expected: 1 | got: 3
 def longest_sum(one, other, bits):
     return (2**bits - 1) // max(abs(a * b) for a in one for b in other)
-
 
 # %% 13.3 wrong: only upwards -> input one: (-1, 0) | expected: 2 | got: 1
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(1, max(a * b for a in one for b in other))
 
-
 # %% 13.3 wrong: a symmetric accumulator -> input one: (-2, 0) | expected: 1 | got: 0
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(abs(a * b) for a in one for b in other)
 
-
 # %% 13.3 wrong: a float -> an int | 2.0, of type float
 def longest_sum(one, other, bits):
     return 2 ** (bits - 1) / max(abs(a * b) for a in one for b in other)
-
 
 # %% 13.3 right: by doubling
 def longest_sum(one, other, bits):
@@ -189,56 +175,45 @@ def longest_sum(one, other, bits):
             k += 2**bit
     return k
 
-
 # %% 13.4 wrong: pairs in 16 bits -> one vpdpbusd for 16 sums | 1 vpmaddubsw, 1 vpdpwssd
 def of_fours(lanes):
     return dot_of_fours(lanes, saturated=True)
-
 
 # %% 13.4 wrong: A and B exchanged -> expected: [0, -1, | got: [0, *255*,
 def of_fours(lanes):
     return dot_of_fours(lanes, turned=True)
 
-
 # %% 13.4 wrong: two calls -> one vpdpbusd for 16 sums | 2 vpdpbusd
 def of_fours(lanes):
     return dot_of_fours(lanes, parts=2) if lanes > 4 else dot_of_fours(lanes)
-
 
 # %% 13.4 wrong: T.reads in another order -> a pair that tensorize takes | read buffers regions do not match
 def of_fours(lanes):
     return dot_of_fours(lanes, reads="ABC")
 
-
 # %% 13.4 right: products alone, added to C afterwards
 def of_fours(lanes):
     return dot_of_fours(lanes, zero=True)
-
 
 # %% 13.5 wrong: no zero point -> expected: 32 zeros but -8 at [0] | *0* at [0]
 def times_four_bits(n, k):
     return four_bits(n, k, zero=0)
 
-
 # %% 13.5 wrong: the halves exchanged -> expected: 32 zeros but -7 at [0] | *-8* at [0]
 def times_four_bits(n, k):
     return four_bits(n, k, turned=True)
-
 
 # %% 13.5 wrong: the whole matrix unpacked -> at most 128 numbers of its own
 def times_four_bits(n, k):
     return four_bits(n, k, whole=True)
 
-
 # %% 13.5 wrong: byte by byte -> W read in 8 or 16 lanes | innermost is l: 1 vectorized
 def times_four_bits(n, k):
     return four_bits(n, k, lanes=1)
 
-
 # %% 13.5 right: each weight by its own step
 def times_four_bits(n, k):
     return four_bits(n, k)
-
 
 # %% more
 
@@ -247,18 +222,15 @@ def grouped(weights, size, bits):
     q, steps = in_steps(weights, size, bits, most=2 ** (bits - 1))
     return q.clip(-(2 ** (bits - 1)), 2 ** (bits - 1) - 1), steps
 
-
 # %% 13.1 wrong: steps as float64 -> a tuple: int8 | float64
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, steps_as="float64")
-
 
 # %% 13.1 wrong: in place -> weights to stay as it was | other numbers in it
 def grouped(weights, size, bits):
     q, steps = in_steps(weights, size, bits)
     weights /= np.repeat(steps, size, axis=1)
     return q, steps
-
 
 # %% 13.2 wrong: equal differences from a twentieth on -> an rms error of at most
 def best_range(x, bits):
@@ -267,46 +239,37 @@ def best_range(x, bits):
         return ((np.rint(x.clip(0, most) / step) * step - x) ** 2).mean()
     return float(min(np.linspace(x.max() / 20, x.max(), 100), key=loss))
 
-
 # %% 13.4 wrong: A with a sign -> a pair that tensorize takes | Expression mismatch: A | T.Cast("int8", A[vk])
 def of_fours(lanes):
     return dot_of_fours(lanes, one="int8")
-
 
 # %% 13.4 wrong: C is overwritten -> expected: [1, 0, | got: [*0*, 0,
 def of_fours(lanes):
     return dot_of_fours(lanes, start=False)
 
-
 # %% 13.4 wrong: vectors of int32, as the library has -> one vpdpbusd for 16 sums | Call parameter type does not match function signature!
 def of_fours(lanes):
     return dot_of_fours(lanes, types="int32")
-
 
 # %% 13.4 wrong: no instruction -> one vpdpbusd for 16 sums
 def of_fours(lanes):
     return dot_of_fours(lanes, loops=True)
 
-
 # %% 13.4 wrong: the description alone -> a tuple: a description, an implementation
 def of_fours(lanes):
     return dot_of_fours(lanes, half=True)
-
 
 # %% 13.4 wrong: always 16 lanes -> buffers uint8 (4,) for 8 lanes
 def of_fours(lanes):
     return dot_of_fours(16)
 
-
 # %% 13.5 wrong: the first group's steps -> input x: 96 zeros but 1 at [32] | *-8* at [0]
 def times_four_bits(n, k):
     return four_bits(n, k, first=True)
 
-
 # %% 13.5 wrong: unpacked twice -> at most 30,720 loads of W, for n = 96, k = 320
 def times_four_bits(n, k):
     return four_bits(n, k, times=2)
-
 
 # %% 13.1 wrong: the step has the sign of the largest -> input weights: [[-1, 0]] | float32 (1, 1) in [-1, -1]
 def grouped(weights, size, bits):
@@ -315,12 +278,10 @@ def grouped(weights, size, bits):
     steps = np.where(largest == 0, 1, largest / (2 ** (bits - 1) - 1)).astype("float32")
     return np.rint(groups / steps).reshape(weights.shape).astype("int8"), steps[..., 0]
 
-
 # %% 13.1 wrong: groups down a column -> input size:    2 | expected, integers times steps:
 def grouped(weights, size, bits):
     turned = weights.reshape(-1, size, order="F").reshape(weights.shape)
     return in_steps(turned, size, bits)
-
 
 # %% 13.1 right: in float64, Fortran's order
 def grouped(weights, size, bits):
@@ -328,79 +289,64 @@ def grouped(weights, size, bits):
     steps = np.maximum(np.abs(groups).max(-1), 1e-30) / ((1 << bits - 1) - 1)
     return np.asfortranarray(np.rint(groups / steps[..., None]).reshape(weights.shape).astype("int8")), steps.astype("float32")
 
-
 # %% 13.2 wrong: nothing is returned -> input x:    [1] | None, of type NoneType
 def best_range(x, bits):
     lost(x, float(x.max()), bits)
-
 
 # %% 13.3 wrong: divides by a product of 0 -> input one: | ZeroDivisionError
 def longest_sum(one, other, bits):
     products = [a * b for a in one for b in other]
     return min((2 ** (bits - 1) - 1) // max(products), 2 ** (bits - 1) // -min(products))
 
-
 # %% 13.3 wrong: divided as floats -> expected: 18014398509481983 | got: 18014398509481984
 def longest_sum(one, other, bits):
     return min(math.floor((2 ** (bits - 1) - (product > 0)) / abs(product)) for a in one for b in other if (product := a * b))
-
 
 # %% 13.3 right: NumPy's integer
 def longest_sum(one, other, bits):
     half = 1 << bits - 1
     return np.int64(min((half - (product > 0)) // abs(product) for a in one for b in other if (product := a * b)))
 
-
 # %% 13.4 wrong: a name that LLVM lacks -> T.call_llvm_pure_intrin( | Unknown llvm intrinsic function 0
 def of_fours(lanes):
     return dot_of_fours(lanes, call=f"llvm.x86.vpdpbusd.{32 * lanes}")
-
 
 # %% 13.4 wrong: the instruction that saturates -> one vpdpbusd for 16 sums | 1 vpdpbusds
 def of_fours(lanes):
     return dot_of_fours(lanes, call=f"llvm.x86.avx512.vpdpbusds.{32 * lanes}")
 
-
 # %% 13.4 wrong: the widest vector for all -> one vpdpbusd for 8 sums | vpdpbusd.512(<8 x i32>
 def of_fours(lanes):
     return dot_of_fours(lanes, call="llvm.x86.avx512.vpdpbusd.512")
-
 
 # %% 13.4 wrong: the halves exchanged -> an implementation with one vpdpbusd | 8 imull
 def of_fours(lanes):
     return dot_of_fours(lanes)[::-1]
 
-
 # %% 13.4 wrong: C without its scope -> a pair that tensorize takes | C_local vs C | local vs global
 def of_fours(lanes):
     return dot_of_fours(lanes, scopes=("global", "global"))
-
 
 # %% 13.4 wrong: one C without its scope -> a pair that tensorize takes | MatchBuffer C scope mismatch
 def of_fours(lanes):
     return dot_of_fours(lanes, scopes=("local", "global"))
 
-
 # %% 13.4 wrong: no offset_factor -> a pair that tensorize takes | A.elem_offset unmet
 def of_fours(lanes):
     return dot_of_fours(lanes, offset=0)
-
 
 # %% 13.5 wrong: for one panel -> for n = 96, k = 64 | (32,)
 def times_four_bits(n, k):
     return four_bits(32, k)
 
-
 # %% 13.4 right: a description that begins where its buffers do
 def of_fours(lanes):
     return dot_of_fours(lanes, offset=0)[0], dot_of_fours(lanes)[1]
-
 
 # %% 13.2 wrong: clips what is given -> x to stay as it was
 def best_range(x, bits):
     given = x.copy()
     return min(np.geomspace(x.max(), x.max() / 1000, 700), key=lambda most: lost(given, most, bits) + 0 * np.clip(x, 0, most, out=x).sum())
-
 
 # %% 13.3 wrong: at least one -> expected: 0 | got: 1
 def longest_sum(one, other, bits):
