@@ -59,12 +59,11 @@ def test_wrong_behaviours_are_tried_too() -> None:
 
 
 def test_a_false_cause_is_found() -> None:
-    cause = _("the maximum: it is taken over the whole array, not over each row (all exponentials "
-              "of a row can be 0)")
-    assert not truths.false_causes("0.1", "its largest: of all rows", cause)
+    cause = _("softmax: subtract each row's largest logit before the exponential")
+    assert not truths.false_causes("2.7", "its largest: of all rows", cause)
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
     for title in ("its sum: of all rows", "its result: rounded to float16"):
-        assert truths.false_causes("0.1", title, cause) == [cause]
+        assert truths.false_causes("2.7", title, cause) == [cause]
     rounded = _("the weight is not transposed")
     look_at = _("; ").join([rounded, _("one sblock")])
     assert truths.unexpected_causes(look_at, "something else") == [rounded]
