@@ -140,7 +140,7 @@ class Chain:
                                         for place in range(self.count)]
         self.at: list[Place | None] = [Place(place - self.count, tuple(range(values[0].ndim)))
                                        for place, values in enumerate(self.own)]
-        for number, _step in enumerate(self.steps, self.count):
+        for number in range(self.count, self.count + len(self.steps)):
             if number in self.fixed:
                 place: Place | None = self.fixed[number]
                 values = self.value(self.fixed[number])
@@ -293,8 +293,12 @@ class Chain:
         if (first := self.lost()) is None:
             return 0
         may_be = self._may_be(first) if rounds else []
-        return 1 + min((10 * one.steps + self._with(one, lambda: self._cost(rounds - 1))
-                        for one in may_be), default=10 * sum(place is None for place in self.at))
+        return 1 + min((self._cost_with(one, rounds - 1) for one in may_be),
+                       default=10 * sum(place is None for place in self.at))
+
+    def _cost_with(self, one: _May, rounds: int) -> int:
+        """Return what one way to see a parting costs, with what follows it."""
+        return 10 * one.steps + self._with(one, lambda: self._cost(rounds))
 
     def _part(self, first: int) -> Parting:
         """Return how far the module computes otherwise from a step on.
@@ -304,8 +308,8 @@ class Chain:
         in which they stand together.
         """
         if may_be := self._may_be(first):
-            best = min(may_be, key=lambda one: 10 * one.steps + self._with(
-                one, lambda: self._cost(1))) if len(may_be) > 1 else may_be[0]
+            best = min(may_be, key=lambda one: self._cost_with(one, 1)) \
+                if len(may_be) > 1 else may_be[0]
             best.into[best.key] = best.place
             if best.into is self.instead:
                 return Parting(first, first - 1, (best.key[1],), best.place)
