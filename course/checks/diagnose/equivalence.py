@@ -11,11 +11,12 @@ import tvm_ffi
 from torch import nn
 from tvm import relax
 
+import helpers
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.diagnosis import diagnose, wrong_alone
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.intermediates import compiled, is_layer
+from course.checks.observe.intermediates import is_layer
 from course.checks.observe.primfuncs import LIGHT, require_inside_buffers
 from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed, bound, reason
@@ -56,7 +57,7 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
     """Return the VirtualMachine of an IRModule; raise CheckFailed where it cannot be built."""
     require_well_formed(mod)
     try:
-        return compiled(mod, target)
+        return helpers.build(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
             raise CheckFailed(_("every library function to be registered"),

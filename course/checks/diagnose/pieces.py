@@ -12,10 +12,11 @@ import torch
 import tvm
 from tvm import relax
 
+import helpers
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, to_numpy
 from course.checks.diagnose.chain import Chain, Parting
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.intermediates import compiled, piece, with_functions
+from course.checks.observe.intermediates import piece, with_functions
 from course.checks.observe.memory import looks_up
 from course.checks.spec.evidence import Rerun, Spec, kind
 from course.checks.spec.shrink import Inputs
@@ -127,7 +128,7 @@ def built(mod: tvm.IRModule, chain: Chain, partings: Sequence[Parting], target: 
         return []
     whole = with_functions(relax.transform.ToNonDataflow()(mod), functions)
     whole = relax.transform.DeadCodeElimination(list(functions))(whole)
-    machine = compiled(whole, target)
+    machine = helpers.build(whole, target)
     for one in found:
         one.machine, one.mod = machine, whole
     return found
