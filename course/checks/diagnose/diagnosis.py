@@ -137,7 +137,7 @@ def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[st
     for given, atol in [wide] if wide else [(one, piece.atol) for one in piece.inputs] \
             if piece else []:
         assert piece
-        if example := piece.rerun().smallest(given, atol):
+        if example := piece.rerun(atol).smallest(given):
             break
     steps_ = _steps(chain, parting.first, parting.last)
     if parting.end is None:

@@ -18,7 +18,7 @@ from course.checks.diagnose.chain import Chain, Parting
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.intermediates import piece, with_functions
 from course.checks.observe.memory import looks_up
-from course.checks.spec.evidence import Rerun, Spec, kind
+from course.checks.spec.evidence import Rerun, Spec
 from course.checks.spec.shrink import Inputs
 
 _WIDE = 2, 50  # standard deviations of what a layer alone is tried on
@@ -76,9 +76,9 @@ class Piece:
         axes = self.end.axes if len(self.end.axes) == result.ndim else range(result.ndim)
         return np.ascontiguousarray(result.numpy().transpose(np.argsort(axes)))
 
-    def rerun(self) -> Rerun:
+    def rerun(self, atol: float) -> Rerun:
         """Return how the piece is run on other inputs than its own."""
-        return Rerun(self.run, Spec(lambda run: run, self.right))
+        return Rerun(self.run, Spec(lambda run: run, self.right, atol=atol))
 
     def wrong_of_wide(self) -> tuple[Inputs, float] | None:
         """Return inputs that its own values do not show it wrong on, and the tolerance, or None.
@@ -98,7 +98,8 @@ class Piece:
             with torch.no_grad():
                 right = self.right(**given)
             atol = max(ATOL, _NEAR * float(np.abs(right).max(initial=0)))
-            if np.isfinite(right).all() and kind(self.rerun().called(given), right, atol):
+            rerun = self.rerun(atol)
+            if np.isfinite(right).all() and rerun.kind(given, rerun.called(given), right):
                 return given, atol
         return None
 
