@@ -208,10 +208,8 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
     """
     images = random_like(like)
     batch = Batch((images,), None, model(torch.from_numpy(images)).numpy())
-    results: list[np.ndarray] = []
     with guarded(machine, mod, filling=1e30, at_start=True):
-        several_threads(lambda: results.append(_output(machine, batch, main)))
-    came = results[0]
+        came = several_threads(lambda: _output(machine, batch, main))
     # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
     if is_layer(came, batch.expected, model[-1]) or _equal(came, batch.expected, model):
         if inexact := inexact_constant(mod, model):
