@@ -16,7 +16,7 @@ import helpers
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, to_numpy
 from course.checks.diagnose.chain import Chain, Parting
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.intermediates import piece, with_functions
+from course.checks.observe.intermediates import part, with_functions
 from course.checks.observe.memory import looks_up
 from course.checks.spec.evidence import Rerun, Spec
 from course.checks.spec.shrink import Inputs
@@ -122,7 +122,7 @@ def built(mod: tvm.IRModule, chain: Chain, partings: Sequence[Parting], target: 
         if parting.end is None:
             continue
         one = Piece(chain, parting)
-        if function := piece(mod, one.given, one.end.position, one.title):
+        if function := part(mod, one.given, [one.end.position], one.title):
             found.append(one)
             functions[one.title] = function
     if not found:

@@ -77,15 +77,9 @@ def _tensors(main: relax.Function) -> list[Any]:
 
 def with_all_values(mod: tvm.IRModule) -> tvm.IRModule:
     """Return the module with a function that returns, beside main, every tensor that main binds."""
-    plain = relax.transform.ToNonDataflow()(mod)
-    main = plain["main"]
-    bindings = _tensors(main)
-    outputs = relax.Tuple([binding.var for binding in bindings])
-    function = relax.Function(main.params, relax.SeqExpr(main.body.blocks, outputs),
-                              relax.TupleType([binding.var.ty for binding in bindings]),
-                              is_pure=main.is_pure).with_attr("global_symbol", ALL_VALUES)
-    function = relax.utils.copy_with_new_vars(function)  # main has the same variables
-    return with_functions(plain, {ALL_VALUES: function})
+    main = relax.transform.ToNonDataflow()(mod)["main"]
+    every = part(mod, range(-len(main.params), 0), range(len(_tensors(main))), ALL_VALUES)
+    return with_functions(mod, {ALL_VALUES: every})
 
 
 def with_functions(mod: tvm.IRModule, more: Mapping[str, relax.Function]) -> tvm.IRModule:
@@ -171,27 +165,29 @@ def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module | None = None) -> bo
     return layout(a, b, layer) is not None
 
 
-def piece(mod: tvm.IRModule, given: Sequence[int], end: int, name: str) -> relax.Function | None:
-    """Return the part of main that makes one of its tensors of others, as a function of these.
+def part(mod: tvm.IRModule, given: Sequence[int], ends: Sequence[int], name: str
+         ) -> relax.Function | None:
+    """Return the part of main that makes some of its tensors of others, as a function of these.
 
     They are positions among main's tensors, those below 0 among its parameters. None where it
     takes more than what is given.
     """
     main = relax.transform.ToNonDataflow()(mod)["main"]
-    tensors = [binding.var for binding in _tensors(main)]
-    inputs = list(main.params)
+    tensors, inputs = [binding.var for binding in _tensors(main)], list(main.params)
     params = [(tensors if place >= 0 else inputs)[place] for place in given]
+    made = [tensors[end] for end in ends]
     makes = {binding.var: binding for block in main.body.blocks for binding in block.bindings}
-    needed: list[relax.Var] = []
-    waiting = [tensors[end]]
+    needed: set[relax.Var] = set()
+    waiting = list(made)
     while waiting:
         if (var := waiting.pop()) in params or var in needed:
             continue  # TVM compares variables by what they are, not by their names
         if var not in makes:
             return None
-        needed.append(var)
+        needed.add(var)
         waiting.extend(relax.analysis.free_vars(makes[var].value))
     block = relax.BindingBlock([binding for var, binding in makes.items() if var in needed])
-    function = relax.Function(params, relax.SeqExpr([block], tensors[end]), tensors[end].ty,
+    function = relax.Function(params, relax.SeqExpr([block], relax.Tuple(made)),
+                              relax.TupleType([var.ty for var in made]),
                               is_pure=main.is_pure).with_attr("global_symbol", name)
-    return relax.utils.copy_with_new_vars(function)
+    return relax.utils.copy_with_new_vars(function)  # main has the same variables

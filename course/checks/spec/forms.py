@@ -47,10 +47,10 @@ class Misuse(CheckFailed):
                    _("still running after two million steps"))
 
 
-def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.ndarray]:
+def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
     """Return a PrimFunc of float32 buffers as a function of its inputs and its output's shape.
 
-    One of few `steps` is interpreted, another is compiled. Raises Misuse, and CheckFailed as
+    One of few steps is interpreted, another is compiled. Raises Misuse, and CheckFailed as
     run_prim_func does.
     """
     try:
@@ -61,7 +61,7 @@ def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.n
         interpreted = Interpreted(func)
     except Unknown:
         interpreted = None
-    if not interpreted or interpreted.steps > steps:
+    if not interpreted or interpreted.steps > STEPS:
         return lambda arrays, shape: run_prim_func(func, arrays, shape)
 
     def run(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
