@@ -179,8 +179,8 @@ def _judged(check: Callable[..., str], answer: Any, form: str) -> str:
             raise
         raise CheckFailed(
             _("{form}, called with its parameters in this order").format(form=form),
-            _("{name} takes {parameters}").format(name=name_in(form), parameters=turned),
-            _("the order of the parameters after def")) from None
+            _("{name} takes {parameters}").format(name=name_in(form), parameters=turned)
+            ) from None
 
 
 class _Reached(BaseException):
