@@ -42,7 +42,7 @@ def require_called_as(answer: Any, form: str, called: str = "") -> None:
     """
     name, wanted = _form(form)
     called = called or name
-    if not callable(answer) or isinstance(answer, tvm_ffi.Function):
+    if not callable(answer) or isinstance(answer, tvm_ffi.Object | tvm_ffi.Function):  # a te.Tensor can be called
         came = _("{called} is a function of TVM's, a tvm_ffi.Function") \
             if isinstance(answer, tvm_ffi.Function) else _("{called} is {value}")
         raise CheckFailed(_("a Python function, {form}").format(form=form),
