@@ -176,7 +176,8 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
         raise CheckFailed(_("the same numbers from every run"),
                           _("PyTorch's with one thread, but different ones with several, on arrays "
                             "full of other numbers"))
-    raise refusal(given or _("on random images"), mod, model, [images, random_like(like, 1)], target)
+    raise refusal(given or _("on random images"), mod, model, [images, random_like(like, 1)],
+                  target)
 
 
 def refusal(given: str, mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarray],

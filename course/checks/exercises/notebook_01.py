@@ -76,7 +76,7 @@ def _batches() -> Cases:
     lost = np.eye(10)[[2, 2, 3, 4, 5, 9]] * 1000  # the first row's label, 2, wins; others lose
     won = np.eye(10)[[2, 1, 0, 2, 1, 2]] * 1000  # every label wins: the loss is 0
     cases = [((6, 10), 0), ((1, 7), 0), ((5, 3), 0), ((2, 17), 0), ((4, 1), 0), ((40, 35), 0),
-             ((6, 10), 47 * np.sign(random(6, 10, seed=5))), ((6, 10), 500), ((6, 10), 1000),
+             ((6, 10), 47 * np.sign(random(6, 10, seed=5))), ((6, 10), won / 80), ((6, 10), 1000),
              ((6, 10), -1000), ((6, 10), mixed), ((6, 10), lost / 5), ((6, 10), lost),
              ((6, 10), won), ((6, 10), -lost)]
     for seed, ((n, c), offset) in enumerate(cases):
