@@ -158,4 +158,7 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
     if any(not isinstance(extent, int) or extent < 1 for extent in shape):
         raise Misuse(_("a result with one element or more"),
                      _("shape ({shape})").format(shape=", ".join(map(str, shape))))
+    if any(output.same_as(one) for one in inputs):  # no PrimFunc has a buffer twice
+        given_back = output
+        output = te.compute(output.shape, lambda *at: given_back(*at))
     return program(te.create_prim_func([*inputs, output])), [int(extent) for extent in output.shape]

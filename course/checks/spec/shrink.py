@@ -120,7 +120,7 @@ def _shorter(inputs: Inputs, axes: Mapping[str, str], least: Mapping[str, int]
                     cut[name] = cut[name].take(places, number)
         return cut
 
-    for most in (1, 2):
+    for most in (1, 2, 3, 4):  # of squares no axis can be cut alone
         shorter = inputs
         for axis, size in sizes.items():
             shorter = kept(shorter, axis, range(min(size, max(most, least.get(axis, 1)))))
