@@ -1140,5 +1140,5 @@ def looks_pure(function, x, shape):
 # %% 0.4 wrong: a third argument for the function -> TypeError: function() takes 2 positional arguments
 # function(given, out) => function(given, out, shape)
 
-# %% 0.5 wrong: ReLU6 -> 1 x 784 zeros but 10 at [0, 9] | [*6*]
+# %% 0.5 wrong: ReLU6 -> 1 x 784 zeros but 10 at [0, 9] | got: *6*]]
 # T.max(X[vi, vj], T.float32(0)) => T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))

@@ -318,7 +318,7 @@ def create_linear_module(weight, bias):
 # %% 3.4 wrong: loses the batch -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*1*]]]]
 # (images => (images[0]
 
-# %% 3.4 wrong: writes image 0 only -> got: *nan*
+# %% 3.4 wrong: writes image 0 only -> got: [[[*nan*]]
 # result.copy_(nn.functional.conv2d(images => result[0].copy_(nn.functional.conv2d(images[0]
 
 # %% 3.4 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 2, 2)
