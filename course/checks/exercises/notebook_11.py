@@ -25,6 +25,7 @@ import helpers
 from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises import schedules
+from course.checks.exercises.models import model_of
 from course.checks.observe.guard_pages import guarded
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
@@ -40,18 +41,6 @@ from data import gpt
 _MOST, _BATCHES = 64, (1, 2, 7, 64)
 
 
-class _Joined(nn.Module):
-    """Two inputs, a residual, a layer that is used twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wide, self.narrow = nn.Linear(8, 8), nn.Linear(3, 8)
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        x = x + torch.relu(self.wide(x))
-        return torch.cat([x + self.wide(x), self.narrow(y)], 1)
-
-
 @prepared
 def _exporting() -> bool:
     """Export and import something: the first time loads modules for seconds, once in a kernel."""
@@ -63,12 +52,19 @@ def _exporting() -> bool:
 
 @prepared
 def _models() -> list[tuple[str, nn.Module, tuple[tuple[int, ...], ...]]]:
-    """Return models with their titles, and the shapes of their inputs in a batch of 1."""
+    """Return models with their titles, and the shapes of their inputs in a batch of 1.
+
+    One has two inputs, a residual, and a layer that is used twice.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(11)
         images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5))
+        joined = model_of(
+            lambda self, x, y: torch.cat(
+                [(z := x + torch.relu(self.wide(x))) + self.wide(z), self.narrow(y)], 1),
+            wide=nn.Linear(8, 8), narrow=nn.Linear(3, 8))
         return [("x: (n, 1, 6, 6)", images.eval(), ((1, 1, 6, 6),)),
-                ("x: (n, 8), y: (n, 3)", _Joined().eval(), ((1, 8), (1, 3)))]
+                ("x: (n, 8), y: (n, 3)", joined, ((1, 8), (1, 3)))]
 
 
 def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]:
