@@ -1,7 +1,6 @@
 """The checks of notebook 11: models for any input, what ships them, and targets."""
 
 import contextlib
-import ctypes
 import functools
 import itertools
 import json
@@ -256,21 +255,13 @@ _TENSORS = [(0x7F123456789ABC40, 0x55D1AA22C3E8, 4, 8, 0x0102030405060708),
             (0x10040, 0xFF20, 6, 8, 0)]
 
 
-def _laid_out(numbers: int, shape: int, axes: int, address: int, first: int
-              ) -> tuple[bytes, dict[str, slice]]:
-    """Return the bytes of a DLTensor as C has them, and the places of each of its fields."""
-    pointer = ctypes.c_uint64 if address == 8 else ctypes.c_uint32
-
-    class DLTensor(ctypes.LittleEndianStructure):
-        _fields_ = (("data", pointer), ("device.type", ctypes.c_int32),
-                    ("device.id", ctypes.c_int32), ("axes", ctypes.c_int32),
-                    ("kind.code", ctypes.c_uint8), ("kind.bits", ctypes.c_uint8),
-                    ("kind.lanes", ctypes.c_uint16), ("shape", pointer), ("strides", pointer),
-                    *[("padding", ctypes.c_uint32)] * (address == 4), ("first", ctypes.c_uint64))
-    fields = {name: getattr(DLTensor, name) for name, _kind in DLTensor._fields_}
-    values = (numbers, 1, 0, axes, 2, 32, 1, shape, 0, *[0] * (address == 4), first)
-    return bytes(DLTensor(*values)), {
-        name: slice(field.offset, field.offset + field.size) for name, field in fields.items()}
+def _fields(numbers: int, shape: int, axes: int, address: int, first: int
+            ) -> list[tuple[str, int, int]]:
+    """Return the fields of a DLTensor as C has them: name, bytes, value."""
+    return [("data", address, numbers), ("device.type", 4, 1), ("device.id", 4, 0),
+            ("axes", 4, axes), ("kind.code", 1, 2), ("kind.bits", 1, 32), ("kind.lanes", 2, 1),
+            ("shape", address, shape), ("strides", address, 0), ("padding", 8 - address, 0),
+            ("first", 8, first)]
 
 
 @exercise("11.4", "dl_tensor(numbers, shape, axes, address, first)", seconds=5)
@@ -282,16 +273,18 @@ def exercise_11_4(dl_tensor: Callable) -> str:
             came = dl_tensor(*case)
             if not isinstance(came, bytes | bytearray):
                 raise CheckFailed(_("bytes"), type(came).__name__)
-            whole, fields = _laid_out(*case)
-            for name, place in fields.items():
-                if (there := came[place]) != whole[place]:
+            place = 0
+            for name, size, value in _fields(*case):
+                wanted, there = value.to_bytes(size, "little"), came[place:place + size]
+                if there != wanted:
                     raise CheckFailed(
                         _("{bytes} in the bytes from {first}, the field {name}").format(
-                            bytes=whole[place].hex(" "), first=place.start, name=name),
+                            bytes=wanted.hex(" "), first=place, name=name),
                         there.hex(" ") or _("they end before it, after {count}").format(
                             count=len(came)))
-            if len(came) != len(whole):
-                raise CheckFailed(_("{count} bytes").format(count=len(whole)), f"{len(came)}")
+                place += size
+            if len(came) != place:
+                raise CheckFailed(_("{count} bytes").format(count=place), f"{len(came)}")
     return _("right for {count} tensors, with addresses of 8 and of 4 bytes").format(
         count=len(_TENSORS))
 
