@@ -210,24 +210,11 @@ def exercise_5_3(map_gelu: Callable) -> str:
     return _("equal to F.gelu, the exact form, for ranks 1 to 5, and after other nodes")
 
 
-class _Model(nn.Module):
-    """A layer or a function, alone or behind other nodes: then neither main's input nor the latest
-    value is its argument.
-    """
-
-    def __init__(self, layer: Callable, behind: bool) -> None:
-        super().__init__()
-        self.layer, self.behind = layer, behind
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.behind:
-            x = x - 0.5
-            torch.relu(x)  # a later value, which the layer does not take
-        return self.layer(x)
-
-
 class _One(NamedTuple):
-    """A layer or a function in a model that is imported, and the shape of its input."""
+    """A layer or a function in a model that is imported, alone or `behind` other nodes.
+
+    `shape`: that of the model's input.
+    """
 
     layer: Callable
     behind: bool
@@ -236,7 +223,12 @@ class _One(NamedTuple):
 
     @classmethod
     def of(cls, layer: Callable, behind: bool, shape: tuple[int, ...]) -> "_One":
-        return cls(layer, behind, fx.symbolic_trace(_Model(layer, behind)), shape)
+        def forward(self: Any, x: Tensor) -> Tensor:
+            if behind:  # then neither main's input nor the latest value is what the layer takes
+                x = x - 0.5
+                torch.relu(x)
+            return self.layer(x)
+        return cls(layer, behind, fx.symbolic_trace(model_of(forward, layer=layer)), shape)
 
     @property
     def name(self) -> str:
