@@ -1,14 +1,15 @@
-"""Sphinx's settings for the site; `make site` (tools/site) says the rest by the environment."""
+"""Sphinx's settings for the site; `make site` (tools/site) says the rest in a file."""
 
 import html
 import json
 import os
 import textwrap
+from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
-SITE = json.loads(os.environ["SITE"])
+SITE = json.loads(Path(os.environ["SITE"]).read_text(encoding="utf-8"))
 OPENING = "conv2d_before_and_target.png"  # the picture of the page to arrive at
 
 project = html_title = SITE["title"]

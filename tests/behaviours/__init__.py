@@ -26,14 +26,14 @@ from behaviours.common import Wrapped
 
 KINDS: dict[Callable[[str], Wrapped], tuple[str, ...]] = {
     loops.of_loops: ("0.1",), arrays.of_purity: ("0.4",), arrays.of_arrays: ("1.1", "1.2"),
-    arrays.of_numbers: ("1.3", "6.1", "7.1", "10.2"), arrays.of_registered: ("3.1", "3.4", "3.5"),
-    arrays.of_tuner: ("8.2",), measuring.of_measurements: ("8.3",),
-    measuring.of_replays: ("8.4",), programs.of_te: ("2.1", "2.2", "2.3", "2.4", "5.2"),
+    arrays.of_numbers: ("1.3", "6.2", "7.1", "10.2"), arrays.of_registered: ("3.1", "3.4", "3.5"),
+    arrays.of_tuner: ("8.2",), measuring.of_measurements: ("6.1",),
+    measuring.of_replays: ("8.3",), programs.of_te: ("2.1", "2.2", "2.3", "2.4", "5.2"),
     programs.of_primfuncs: ("0.2", "0.3"),
     programs.of_modules: ("0.5", "2.5", "2.6", "2.7", "3.3", "3.6", "5.5"),
     importing.of_rule: ("5.3",), importing.of_rules: ("5.4",),
     importing.of_mends: ("5.1",),
-    schedules.of_schedules: ("4.1", "4.2", "4.3", "4.4", "4.5", "4.6", "4.7", "6.2", "7.2",
+    schedules.of_schedules: ("4.1", "4.2", "4.3", "4.4", "4.5", "4.6", "4.7", "6.3", "7.2",
                              "8.1"),
     graphs.of_rewrites: ("9.1", "9.3", "9.6"), graphs.of_verdicts: ("9.2",),
     graphs.of_orders: ("9.4",), graphs.of_plans: ("9.5",), graphs.of_counts: ("3.2",),

@@ -80,7 +80,7 @@ def of_arrays(number: str) -> Wrapped:
 
 
 def of_numbers(number: str) -> Wrapped:
-    count = {"1.3": 7, "6.1": 5, "7.1": 3, "10.2": 2}[number]
+    count = {"1.3": 7, "6.2": 5, "7.1": 3, "10.2": 2}[number]
     for one, other in itertools.combinations(range(count), 2):
         yield f"arguments {one} and {other} exchanged", before(exchanged(one, other))
     for place in range(count):

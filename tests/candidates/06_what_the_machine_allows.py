@@ -1,7 +1,7 @@
 # %% shared
 def dense_with(mod, name, factors=(None, 16), take=1, axis=2, tile=5, local_by="cache_write", under=True, lanes=True,
                threads=True, decompose=True, images=True):
-    """The schedule of exercise 6.2 with steps that can be left out or done otherwise."""
+    """The schedule of exercise 6.3 with steps that can be left out or done otherwise."""
     s = tvm.s_tir.Schedule(mod, error_render_level="fast")
     matmul = s.get_sblock("matmul", func_name=name)
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -30,33 +30,102 @@ def dense_with(mod, name, factors=(None, 16), take=1, axis=2, tile=5, local_by="
         s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.1 wrong: both times -> a number | of type tuple
+
+def block(run, now, count=100, first=True):
+    """The time of a block of calls of one program."""
+    if first:
+        run()
+    start = now()
+    for _ in range(count):
+        run()
+    return now() - start
+
+
+def measuring(count=100, rounds=21, first=True, order="turns", of="ratios", says=None):
+    """A measurement as in exercise 6.1, with room for one mistake."""
+    def faster(a, b, now):
+        for run in (a, b):
+            for _ in range(400):
+                run()
+        if order == "turns":
+            pairs = [(block(a, now, count, first), block(b, now, count, first)) for _ in range(rounds)]
+        else:
+            pairs = list(zip([block(a, now, count) for _ in range(rounds)],
+                             [block(b, now, count) for _ in range(rounds)]))
+        xs, ys = zip(*pairs)
+        if of == "ratios":
+            low, high = np.percentile([x / (y or 1) for x, y in pairs], [25, 75])
+        else:
+            low = high = of(xs) / (of(ys) or 1)
+        came = "a" if high < 1 else "b" if low > 1 else None
+        return says(came) if says else came
+    return faster
+
+
+def by_threshold(a, b, now, of=np.median, rounds=21, warm=400, count=100):
+    for run in (a, b):
+        for _ in range(warm):
+            run()
+    pairs = [(block(a, now, count), block(b, now, count)) for _ in range(rounds)]
+    ratio = of([x for x, _ in pairs]) / of([y for _, y in pairs])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
+# %% 6.1 wrong: each once -> two equal programs
+def faster(a, b, now):
+    start = now()
+    a()
+    middle = now()
+    b()
+    return "a" if middle - start < now() - middle else "b"
+
+# %% 6.1 wrong: all of one, then all of the other -> a machine that gets slower | None in 5 of 5 tries
+faster = measuring(order="one after the other")
+
+# %% 6.1 wrong: the means -> one call in 3,000 | 'a' in 5 of 5 tries
+def faster(a, b, now):
+    return by_threshold(a, b, now, of=np.mean)
+
+# %% 6.1 wrong: nothing to warm up -> 'b' in 5 of 5 tries
+def faster(a, b, now):
+    return by_threshold(a, b, now, rounds=5, warm=0, count=50)
+
+# %% 6.1 wrong: single calls in turns -> a clock in steps of 100 µs | None in 5 of 5 tries
+faster = measuring(count=1, rounds=999, first=False)
+
+# %% 6.1 right: a threshold of three hundredths, for the medians of many short rounds
+def faster(a, b, now):
+    for _ in range(300):
+        a(), b()
+    ratio = np.median([block(a, now, 60) / block(b, now, 60) for _ in range(61)])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
+# %% 6.2 wrong: both times -> a number | of type tuple
 def least_time(batch, inputs, outputs, peak, bandwidth):
     return 2 * batch * inputs * outputs / peak / 1e3, 4 * inputs * outputs / bandwidth / 1e3
 
-# %% 6.1 wrong: the factor 2 is forgotten -> input peak: 1 | expected: 0.002 | got: 0.001
+# %% 6.2 wrong: the factor 2 is forgotten -> input peak: 1 | expected: 0.002 | got: 0.001
 def least_time(batch, inputs, outputs, peak, bandwidth):
     operations = batch * inputs * outputs
     moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
     return max(operations / peak, moved / bandwidth) / 1e3
 
-# %% 6.1 wrong: numbers instead of bytes -> input bandwidth: 1 | expected: 0.012 | got: 0.003
+# %% 6.2 wrong: numbers instead of bytes -> input bandwidth: 1 | expected: 0.012 | got: 0.003
 def least_time(batch, inputs, outputs, peak, bandwidth):
     moved = batch * inputs + outputs * inputs + batch * outputs
     return max(2 * batch * inputs * outputs / peak, moved / bandwidth) / 1e3
 
-# %% 6.1 right: by the intensity and the knee of the roofline
+# %% 6.2 right: by the intensity and the knee of the roofline
 def least_time(batch, inputs, outputs, peak, bandwidth):
     operations = 2.0 * batch * inputs * outputs
     moved = 4.0 * (batch * inputs + outputs * inputs + batch * outputs)
     attainable = min(peak, bandwidth * operations / moved)
     return operations / (attainable * 1e9) * 1e6
 
-# %% 6.2 wrong: not scheduled at all -> no block T_transpose
+# %% 6.3 wrong: not scheduled at all -> no block T_transpose
 def fast_dense(mod, name):
     return mod
 
-# %% 6.2 wrong: no rfactor, lanes along the outputs -> adds everything up
+# %% 6.3 wrong: no rfactor, lanes along the outputs -> adds everything up
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -70,7 +139,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, k)
     return s.mod
 
-# %% 6.2 wrong: k itself is vectorised -> your code to run
+# %% 6.3 wrong: k itself is vectorised -> your code to run
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod, error_render_level="fast")
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -78,49 +147,49 @@ def fast_dense(mod, name):
     s.vectorize(s.split(k, factors=[None, 16])[1])
     return s.mod
 
-# %% 6.2 wrong: rfactor of the outer loop -> lanes that are neighbours in | of [(0, 338)]
+# %% 6.3 wrong: rfactor of the outer loop -> lanes that are neighbours in | of [(0, 338)]
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(16, None), take=0)
 
-# %% 6.2 wrong: the lanes are the first axis of the partial sums -> neighbours in matmul_intermediate.rf_local
+# %% 6.3 wrong: the lanes are the first axis of the partial sums -> neighbours in matmul_intermediate.rf_local
 def fast_dense(mod, name):
     return dense_with(mod, name, axis=0)
 
-# %% 6.2 right: eight lanes, four outputs in the tile
+# %% 6.3 right: eight lanes, four outputs in the tile
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(None, 8), tile=4)
 
-# %% 6.3 wrong: numbers, not bytes -> expected: 12 | got: 3
+# %% 6.4 wrong: numbers, not bytes -> expected: 12 | got: 3
 def tile_bytes(n, m, depth, rows, columns):
     return n // rows * (m // columns) * depth * (rows + columns) + n * m
 
-# %% 6.3 wrong: each matrix once -> input m: 2 | input columns: 1 | expected: 24 | got: 20
+# %% 6.4 wrong: each matrix once -> input m: 2 | input columns: 1 | expected: 24 | got: 20
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (n * depth + depth * m + n * m)
 
-# %% 6.3 wrong: one tile -> input m: 2 | input columns: 1 | expected: 24 | got: 12
+# %% 6.4 wrong: one tile -> input m: 2 | input columns: 1 | expected: 24 | got: 12
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (depth * (rows + columns) + rows * columns)
 
-# %% 6.3 right: matrix by matrix
+# %% 6.4 right: matrix by matrix
 def tile_bytes(n, m, depth, rows, columns):
     a = n * depth * (m // columns)
     b = m * depth * (n // rows)
     return (a + b + n * m) * 4
 
-# %% 6.4 wrong: the best order of three loops -> at most 147,456 bytes | 1,081,344
+# %% 6.5 wrong: the best order of three loops -> at most 147,456 bytes | 1,081,344
 def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(i, k, j)
 
-# %% 6.4 wrong: k is not split -> at most 147,456 bytes | B 1,048,576
+# %% 6.5 wrong: k is not split -> at most 147,456 bytes | B 1,048,576
 def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, rows])
     j0, j1 = schedule.split(j, [None, columns])
     schedule.reorder(i0, j0, i1, k, j1)
 
-# %% 6.4 wrong: k outside of the tiles -> at most 147,456 bytes | 229,376
+# %% 6.5 wrong: k outside of the tiles -> at most 147,456 bytes | 229,376
 def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, rows])
@@ -128,7 +197,7 @@ def in_tiles(schedule, rows, columns, portion):
     k0, k1 = schedule.split(k, [None, portion])
     schedule.reorder(k0, i0, j0, i1, k1, j1)
 
-# %% 6.4 wrong: always tiles of 16 -> tiles of 8 x 16 | 116,224
+# %% 6.5 wrong: always tiles of 16 -> tiles of 8 x 16 | 116,224
 def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, 16])
@@ -136,12 +205,12 @@ def in_tiles(schedule, rows, columns, portion):
     k0, k1 = schedule.split(k, [None, 8])
     schedule.reorder(i0, j0, k0, i1, k1, j1)
 
-# %% 6.4 wrong: split and not reordered -> at most 147,456 bytes
+# %% 6.5 wrong: split and not reordered -> at most 147,456 bytes
 def in_tiles(schedule, rows, columns, portion):
     for loop, factor in zip(schedule.get_loops(schedule.get_sblock("C")), (rows, columns, portion)):
         schedule.split(loop, [None, factor])
 
-# %% 6.4 right: another order inside and outside, lanes
+# %% 6.5 right: another order inside and outside, lanes
 def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, rows])
@@ -153,70 +222,128 @@ def in_tiles(schedule, rows, columns, portion):
 
 # %% more
 
-# %% 6.1 right: with NumPy
+# %% 6.1 wrong: never None -> two equal programs
+faster = measuring(of=np.median)
+
+# %% 6.1 wrong: the first call after the other program's is timed too -> 'b' in 5 of 5 tries
+def faster(a, b, now):
+    for _ in range(400):
+        a(), b()
+    ratio = np.median([block(a, now, 30, first=False) / block(b, now, 30, first=False) for _ in range(99)])
+    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
+
+# %% 6.1 right: who wins how many rounds, first one first and then the other
+def faster(a, b, now):
+    measuring(rounds=1)(a, b, now)
+    wins = 0
+    for turn in range(20):
+        if turn % 2:
+            times = block(a, now), block(b, now)
+        else:
+            times = (block(b, now), block(a, now))[::-1]
+        wins += times[0] < times[1]
+    return "a" if wins >= 17 else "b" if wins <= 3 else None
+
+# %% 6.1 wrong: the other one -> a steady machine
+faster = measuring(says={"a": "b", "b": "a", None: None}.get)
+
+# %% 6.1 wrong: another clock -> the clock was read 0 times
+def faster(a, b, now):
+    import time
+    return measuring()(a, b, time.perf_counter)
+
+# %% 6.1 wrong: the times, not a name -> expected: 'a'; a steady machine | (4008.
+def faster(a, b, now):
+    return block(a, now), block(b, now)
+
+# %% 6.1 wrong: quartiles of all times, which grow with the heat -> 'b'; a machine that gets slower, 44 µs for a, 40 µs for b | None in 5 of 5 tries
+def faster(a, b, now):
+    for _ in range(400):
+        a(), b()
+    xs, ys = zip(*[(block(a, now), block(b, now)) for _ in range(9)])
+    if np.percentile(xs, 75) < np.percentile(ys, 25):
+        return "a"
+    return "b" if np.percentile(ys, 75) < np.percentile(xs, 25) else None
+
+# %% 6.1 wrong: a wait that does not end -> no verdict within a second of the clock in 5 of 5 tries
+def faster(a, b, now):
+    while now() < 2_000_000:
+        a()
+
+# %% 6.1 right: the least time per call of each round, compared in rounds
+def faster(a, b, now):
+    for _ in range(400):
+        a()
+    for _ in range(400):
+        b()
+    wins = [block(a, now, 90) - block(b, now, 90) for _ in range(25)]
+    low, high = np.percentile(wins, [20, 80])
+    return "a" if high < 0 else "b" if low > 0 else None
+
+# %% 6.2 right: with NumPy
 def least_time(batch, inputs, outputs, peak, bandwidth):
     shapes = [(batch, inputs), (outputs, inputs), (batch, outputs)]
     moved = sum(np.empty(shape, "float32").nbytes for shape in shapes)
     return np.maximum(2 * batch * inputs * outputs / peak, moved / bandwidth) * 1e-3
 
-# %% 6.2 wrong: 26 lanes -> 8 or 16 lanes
+# %% 6.3 wrong: 26 lanes -> 8 or 16 lanes
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(None, 26))
 
-# %% 6.2 wrong: 4 lanes -> 8 or 16 lanes
+# %% 6.3 wrong: 4 lanes -> 8 or 16 lanes
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(None, 4))
 
-# %% 6.2 wrong: nothing is vectorised -> a vectorised innermost loop around block matmul_rf
+# %% 6.3 wrong: nothing is vectorised -> a vectorised innermost loop around block matmul_rf
 def fast_dense(mod, name):
     return dense_with(mod, name, lanes=False)
 
-# %% 6.2 wrong: no local tile -> a buffer of scope "local"
+# %% 6.3 wrong: no local tile -> a buffer of scope "local"
 def fast_dense(mod, name):
     return dense_with(mod, name, local_by=None)
 
-# %% 6.2 wrong: the copy stays where cache_write puts it -> 400 kept in matmul_intermediate.rf_local
+# %% 6.3 wrong: the copy stays where cache_write puts it -> 400 kept in matmul_intermediate.rf_local
 def fast_dense(mod, name):
     return dense_with(mod, name, under=False)
 
-# %% 6.2 wrong: the images outside the loop over k -> of all four images | of 1 images inside k_0: 338
+# %% 6.3 wrong: the images outside the loop over k -> of all four images | of 1 images inside k_0: 338
 def fast_dense(mod, name):
     return dense_with(mod, name, images=False)
 
-# %% 6.2 wrong: one output at a time -> 8 to 40 results at a time | 4 of 4 images
+# %% 6.3 wrong: one output at a time -> 8 to 40 results at a time | 4 of 4 images
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=1)
 
-# %% 6.2 wrong: five threads for 20 outputs each -> 80 kept in matmul_intermediate.rf_local
+# %% 6.3 wrong: five threads for 20 outputs each -> 80 kept in matmul_intermediate.rf_local
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=20)
 
-# %% 6.2 wrong: nothing is parallel -> a parallel outermost loop
+# %% 6.3 wrong: nothing is parallel -> a parallel outermost loop
 def fast_dense(mod, name):
     return dense_with(mod, name, threads=False)
 
-# %% 6.2 wrong: the decomposition is forgotten -> block matmul_rf still has its T.init
+# %% 6.3 wrong: the decomposition is forgotten -> block matmul_rf still has its T.init
 def fast_dense(mod, name):
     return dense_with(mod, name, decompose=False)
 
-# %% 6.2 wrong: returns the schedule -> an IRModule | Schedule
+# %% 6.3 wrong: returns the schedule -> an IRModule | Schedule
 def fast_dense(mod, name):
     return tvm.s_tir.Schedule(dense_with(mod, name))
 
-# %% 6.2 wrong: another function is changed as well -> no change besides the dense layer
+# %% 6.3 wrong: another function is changed as well -> no change besides the dense layer
 def fast_dense(mod, name):
     schedule = tvm.s_tir.Schedule(dense_with(mod, name))
     pool = schedule.get_sblock("pool_max", func_name=names["conv_pool"])
     schedule.parallel(schedule.get_loops(pool)[0])
     return schedule.mod
 
-# %% 6.2 wrong: the last block gets the local buffer -> matmul_intermediate.rf, of scope "global"
+# %% 6.3 wrong: the last block gets the local buffer -> matmul_intermediate.rf, of scope "global"
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, local_by=None))
     s.cache_write(s.get_sblock("matmul", func_name=name), 0, "local")
     return s.mod
 
-# %% 6.2 wrong: lanes along the images -> lanes that are neighbours in | of [(0, 0)]
+# %% 6.3 wrong: lanes along the images -> lanes that are neighbours in | of [(0, 0)]
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=False))
     partial = s.get_sblock("matmul_rf", func_name=name)
@@ -226,11 +353,11 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.2 right: the partial sums themselves are local, without a copy
+# %% 6.3 right: the partial sums themselves are local, without a copy
 def fast_dense(mod, name):
     return dense_with(mod, name, local_by="set_scope", tile=2)
 
-# %% 6.2 right: k in three parts, one of them unrolled, bias and ReLU in the parallel loop too
+# %% 6.3 right: k in three parts, one of them unrolled, bias and ReLU in the parallel loop too
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -254,11 +381,11 @@ def fast_dense(mod, name):
     s.decompose_reduction(matmul, s.get_loops(matmul)[1])
     return s.mod
 
-# %% 6.3 wrong: a text -> a number | of type str
+# %% 6.4 wrong: a text -> a number | of type str
 def tile_bytes(n, m, depth, rows, columns):
     return f"{4 * n * m} bytes"
 
-# %% 6.3 right: counted tile by tile
+# %% 6.4 right: counted tile by tile
 def tile_bytes(n, m, depth, rows, columns):
     total = 0
     for _ in range(0, n, rows):
@@ -266,13 +393,13 @@ def tile_bytes(n, m, depth, rows, columns):
             total += rows * depth + columns * depth + rows * columns
     return total * np.dtype("float32").itemsize
 
-# %% 6.4 wrong: on a copy of the schedule -> the program is as it was
+# %% 6.5 wrong: on a copy of the schedule -> the program is as it was
 def in_tiles(schedule, rows, columns, portion):
     schedule = schedule.copy()
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     schedule.reorder(i, k, j)
 
-# %% 6.4 right: the sums in a local buffer
+# %% 6.5 right: the sums in a local buffer
 def in_tiles(schedule, rows, columns, portion):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)
@@ -284,14 +411,14 @@ def in_tiles(schedule, rows, columns, portion):
     schedule.reverse_compute_at(copy, j0)
     schedule.decompose_reduction(block, k0)
 
-# %% 6.4 right: by tile, the primitive
+# %% 6.5 right: by tile, the primitive
 def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     counts, inside = zip(*(schedule.split(loop, [None, size])
                            for loop, size in ((i, rows), (j, columns), (k, portion))))
     schedule.reorder(*counts, *inside)
 
-# %% 6.4 wrong: portions of 8, whatever is asked -> portions of 2 | B 712,704
+# %% 6.5 wrong: portions of 8, whatever is asked -> portions of 2 | B 712,704
 def in_tiles(schedule, rows, columns, portion):
     i, j, k = schedule.get_loops(schedule.get_sblock("C"))
     i0, i1 = schedule.split(i, [None, rows])
@@ -299,12 +426,12 @@ def in_tiles(schedule, rows, columns, portion):
     k0, k1 = schedule.split(k, [None, 8])
     schedule.reorder(i0, j0, k0, i1, k1, j1)
 
-# %% 6.4 wrong: both matrices in local buffers, as a whole -> at most 768 numbers of B_local at a time | 4,096
+# %% 6.5 wrong: both matrices in local buffers, as a whole -> at most 768 numbers of B_local at a time | 4,096
 def in_tiles(schedule, rows, columns, portion):
     for which in (0, 1):
         schedule.cache_read(schedule.get_sblock("C"), which, "local")
 
-# %% 6.4 right: a portion of B in a local buffer
+# %% 6.5 right: a portion of B in a local buffer
 def in_tiles(schedule, rows, columns, portion):
     block = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(block)
@@ -314,11 +441,11 @@ def in_tiles(schedule, rows, columns, portion):
     schedule.reorder(i0, j0, k0, i1, k1, j1)
     schedule.compute_at(schedule.cache_read(block, 1, "local"), k0)
 
-# %% 6.2 right: forty results at a time, for ten threads, eight lanes
+# %% 6.3 right: forty results at a time, for ten threads, eight lanes
 def fast_dense(mod, name):
     return dense_with(mod, name, factors=(None, 8), tile=10)
 
-# %% 6.2 right: the inputs are shared out to the threads by a second rfactor
+# %% 6.3 right: the inputs are shared out to the threads by a second rfactor
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -337,7 +464,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.2 right: 32 partial sums of each result, in two vectors
+# %% 6.3 right: 32 partial sums of each result, in two vectors
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -357,7 +484,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.2 right: the images are read through a buffer, and nothing of the tile is unrolled
+# %% 6.3 right: the images are read through a buffer, and nothing of the tile is unrolled
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.compute_inline(s.get_sblock("T_transpose", func_name=name))
@@ -375,12 +502,12 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.1 right: a NumPy array without axes
+# %% 6.2 right: a NumPy array without axes
 def least_time(batch, inputs, outputs, peak, bandwidth):
     moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
     return np.asarray(max(2 * batch * inputs * outputs / peak, moved / bandwidth) / 1e3)
 
-# %% 6.2 wrong: the copy inside the loop over the inputs -> takes them out 338 times, under k_0: 338
+# %% 6.3 wrong: the copy inside the loop over the inputs -> takes them out 338 times, under k_0: 338
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.work_on(name)
@@ -397,13 +524,13 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.2 wrong: the notebook's module is scheduled, not the one that is given -> not a variable of the notebook
+# %% 6.3 wrong: the notebook's module is scheduled, not the one that is given -> not a variable of the notebook
 from course import kernels
 notebooks_module, _ = kernels.fuse_layers(helpers.import_operators(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28)))
 def fast_dense(mod, name):
     return dense_with(notebooks_module, name)
 
-# %% 6.2 wrong: outputs beyond the last one -> outside the range
+# %% 6.3 wrong: outputs beyond the last one -> outside the range
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(mod)
     s.work_on(name)
@@ -420,7 +547,7 @@ def fast_dense(mod, name):
     s.decompose_reduction(partial, k)
     return s.mod
 
-# %% 6.1 wrong: rounded to nanoseconds -> got: 0
+# %% 6.2 wrong: rounded to nanoseconds -> got: 0
 def least_time(batch, inputs, outputs, peak, bandwidth):
     moved = 4 * (batch * inputs + outputs * inputs + batch * outputs)
     return round(max(2 * batch * inputs * outputs / peak, moved / bandwidth) / 1e3, 3)

@@ -65,48 +65,8 @@ def late_check(is_correct, candidate):
         return False
 
 
-def block(run, now, count=100, first=True):
-    """The time of a block of calls of one program."""
-    if first:
-        run()
-    start = now()
-    for _ in range(count):
-        run()
-    return now() - start
-
-
-def measuring(count=100, rounds=21, first=True, order="turns", of="ratios", says=None):
-    """A measurement as in exercise 8.3, with room for one mistake."""
-    def faster(a, b, now):
-        for run in (a, b):
-            for _ in range(400):
-                run()
-        if order == "turns":
-            pairs = [(block(a, now, count, first), block(b, now, count, first)) for _ in range(rounds)]
-        else:
-            pairs = list(zip([block(a, now, count) for _ in range(rounds)],
-                             [block(b, now, count) for _ in range(rounds)]))
-        xs, ys = zip(*pairs)
-        if of == "ratios":
-            low, high = np.percentile([x / (y or 1) for x, y in pairs], [25, 75])
-        else:
-            low = high = of(xs) / (of(ys) or 1)
-        came = "a" if high < 1 else "b" if low > 1 else None
-        return says(came) if says else came
-    return faster
-
-
-def by_threshold(a, b, now, of=np.median, rounds=21, warm=400, count=100):
-    for run in (a, b):
-        for _ in range(warm):
-            run()
-    pairs = [(block(a, now, count), block(b, now, count)) for _ in range(rounds)]
-    ratio = of([x for x, _ in pairs]) / of([y for _, y in pairs])
-    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
-
-
 def replaying(place=False, post=True, gives="func", all_kinds=False):
-    """A replay as in exercise 8.4, with room for one mistake."""
+    """A replay as in exercise 8.3, with room for one mistake."""
     def replay(record, func):
         instructions, decisions = record
         drawn = {"tiles": [], "unrolled": None}
@@ -213,48 +173,19 @@ def tune(candidates, is_correct, time_of, repeats=5):
     table = np.array([[time_of(candidates[name]) for name in names] for _ in range(repeats)])
     return names[int(np.argmin(np.median(table, axis=0)))]
 
-# %% 8.3 wrong: each once -> two equal programs
-def faster(a, b, now):
-    start = now()
-    a()
-    middle = now()
-    b()
-    return "a" if middle - start < now() - middle else "b"
-
-# %% 8.3 wrong: all of one, then all of the other -> a machine that gets slower | None in 5 of 5 tries
-faster = measuring(order="one after the other")
-
-# %% 8.3 wrong: the means -> one call in 3,000 | 'a' in 5 of 5 tries
-def faster(a, b, now):
-    return by_threshold(a, b, now, of=np.mean)
-
-# %% 8.3 wrong: nothing to warm up -> 'b' in 5 of 5 tries
-def faster(a, b, now):
-    return by_threshold(a, b, now, rounds=5, warm=0, count=50)
-
-# %% 8.3 wrong: single calls in turns -> a clock in steps of 100 µs | None in 5 of 5 tries
-faster = measuring(count=1, rounds=999, first=False)
-
-# %% 8.3 right: a threshold of three hundredths, for the medians of many short rounds
-def faster(a, b, now):
-    for _ in range(300):
-        a(), b()
-    ratio = np.median([block(a, now, 60) / block(b, now, 60) for _ in range(61)])
-    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
-
-# %% 8.4 wrong: the place in the list -> 'unrolled': 64} | 'unrolled': 2}
+# %% 8.3 wrong: the place in the list -> 'unrolled': 64} | 'unrolled': 2}
 replayed = replaying(place=True)
 
-# %% 8.4 wrong: all decisions are taken for tiles -> {'tiles': [[2, 6]] | {'tiles': [[2, 6], 0, [3, 2]]
+# %% 8.3 wrong: all decisions are taken for tiles -> {'tiles': [[2, 6]] | {'tiles': [[2, 6], 0, [3, 2]]
 replayed = replaying(all_kinds=True)
 
-# %% 8.4 wrong: the last steps are left out -> the first line that differs: for
+# %% 8.3 wrong: the last steps are left out -> the first line that differs: for
 replayed = replaying(post=False)
 
-# %% 8.4 wrong: the module -> dict, IRModule
+# %% 8.3 wrong: the module -> dict, IRModule
 replayed = replaying(gives="mod")
 
-# %% 8.4 right: the kinds first, then a dictionary of the decisions
+# %% 8.3 right: the kinds first, then a dictionary of the decisions
 def replayed(record, func):
     decisions = dict(map(tuple, record[1]))
     kinds = [instruction[0] for instruction in record[0]]
@@ -355,75 +286,17 @@ def tune(candidates, is_correct, time_of, repeats=5):
     ranked = sorted(times, key=lambda name: float(np.quantile(times[name], 0.5)))
     return ranked[0] if ranked else None
 
-# %% 8.3 wrong: never None -> two equal programs
-faster = measuring(of=np.median)
-
-# %% 8.3 wrong: the first call after the other program's is timed too -> 'b' in 5 of 5 tries
-def faster(a, b, now):
-    for _ in range(400):
-        a(), b()
-    ratio = np.median([block(a, now, 30, first=False) / block(b, now, 30, first=False) for _ in range(99)])
-    return None if abs(ratio - 1) < 0.03 else "a" if ratio < 1 else "b"
-
-# %% 8.3 right: who wins how many rounds, first one first and then the other
-def faster(a, b, now):
-    measuring(rounds=1)(a, b, now)
-    wins = 0
-    for turn in range(20):
-        if turn % 2:
-            times = block(a, now), block(b, now)
-        else:
-            times = (block(b, now), block(a, now))[::-1]
-        wins += times[0] < times[1]
-    return "a" if wins >= 17 else "b" if wins <= 3 else None
-
-# %% 8.3 wrong: the other one -> a steady machine
-faster = measuring(says={"a": "b", "b": "a", None: None}.get)
-
-# %% 8.3 wrong: another clock -> the clock was read 0 times
-def faster(a, b, now):
-    import time
-    return measuring()(a, b, time.perf_counter)
-
-# %% 8.3 wrong: the times, not a name -> expected: 'a'; a steady machine | (4008.
-def faster(a, b, now):
-    return block(a, now), block(b, now)
-
-# %% 8.3 wrong: quartiles of all times, which grow with the heat -> 'b'; a machine that gets slower, 44 µs for a, 40 µs for b | None in 5 of 5 tries
-def faster(a, b, now):
-    for _ in range(400):
-        a(), b()
-    xs, ys = zip(*[(block(a, now), block(b, now)) for _ in range(9)])
-    if np.percentile(xs, 75) < np.percentile(ys, 25):
-        return "a"
-    return "b" if np.percentile(ys, 75) < np.percentile(xs, 25) else None
-
-# %% 8.3 wrong: a wait that does not end -> no verdict within a second of the clock in 5 of 5 tries
-def faster(a, b, now):
-    while now() < 2_000_000:
-        a()
-
-# %% 8.3 right: the least time per call of each round, compared in rounds
-def faster(a, b, now):
-    for _ in range(400):
-        a()
-    for _ in range(400):
-        b()
-    wins = [block(a, now, 90) - block(b, now, 90) for _ in range(25)]
-    low, high = np.percentile(wins, [20, 80])
-    return "a" if high < 0 else "b" if low > 0 else None
-
-# %% 8.4 wrong: the dictionary alone -> a dictionary, and a PrimFunc
+# %% 8.3 wrong: the dictionary alone -> a dictionary, and a PrimFunc
 replayed = replaying(gives="drawn")
 
-# %% 8.4 wrong: what the first record drew, whatever is given -> {'tiles': [[
+# %% 8.3 wrong: what the first record drew, whatever is given -> {'tiles': [[
 kept = {}
 
 def replayed(record, func):
     drawn, program = replaying()(record, func)
     return kept.setdefault("drawn", drawn), program
 
-# %% 8.4 wrong: drawn anew by the space -> the first line that differs: for i_0 in range(2): | for i_0 in range(3):
+# %% 8.3 wrong: drawn anew by the space -> the first line that differs: for i_0 in range(2): | for i_0 in range(3):
 def replayed(record, func):
     drawn, _ = replaying()(record, func)
     undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
@@ -431,17 +304,17 @@ def replayed(record, func):
     tvm.s_tir.Trace.apply_json_to_schedule(undecided, s)
     return drawn, s.mod["main"]
 
-# %% 8.4 wrong: a key has another name -> 'unrolled': 64} | 'unroll': 64}
+# %% 8.3 wrong: a key has another name -> 'unrolled': 64} | 'unroll': 64}
 def replayed(record, func):
     drawn, program = replaying()(record, func)
     return {"tiles": drawn["tiles"], "unroll": drawn["unrolled"]}, program
 
-# %% 8.4 right: a tuple of tuples
+# %% 8.3 right: a tuple of tuples
 def replayed(record, func):
     drawn, program = replaying()(record, func)
     return {"tiles": tuple(map(tuple, drawn["tiles"])), "unrolled": drawn["unrolled"]}, program
 
-# %% 8.4 right: by the class of MetaSchedule that reads records
+# %% 8.3 right: by the class of MetaSchedule that reads records
 def replayed(record, func):
     mod = tvm.IRModule({"main": func})
     known = ms.database.TuningRecord.from_json([record, None, None, None], ms.database.Workload(mod))
@@ -651,7 +524,7 @@ def random_conv2d(func, seed, most):
 def tune(candidates, is_correct, time_of, repeats=5):
     correct = [name for name in candidates]
 
-# %% 8.4 wrong: whatever decision is a list is taken for a tile -> {'tiles': [[2, 6]] | {'tiles': [[2, 6], [3, 2]]
+# %% 8.3 wrong: whatever decision is a list is taken for a tile -> {'tiles': [[2, 6]] | {'tiles': [[2, 6], [3, 2]]
 def replayed(record, func):
     drawn, program = replaying()(record, func)
     return drawn | {"tiles": [decision for _, decision in record[1] if isinstance(decision, list)]}, program

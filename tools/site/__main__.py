@@ -75,11 +75,13 @@ def start(language: str, tree: dict, drawn: dict) -> subprocess.Popen:
     lay(source, sources(language, SITE, {"live": moving.fragment(tree, language),
                                          "draw": garment.fragment(drawn, language)}))
     target = SITE if language == "en" else SITE / language
+    said = source.with_suffix(".json")  # too long for an environment variable
+    said.write_text(json.dumps(settings(language)), encoding="utf-8")
     return subprocess.Popen(
         [sys.executable, "-m", "sphinx", "-n", "-W", "--keep-going", "-q", "-b", "html",
          "-c", str(ROOT / "docs" / "site"), "-d", str(BUILD / "site-source" / f"{language}.cache"),
          str(source), str(target)],
-        env={**os.environ, "SITE": json.dumps(settings(language))})
+        env={**os.environ, "SITE": str(said)})
 
 
 def mend(site: Path) -> None:

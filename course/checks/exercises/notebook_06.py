@@ -1,19 +1,161 @@
-"""The checks of notebook 06: the roofline, a fast dense layer, tiles. None measures a time."""
+"""The checks of notebook 06: a measurement, the roofline, a fast dense layer, tiles.
 
+None measures a time.
+"""
+
+import bisect
+from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
 import tvm
 
 from course.checks.exercises import schedules
 from course.checks.exercises.models import cnn, fused_cnn, reference_200
+from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise
-from course.checks.say.messages import CheckFailed
+from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.forms import number
 from course.checks.spec.spec import Spec, check
 from course.tir.loops import Nest, nests
 from course.tir.traffic import LINE, bytes_into_cache
 from course.words import _
+
+# ---- a measurement -------------------------------------------------------------------------
+
+_SECOND = 1e6  # microseconds of the made-up clock that a measurement may take
+_TRIES, _FORGIVEN = 5, 1
+_COLD, _SLOWER, _RARELY = 300, 2000, 3000  # calls
+
+
+class _Late(Exception):
+    """A measurement takes too long; raised out of a program that is called."""
+
+
+@dataclass(frozen=True)
+class _Machine:
+    """A machine: what a call of a and of b takes, in µs, and what else happens on it.
+
+    `cold`: the program whose first calls are slow. `rare`: that of which a rare call is. `step`: of
+    the clock. `slower`: by how much all calls take longer in the end. `phases`: by how much for
+    some milliseconds. `noise`: of single calls. `after`: what the first call after the other
+    program's takes more.
+    """
+
+    title: str
+    costs: tuple[float, float]
+    cold: str = ""
+    rare: str = ""
+    step: float = 0
+    slower: float = 0
+    phases: float = 0
+    noise: float = 0.02
+    after: tuple[float, float] = (0, 0)
+
+    @property
+    def right(self) -> str | None:
+        """The right verdict."""
+        a, b = self.costs
+        return None if a == b else "a" if a < b else "b"
+
+
+_STEADY, _EQUAL = _("a steady machine"), _("two equal programs")
+_WARM = _("up to {count} calls of a program are slow at first").format(count=_COLD)
+_RARE = _("one call in {count} takes 600 times as long").format(count=f"{_RARELY:,}")
+_STEPS, _HEAT = _("a clock in steps of 100 µs"), _("a machine that gets slower")
+_NEIGHBOUR, _NOISE = _("a machine with a neighbour"), _("a noisy machine")
+_CACHES = _("the first call after one of the other program takes longer: {a} µs for a, "
+            "{b} µs for b")
+_MACHINES = [
+    _Machine(_STEADY, (40, 44)), _Machine(_STEADY, (44, 40)),
+    _Machine(_EQUAL, (40, 40), noise=0.05), _Machine(_WARM, (40, 44), cold="a"),
+    _Machine(_WARM, (44, 40), cold="b"), _Machine(_RARE, (44, 40), rare="b"),
+    _Machine(_STEPS, (40, 44), step=100), _Machine(_STEPS, (44, 40), step=100),
+    _Machine(_HEAT, (44, 40), slower=1), _Machine(_HEAT, (40, 44), slower=1),
+    _Machine(_NEIGHBOUR, (40, 40), phases=0.5, noise=0.1), _Machine(_NOISE, (44, 40), noise=0.2),
+    *(_Machine(_CACHES.format(a=after[0], b=after[1]), costs, after=after) for costs, after in (
+        ((40, 44), (150, 100)), ((44, 40), (100, 150)), ((40, 40), (150, 100))))]
+
+
+class _Try:
+    """One measurement on a machine: its clock, and what was called."""
+
+    def __init__(self, machine: _Machine, seed: int) -> None:
+        draw = np.random.default_rng(seed)
+        self.machine, self.time, self.last = machine, 0.0, ""
+        self.calls = {"a": 0, "b": 0}
+        self.turns = self.readings = 0
+        self.noise = np.exp(machine.noise * draw.standard_normal(4096)).tolist()
+        self.phases = (1 + machine.phases * draw.random(4096)).tolist()
+        self.ends = np.cumsum(draw.uniform(2000, 8000, 4096)).tolist()
+
+    def run(self, name: str) -> None:
+        """Let the clock go on by a call of a program; raises _Late after a second."""
+        machine, which = self.machine, "ab".index(name)
+        self.calls[name] += 1
+        every = sum(self.calls.values())
+        cost = machine.costs[which] * self.noise[every % 4096]
+        if name == machine.cold and self.calls[name] <= _COLD:
+            cost *= 4
+        if name == machine.rare and self.calls[name] % _RARELY == _RARELY // 2:
+            cost *= 600
+        if name != self.last:
+            self.last = name
+            self.turns += 1
+            cost += machine.after[which]
+        cost *= 1 + machine.slower * min(every, _SLOWER) / _SLOWER
+        self.time += cost * self.phases[bisect.bisect(self.ends, self.time) % 4096]
+        if self.time > _SECOND:
+            raise _Late
+
+    def now(self) -> float:
+        """Return the time, and let it go on by a little, so that waiting for it ends."""
+        self.readings += 1
+        self.time += 0.05
+        step = self.machine.step
+        return self.time // step * step if step else self.time
+
+    def verdict(self, faster: Callable) -> tuple[str, str]:
+        """Return what a measurement says, and in which line it raised."""
+        try:
+            came = faster(lambda: self.run("a"), lambda: self.run("b"), self.now)
+        except _Late:
+            return _("no verdict within a second of the clock"), ""
+        except NotImplementedError:  # the stub's
+            raise
+        except Exception as error:  # whatever the reader's code raises
+            return reason(error), line_of_answer(error)
+        return repr(str(came) if isinstance(came, str) else came)[:80], ""
+
+    def counted(self) -> str:
+        """Say what was called."""
+        return _("the calls: {a} of a, {b} of b, {turns} of them first or after one of the other "
+                 "program; the clock was read {readings} times").format(
+                     a=f"{self.calls['a']:,}", b=f"{self.calls['b']:,}",
+                     turns=f"{self.turns:,}", readings=f"{self.readings:,}")
+
+
+@exercise("6.1", "faster(a, b, now)", seconds=30)
+def exercise_6_1(faster: Callable) -> str:
+    """a measurement of one's own."""
+    for machine in _MACHINES:
+        tries = [_Try(machine, seed) for seed in range(_TRIES)]
+        came = [one.verdict(faster) for one in tries]
+        wrong = [number for number, (said, _line) in enumerate(came) if said != repr(machine.right)]
+        if len(wrong) > _FORGIVEN:
+            said, count = Counter(came[number][0] for number in wrong).most_common(1)[0]
+            raise CheckFailed(
+                _("{right}; {title}, {a} µs for a, {b} µs for b").format(
+                    right=repr(machine.right), title=machine.title,
+                    a=f"{machine.costs[0]:g}", b=f"{machine.costs[1]:g}"),
+                _("{came} in {count} of {tries} tries").format(came=said, count=count,
+                                                               tries=_TRIES),
+                came[wrong[0]][1] or tries[wrong[0]].counted())
+    return _("right on machines with slow first calls, rare long ones, a coarse clock, heat, "
+             "neighbours\nand noise; None if two programs take the same time")
+
 
 # ---- the roofline --------------------------------------------------------------------------
 
@@ -39,8 +181,8 @@ _LEAST_TIME = Spec(
         (given["peak"], given["bandwidth"]) == layer[3:] for layer in _FAR + _LAYERS))
 
 
-@exercise("6.1", "least_time(batch, inputs, outputs, peak, bandwidth)", seconds=10)
-def exercise_6_1(least_time: Callable) -> str:
+@exercise("6.2", "least_time(batch, inputs, outputs, peak, bandwidth)", seconds=10)
+def exercise_6_2(least_time: Callable) -> str:
     """the roofline of a dense layer.
 
     Williams, Waterman and Patterson, Roofline: an insightful visual performance model for
@@ -59,8 +201,8 @@ def exercise_6_1(least_time: Callable) -> str:
 IMAGES, OUTPUTS, INPUTS = 4, 100, 5408  # of the dense layer
 
 
-@exercise("6.2", "fast_dense(mod, name)", seconds=10, prepare=[fused_cnn, reference_200])
-def exercise_6_2(fast_dense: Callable) -> str:
+@exercise("6.3", "fast_dense(mod, name)", seconds=10, prepare=[fused_cnn, reference_200])
+def exercise_6_3(fast_dense: Callable) -> str:
     """a dense layer with lanes of partial sums.
 
     Partial sums by rfactor: Suriana, Adams and Kamil, Parallel associative reductions in Halide,
@@ -143,8 +285,8 @@ _TILE_BYTES = Spec(
     and sizes["n"] % sizes["rows"] == sizes["m"] % sizes["columns"] == 0)
 
 
-@exercise("6.3", "tile_bytes(n, m, depth, rows, columns)", seconds=10)
-def exercise_6_3(tile_bytes: Callable) -> str:
+@exercise("6.4", "tile_bytes(n, m, depth, rows, columns)", seconds=10)
+def exercise_6_4(tile_bytes: Callable) -> str:
     """what a tile of a product moves.
 
     Lam, Rothberg and Wolf, The cache performance and optimizations of blocked algorithms,
@@ -159,8 +301,8 @@ _TILES: dict[tuple[int, ...], tuple[int, ...]] = {
     (64, 64, 64): (16, 16, 8), (32, 64, 48): (8, 16, 8), (48, 64, 64): (4, 64, 2)}
 
 
-@exercise("6.4", "in_tiles(schedule, rows, columns, portion)")
-def exercise_6_4(in_tiles: Callable) -> str:
+@exercise("6.5", "in_tiles(schedule, rows, columns, portion)")
+def exercise_6_5(in_tiles: Callable) -> str:
     """a product whose tiles fit a cache. Counted, as course.tir.traffic says, and not measured."""
     for (n, m, k), after in schedules.applied(in_tiles, schedules.product, *_TILES, more=_TILES):
         rows, columns, depth = _TILES[n, m, k]
@@ -181,4 +323,4 @@ def exercise_6_4(in_tiles: Callable) -> str:
                 _("{total}, of which {each}").format(total=f"{total:,}", each=", ".join(
                     f"{name} {moved:,}" for name, moved in came.items())),
                 schedules.told(nests(after)))
-    return _("no more bytes than exercise 6.3 says for three products, and the same results")
+    return _("no more bytes than exercise 6.4 says for three products, and the same results")
