@@ -102,7 +102,7 @@ def schedule_add(schedule):
 # schedule.decompose_reduction(block, k) => pass
 # schedule.vectorize => schedule.decompose_reduction(block, k); schedule.vectorize
 
-# %% 4.3 wrong: decomposed before the tiles -> the loops are not in a chain | schedule.reorder(i, outer, k, lanes) | read: docs/tvm_errors.md#loops-are-not-in-a-chain
+# %% 4.3 wrong: decomposed before the tiles -> the loops are not in a chain | schedule.reorder(i, outer, k, lanes) | read: docs/tvm_errors.md#loops-are-not-in-a-chain-not-the-parent-of-the-inner-loop
 # schedule.decompose_reduction(block, k) => pass
 # outer, lanes => schedule.decompose_reduction(block, k); outer, lanes
 

@@ -194,11 +194,11 @@ def dl_tensor(numbers, shape, axes, address, first):
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("T.parallel(", "T.serial(", 1))
 
-# %% 11.5 wrong: vectors too -> for j_1_init in T.vectorized(4); dense | got: for j_1_init in range(4)
+# %% 11.5 wrong: vectors too -> `for j_1_init in T.vectorized(4):`; dense | got: for j_1_init in range(4):
 def for_the_browser(func):
     return without(func, lambda loop: loop.kind in (tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED))
 
-# %% 11.5 wrong: unrolled in place of parallel -> got: for i_j_0_fused in T.unroll(24)
+# %% 11.5 wrong: unrolled in place of parallel -> got: for i_j_0_fused in T.unroll(24):
 def for_the_browser(func):
     return without(func, kind=tirx.ForKind.UNROLLED)
 
@@ -581,7 +581,7 @@ def for_the_browser(func):
 def for_the_browser(func):
     return func.script().replace("T.parallel(", "T.serial(")
 
-# %% 11.5 wrong: one iteration less -> everything else as it was: for i_j_0_fused in range(24) | range(23)
+# %% 11.5 wrong: one iteration less -> everything else as it was: `for i_j_0_fused in range(24):` | range(23):
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", lambda found: f"T.serial({int(found[1]) - 1})", func.script()))
 
@@ -607,12 +607,12 @@ def one_more_letter(model, token, keys, values):
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token.squeeze()[..., None], keys, values)
 
-# %% 11.5 wrong: without attributes -> everything else as it was: T.func_attr({"tirx.noalias": True}) | <missing:"tirx.noalias">
+# %% 11.5 wrong: without attributes -> everything else as it was: `T.func_attr({"tirx.noalias": True})` | <missing:"tirx.noalias">
 def for_the_browser(func):
     plain = without(func)
     return tirx.PrimFunc(plain.params, plain.body, plain.ret_type)
 
-# %% 11.5 wrong: the word, wherever it is -> everything else as it was: main(parallel, | main(serial,
+# %% 11.5 wrong: the word, wherever it is -> everything else as it was: `main(parallel, T_softmax_norm)` | main(serial,
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("parallel", "serial"))
 

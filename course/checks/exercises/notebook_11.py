@@ -359,12 +359,13 @@ def _require_only_serial(func: tirx.PrimFunc, came: tirx.PrimFunc) -> None:
     if differ := tvm_ffi.get_first_structural_mismatch(wanted, there):
         lines = list(map(_line, (wanted, there), differ))
     if lines[0] != lines[1]:
-        raise CheckFailed(_("everything else as it was: {line}").format(line=lines[0]), lines[1])
+        raise CheckFailed(_("everything else as it was: `{source}`").format(source=lines[0]),
+                          lines[1])
 
 
 def _line(func: tirx.PrimFunc, path: Any) -> str:
     """Return the line of a PrimFunc's script that has what a path leads to, or the path."""
-    lines = [line.strip(" :") for line in func.script(path_to_underline=[path]).splitlines()]
+    lines = [line.strip() for line in func.script(path_to_underline=[path]).splitlines()]
     below = next((number for number, line in enumerate(lines) if set(line) == {"^"}), 0)
     return lines[below - 1] if below and "<missing" not in str(path) else str(path)
 
