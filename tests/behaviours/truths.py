@@ -25,7 +25,6 @@ TRUE = {
     "constant": "_(weight|bias): (one number|a thousandth|rounded)",
     "own-weights": "its weights: those of the first call$",
     "own-module": "the module of the first call$",
-    "max-not-subtracted": "its largest: ",
 }
 
 # What a check wants of an answer's form, and the behaviours that lack it by what they do: the

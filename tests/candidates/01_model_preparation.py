@@ -147,12 +147,6 @@ def per_class_recall(confusion):
 # %% 1.2 wrong: a str -> a number | '3.5078108', of type str
 # return float => return str
 
-# %% 1.2 wrong: a rounded str -> a number | '3.508', of type str
-# return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return f"{(log_sums - shifted[np.arange(len(labels)), labels]).mean():.3f}"
-
-# %% 1.2 wrong: a tuple -> a number | of type tuple
-# return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return log_sums.mean(), log_sums
-
 # %% 1.2 wrong: a list -> a number | of type list
 # return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return [log_sums.mean()]
 
@@ -185,9 +179,6 @@ def cross_entropy(logits, labels):
 
 # %% 1.3 wrong: two numbers -> a tuple of three ints
 # return parameters, 2 * products * outputs, 4 * (inputs + parameters + outputs) => return parameters, 2 * products * outputs
-
-# %% 1.3 wrong: a dict -> a tuple of three ints
-# return parameters, 2 * products * outputs, 4 * (inputs + parameters + outputs) => return {"parameters": parameters, "flops": 2 * products * outputs, "bytes": 4 * inputs}
 
 # %% 1.3 wrong: nothing -> a tuple of three ints
 # return parameters, 2 * products * outputs, 4 * (inputs + parameters + outputs) => return None
@@ -230,3 +221,9 @@ def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)
     parameters, outputs = out_channels * (window + 1), batch * out_channels * side**2
     return np.array([parameters, 2 * window * outputs,
                      4 * (batch * in_channels * size**2 + parameters + outputs)])
+
+# %% 1.1 wrong: rounded to four digits -> input confusion:
+# return np.diag(confusion) / confusion.sum(axis=1) => return (np.diag(confusion) / confusion.sum(axis=1)).round(4)
+
+# %% 1.2 wrong: rounded to four digits -> input logits:
+# .mean()) => .mean().round(4))

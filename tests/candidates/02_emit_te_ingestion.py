@@ -389,7 +389,7 @@ def of_columns(c, w, b):
 # %% 2.6 right: a linear layer and its ReLU in one PrimFunc
 # bb.emit_te(linear, lv, const["linear0_weight"] => bb.emit_te(lambda x, w, b: topi.nn.relu(linear(x, w, b)), lv, const["linear0_weight"]
 
-# %% 2.7 wrong: the softmax does not subtract the largest -> subtract each row's largest logit
+# %% 2.7 wrong: the softmax does not subtract the largest -> 4 x 10 zeros but 100 at [0, 2] | got: *nan*
 # te.exp(x[i, j] - largest[i]) => te.exp(x[i, j])
 
 # %% 2.7 wrong: the softmax over the batch -> layer 7, Softmax
@@ -549,7 +549,7 @@ def max_pool(x):
 # %% 2.4 right: shifted, so that the loops run backwards
 # 2 * i + p, 2 * j + q => 2 * i + 1 - p, 2 * j + 1 - q
 
-# %% 2.7 wrong: the largest of the whole batch -> logits that differ by hundreds
+# %% 2.7 wrong: the largest of the whole batch -> 4 x 10 zeros but 1000 at [0, 2] | got: *nan*
 # (te.reduce_axis((0, x.shape[1]), name=name) for name in "kq") => (te.reduce_axis((0, x.shape[1]), name=name) for name in "kq"); z = te.reduce_axis((0, x.shape[0]))
 # te.max(x[i, k], axis=k) => te.max(x[z, k], axis=[z, k])
 
@@ -625,3 +625,14 @@ def summed(x, w, b):
 # %% 2.7 wrong: flatten and ReLU by tvm.topi.cpp -> one by TOPI
 # bb.emit_te(flatten, => bb.emit_te(topi.cpp.nn.flatten,
 # bb.emit_te(relu_any, lv) => bb.emit_te(lambda x: topi.cpp.nn.relu(x, 0.0), lv)
+
+# %% 2.1 wrong: gives back what it is given -> input x: [[-1]] | got: [[-1]]
+def leaky_relu(x, slope):
+    return x
+
+# %% 2.3 wrong: rows and columns of the image exchanged -> shape (1, 1, 4, 4) | got: [[0, *0*], [*1*, 0]]
+# i + p, j + q => j + p, i + q
+
+# %% 2.6 right: the parameter is made once, in the cell
+# x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32")) => x = images
+images = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))

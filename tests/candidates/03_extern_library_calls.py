@@ -10,7 +10,7 @@ def register_softmax():
 # %% 3.1 wrong: cannot be registered again -> RuntimeError: Global Function `env.softmax` is already
 # , override=True =>
 
-# %% 3.1 wrong: over the batch -> input x: [[1, 0], [0, 0]] | got: [[0.7311, *0.5*], [*0.2689*, 0.5]]
+# %% 3.1 wrong: over the batch -> input x: [[0, 0, 0], [0, 0, 0]] | got: [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]
 # axis=1 => axis=0
 
 # %% 3.1 wrong: the exponentials overflow -> input x: [[100, 0], [0, 0]] | *nan*
@@ -104,7 +104,7 @@ def windows_of(x, w):
 # %% 3.4 wrong: another name -> env.conv in the registry
 # env.conv2d => env.conv
 
-# %% 3.4 wrong: bias not flattened for PyTorch -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: bias not flattened for PyTorch -> env.conv2d to run on x (1, 1, 2, 2)
 # bias.flatten() => bias
 
 # %% 3.4 wrong: out is rebound -> the memory of out to be written | only the NaN from before
@@ -139,7 +139,7 @@ def register_conv2d_numpy():
 # %% 3.5 wrong: weight flipped -> the kernel is flipped
 # windows, kernels => windows, kernels[:, :, ::-1, ::-1]
 
-# %% 3.5 wrong: bias along the width -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.5 wrong: bias along the width -> env.conv2d to run on x (1, 1, 2, 2)
 # result += bias => result += bias.ravel()
 
 # %% 3.5 right: nine shifts
@@ -306,10 +306,10 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.4 wrong: bias flattened and then added -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: bias flattened and then added -> env.conv2d to run on x (1, 1, 2, 2)
 # kernels, bias.flatten()) => kernels) + bias.flatten()
 
-# %% 3.4 wrong: padding 1 -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: padding 1 -> env.conv2d to run on x (1, 1, 2, 2)
 # bias.flatten() => bias.flatten(), padding=1
 
 # %% 3.4 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
@@ -318,10 +318,10 @@ def create_linear_module(weight, bias):
 # %% 3.4 wrong: loses the batch -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*1*]]]]
 # (images => (images[0]
 
-# %% 3.4 wrong: writes image 0 only -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*nan*]]]]
+# %% 3.4 wrong: writes image 0 only -> got: [[[*nan*]]
 # result.copy_(nn.functional.conv2d(images => result[0].copy_(nn.functional.conv2d(images[0]
 
-# %% 3.4 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.4 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 2, 2)
 # (images => (images.double()
 
 # %% 3.4 wrong: gives the view other memory -> the memory of out to be written | only the NaN from before
@@ -371,7 +371,7 @@ def register_conv2d_numpy():
                 out[:, :, i, j] = (window * w).sum((2, 3, 4)) + b.reshape(1, -1)
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: the sizes of the assignment are built in -> env.conv2d to run on x (3, 2, 6, 6)
+# %% 3.5 wrong: the sizes of the assignment are built in -> env.conv2d to run on x (1, 1, 2, 2)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         columns = windows_of(x, w).reshape(len(x), 26 * 26, 9)
@@ -463,7 +463,7 @@ def register_softmax():
     def softmax(x, out):
         return tvm.runtime.tensor(torch.softmax(torch.from_dlpack(x), 1).numpy())
 
-# %% 3.1 wrong: as float64 numbers through PyTorch's out= -> env.softmax to run on x (6, 9)
+# %% 3.1 wrong: as float64 numbers through PyTorch's out= -> env.softmax to run on x (2, 2)
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
     def softmax(x, out):
@@ -632,10 +632,10 @@ def register_conv2d():
         out[...] = np.einsum("ncijpq,fcpq->nfij", windows_of(x, w), w) + b
     numpy_conv2d(conv2d)
 
-# %% 3.4 wrong: squeeze, which leaves no axis for one output channel -> w (1, 2, 5, 1), b (1, 1, 1, 1)
+# %% 3.4 wrong: squeeze, which leaves no axis for one output channel -> env.conv2d to run on x (1, 1, 2, 2), w (1, 1, 2, 1), b (1, 1, 1, 1)
 # bias.flatten() => bias.squeeze()
 
-# %% 3.4 wrong: square windows -> env.conv2d to run on x (2, 3, 9, 7)
+# %% 3.4 wrong: square windows -> env.conv2d to run on x (1, 1, 2, 3)
 def register_conv2d():
     def conv2d(x, w, b, out):
         columns = nn.functional.unfold(x, w.shape[2])
@@ -684,7 +684,7 @@ def register_conv2d_numpy():
                 lambda image: nn.functional.conv2d(torch.from_numpy(image), torch.from_numpy(w)), x))) + b
     numpy_conv2d(conv2d)
 
-# %% 3.5 wrong: squeezed axes -> env.conv2d to run on x (1, 1, 28, 28)
+# %% 3.5 wrong: squeezed axes -> env.conv2d to run on x (1, 1, 2, 2)
 def register_conv2d_numpy():
     def conv2d(x, w, b, out):
         out[...] = np.einsum("ijpq,fpq->fij", windows_of(x, w).squeeze(), w.squeeze()) + b.squeeze()
@@ -736,7 +736,7 @@ def create_model_with_library_conv2d(weights):
 def create_model_with_library_conv2d(given):
     return library_cnn(cnn_weights)
 
-# %% 3.4 wrong: cached weights of the first call -> [[0.5046]], shape (1, 1, 1, 1)
+# %% 3.4 wrong: cached weights of the first call -> input w: 4 x 2 x 3 x 3 zeros
 _memo = {}
 def register_conv2d():
     @tvm.register_global_func("env.conv2d", override=True)
@@ -748,7 +748,7 @@ def register_conv2d():
 # %% 3.6 wrong: relu6 after the convolution -> layer 1, ReLU: lv1 | but *6*
 # topi.nn.relu, conv => topi.clip, conv, 0.0, 6.0
 
-# %% 3.5 wrong: cached weights of the first call -> [[0.5046]], shape (1, 1, 1, 1)
+# %% 3.5 wrong: cached weights of the first call -> input w: 4 x 2 x 3 x 3 zeros
 def register_conv2d_numpy():
     memo = {}
     @tvm.register_global_func("env.conv2d", override=True)
@@ -844,3 +844,6 @@ def create_model_with_library_conv2d(weights):
 
 # %% 3.3 wrong: a ReLU behind the call -> input x: | input weight: | input bias:
 # bb.emit_output(lv) => bb.emit_output(bb.emit_te(topi.nn.relu, lv))
+
+# %% 3.3 wrong: the weight in half precision -> input weight: | env.linear to be given w as it is
+# relax.const(weight, "float32") => relax.const(weight.astype("float16").astype("float32"))

@@ -753,3 +753,9 @@ def mend():
 
 # %% 5.2 wrong: the window is not taken off the image -> input kernel: | every index inside its buffer
 # (height - rows) // down + 1 => height // down
+
+# %% 5.1 wrong: an operation is called, not handed over -> the operation for lv3 is Tensor
+# "lv3": largest => "lv3": largest(te.placeholder((4, 32, 26, 26)))
+
+# %% 5.1 wrong: the bias of a channel further in each row -> input x: 1 x 32 x 2 x 2 zeros
+# b[f] => b[(f + i) % 32]

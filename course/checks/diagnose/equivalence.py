@@ -1,7 +1,7 @@
 """A whole model against PyTorch: whether an IRModule computes the same, on every batch."""
 
 import contextlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -176,11 +176,17 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
         raise CheckFailed(_("the same numbers from every run"),
                           _("PyTorch's with one thread, but different ones with several, on arrays "
                             "full of other numbers"))
-    refused = diagnose(mod, model, [images, random_like(like, 1)], target)
+    raise refusal(given or _("on random images"), mod, model, [images, random_like(like, 1)],
+                  target)
+
+
+def refusal(given: str, mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarray],
+            target: Any = LIGHT) -> CheckFailed:
+    """Return what `diagnose` finds, which says first on which inputs, or with which weights."""
+    refused = diagnose(mod, model, inputs, target)
     expected, says, look_at = refused.parts
-    raise CheckFailed(_("{given}: {expected}").format(
-        given=given or _("on random images"), expected=expected), says, look_at,
-        example=refused.example)
+    return CheckFailed(_("{given}: {expected}").format(given=given, expected=expected), says,
+                       look_at, example=refused.example)
 
 
 # ---- two modules of one function ------------------------------------------------------------
@@ -230,5 +236,7 @@ def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
            for name, function in theirs.items()):
         return None
     names = {variable.name_hint: variable for variable in mod.get_global_vars()}
-    main = _Renamed(names).visit_expr(other["main"]).with_attr("global_symbol", OTHER_MAIN)
+    # with parameters of its own: both mains may have those of the cell above, or be one
+    main = relax.utils.copy_with_new_vars(_Renamed(names).visit_expr(other["main"])).with_attr(
+        "global_symbol", OTHER_MAIN)
     return tvm.IRModule({**dict(mod.functions_items()), tvm.ir.GlobalVar(OTHER_MAIN): main})

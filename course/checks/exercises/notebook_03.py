@@ -176,7 +176,7 @@ def _constants() -> Cases:
 
 
 _LINEAR = Spec(_with_constants, lambda x, weight, bias: _linear(x, weight, bias), _constants,
-               {"x": "1 k", "weight": "m k", "bias": "m"})
+               {"x": "1 k", "weight": "m k", "bias": "m"}, fault=libraries.Misused)
 
 
 @exercise("3.3", "create_linear_module(weight, bias)")
@@ -214,6 +214,7 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
     spec = Spec(form, _conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
                 MISTAKES[nn.Conv2d],
                 least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x,
+                fault=libraries.Misused,
                 atol=lambda given: 1e-4 * max(1, *(abs(array).max() for array in given.values())))
     with libraries.registry():
         check(spec, libraries.registered(register, "env.conv2d"))

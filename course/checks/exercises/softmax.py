@@ -8,6 +8,7 @@ import torch
 
 from course.checks.compare.inputs import grids
 from course.checks.compare.tolerance import random
+from course.checks.observe.libraries import Misused
 from course.checks.spec.spec import Cases, Spec, not_finite
 
 
@@ -24,4 +25,4 @@ def softmax_spec(form: Callable[[Any], Callable[..., Any]], name: str) -> Spec:
     return Spec(
         form, lambda **given: softmax_of(given[name]), cases, {name: "n m"},
         beyond=lambda: not_finite({name: random(4, 6)}, (-np.inf, np.nan)),
-        least={"n": 2, "m": 2}, atol=1e-6)
+        least={"n": 2, "m": 2}, fault=Misused, atol=1e-6)

@@ -15,6 +15,10 @@ from course.checks.say.messages import CheckFailed, reason
 from course.words import _
 
 
+class Misused(CheckFailed):
+    """What a library function does, or is given, on some input, that must not be."""
+
+
 def env_names() -> list[str]:
     """Return the names of all functions in the registry that begin with env."""
     return [name for name in tvm_ffi.registry.list_global_func_names() if name.startswith("env.")]
@@ -64,7 +68,7 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
                 **inputs: np.ndarray) -> np.ndarray:
     """Call a library function by hand with an `out` full of NaN; return what is in `out` then.
 
-    `out` is the shape of the float32 result. All arrays end where memory ends. Raises CheckFailed
+    `out` is the shape of the float32 result. All arrays end where memory ends. Raises Misused
     where the function raises, changes an input, leaves `out` as it was or returns a value.
     """
     fenced = {key: Fenced.of(array) for key, array in inputs.items()}
@@ -75,9 +79,8 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
         returned = function(*tensors)
     except Exception as error:  # whatever the reader's function raises
         shapes = ", ".join(f"{key} {array.shape}" for key, array in inputs.items())
-        raise CheckFailed(_("{name} to run on {shapes}, out {out}").format(name=name, shapes=shapes,
-                                                                           out=out), reason(error),
-                          line_of_answer(error)) from None
+        raise Misused(_("{name} to run on {shapes}, out {out}").format(
+            name=name, shapes=shapes, out=out), reason(error), line_of_answer(error)) from None
     while_calling("")
     for key, item in fenced.items():
         item.require_whole(key)
@@ -87,8 +90,8 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
                                                 for array in inputs.values())
     for (key, array), tensor in zip(inputs.items(), tensors, strict=True):
         if not np.array_equal(tensor.numpy(), array, equal_nan=True):
-            raise CheckFailed(_("{key} to stay as it was").format(key=key),
-                              _("{name} wrote into {key}").format(name=name, key=key))
+            raise Misused(_("{key} to stay as it was").format(key=key),
+                          _("{name} wrote into {key}").format(name=name, key=key))
     if not written:
         _refuse_unwritten(function, tensors, out, returned)
     if returned is not None:
@@ -100,18 +103,17 @@ def run_library(function: Callable, name: str, out: tuple[int, ...],
 
 def _refuse_unwritten(function: Callable, tensors: list[Any], out: tuple[int, ...],
                       returned: Any) -> NoReturn:
-    """Raise CheckFailed: a library function left the NaN in `out`, or read it."""
+    """Raise Misused: a library function left the NaN in `out`, or read it."""
     came = _("out still holds only the NaN from before the call")
     if returned is not None:
-        raise CheckFailed(_("out to be written"),
-                          _("{came}, and a value was returned").format(came=came))
+        raise Misused(_("out to be written"),
+                      _("{came}, and a value was returned").format(came=came))
     ones = tvm.runtime.tensor(np.ones(out, "float32"))
     function(*tensors, ones)
     if not (ones.numpy() == 1).all():
-        raise CheckFailed(_("a result that does not depend on what out held before"),
-                          _("NaN, because out was full of NaN"))
-    raise CheckFailed(_("the memory of out to be written, as by np.from_dlpack(out)[...] = ..."),
-                      came)
+        raise Misused(_("a result that does not depend on what out held before"),
+                      _("NaN, because out was full of NaN"))
+    raise Misused(_("the memory of out to be written, as by np.from_dlpack(out)[...] = ..."), came)
 
 
 def recording(compute: Callable[..., np.ndarray], calls: list[list[np.ndarray]],
@@ -151,8 +153,8 @@ def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int
 
 
 def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) -> None:
-    """Raise CheckFailed where a library function was given other numbers than these."""
+    """Raise Misused where a library function was given other numbers than these."""
     for (key, wanted), array in zip(expected.items(), came, strict=False):
         if not np.array_equal(array, wanted):
-            raise CheckFailed(_("{name} to be given {key} as it is").format(name=name, key=key),
-                              _("other numbers of its shape"))
+            raise Misused(_("{name} to be given {key} as it is").format(name=name, key=key),
+                          _("other numbers of its shape"))

@@ -42,11 +42,13 @@ def require_called_as(answer: Any, form: str, called: str = "") -> None:
     """
     name, wanted = _form(form)
     called = called or name
-    if not callable(answer) or isinstance(answer, tvm_ffi.Function):
+    # a te.Tensor is callable too
+    if not callable(answer) or isinstance(answer, tvm_ffi.Object | tvm_ffi.Function):
         came = _("{called} is a function of TVM's, a tvm_ffi.Function") \
             if isinstance(answer, tvm_ffi.Function) else _("{called} is {value}")
+        value = type(answer).__name__ if isinstance(answer, tvm_ffi.Object) else repr(answer)[:60]
         raise CheckFailed(_("a Python function, {form}").format(form=form),
-                          came.format(called=called, value=repr(answer)[:60]))
+                          came.format(called=called, value=value))
     yields = _("a generator function, because it has a yield")
     for found, says in ((inspect.isgeneratorfunction, yields),
                         (inspect.isasyncgenfunction, yields),

@@ -174,10 +174,11 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     other = ~same
     if not wrong.all() or other.sum() > value.size // 2:  # else most of it says it
         other |= wrong
+    if many := other.sum() > value.size // 2:
+        other |= first  # what is usual is not said then
     at = np.concatenate([np.argwhere(other & first), np.argwhere(other & ~first)])
     if not len(at):
         return whole
-    many = len(at) > value.size // 2
     mixed = usual != 0 and bool((other & same).any())  # all 1 but 1 at ... would be nonsense
     def text(place: np.ndarray) -> str:
         number = _number(value[tuple(place)].item(), digits)

@@ -257,7 +257,7 @@ def element_by_element(answer: Callable) -> Callable[..., np.ndarray]:
             raise CheckFailed(_("X to stay as it was"), _("other numbers in X"))
         if np.isnan(out).all() and not np.isnan(X).all() and returned is not None:
             raise CheckFailed(_("Y to be written"),
-                              _("out holds what it held before, and a value was returned"))
+                              _("Y holds what it held before, and a value was returned"))
         if returned is not None:
             raise CheckFailed(_("no return value"), _("a value"))
         return out

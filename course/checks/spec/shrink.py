@@ -15,7 +15,7 @@ import numpy as np
 Inputs = dict[str, Any]
 
 NUMBERS = (0, 1, -1, 2, 3, 0.5, 10, -10, 100, 1000, -1000)  # the simplest first
-MOST = 400  # tries
+MOST, FEW = 400, 12  # tries in all; in vain, of a step of the first round
 SECONDS, LATE = 1.0, 4.0  # of this thread's processor time, of wall time for an answer that waits
 _NO_LEAST: Mapping[str, int] = {}
 
@@ -120,13 +120,15 @@ def _shorter(inputs: Inputs, axes: Mapping[str, str], least: Mapping[str, int]
                     cut[name] = cut[name].take(places, number)
         return cut
 
-    for most in (1, 2):
+    for most in (1, 2, 3, 4):  # of squares no axis can be cut alone
         shorter = inputs
         for axis, size in sizes.items():
             shorter = kept(shorter, axis, range(min(size, max(most, least.get(axis, 1)))))
         if any(np.shape(shorter[name]) != np.shape(inputs[name]) for name in axes):
             yield shorter
     for axis, size in sizes.items():
+        if size > (few := max(2, least.get(axis, 1))):
+            yield kept(inputs, axis, range(few))
         for some in _stretches(size):
             if size - (some.stop - some.start) >= least.get(axis, 1):
                 yield kept(inputs, axis, [*range(some.start), *range(some.stop, size)])
@@ -157,11 +159,14 @@ class Search:
         self.tries = 1
         if not (kind := self.fails(self.best)):
             return False
-        steps, unchanged = itertools.cycle(["", *self.best]), 0
-        while unchanged <= len(self.best):  # until no step makes it simpler
-            name = next(steps)
-            simpler, unchanged = self._simpler(name), unchanged + 1
-            while candidate := next(simpler, None):
+        # at first no step takes all the time that there is
+        names, unchanged = ["", *self.best], 0
+        for name, few in itertools.chain(zip(names, itertools.repeat(FEW)),
+                                         zip(itertools.cycle(names), itertools.repeat(most))):
+            if unchanged == len(names):  # no step makes it simpler
+                break
+            simpler, unchanged, misses = self._simpler(name), unchanged + (few == most), 0
+            while misses < few and (candidate := next(simpler, None)):
                 if (key := _key(candidate)) in tried or not self.fits(candidate):
                     continue
                 if self.tries >= most or over():
@@ -169,13 +174,17 @@ class Search:
                 tried.add(key)
                 self.tries += 1
                 if self.fails(candidate) == kind:
-                    self.best, unchanged = candidate, 0
+                    self.best, unchanged, misses = candidate, 0, 0
                     simpler = self._simpler(name)
+                else:
+                    misses += 1
         return True
 
     def _simpler(self, name: str) -> Iterator[Inputs]:
         """Yield simpler inputs, the most promising first: shorter ones, or with another `name`."""
         inputs = self.best
-        if not name:
-            return _shorter(inputs, self.axes, self.least)
+        if not name:  # zeros first: a search that is ended shows what the others hide
+            zeros = (inputs | {one: np.zeros_like(value)} for one, value in inputs.items()
+                     if isinstance(value, np.ndarray) and value.dtype.kind in "fiu")
+            return itertools.chain(zeros, _shorter(inputs, self.axes, self.least))
         return (inputs | {name: other} for other in _values(inputs[name]))
