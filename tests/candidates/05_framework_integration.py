@@ -477,7 +477,7 @@ def mend():
 def mend():
     return both(lv3=lambda x: topi.nn.relu(topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")))
 
-# %% 5.1 wrong: without the bias as its argument -> a function that is called with x, b
+# %% 5.1 wrong: without the bias as its argument -> a function that is called as operation(x, b)
 def mend():
     return both(lv1=lambda x: x)
 
