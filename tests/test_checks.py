@@ -441,8 +441,8 @@ def test_a_cause_is_named_only_if_it_gives_what_came() -> None:
 
 @pytest.mark.parametrize(("came", "words"), [
     (np.ones(4, np.float32), "shape"), (np.ones(3), "float64"),
-    (np.array([1, np.nan, 1], np.float32), "not written at"),
-    (np.array([1, 1, 1.01], np.float32), "1.01 there"), (None, "shape"),
+    (np.array([1, np.nan, 1], np.float32), r"\[1, \*nan\*, 1\]"),
+    (np.array([1, 1, 1.01], np.float32), r"\[1, 1, \*1.01\*\]"), (None, "shape"),
 ])
 def test_compare_refuses(came, words: str) -> None:
     with pytest.raises(checks.CheckFailed, match=words):
