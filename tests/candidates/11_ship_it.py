@@ -351,7 +351,7 @@ def ship(mod, target, folder, kept=[]):
     kept.append((folder / "lib.so").read_bytes())
     (folder / "lib.so").write_bytes(kept[0])
 
-# %% 11.8 wrong: two arguments -> called with mod, target, folder
+# %% 11.8 wrong: two arguments -> called as ship(mod, target, folder)
 def ship(mod, folder):
     sent(mod, "llvm", folder)
 
