@@ -75,7 +75,7 @@ def test_a_signature_of_ones_own_is_no_fault_of_the_course(number: str) -> None:
         exec(source, names)
         said = _refused(number, names[name])
         assert f"{name} takes (" in said and "fault of the course" not in said, said
-        assert "function that is called with" in said, said
+        assert "function that is called as" in said, said
     assert f"{name} is None" in _refused(number, None)
     assert "fault of the course" not in _refused(number, None)
 

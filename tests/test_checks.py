@@ -25,7 +25,6 @@ from course import checks, present
 from course.checks.compare.mistakes import MISTAKES
 from course.checks.exercises import models
 from course.checks.exercises.schedules import require_scheduled
-from course.checks.observe.intermediates import tensors_fit
 from course.checks.run import check as running
 from course.checks.run.isolate import Child
 from tools.grading import inside
@@ -397,10 +396,8 @@ def copy(X: T.Buffer({buffer}), Y: T.Buffer(({rows}, {columns}), "float32")):
     ((4, 3), (2, 3), '(2, 3), "float32"', False),
     ((4, 3), (4, 3), '(4, 3), "int32"', False),
     ((4, 3), (4, 3), '(4, 3), "float32", strides=[6, 2]', False)])
-def test_kernels_look_at_their_tensors_unless_these_plainly_fit(
-        given, declared, buffer, fits) -> None:
+def test_kernels_look_at_their_tensors(given, declared, buffer, fits) -> None:
     mod = _copied(given, declared, buffer)
-    assert tensors_fit(mod) == fits
     loader = [(torch.rand(given), torch.zeros(given[0]))]
     if fits:
         checks.check_equivalence(mod, nn.Sequential(nn.Identity()), loader)

@@ -18,7 +18,7 @@ import helpers  # noqa: I001 (first: looks at the versions)
 import course.checks.exercises
 from course.checks.compare.tolerance import random
 from course.checks.spec.spec import require_equal
-from course.checks.diagnose.module import check_equivalence
+from course.checks.diagnose.equivalence import check_equivalence
 from course.checks.exercises.faulty import faulty_cnn, mended
 from course.checks.observe.intermediates import is_layer
 from course.checks.observe.primfuncs import run_prim_func

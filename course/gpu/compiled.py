@@ -15,7 +15,7 @@ import tvm_ffi
 from tvm import tirx
 
 from course import present
-from course.gpu.simulated import lowered, refusal
+from course.gpu.simulated import lowered
 from course.gpu.source import last_line, own_alone, source, with_marks
 from course.tir import threads
 from course.words import _
@@ -119,7 +119,7 @@ def _executed(program: str, given: bytes) -> bytes:
                                 ).format(seconds=SECONDS)) from None
     if done.returncode == _DIVERGENT:
         *block, count = map(int, done.stderr.split()[1:])
-        raise CourseError(refusal("divergent", "", count, (tuple(block), (0, 0, 0))))
+        raise threads.divergent(count, tuple(block), (0, 0, 0))
     if done.returncode:
         raise CourseError(_("the program crashed (exit {code}): an index outside its array").format(
             code=done.returncode))

@@ -1,7 +1,6 @@
 """All threads of a GPU program, run on NumPy: its result, and what the threads did."""
 
 import math
-from typing import Any
 
 import numpy as np
 from tvm import tirx
@@ -9,7 +8,7 @@ from tvm import tirx
 from course.gpu.source import UNBOUND, last_line
 from course.tir import threads
 from course.tir.walk import accesses, walk
-from course.words import Sentence, _
+from course.words import _
 from data.store import CourseError
 
 
@@ -41,32 +40,6 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
     except threads.Unknown as unknown:
         raise CourseError(_("something is outside blocks and threads, or unknown to gpu.run: {what}"
                             ).format(what=last_line(unknown))) from None
-    except threads.Refused as refused:
-        raise CourseError(refusal(*refused.args)) from None
-
-
-def refusal(what: str, name: str, which: Any, thread: Any) -> Sentence:
-    """Say why a program was refused."""
-    match what:
-        case "extents":
-            return _("{axis} is bound to a loop of {first} and to one of {second}: in one kernel "
-                     "an axis has one extent").format(axis=name, first=which[0], second=which[1])
-        case "unbound":
-            return _("the loop {loop} is next to kernels, and is not bound: bind it to "
-                     "blocks and threads").format(loop=name)
-        case "scope":
-            return _("{buffer} is allocated inside a kernel, in {scope} memory: inside a kernel, "
-                     "use \"shared\" or \"local\"").format(
-                buffer=name, scope=which)
-    who = threads.thread_name(*thread)
-    if what == "outside":
-        return _("{thread} is outside {buffer}: element {index}").format(
-            thread=who, buffer=name, index=which)
-    if what == "unwritten":
-        return _("{thread} reads {buffer}[{index}], which was never written").format(
-            thread=who, buffer=name, index=which)
-    return _("{thread}: {count} threads of this block reach a barrier, the others do not").format(
-        thread=who, count=which)
 
 
 def threads_of(func: tirx.PrimFunc) -> int:
@@ -84,11 +57,9 @@ def _unread(func: tirx.PrimFunc) -> list[str]:
 
 def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
     """Return a PrimFunc as its threads run it; raises CourseError if it is not a GPU program."""
+    threads.require_one_extent(func)
     try:
-        threads.require_one_extent(func)
         low = threads.lowered(func, barriers)
-    except threads.Refused as refused:
-        raise CourseError(refusal(*refused.args)) from None
     except (ValueError, RuntimeError, TypeError) as error:
         why: str = _("TVM makes no GPU program of it: {reason}").format(reason=last_line(error))
         raise CourseError(_("{why}; {buffer} is written and never read").format(

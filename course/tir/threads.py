@@ -17,7 +17,7 @@ from tvm import ir, s_tir, tirx
 
 from course.tir.evaluate import OPERATORS, Unknown
 from course.tir.walk import walk
-from course.words import Sentence, _, language, told
+from course.words import CourseError, Sentence, _, language, told
 
 WARP = 32  # threads that load together
 SEGMENT = 128  # bytes that one transaction fetches
@@ -50,8 +50,8 @@ _ATOMIC = {"atomicAdd": np.add, "atomicMax": np.maximum, "atomicMin": np.minimum
            "tirx.cuda.atomic_add": np.add}
 
 
-class Refused(Exception):
-    """The program is wrong in every order of its threads. `args`: what is wrong, and where."""
+class Refused(CourseError):
+    """The program is wrong in every order of its threads."""
 
 
 def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
@@ -107,7 +107,9 @@ def require_one_extent(func: tirx.PrimFunc) -> None:
         top = place.loops[0].variable if place.loops else node.loop_var
         first = found.setdefault((top, tag), node)
         if not tvm_ffi.structural_equal(first.extent, node.extent):
-            raise Refused("extents", tag, (first.extent, node.extent), None)
+            raise Refused(_("{axis} is bound to a loop of {first} and to one of {second}: in one "
+                            "kernel an axis has one extent").format(
+                axis=tag, first=first.extent, second=node.extent))
 
 
 def outside_of_bound(func: tirx.PrimFunc) -> str | None:
@@ -125,6 +127,12 @@ def thread_name(block: tuple[int, ...], thread: tuple[int, ...]) -> Sentence:
         used = place[:max([1, *(axis + 1 for axis, at in enumerate(place) if at)])]
         return str(used[0]) if len(used) == 1 else str(used)
     return _("thread {thread} of block {block}").format(thread=short(thread), block=short(block))
+
+
+def divergent(count: int, block: tuple[int, ...], thread: tuple[int, ...]) -> Refused:
+    """Return what to say where so many threads of a block reach a barrier, this one among them."""
+    return Refused(_("{thread}: {count} threads of this block reach a barrier, the others do not"
+                     ).format(thread=thread_name(block, thread), count=count))
 
 
 @dataclass(frozen=True)
@@ -351,8 +359,9 @@ class _Run:
             each = np.stack([np.broadcast_to(place, lanes.shape) for place in at])
             outside = ((each < 0) | (each >= np.reshape(memory.shape, (-1, 1)))).any(axis=0)
             first = int(np.argmax(outside))
-            raise Refused("outside", memory.name, ", ".join(map(str, each[:, first])),
-                          self.launch.names(lanes[first]))
+            raise Refused(_("{thread} is outside {buffer}: element {index}").format(
+                thread=thread_name(*self.launch.names(lanes[first])), buffer=memory.name,
+                index=", ".join(map(str, each[:, first]))))
         flat = np.zeros(len(lanes), np.int64)
         for place, stride in zip(at, memory.strides, strict=True):
             flat += stride * place
@@ -379,7 +388,9 @@ class _Run:
                        flat: np.ndarray) -> None:
         if not there.all():
             at = int(np.argmin(there))
-            raise Refused("unwritten", memory.name, int(flat[at]), self.launch.names(lanes[at]))
+            raise Refused(_("{thread} reads {buffer}[{index}], which was never written").format(
+                thread=thread_name(*self.launch.names(lanes[at])), buffer=memory.name,
+                index=int(flat[at])))
 
     def store(self, node: tirx.BufferStore, active: np.ndarray) -> None:
         self.loaded = {}
@@ -551,7 +562,9 @@ class _Run:
         shape = tuple(int(extent) for extent in buffer.shape)
         shared = scope.startswith("shared")
         if not shared and scope != "local":
-            raise Refused("scope", buffer.name, scope, self.launch.names(0))
+            raise Refused(_("{buffer} is allocated inside a kernel, in {scope} memory: inside a "
+                            "kernel, use \"shared\" or \"local\"").format(
+                buffer=buffer.name, scope=scope))
         copy = self.blocks if shared else self.lanes
         if buffer not in self.memory:
             strides = tuple(map(int, buffer.strides)) or _strides(shape)
@@ -567,8 +580,8 @@ class _Run:
         counts = np.bincount(self.blocks[active], minlength=int(self.blocks[-1]) + 1)
         if ((counts > 0) & (counts < self.launch.threads)).any():
             block = int(np.argmax((counts > 0) & (counts < self.launch.threads)))
-            raise Refused("divergent", "", int(counts[block]),
-                          self.launch.names(block * self.launch.threads))
+            raise divergent(int(counts[block]),
+                            *self.launch.names(block * self.launch.threads))
         self.phases += counts > 0
         self.barriers += counts > 0
         self.launch.barriers = int(self.barriers.max())
@@ -619,7 +632,8 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:
                 launches.append(_launched(node, globals_, shapes))
             case _:
                 if isinstance(node, tirx.For):
-                    raise Refused("unbound", node.loop_var.name, None, None)
+                    raise Refused(_("the loop {loop} is next to kernels, and is not bound: bind it "
+                                    "to blocks and threads").format(loop=node.loop_var.name))
                 raise Unknown(f"not a kernel: {type(node).__name__}")
     return launches
 

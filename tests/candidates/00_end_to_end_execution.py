@@ -233,7 +233,7 @@ def make_relu6():
                 Y[i + 100000000, j] = T.min(T.max(X[i, j], T.float32(0)), T.float32(6))
     return f
 
-# %% 0.2 wrong: works in X -> X to stay as it was
+# %% 0.2 wrong: works in X -> X[0, 0] is written
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -866,7 +866,7 @@ def make_relu6():
 # %% 0.2 wrong: adds to Y -> nothing was written into Y before
 # T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6)) => Y[vi, vj] + T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
 
-# %% 0.2 wrong: clears X afterwards -> X to stay as it was
+# %% 0.2 wrong: clears X afterwards -> X[0, 0] is written
 def make_relu6():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
@@ -934,7 +934,7 @@ def make_relu6():
 # %% 0.3 wrong: one column too many -> every index inside its buffer
 # T.grid(5, 12) => T.grid(5, 13)
 
-# %% 0.3 wrong: writes into X -> X to stay as it was
+# %% 0.3 wrong: writes into X -> X[0, 0] is written
 # Y[vi] = T.max(Y[vi], X[vi, vk]) => Y[vi] = T.max(Y[vi], X[vi, vk]); X[vi, vk] = T.float32(0)
 
 # %% 0.3 right: the loops the other way round

@@ -158,14 +158,14 @@ def max_pool(x):
 # topi.nn.dense, lv, const("linear0_weight") => topi.matmul, lv, relax.const(weights["linear0_weight"].T.copy())
 # topi.nn.dense, lv, const("linear1_weight") => topi.matmul, lv, relax.const(weights["linear1_weight"].T.copy())
 
-# %% 2.6 wrong: the linear layers by TOPI, their biases apart -> dense computes lv4, without the bias
+# %% 2.6 wrong: the linear layers by TOPI, their biases apart -> of x (4, 5408), linear0_weight, linear0_bias | dense has all of it but linear0_bias, the result (4, 100)
 # linear, lv, const["linear0_weight"] => topi.add, bb.emit_te(topi.nn.dense, lv, const["linear0_weight"])
 # linear, lv, const["linear1_weight"] => topi.add, bb.emit_te(topi.nn.dense, lv, const["linear1_weight"])
 
 # %% 2.6 wrong: the bias is added along the width -> layer 0, Conv2d
 # b[f] => b[j]
 
-# %% 2.6 wrong: one linear layer has its bias apart -> without the bias
+# %% 2.6 wrong: one linear layer has its bias apart -> dense has all of it but linear1_bias
 # linear, lv, const["linear1_weight"] => topi.add, bb.emit_te(topi.nn.dense, lv, const["linear1_weight"])
 
 # %% 2.6 right: the bias of the convolution reshaped, and added by TOPI in the same expression
@@ -248,7 +248,7 @@ def create_model_via_emit_te(weights):
 def create_model_via_emit_te(weights):
     return high_level_by_hand(weights)
 
-# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d computes lv, without the bias
+# %% 2.6 wrong: the convolution by TOPI, its bias apart -> conv2d has all of it but conv2d_bias
 # bb.emit_te(conv2d_bias, x, const["conv2d_weight"], const["conv2d_bias"]) => bb.emit_te(topi.add, bb.emit_te(topi.nn.conv2d, x, const["conv2d_weight"], 1, 0, 1), relax.const(weights["conv2d_bias"].reshape(1, 32, 1, 1)))
 
 # %% 2.6 right: transposed constants and another order of the arguments
@@ -364,7 +364,7 @@ def create_model_via_own_te(weights):
         relax.transform.AnnotateTIROpPattern(), relax.transform.FuseOps(),
         relax.transform.FuseTIR()])(high_level_by_hand(weights))
 
-# %% 2.6 wrong: the convolution in four PrimFuncs -> product computes lv1, without the bias
+# %% 2.6 wrong: the convolution in four PrimFuncs -> columns has all of it but conv2d_weight, conv2d_bias, the result (4, 32, 26, 26)
 # lv = bb.emit_te(conv2d_bias, x, const["conv2d_weight"], const["conv2d_bias"]) => lv = in_four(bb, x, const)
 def in_four(bb, x, const):
     def product(c, w):
@@ -378,7 +378,7 @@ def in_four(bb, x, const):
     return bb.emit_te(lambda y: te.compute(
         (4, 32, 26, 26), lambda n, f, i, j: y[n, f, i * 26 + j]), lv)
 
-# %% 2.6 wrong: the columns of the windows in a PrimFunc of their own -> does not take the layer's input
+# %% 2.6 wrong: the columns of the windows in a PrimFunc of their own -> of_columns has all of it but x (4, 1, 28, 28)
 # bb.emit_te(conv2d_bias, x => bb.emit_te(of_columns, bb.emit_te(columns, x)
 def of_columns(c, w, b):
     r = te.reduce_axis((0, 9))

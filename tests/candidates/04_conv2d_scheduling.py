@@ -98,11 +98,11 @@ def schedule_add(schedule):
 # %% 4.3 wrong: the reduction is vectorised -> your code to run
 # vectorize(lanes) => vectorize(k)
 
-# %% 4.3 wrong: decomposed too early -> decompose_reduction after the steps that move or mark its loops
+# %% 4.3 wrong: decomposed too early -> does not have compact dataflow | schedule.decompose_reduction(block, k); schedule.vectorize(lanes) | read: docs/tvm_errors.md#does-not-have-compact-dataflow
 # schedule.decompose_reduction(block, k) => pass
 # schedule.vectorize => schedule.decompose_reduction(block, k); schedule.vectorize
 
-# %% 4.3 wrong: decomposed before the tiles -> Before decompose_reduction TVM accepts it
+# %% 4.3 wrong: decomposed before the tiles -> the loops are not in a chain | schedule.reorder(i, outer, k, lanes) | read: docs/tvm_errors.md#loops-are-not-in-a-chain-not-the-parent-of-the-inner-loop
 # schedule.decompose_reduction(block, k) => pass
 # outer, lanes => schedule.decompose_reduction(block, k); outer, lanes
 

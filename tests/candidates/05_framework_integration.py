@@ -454,7 +454,7 @@ def import_for_any_batch(model, features):
         inputs = tuple(torch.zeros(4, width) for width in features)
         return from_exported_program(torch.export.export(model, inputs, dynamic_shapes=[{0: n} for _ in inputs] if 0 else tuple({0: n} for _ in inputs)) if 0 else torch.export.export(model, inputs, dynamic_shapes={k: {0: n} for k in __import__("inspect").signature(model.forward).parameters}))
 
-# %% 5.5 wrong: + adds the last two values whatever the arguments -> got: [[0.2011, -0.2565, -0.8514, 1.804]]
+# %% 5.5 wrong: + adds the last two values whatever the arguments -> got: [[0.04257, 0.135, -0.6235, 1.281]]
 # *(node_map[arg] for arg in node.args) => *list(node_map.values())[-2:]
 
 # %% 5.1 wrong: the second alone -> lv3 is fixed, and right; there is another mistake
@@ -477,7 +477,7 @@ def mend():
 def mend():
     return both(lv3=lambda x: topi.nn.relu(topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")))
 
-# %% 5.1 wrong: without the bias as its argument -> a function that is called with x, b
+# %% 5.1 wrong: without the bias as its argument -> a function that is called as operation(x, b)
 def mend():
     return both(lv1=lambda x: x)
 

@@ -156,7 +156,7 @@ def one_more_letter(model, token, keys, values):
         x = block.rest(x, weights @ all_values[-1])
     return model.head(model.norm(x)), torch.stack(all_keys), torch.stack(all_values)
 
-# %% 11.1 wrong: at most 32 -> InternalError: Check failed: (offset + needed_size <=
+# %% 11.1 wrong: at most 32 -> a batch of at most 64; x: (n, 1, 6, 6) | got: [32]
 def for_any_batch(module, example):
     return batched(module, example, most=32)
 
@@ -168,7 +168,7 @@ def convert_amax(node, importer):
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, causal=True)
 
-# %% 11.4 wrong: without the gap -> 44 33 22 11
+# %% 11.4 wrong: without the gap -> 00 00 00 00 in the bytes from 28, the field padding; | 88 77 66 55
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, gap=0)
 
@@ -180,7 +180,7 @@ def dl_tensor(numbers, shape, axes, address, first):
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, strides=shape)
 
-# %% 11.4 wrong: the gap at the end -> the field first
+# %% 11.4 wrong: the gap at the end -> the field padding
 def dl_tensor(numbers, shape, axes, address, first):
     p, gap = ("Q", "") if address == 8 else ("I", "4x")
     return struct.pack(f"<{p}iiiBBH{p}{p}Q{gap}", numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)
@@ -194,11 +194,11 @@ def dl_tensor(numbers, shape, axes, address, first):
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("T.parallel(", "T.serial(", 1))
 
-# %% 11.5 wrong: vectors too -> serial 4
+# %% 11.5 wrong: vectors too -> `for j_1_init in T.vectorized(4):`; dense | got: for j_1_init in range(4):
 def for_the_browser(func):
     return without(func, lambda loop: loop.kind in (tirx.ForKind.PARALLEL, tirx.ForKind.VECTORIZED))
 
-# %% 11.5 wrong: unrolled in place of parallel -> unrolled 24
+# %% 11.5 wrong: unrolled in place of parallel -> got: for i_j_0_fused in T.unroll(24):
 def for_the_browser(func):
     return without(func, kind=tirx.ForKind.UNROLLED)
 
@@ -549,11 +549,11 @@ def dl_tensor(numbers, shape, axes, address, first):
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, device=2)
 
-# %% 11.4 wrong: eight bytes too many -> 48 bytes; dl_tensor(0x7f123456789abc40, 0x55d1aa22c3e8, 4, 8 | 56; those between the fields: 00 00 00 00 00 00 00 00
+# %% 11.4 wrong: eight bytes too many -> 48 bytes; dl_tensor(0x7f123456789abc40, 0x55d1aa22c3e8, 4, 8 | got: 56
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first) + bytes(8)
 
-# %% 11.4 wrong: noise in the gap -> 40 bytes; dl_tensor(0xc1d2e300, 0xa1b2f408, 2, 4 | 40; those between the fields: 01 01 01 01
+# %% 11.4 wrong: noise in the gap -> the field padding; dl_tensor(0xc1d2e300, 0xa1b2f408, 2, 4 | 01 01 01 01
 def dl_tensor(numbers, shape, axes, address, first):
     return laid_out(numbers, shape, axes, address, first, filling=b"\1")
 
@@ -581,7 +581,7 @@ def for_the_browser(func):
 def for_the_browser(func):
     return func.script().replace("T.parallel(", "T.serial(")
 
-# %% 11.5 wrong: one iteration less -> the other loops as they were
+# %% 11.5 wrong: one iteration less -> everything else as it was: `for i_j_0_fused in range(24):` | range(23):
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", lambda found: f"T.serial({int(found[1]) - 1})", func.script()))
 
@@ -607,12 +607,12 @@ def one_more_letter(model, token, keys, values):
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token.squeeze()[..., None], keys, values)
 
-# %% 11.5 wrong: without attributes -> everything else as it was; dense | is missing or changed
+# %% 11.5 wrong: without attributes -> everything else as it was: `T.func_attr({"tirx.noalias": True})` | <missing:"tirx.noalias">
 def for_the_browser(func):
     plain = without(func)
     return tirx.PrimFunc(plain.params, plain.body, plain.ret_type)
 
-# %% 11.5 wrong: the word, wherever it is -> everything else as it was; softmax | parallel is missing or changed
+# %% 11.5 wrong: the word, wherever it is -> everything else as it was: `main(parallel, T_softmax_norm)` | main(serial,
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("parallel", "serial"))
 

@@ -110,15 +110,15 @@ def blocks(n, d, scale=None, first=True, second=True, turned=False, pad=0, from_
                     Y[b * threads + t, i] = o[i] / h[1]
     return main
 
-# %% 12.1 wrong: empty parts -> exp(-inf - (-inf)) is NaN
+# %% 12.1 wrong: empty parts -> input one: (-inf, 0, [0]) | input other: (-inf, 0, [0]) | got: [0, *nan*, *nan*]
 def merge(one, other):
     return merged(one, other, empty=False)
 
-# %% 12.1 wrong: the values do not shrink -> the weighted values: they have to shrink as the sums do
+# %% 12.1 wrong: the values do not shrink -> got: [1, 1.368, *1*]
 def merge(one, other):
     return merged(one, other, weighted=False)
 
-# %% 12.1 wrong: the second always shrinks alone -> the factor of the first part: it has one too
+# %% 12.1 wrong: the second always shrinks alone -> input one: (-1, 1, [0]) | got: [0, *2*, 0]
 def merge(one, other):
     return merged(one, other, first=False)
 
@@ -135,7 +135,7 @@ def merge(one, other):
 def running_attention(n, m, d):
     return running(n, m, d, scale=1)
 
-# %% 12.2 wrong: the values do not shrink -> the weighted values: they have to shrink
+# %% 12.2 wrong: the values do not shrink -> input K: [[0], [1]] | got: [[0.7311]]
 def running_attention(n, m, d):
     return running(n, m, d, weighted=False)
 
@@ -193,15 +193,15 @@ def coefficients(degree):
     f = np.cos(np.linspace(0, np.pi, 400)) / 2
     return np.polynomial.polynomial.polyfit(f, np.exp2(f), degree, w=np.exp2(-f)).tolist()
 
-# %% 12.4 wrong: the sums as they are -> the sums: each was taken against its own largest score
+# %% 12.4 wrong: the sums as they are -> input M: [0, 1] | got: [0.3679]
 def merge_parts(parts, d):
     return many(parts, d, total=False)
 
-# %% 12.4 wrong: nothing subtracted -> exp overflows or vanishes
+# %% 12.4 wrong: nothing subtracted -> input M: [100] | got: [nan]
 def merge_parts(parts, d):
     return many(parts, d, subtract=False)
 
-# %% 12.4 wrong: neither shrinks -> the sums and the values: each was taken
+# %% 12.4 wrong: neither shrinks -> input M: [0, 1] | expected: [2.718]
 def merge_parts(parts, d):
     return many(parts, d, total=False, weighted=False)
 
@@ -347,7 +347,7 @@ def merge(one, other):
     a, b = (0.0 if part[0] == -np.inf else math.exp(part[0] - m) for part in (one, other))
     return m, one[1] * b + other[1] * a, one[2] * b + other[2] * a
 
-# %% 12.2 wrong: starts at -100 -> the largest starts above the scores of some rows
+# %% 12.2 wrong: starts at -100 -> input K: [[-1000]] | got: [[nan]]
 def running_attention(n, m, d):
     return running(n, m, d, start=-100)
 

@@ -130,9 +130,8 @@ def test_extents_that_do_not_divide() -> None:
 
 
 def test_without_a_guard_the_thread_is_named_that_leaves_its_buffer() -> None:
-    with pytest.raises(threads.Refused) as refused:
+    with pytest.raises(threads.Refused, match="thread 4 of block 3 is outside X: element 100"):
         threads.run(threads.lowered(relu(100, guarded=False)), random(100), random(100))
-    assert refused.value.args == ("outside", "X", "100", ((3, 0, 0), (4, 0, 0)))
 
 
 def test_a_race_is_named_where_a_barrier_is_missing() -> None:

@@ -5,7 +5,6 @@ are compared. Of the first layer that is computed otherwise, the smallest input 
 looked for.
 """
 
-import functools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -22,15 +21,15 @@ from course.checks.observe.intermediates import intermediate_values
 from course.checks.observe.primfuncs import LIGHT, lightly
 from course.checks.say.messages import CheckFailed, where
 from course.checks.spec.shrink import Inputs
-from course.words import _
+from course.words import Sentence, _
 
 MOST_NAMED = 4  # kernels or values in one message
+_LINES = Sentence("\n")
 
 
-def _lines(said: Sequence[str]) -> str:
-    """Return sentences below one another."""
-    return functools.reduce(
-        lambda some, more: _("{some}\n{more}").format(some=some, more=more), said)
+def _few(names: list[str]) -> list[str]:
+    """Return names without the middle of a long list."""
+    return [*names[:MOST_NAMED - 1], "...", names[-1]] if len(names) > MOST_NAMED else names
 
 
 def _steps(chain: Chain, first: int, last: int) -> str:
@@ -56,10 +55,7 @@ def _kernels(chain: Chain, parting: Parting) -> str:
     start = max((place.position for taken in parting.takes if (place := chain.at[taken])),
                 default=-1)
     found = [binding.kernel for binding in chain.bindings[start + 1:parting.end.position + 1]]
-    names = list(dict.fromkeys(found))
-    if len(names) > MOST_NAMED:
-        names = [*names[:MOST_NAMED - 1], "...", names[-1]]
-    return ", ".join(names)
+    return ", ".join(_few(list(dict.fromkeys(found))))
 
 
 def _place(chain: Chain, parting: Parting) -> str:
@@ -132,24 +128,23 @@ def _returns_another(chain: Chain, mod: tvm.IRModule, model: nn.Module) -> Check
 def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[str],
           wide: tuple[Inputs, float] | None = None) -> CheckFailed:
     """Return the message: the smallest input of what is computed otherwise, if it can be had."""
-    look_at = _lines([line for line in said if line])
+    look_at = _LINES.join(line for line in said if line)
     example = None
     for given, atol in [wide] if wide else [(one, piece.atol) for one in piece.inputs] \
             if piece else []:
         assert piece
-        if example := piece.rerun().smallest(given, atol):
+        if example := piece.rerun(atol).smallest(given):
             break
     steps_ = _steps(chain, parting.first, parting.last)
     if parting.end is None:
         start = chain.at[parting.takes[0]]
         after = (start.position if start else -1) + 1
-        came = [_value(chain, position) for position in range(after, len(chain.bindings))]
-        came = [*came[:MOST_NAMED - 1], "...", came[-1]] if len(came) > MOST_NAMED else came
+        came = _few([_value(chain, position) for position in range(after, len(chain.bindings))])
+        values = _LINES.join(came or [_("nothing follows")])
         number = min(parting.last, len(chain.right) - 1)
         return CheckFailed(_("{layer}, {shape}, as in PyTorch").format(
             layer=steps_, shape=tuple(chain.right[number].shape)),
-            _("no value like it: {values}").format(values=_lines(came or [_("nothing follows")])),
-            look_at)
+            _("no value like it: {values}").format(values=values), look_at)
     came_, right = chain.value(parting.end)[0].numpy(), chain.made(
         parting, {taken: chain.own[taken][0] for taken in parting.takes}).numpy()
     if came_.shape != right.shape:

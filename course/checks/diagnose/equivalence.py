@@ -1,6 +1,7 @@
 """A whole model against PyTorch: whether an IRModule computes the same, on every batch."""
 
 import contextlib
+import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -11,30 +12,44 @@ import tvm_ffi
 from torch import nn
 from tvm import relax
 
+import helpers
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
 from course.checks.diagnose.constants import inexact_constant
 from course.checks.diagnose.diagnosis import diagnose, wrong_alone
+from course.checks.diagnose.steps import is_pytorchs
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.intermediates import compiled, is_layer
+from course.checks.observe.intermediates import is_layer
 from course.checks.observe.primfuncs import LIGHT, require_inside_buffers
-from course.checks.run.check import several_threads
+from course.checks.run.check import isolated, several_threads
 from course.checks.say.messages import CheckFailed, bound, reason
-from course.words import _
+from course.checks.say.show import Example
+from course.words import _, language, told
 
 
 class Batch(NamedTuple):
-    """Images, float32 (n, ...), their labels (n,) and what PyTorch's model gives for them."""
+    """What a model takes in one call, its labels (n,), and what PyTorch's model gives for it."""
 
-    images: np.ndarray
-    labels: np.ndarray
+    inputs: tuple[np.ndarray, ...]
+    labels: np.ndarray | None
     expected: np.ndarray
 
+    @property
+    def images(self) -> np.ndarray:
+        """The input of a model that takes one, float32 (n, ...)."""
+        return self.inputs[0]
 
-def batches(model: nn.Sequential, loader: Iterable) -> Iterator[Batch]:
-    """Yield what a loader gives, with the results of PyTorch's model, a batch at a time."""
-    for images, labels in loader:
-        with torch.no_grad():
-            yield Batch(images.numpy(), np.asarray(labels), model(images).numpy())
+
+@torch.no_grad()
+def batches(model: nn.Module, loader: Iterable) -> Iterator[Batch]:
+    """Yield what a loader gives, with the results of PyTorch's model, a batch at a time.
+
+    Behind the inputs it may give labels, and more, which is left out.
+    """
+    count = len(inspect.signature(model.forward).parameters)
+    for given in loader:
+        inputs, labels = given[:count], [*given[count:], None][0]
+        yield Batch(tuple(one.numpy() for one in inputs),
+                    None if labels is None else np.asarray(labels), model(*inputs).numpy())
 
 
 def require_well_formed(mod: Any) -> None:
@@ -56,7 +71,7 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
     """Return the VirtualMachine of an IRModule; raise CheckFailed where it cannot be built."""
     require_well_formed(mod)
     try:
-        return compiled(mod, target)
+        return helpers.build(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
             raise CheckFailed(_("every library function to be registered"),
@@ -65,11 +80,12 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
 
 
 def _require_model(model: Any) -> None:
-    """Raise CheckFailed unless this is an nn.Sequential in evaluation mode."""
-    if not isinstance(model, nn.Sequential):
-        raise CheckFailed(_("an nn.Sequential as the second argument"), type(model).__name__)
-    random_in_training = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
-    if any(isinstance(layer, random_in_training) and layer.training for layer in model.modules()):
+    """Raise CheckFailed unless this is a module of PyTorch's in evaluation mode."""
+    if not isinstance(model, nn.Module):
+        raise CheckFailed(_("an nn.Module as the second argument"), type(model).__name__)
+    random = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
+    if any(layer.training and (isinstance(layer, random) or not is_pytorchs(layer))
+           for layer in model.modules()):  # of the others it may depend
         raise CheckFailed(_("a model in evaluation mode"), _("one that is training"))
 
 
@@ -89,10 +105,10 @@ def random_like(images: np.ndarray, seed: int = 0) -> np.ndarray:
 def _output(machine: relax.VirtualMachine, batch: Batch, main: str = "main") -> np.ndarray:
     """Return what main gives for a batch, of the expected dtype, or raise CheckFailed."""
     try:
-        output = machine[main](tvm.runtime.tensor(batch.images))
+        output = machine[main](*map(tvm.runtime.tensor, batch.inputs))
     except (ValueError, TypeError, RuntimeError) as error:
-        raise CheckFailed(_("main to take float32 {shape}").format(shape=batch.images.shape),
-                          reason(error)) from None
+        raise CheckFailed(_("main to take {inputs}").format(inputs=", ".join(
+            f"{one.dtype} {one.shape}" for one in batch.inputs)), reason(error)) from None
     if not hasattr(output, "numpy") and len(output) != 1:
         raise CheckFailed(_("one output"), _("a tuple of {count}").format(count=len(output)))
     came = to_numpy(output)
@@ -102,22 +118,26 @@ def _output(machine: relax.VirtualMachine, batch: Batch, main: str = "main") -> 
     return came
 
 
-def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Sequential) -> bool:
-    atol = ATOL_PROBABILITIES if isinstance(model[-1], nn.Softmax) else ATOL
+def _layers(model: nn.Module) -> list[nn.Module]:
+    """Return the layers of an nn.Sequential; of another module nobody knows their order."""
+    return list(model) if isinstance(model, nn.Sequential) else [model]
+
+
+def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Module) -> bool:
+    atol = ATOL_PROBABILITIES if isinstance(_layers(model)[-1], nn.Softmax) else ATOL
     return came.shape == expected.shape and np.allclose(came, expected, RTOL, atol)
 
 
-def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], target: Any = LIGHT,
+def require_same(mod: Any, model: nn.Module, reference: Iterable[Batch], target: Any = LIGHT,
                  machine: relax.VirtualMachine | None = None, alone: bool = False) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
 
-    They are compared on every batch, and on one of random images; with `alone` on one of both
-    signs and each layer by itself too. The first batch and the random ones run on guarded arrays.
-    `machine` is the module, if it was built for the target already.
+    They are compared on every batch, and an nn.Sequential on one of random images too; with `alone`
+    on one of both signs and each layer by itself. The first batch and the random ones run on
+    guarded arrays. `machine` is the module, if it was built for the target already.
     """
-    _require_model(model)
     machine = machine or build(mod, target)
-    probabilities = isinstance(model[-1], nn.Softmax)
+    in_order, layers = isinstance(model, nn.Sequential), _layers(model)
     images = count = right = right_torch = 0
     largest = 0.0
     for batch in reference:
@@ -125,29 +145,55 @@ def require_same(mod: Any, model: nn.Sequential, reference: Iterable[Batch], tar
             came = _output(machine, batch)
         expected = batch.expected
         if not _equal(came, expected, model):
-            raise diagnose(mod, model, [batch.images, random_like(batch.images)], target)
+            raise diagnose(mod, model, [batch.inputs, *[(random_like(batch.images),)] * in_order],
+                           target)
         largest = max(largest, float(np.abs(came - expected).max()))
-        images, count = images + len(batch.labels), count + 1
-        if expected.ndim == 2:
+        images, count = images + len(expected), count + 1
+        if in_order and expected.ndim == 2:
             right += int((came.argmax(1) == batch.labels).sum())
             right_torch += int((expected.argmax(1) == batch.labels).sum())
     if not count:
-        raise CheckFailed(_("images to compare"), _("a loader without batches"))
-    require_same_at_random(mod, model, machine, batch.images, target)
+        raise CheckFailed(_("inputs to compare"), _("a loader without batches"))
+    if in_order:
+        require_same_at_random(mod, model, machine, batch.images, target)
     if alone:
-        if isinstance(model[0], nn.Conv2d | nn.Linear):  # else it may count on what it is given
-            # a ReLU may keep a channel at 0 on every image, dark or bright
+        if in_order and isinstance(layers[0], nn.Conv2d | nn.Linear):
+            # another may count on what it is given; a ReLU may keep a channel at 0 on every image
             require_same_at_random(mod, model, machine, 2 * batch.images - batch.images.max(),
                                    target, given=_("on random images of both signs"))
-        if refused := wrong_alone(mod, model, [batch.images], target):
+        if refused := wrong_alone(mod, model, [batch.inputs], target):
             raise refused
+    below = bound(largest, -5 if isinstance(layers[-1], nn.Softmax) else -4)
+    if not in_order:
+        return _("{count} calls: max |difference| to PyTorch below {bound}").format(
+            count=count, bound=below)
     verified = _("{images} images in {count} batches: max |difference| to PyTorch below "
-                 "{bound}").format(images=f"{images:,}", count=f"{count:,}",
-                                   bound=bound(largest, -5 if probabilities else -4))
+                 "{bound}").format(images=f"{images:,}", count=f"{count:,}", bound=below)
     if expected.ndim != 2:  # a layer and no classifier
         return verified
     return _('{verified}\nRight on {right} of {images} images; PyTorch on {right_torch}').format(
         verified=verified, right=right, images=f"{images:,}", right_torch=right_torch)
+
+
+def check_equivalence(mod: tvm.IRModule, torch_model: nn.Module, test_loader: Iterable,
+                      target: Any = LIGHT) -> None:
+    """Compare an IRModule with a PyTorch model on every batch, and say where they part.
+
+    `main` takes a batch as the loader gives it and returns what the model returns: rtol 1e-4, and
+    atol 1e-7 for probabilities, 1e-4 for logits. A model that is no nn.Sequential may have several
+    inputs: then the loader gives all of them. Raises CheckFailed with the first layer that
+    differs, its shape, its kernel, the largest error and, where it can be verified, the cause.
+    """
+    def compared() -> str:
+        _require_model(torch_model)
+        return require_same(mod, torch_model, batches(torch_model, test_loader), target, alone=True)
+
+    passed, parts = isolated(compared, 120)
+    if not passed:
+        expected, came, look_at, *example = parts
+        raise CheckFailed(expected, came, look_at, _("Not equivalent ✗"),
+                          Example.again(*example) if example else None)
+    print(_("Equivalent ✓"), told(parts, language()))
 
 
 @torch.no_grad()
@@ -160,12 +206,10 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
 
     `machine` has the module's main as function `main`. `given` says in the message what is random.
     """
-    batch = Batch(images := random_like(like), np.zeros(len(like)),
-                  model(torch.from_numpy(images)).numpy())
-    results: list[np.ndarray] = []
+    images = random_like(like)
+    batch = Batch((images,), None, model(torch.from_numpy(images)).numpy())
     with guarded(machine, mod, filling=1e30, at_start=True):
-        several_threads(lambda: results.append(_output(machine, batch, main)))
-    came = results[0]
+        came = several_threads(lambda: _output(machine, batch, main))
     # the softmax of noise may be nearly one-hot: by logarithms, or as on the test images
     if is_layer(came, batch.expected, model[-1]) or _equal(came, batch.expected, model):
         if inexact := inexact_constant(mod, model):

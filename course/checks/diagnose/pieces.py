@@ -5,6 +5,7 @@ larger ones than a model's images and weights make.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,33 +13,34 @@ import torch
 import tvm
 from tvm import relax
 
+import helpers
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, to_numpy
-from course.checks.diagnose.chain import Chain, Parting
+from course.checks.diagnose.chain import Chain, Parting, Place
 from course.checks.observe.guard_pages import guarded
-from course.checks.observe.intermediates import compiled, piece, with_functions
+from course.checks.observe.intermediates import part, with_functions
 from course.checks.observe.memory import looks_up
-from course.checks.spec.evidence import Rerun, Spec, kind
+from course.checks.spec.evidence import Rerun, Spec
 from course.checks.spec.shrink import Inputs
 
 _WIDE = 2, 50  # standard deviations of what a layer alone is tried on
 _NEAR = 1e-5  # of the largest right number: float32 sums of such numbers are off by less
 
 
+@dataclass
 class Piece:
     """The part of a module between the values that some steps take and where they should lead.
 
     Its inputs and results are the module's own, by the names of its variables, in its order of the
-    axes. `parting` needs an `end`.
+    axes: `names` has those of the inputs, by their positions. `machine` is built of `mod`, in which
+    it is a function.
     """
 
-    def __init__(self, chain: Chain, parting: Parting) -> None:
-        assert parting.end
-        self.chain, self.parting, self.end = chain, parting, parting.end
-        places = [place for taken in parting.takes if (place := chain.at[taken])]
-        self.given = list(dict.fromkeys(place.position for place in places))
-        self.names = {position: chain.name(position) for position in self.given}
-        self.machine: relax.VirtualMachine | None = None
-        self.mod: tvm.IRModule | None = None
+    chain: Chain
+    parting: Parting
+    end: Place
+    names: dict[int, str]
+    machine: relax.VirtualMachine
+    mod: tvm.IRModule
 
     @property
     def inputs(self) -> list[Inputs]:
@@ -55,14 +57,9 @@ class Piece:
 
     def run(self, **given: np.ndarray) -> np.ndarray:
         """Return what the module makes of the inputs; what is not written is NaN."""
-        assert self.machine and self.mod
         with guarded(self.machine, self.mod):
-            return to_numpy(self.machine[self.title](*map(tvm.runtime.tensor, given.values())))
-
-    @property
-    def title(self) -> str:
-        """The name of its function."""
-        return f"piece_{self.parting.first}_{self.parting.last}"
+            return to_numpy(self.machine[_title(self.parting)](
+                *map(tvm.runtime.tensor, given.values())))
 
     def right(self, **given: np.ndarray) -> np.ndarray:
         """Return what PyTorch makes of the inputs."""
@@ -75,9 +72,9 @@ class Piece:
         axes = self.end.axes if len(self.end.axes) == result.ndim else range(result.ndim)
         return np.ascontiguousarray(result.numpy().transpose(np.argsort(axes)))
 
-    def rerun(self) -> Rerun:
+    def rerun(self, atol: float) -> Rerun:
         """Return how the piece is run on other inputs than its own."""
-        return Rerun(self.run, Spec(lambda run: run, self.right))
+        return Rerun(self.run, Spec(lambda run: run, self.right, atol=atol))
 
     def wrong_of_wide(self) -> tuple[Inputs, float] | None:
         """Return inputs that its own values do not show it wrong on, and the tolerance, or None.
@@ -85,9 +82,8 @@ class Piece:
         Where a value is never below 0 in the module, as behind a ReLU, it is not here. None, too,
         where numbers say which places are read or written: larger ones are beside the buffers.
         """
-        assert self.mod
         functions = {variable.name_hint: func for variable, func in self.mod.functions_items()}
-        for binding in self.chain.bindings[max(min(self.given) + 1, 0):self.end.position + 1]:
+        for binding in self.chain.bindings[max(min(self.names) + 1, 0):self.end.position + 1]:
             func = functions.get(binding.kernel)
             if isinstance(func, tvm.tirx.PrimFunc) and looks_up(func):
                 return None
@@ -97,7 +93,8 @@ class Piece:
             with torch.no_grad():
                 right = self.right(**given)
             atol = max(ATOL, _NEAR * float(np.abs(right).max(initial=0)))
-            if np.isfinite(right).all() and kind(self.rerun().called(given), right, atol):
+            rerun = self.rerun(atol)
+            if np.isfinite(right).all() and rerun.kind(given, rerun.called(given), right):
                 return given, atol
         return None
 
@@ -112,22 +109,25 @@ def _wide(values: Sequence[np.ndarray], scale: float, seed: int) -> np.ndarray:
     return drawn.astype(values[0].dtype)
 
 
+def _title(parting: Parting) -> str:
+    """Return the name of the function that a piece is."""
+    return f"piece_{parting.first}_{parting.last}"
+
+
 def built(mod: tvm.IRModule, chain: Chain, partings: Sequence[Parting], target: Any
           ) -> list[Piece]:
     """Return those of the pieces that can be run by themselves: they take only what is given."""
-    found, functions = [], {}
+    functions, found = {}, []
     for parting in partings:
-        if parting.end is None:
-            continue
-        one = Piece(chain, parting)
-        if function := piece(mod, one.given, one.end.position, one.title):
-            found.append(one)
-            functions[one.title] = function
+        given = [place.position for taken in parting.takes if (place := chain.at[taken])]
+        names = {position: chain.name(position) for position in given}
+        if (end := parting.end) and (
+                function := part(mod, list(names), [end.position], _title(parting))):
+            functions[_title(parting)] = function
+            found.append((parting, end, names))
     if not found:
         return []
     whole = with_functions(relax.transform.ToNonDataflow()(mod), functions)
     whole = relax.transform.DeadCodeElimination(list(functions))(whole)
-    machine = compiled(whole, target)
-    for one in found:
-        one.machine, one.mod = machine, whole
-    return found
+    machine = helpers.build(whole, target)
+    return [Piece(chain, *one, machine, whole) for one in found]

@@ -31,9 +31,14 @@ class Step(NamedTuple):
     run: Callable[..., Tensor]
 
 
+def is_pytorchs(layer: nn.Module) -> bool:
+    """Whether a layer is one of PyTorch's."""
+    return type(layer).__module__.startswith("torch.nn.")
+
+
 def _is_own(layer: nn.Module) -> bool:
     """Whether a layer is one of PyTorch's, and not made of others."""
-    return type(layer).__module__.startswith("torch.nn.") and not any(layer.children())
+    return is_pytorchs(layer) and not any(layer.children())
 
 
 class _Recorder(TorchFunctionMode):

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm import relax, te, topi
 
-from course.checks.exercises.models import INPUT, cnn
+from course.checks.exercises.models import INPUT, cnn, copied
 from course.checks.run.check import prepared
 from course.checks.say.messages import CheckFailed
 from course.words import _
@@ -54,55 +54,30 @@ def faulty_cnn() -> tvm.IRModule:
     return bb.get()
 
 
-@relax.expr_functor.mutator
-class _Mended(relax.expr_functor.PyExprMutator):
-    """Lets some bindings of main compute something else of what they take."""
-
-    def __init__(self, mod: tvm.IRModule, operations: Mapping[str, Callable]) -> None:
-        super().__init__(mod)
-        self.operations = operations
-
-    def visit_var_binding_(self, binding: relax.VarBinding) -> None:
-        """Emit another operation under the same name; leave the other bindings as they are."""
-        name = binding.var.name
-        if name not in self.operations:
-            super().visit_var_binding_(binding)
-            return
-        taken = [self.visit_expr(argument) for argument in binding.value.args[1].fields]
-        call = self.builder_.call_te(self.operations[name], *taken, primfunc_name_hint="mended")
-        self.set_var_remap(binding.var, self.builder_.emit(call, name))
-
-
-def _require_fit(binding: relax.VarBinding, operation: Callable) -> None:
-    """Raise CheckFailed unless an operation gives a tensor as the binding's call does."""
-    taken = [te.placeholder(tuple(argument.ty.shape), argument.ty.dtype)
-             for argument in binding.value.args[1].fields]
-    output = operation(*taken)
-    if not isinstance(output, te.Tensor):
-        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__)
-    came, expected = (f"{dtype} {tuple(map(int, shape))}" for dtype, shape in (
-        (output.dtype, output.shape), (binding.var.ty.dtype, binding.var.ty.shape)))
-    if came != expected:
-        raise CheckFailed(_("{expected} for {name}").format(expected=expected,
-                                                            name=binding.var.name), came)
-
-
 def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModule:
     """Return a module in which some bindings of main compute something else of what they take.
 
-    The keys are names of bindings that call a PrimFunc. Each operation gets the tensors that the
-    call takes as te.Tensors, and returns one of the same shape and dtype. Raises CheckFailed where
-    main has no such binding, or the operation gives something else.
+    The keys are names of bindings, each of which calls a PrimFunc of its own. Each operation gets
+    the tensors that the call takes as te.Tensors, and returns one of the same shape and dtype.
+    Raises CheckFailed where main has no such binding, or the operation gives something else.
     """
     bindings = {binding.var.name: binding for block in mod["main"].body.blocks
                 for binding in block.bindings if isinstance(binding.value, relax.Call)}
+    new = copied(mod)
     for name, operation in operations.items():
         if name not in bindings:
             raise CheckFailed(_("names of bindings of main: {names}").format(
                                   names=", ".join(bindings)), repr(name))
-        _require_fit(bindings[name], operation)
-    changer = _Mended(mod, operations)
-    main = changer.visit_expr(mod["main"])
-    new = changer.builder_.get()
-    new.update_func(new.get_global_var("main"), main)
-    return relax.transform.DeadCodeElimination()(new)
+        kernel, arguments = bindings[name].value.args[:2]
+        taken = [te.placeholder(tuple(argument.ty.shape), argument.ty.dtype)
+                 for argument in arguments.fields]
+        output = operation(*taken)
+        if not isinstance(output, te.Tensor):
+            raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__)
+        came, expected = (f"{one.dtype} {tuple(map(int, one.shape))}"
+                          for one in (output, bindings[name].var.ty))
+        if came != expected:
+            raise CheckFailed(_("{expected} for {name}").format(expected=expected, name=name), came)
+        new[kernel] = te.create_prim_func([*taken, output]).with_attr(
+            "global_symbol", kernel.name_hint)
+    return new

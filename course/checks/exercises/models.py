@@ -3,7 +3,7 @@
 import functools
 import re
 from collections.abc import Callable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -45,6 +45,14 @@ def random_cnn() -> tuple[dict[str, np.ndarray], nn.Sequential]:
                       / np.sqrt(np.prod(shape[1:]))).astype("float32")
                for name, shape in shapes.items()}
     return weights, helpers.pytorch_model(weights)
+
+
+def model_of(forward: Callable[..., torch.Tensor], **parts: Any) -> nn.Module:
+    """Return a model of layers and parameters by name, and its forward(self, inputs ...)."""
+    model: nn.Module = type("Model", (nn.Module,), {"forward": forward})()
+    for name, part in parts.items():
+        setattr(model, name, part)
+    return model.eval()
 
 
 @prepared

@@ -20,7 +20,7 @@ from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.compiled import Main, fenced, result
 from course.checks.spec.elements import element_by_element
-from course.checks.spec.forms import Misuse, whatever_was_there
+from course.checks.spec.forms import Misuse, program
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
@@ -50,8 +50,15 @@ def _relu6_cases() -> Cases:
     yield from (("", {"X": x}) for x in rows(4, 10))
 
 
-_CUT = Spec(lambda func: whatever_was_there(func, (4, 10)), lambda X: np.clip(X, 0, 6),
-            _relu6_cases, fault=Misuse,
+def _giving(*shape: int) -> Callable[[tvm.tirx.PrimFunc], Callable[..., np.ndarray]]:
+    """Return the form of a PrimFunc of X and of Y, which has this shape."""
+    def form(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
+        run = program(func)
+        return lambda X: run([X], shape)
+    return form
+
+
+_CUT = Spec(_giving(4, 10), lambda X: np.clip(X, 0, 6), _relu6_cases, fault=Misuse,
             beyond=lambda: not_finite({"X": random(4, 10)}, [np.inf]))
 
 
@@ -92,8 +99,8 @@ def _row_max_cases() -> Cases:
     yield from (("", {"X": x}) for x in (*rows(5, 12), mixed))
 
 
-_LARGEST = Spec(lambda func: whatever_was_there(func, (5,)), lambda X: X.max(1), _row_max_cases,
-                fault=Misuse, beyond=lambda: not_finite({"X": random(5, 12)}, [np.inf, -np.inf]))
+_LARGEST = Spec(_giving(5), lambda X: X.max(1), _row_max_cases, fault=Misuse,
+                beyond=lambda: not_finite({"X": random(5, 12)}, [np.inf, -np.inf]))
 
 
 @exercise("0.3", "make_row_max()", seconds=10)

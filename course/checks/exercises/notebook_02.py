@@ -151,33 +151,45 @@ def exercise_2_5(create_model: Callable) -> str:
 _SAYS = {nn.Conv2d: _("convolution"), nn.Linear: _("linear layer")}
 
 
-def _holds(taken: str | np.ndarray, values: dict[str, np.ndarray], array: np.ndarray) -> bool:
-    """Whether a constant, or a variable made of one, has an array's numbers, in any order."""
-    held = values.get(taken) if isinstance(taken, str) else taken
-    return held is not None and held.size == array.size \
-        and np.array_equal(np.sort(held, None), np.sort(array, None))
+def _holds(taken: np.ndarray, array: np.ndarray) -> bool:
+    """Whether a tensor has an array's numbers, in any order."""
+    return taken.size == array.size and np.array_equal(np.sort(taken, None), np.sort(array, None))
 
 
 @torch.no_grad()
 def _require_own_layers(made: Made, expressions: Expressions) -> None:
     """Raise CheckFailed unless each layer with weights is one call with x, weight and bias."""
-    model, values = cnn()[1], [reference()[0].images]
-    bindings = values_of(made.mod, made.machine, values)
+    (weights, model), values = cnn(), [reference()[0].images]
+    calls = values_of(made.mod, made.machine, values)
+    known = {made.mod["main"].params[0].name: values[0]} | {call.name: call.value for call in calls}
     for layer in model:
         values.append(layer(torch.from_numpy(values[-1])).numpy())
-    made_of_constants: dict[str, np.ndarray] = {}
-    for binding in bindings:
-        if all(not isinstance(taken, str) or taken in made_of_constants for taken in binding.takes):
-            made_of_constants[binding.name] = binding.value
-    inputs = {binding.name: binding.value for binding in bindings} | {
-        made.mod["main"].params[0].name: values[0]}
-    calls = [binding for binding in bindings if binding.name not in made_of_constants]
     for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
-        kernel, came = _in_place_of(index, name, calls, made_of_constants, inputs, values)
-        if came:
-            raise CheckFailed(_("the {says} as one PrimFunc that takes its bias").format(
-                                  says=_SAYS[type(model[index])]), came)
-        inside = _reductions(made.mod[kernel])  # also of what was fused since
+        parameters = [f"{name}_weight", f"{name}_bias"]
+
+        def lacks(call: Binding, index: int = index, parameters: list[str] = parameters
+                  ) -> list[str]:
+            """Return what of the layer's a call neither takes nor gives."""
+            taken = [one for given in call.takes
+                     if (one := known.get(given) if isinstance(given, str) else given) is not None]
+            there = {
+                f"x {values[index].shape}": any(
+                    is_layer(one, values[index], nn.Identity()) for one in taken),
+                **{one: any(_holds(array, weights[one]) for array in taken) for one in parameters},
+                _("the result {shape}").format(shape=values[index + 1].shape): any(
+                    is_layer(call.value, after, model[place])  # with what is done to it inside
+                    for place, after in enumerate(values[index + 1:], index))}
+            return [part for part, found in there.items() if not found]
+
+        nearest = min(calls, key=lambda call: len(lacks(call)))
+        if lacking := lacks(nearest):
+            raise CheckFailed(
+                _("the {layer} as one PrimFunc, of x {shape}, {parameters}").format(
+                    layer=_SAYS[type(model[index])], shape=values[index].shape,
+                    parameters=", ".join(parameters)),
+                _("{kernel} has all of it but {lacking}").format(
+                    kernel=nearest.kernel, lacking=_(", ").join(lacking)))
+        inside = _reductions(made.mod[nearest.kernel])  # also of what was fused since
         sums = [operation.name for func, operations in expressions.made
                 if any(tvm_ffi.structural_equal(one, other, True)
                        for one in _reductions(func) for other in inside)
@@ -185,44 +197,12 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
         if sums:
             raise CheckFailed(_("tensor expressions of your own for convolution and linear layers"),
                               _("{kernel} has TOPI's {operator} in it, a sum").format(
-                                  kernel=kernel, operator=sums[0]),
+                                  kernel=nearest.kernel, operator=sums[0]),
                               _("te.compute with te.sum, as in exercises 2.2 and 2.3"))
 
 
 def _reductions(func: tvm.tirx.PrimFunc) -> list[tvm.s_tir.SBlock]:
     return [block for block in sblocks(func) if block.init is not None]
-
-
-def _in_place_of(index: int, name: str, calls: list[Binding], constants: dict[str, np.ndarray],
-                 inputs: dict[str, np.ndarray], values: list[np.ndarray]) -> tuple[str, str]:
-    """Return the kernel that takes a layer's x, weight and bias and is it, and ""; else what is.
-
-    `constants` has what main computes of constants alone and `inputs` all that calls may take, by
-    name; `values` has the model's input and what each of its layers gives.
-    """
-    def takes(call: Binding, parameter: str) -> bool:
-        return any(_holds(taken, constants, weights[parameter]) for taken in call.takes)
-
-    weights, model = cnn()
-    call = next((call for call in calls if takes(call, f"{name}_weight")), None)
-    if call is None:
-        return "", _("no call in main takes {name}_weight").format(name=name)
-    others = sum(takes(call, f"{other}_weight") for other in ("conv2d", "linear0", "linear1"))
-    if others > 1:
-        return "", _("{kernel} takes the weights of {others} layers").format(kernel=call.kernel,
-                                                                         others=others)
-    if not takes(call, f"{name}_bias"):
-        return "", _("{kernel} computes {name}, without the bias").format(kernel=call.kernel,
-                                                                      name=call.name)
-    if not any(is_layer(inputs[taken], values[index], nn.Identity()) for taken in call.takes
-               if isinstance(taken, str) and taken in inputs):
-        return "", _("{kernel} does not take the layer's input {shape}, but what another PrimFunc "
-                 "makes of it").format(kernel=call.kernel, shape=values[index].shape)
-    if not any(is_layer(call.value, after, model[position])
-               for position, after in enumerate(values[index + 1:], index)):
-        return "", _("{kernel} gives {name} {shape}, of which another PrimFunc makes the layer's "
-                 "output").format(kernel=call.kernel, name=call.name, shape=call.value.shape)
-    return call.kernel, ""
 
 
 @exercise("2.6", "create_model_via_own_te(weights)", seconds=30, prepare=[reference, random_cnn])

@@ -137,38 +137,34 @@ def exercise_3_2(storages_needed: Callable) -> str:
              "without\nskip connections").format(count=count, most=len(_chains()[-1][0]))
 
 
-def _run_linear(machine: relax.VirtualMachine, x: np.ndarray, calls: list[list[np.ndarray]],
-                out: tuple[int, int]) -> np.ndarray:
-    """Run main(x) and check how it calls env.linear; return what it gives."""
-    output: Any = None
-    problem = None
-    try:
-        output = machine["main"](tvm.runtime.tensor(x))
-    except (ValueError, TypeError, RuntimeError) as error:
-        problem = error
-    k = x.shape[1]
-    if calls or not problem:
-        libraries.require_call(calls, "env.linear", x=(1, k), w=(out[1], k), b=(out[1],), out=out)
-    if problem:
-        raise CheckFailed(_("main to run on x {shape}").format(shape=f"float32 {(1, k)}"),
-                          reason(problem))
-    if not hasattr(output, "numpy"):
-        came = _("a tuple of {count}").format(count=len(output)) if hasattr(output, "__len__") \
-            else type(output).__name__
-        raise CheckFailed(_("one tensor {out}").format(out=out), came,
-                          "bb.emit_func_output(gv)")
-    return output.numpy()
-
-
 def _with_constants(answer: Callable) -> Callable[..., np.ndarray]:
-    """Return a function that makes a module as a function of its input, weight and bias."""
+    """Return a function that makes a module as a function of its input, weight and bias.
+
+    Raises CheckFailed unless main(x) calls env.linear once, with all three, and gives a tensor.
+    """
     def of(x: np.ndarray, weight: np.ndarray, bias: np.ndarray) -> np.ndarray:
         calls: list[list[np.ndarray]] = []
+        out, failed = (1, len(weight)), None
         mod = answer(weight, bias)
         with libraries.registry(linear=libraries.recording(_linear, calls)):
-            came = _run_linear(build(mod, QUICK), x, calls, (1, len(weight)))
+            machine = build(mod, QUICK)
+            try:
+                output = machine["main"](tvm.runtime.tensor(x))
+            except (ValueError, TypeError, RuntimeError) as error:
+                failed = CheckFailed(_("main to run on x {shape}").format(
+                    shape=f"float32 {x.shape}"), reason(error))
+        if calls or not failed:
+            libraries.require_call(calls, "env.linear", x=x.shape, w=weight.shape, b=bias.shape,
+                                   out=out)
+        if failed:
+            raise failed
+        if not hasattr(output, "numpy"):
+            came = _("a tuple of {count}").format(count=len(output)) \
+                if hasattr(output, "__len__") else type(output).__name__
+            raise CheckFailed(_("one tensor {out}").format(out=out), came,
+                              "bb.emit_func_output(gv)")
         libraries.require_values("env.linear", calls[0], x=x, w=weight, b=bias)
-        return came
+        return output.numpy()
     return of
 
 

@@ -17,7 +17,7 @@ from course.checks.compare.inputs import fractions
 from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import build, renamed, require_same
 from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
-from course.checks.exercises.models import INPUT, cnn, reference
+from course.checks.exercises.models import INPUT, cnn, model_of, reference
 from course.checks.observe.primfuncs import QUICK
 from course.checks.observe.spies import TorchCalls
 from course.checks.run.check import exercise, prepared
@@ -210,24 +210,11 @@ def exercise_5_3(map_gelu: Callable) -> str:
     return _("equal to F.gelu, the exact form, for ranks 1 to 5, and after other nodes")
 
 
-class _Model(nn.Module):
-    """A layer or a function, alone or behind other nodes: then neither main's input nor the latest
-    value is its argument.
-    """
-
-    def __init__(self, layer: Callable, behind: bool) -> None:
-        super().__init__()
-        self.layer, self.behind = layer, behind
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.behind:
-            x = x - 0.5
-            torch.relu(x)  # a later value, which the layer does not take
-        return self.layer(x)
-
-
 class _One(NamedTuple):
-    """A layer or a function in a model that is imported, and the shape of its input."""
+    """A layer or a function in a model that is imported, alone or `behind` other nodes.
+
+    `shape`: that of the model's input.
+    """
 
     layer: Callable
     behind: bool
@@ -236,7 +223,12 @@ class _One(NamedTuple):
 
     @classmethod
     def of(cls, layer: Callable, behind: bool, shape: tuple[int, ...]) -> "_One":
-        return cls(layer, behind, fx.symbolic_trace(_Model(layer, behind)), shape)
+        def forward(self: Any, x: Tensor) -> Tensor:
+            if behind:  # then neither main's input nor the latest value is what the layer takes
+                x = x - 0.5
+                torch.relu(x)
+            return self.layer(x)
+        return cls(layer, behind, fx.symbolic_trace(model_of(forward, layer=layer)), shape)
 
     @property
     def name(self) -> str:
@@ -373,45 +365,26 @@ def _within(given: Inputs) -> float:
 # ---- symbolic shapes -----------------------------------------------------------------------
 
 
-class _TwoInputs(nn.Module):
-    """(n, 6) and (n, 4) to (n, 3), one layer without a bias."""
+def _several() -> list[tuple[nn.Module, list[int]]]:
+    """Return models of one to four inputs (n, width), and these widths.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.left, self.right = nn.Linear(6, 5), nn.Linear(4, 5, bias=False)
-        self.relu, self.last, self.add = nn.ReLU(), nn.Linear(5, 3), operator.add
-
-    def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        return self.last(self.relu(self.add(self.left(x), self.right(y))))
-
-
-class _ThreeInputs(nn.Module):
-    """Inputs (n, 4), (n, 4) and (n, 7), of which one is added to itself; a nested layer, twice.
-
-    Both linear layers of (4, 4) are of one shape, so that either may get what is the other's.
+    One layer has no bias, one is used twice, and one value is added to itself. Two linear layers of
+    the third are of one shape, so that either may get what is the other's.
     """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.block, self.last = nn.Sequential(nn.Linear(4, 4), nn.ReLU()), nn.Linear(4, 4)
-        self.third, self.add = nn.Linear(7, 4), operator.add
-
-    def forward(self, x: Tensor, y: Tensor, z: Tensor) -> Tensor:
-        deep, wide = self.block(self.block(y)), self.third(z)
-        return self.last(self.add(self.add(x, deep), self.add(x, self.add(wide, wide))))
-
-
-class _FourInputs(nn.Module):
-    """Inputs of four widths: (n, 2), (n, 5), (n, 3) and (n, 6)."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.a, self.b, self.c, self.d = (nn.Linear(width, 4) for width in (2, 5, 3, 6))
-        self.relu, self.add = nn.ReLU(), operator.add
-
-    def forward(self, x: Tensor, y: Tensor, z: Tensor, w: Tensor) -> Tensor:
-        left, right = self.add(self.a(x), self.b(y)), self.add(self.c(z), self.d(w))
-        return self.add(self.relu(left), right)
+    linear = nn.Linear
+    once, again = (nn.Sequential(linear(6, 9), nn.ReLU(), linear(9, 4)).eval()
+                   for _again in range(2))  # what is kept of one is wrong for the other
+    two = model_of(
+        lambda self, x, y: self.last(self.relu(self.left(x) + self.right(y))),
+        left=linear(6, 5), right=linear(4, 5, bias=False), relu=nn.ReLU(), last=linear(5, 3))
+    three = model_of(
+        lambda self, x, y, z: self.last((x + self.block(self.block(y))) + (
+            x + ((wide := self.third(z)) + wide))),
+        block=nn.Sequential(linear(4, 4), nn.ReLU()), last=linear(4, 4), third=linear(7, 4))
+    four = model_of(
+        lambda self, x, y, z, w: self.relu(self.a(x) + self.b(y)) + (self.c(z) + self.d(w)),
+        a=linear(2, 4), b=linear(5, 4), c=linear(3, 4), d=linear(6, 4), relu=nn.ReLU())
+    return [(once, [6]), (two, [6, 4]), (three, [4, 4, 7]), (four, [2, 5, 3, 6]), (again, [6])]
 
 
 def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:
@@ -444,11 +417,7 @@ def _one_tensor(main: Main) -> Main:
 def exercise_5_5(import_for_any_batch: Callable) -> str:
     """an import for any batch size."""
     torch.manual_seed(1)
-    once, again = (nn.Sequential(nn.Linear(6, 9), nn.ReLU(), nn.Linear(9, 4)).eval()
-                   for _again in range(2))  # what is kept of one is wrong for the other
-    models: list[tuple[nn.Module, list[int]]] = [
-        (once, [6]), (_TwoInputs().eval(), [6, 4]), (_ThreeInputs().eval(), [4, 4, 7]),
-        (_FourInputs().eval(), [2, 5, 3, 6]), (again, [6])]
+    models = _several()
     mains, arrays = {}, {}
     titles = [f"{number}: " + ", ".join(f"(n, {width})" for width in features)
               for number, (_model, features) in enumerate(models, start=1)]

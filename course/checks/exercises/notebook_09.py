@@ -20,7 +20,7 @@ from tvm import relax
 import helpers
 from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import build, require_well_formed
-from course.checks.exercises.models import INPUT, cnn, random_cnn
+from course.checks.exercises.models import INPUT, cnn, model_of, random_cnn
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.compiled import compiled, naming, result
@@ -202,33 +202,6 @@ def exercise_9_2(verdicts: Callable) -> str:
 # ---- batch normalisation -------------------------------------------------------------------
 
 
-class _TwoWays(nn.Module):
-    """A convolution whose result is used twice: with a normalisation, and without."""
-
-    formula = "relu(norm(conv(x))) - conv(x): "
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)
-
-    def forward(self, x: Tensor) -> Tensor:
-        y = self.conv(x)
-        return torch.relu(self.norm(y)) - y
-
-
-class _Residual(nn.Module):
-    """A normalisation of a convolution's result plus its input: no bias, and nothing to fold."""
-
-    formula = "norm(conv(x) + x): "
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.conv, self.norm = nn.Conv2d(2, 2, 3, padding=1, bias=False), nn.BatchNorm2d(2)
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.norm(self.conv(x) + x)
-
-
 class _Normalized(NamedTuple):
     """A model for 9.3, the shape of its input, and the operators that are left.
 
@@ -280,7 +253,12 @@ def _normalized() -> list[tuple[_Normalized, tvm.IRModule]]:
              one + " nn.relu nn.batch_norm"),
             (nn.Sequential(norm(2), conv(2, 3, 3, padding=1)), (1, 2, 5, 5),
              "nn.batch_norm " + one),
-            (_Residual(), (1, 2, 5, 4), one + " nn.batch_norm"), (_TwoWays(), (2, 2, 6, 5), "")]
+            (model_of(lambda self, x: self.norm(self.conv(x) + x), formula="norm(conv(x) + x): ",
+                      conv=conv(2, 2, 3, padding=1, bias=False), norm=norm(2)), (1, 2, 5, 4),
+             one + " nn.batch_norm"),
+            (model_of(lambda self, x: torch.relu(self.norm(y := self.conv(x))) - y,
+                      formula="relu(norm(conv(x))) - conv(x): ", conv=conv(2, 3, 3), norm=norm(3)),
+             (2, 2, 6, 5), "")]
         every = [_Normalized(f"{number}: {_says(model)}", _randomized(model), shape, left)
                  for number, (model, shape, left) in enumerate(found, start=1)]
         every.append(_Normalized(_CHANNELS, _of_channels(), (2, 1, 1, 1), one))
@@ -316,11 +294,17 @@ def _folded(main: Callable[[np.ndarray], Any]) -> Callable[..., np.ndarray]:
     return lambda **channel: np.stack([both - added, added], 1)[_EACH.index((*channel.values(),))]
 
 
+def _weight_and_bias(w: float, b: float, gamma: float, beta: float, mean: float, variance: float,
+                     epsilon: float) -> np.ndarray:
+    factor = gamma / (variance + epsilon) ** 0.5
+    return np.array([w * factor, (b - mean) * factor + beta], "float32")
+
+
 _FOLDED = Spec(
-    _folded, lambda **channel: _folded(lambda x: _of_channels()(torch.from_numpy(x)))(**channel),
-    lambda: (("", dict(zip(_NAMES, each, strict=True))) for each in _EACH), atol=1e-4,
+    _folded, _weight_and_bias,
+    lambda: (("", dict(zip(_NAMES, each, strict=True))) for each in _EACH),
     fits=lambda channel: (*channel.values(),) in _EACH,
-    result=_("the new weight and the new bias"))
+    result=_("the new weight and the new bias"), atol=1e-4)
 
 
 @exercise("9.3", "fold_batch_norm(mod)", seconds=30, prepare=[_normalized])
@@ -352,26 +336,20 @@ def _untidy_cnn() -> tvm.IRModule:
     return helpers.import_operators(cnn()[1], INPUT)
 
 
-class _Halves(nn.Module):
-    """The sum of two convolutions whose weights are the halves of one tensor."""
+@prepared
+def _untidy() -> list[tuple[str, tvm.IRModule, int]]:
+    """Return the CNN and halves as TVM imports them, and how many operators each needs.
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.weights = nn.Parameter(torch.arange(72.0).reshape(8, 1, 3, 3) / 72)
-
-    def forward(self, x: Tensor) -> Tensor:
+    The sum of two convolutions whose weights are the halves of one tensor. No two of the four
+    passes can change places without leaving something in one of the two.
+    """
+    def forward(self: Any, x: Tensor) -> Tensor:
         first, second = self.weights.chunk(2)
         return F.relu(F.conv2d(x, first)) + F.conv2d(x, second)
 
-
-@prepared
-def _untidy() -> list[tuple[str, tvm.IRModule, int]]:
-    """Return the CNN and Halves as TVM imports them, and how many operators each needs.
-
-    No two of the four passes can change places without leaving something in one of them.
-    """
+    halves = model_of(forward, weights=nn.Parameter(torch.arange(72.0).reshape(8, 1, 3, 3) / 72))
     return [(_("the CNN"), _untidy_cnn(), 13),
-            ("halves", helpers.import_operators(_Halves(), INPUT), 9)]
+            ("halves", helpers.import_operators(halves, INPUT), 9)]
 
 
 @exercise("9.4", "in_order()", prepare=[_untidy])

@@ -1,13 +1,11 @@
 """The checks of notebook 11: models for any input, what ships them, and targets."""
 
 import contextlib
-import ctypes
 import functools
 import itertools
 import json
 import platform
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -16,6 +14,7 @@ from unittest import mock
 import numpy as np
 import torch
 import tvm
+import tvm_ffi
 from torch import nn
 from tvm import relax, te, tirx, topi
 from tvm.relax.frontend.torch import from_exported_program
@@ -25,31 +24,20 @@ import helpers
 from course.checks.compare.tolerance import random
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises import schedules
+from course.checks.exercises.models import model_of
 from course.checks.observe.guard_pages import guarded
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.compiled import compiled, naming
 from course.checks.spec.spec import Cases, Spec, check, require_equal
 from course.ship import native
-from course.tir.walk import Loop, walk
+from course.tir.walk import walk
 from course.words import CourseError, _
 from data import gpt
 
 # ---- any batch -----------------------------------------------------------------------------
 
 _MOST, _BATCHES = 64, (1, 2, 7, 64)
-
-
-class _Joined(nn.Module):
-    """Two inputs, a residual, a layer that is used twice."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.wide, self.narrow = nn.Linear(8, 8), nn.Linear(3, 8)
-
-    def forward(self, x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
-        x = x + torch.relu(self.wide(x))
-        return torch.cat([x + self.wide(x), self.narrow(y)], 1)
 
 
 @prepared
@@ -63,12 +51,19 @@ def _exporting() -> bool:
 
 @prepared
 def _models() -> list[tuple[str, nn.Module, tuple[tuple[int, ...], ...]]]:
-    """Return models with their titles, and the shapes of their inputs in a batch of 1."""
+    """Return models with their titles, and the shapes of their inputs in a batch of 1.
+
+    One has two inputs, a residual, and a layer that is used twice.
+    """
     with torch.random.fork_rng():
         torch.manual_seed(11)
         images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5))
+        joined = model_of(
+            lambda self, x, y: torch.cat(
+                [(z := x + torch.relu(self.wide(x))) + self.wide(z), self.narrow(y)], 1),
+            wide=nn.Linear(8, 8), narrow=nn.Linear(3, 8))
         return [("x: (n, 1, 6, 6)", images.eval(), ((1, 1, 6, 6),)),
-                ("x: (n, 8), y: (n, 3)", _Joined().eval(), ((1, 8), (1, 3)))]
+                ("x: (n, 8), y: (n, 3)", joined, ((1, 8), (1, 3)))]
 
 
 def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]:
@@ -80,55 +75,50 @@ def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]
 def exercise_11_1(for_any_batch: Callable) -> str:
     """a module for any batch."""
     for title, model, shapes in _models():
-        example = tuple(_inputs(shapes, 1))
         with helpers.quiet():
-            mod = for_any_batch(model, example)
+            mod = for_any_batch(model, tuple(_inputs(shapes, 1)))
             machine = build(mod)
-        params = mod["main"].params
-        if len(params) != len(shapes):
-            raise CheckFailed(_("main with {count} parameters; {title}").format(
-                count=len(shapes), title=title), f"{len(params)}")
-        for param in params:
-            if not isinstance(param.ty.shape[0], tirx.Var):
-                raise CheckFailed(_("main to take any batch; {title}").format(title=title),
-                                  f"{param.name}: {param.ty}")
+        with naming(title):
+            _require_any_batch(mod["main"], len(shapes))
         check(compiled({title: model}, lambda model, *given: model(*given), {title: [
             [one.numpy() for one in _inputs(shapes, batch)] for batch in _BATCHES]}, 1e-4),
             {title: machine["main"]})
-        _require_range(mod, title)
     return _("{count} models, one with two inputs, for batches of {batches}").format(
         count=len(_models()), batches=", ".join(map(str, _BATCHES)))
 
 
-def _require_range(mod: tvm.IRModule, title: str) -> None:
-    """Raise CheckFailed unless main says that the batch is at most as large as asked for."""
-    upper = mod["main"].attrs.get("tir_var_upper_bound") or {}
-    largest = {int(most) for most in upper.values()}
+def _require_any_batch(main: relax.Function, inputs: int) -> None:
+    """Raise CheckFailed unless main takes so many inputs, in any batch of at most _MOST."""
+    if len(main.params) != inputs:
+        raise CheckFailed(_("main with {count} parameters").format(count=inputs),
+                          f"{len(main.params)}")
+    for param in main.params:
+        if not isinstance(param.ty.shape[0], tirx.Var):
+            raise CheckFailed(_("main to take any batch"), f"{param.name}: {param.ty}")
+    largest = {int(most) for most in (main.attrs.get("tir_var_upper_bound") or {}).values()}
     if largest != {_MOST}:
-        raise CheckFailed(_("a batch of at most {most}; {title}").format(most=_MOST, title=title),
+        raise CheckFailed(_("a batch of at most {most}").format(most=_MOST),
                           f"{sorted(largest)}" if largest else _("no upper limit"))
 
 
 # ---- an operator ---------------------------------------------------------------------------
 
-_AMAX: dict[str, Callable[..., torch.Tensor]] = {
-    "amax(x)": lambda x, f: f(x), "amax(x, [1])": lambda x, f: f(x, [1]),
-    "amax(x, [-1], True)": lambda x, f: f(x, [-1], True),
-    "amax(x, [0, 2])": lambda x, f: f(x, [0, 2]),
-    "amax(x, [2], False)": lambda x, f: f(x, [2], False),
-    "amax(x, [], True)": lambda x, f: f(x, [], True),
-    "amax(x * x, [1, -1], True)": lambda x, f: f(x * x, [1, -1], True),
-    "amax(x, [2, 0])": lambda x, f: f(x, [2, 0]),
-    "amax(x, [0, 1])": lambda x, f: f(x, [0, 1]),
-    "amax(x, [-2])": lambda x, f: f(x, [-2]),
-    "amax(x, [0, 1, 2], True)": lambda x, f: f(x, [0, 1, 2], True),
-    "amax(x[:, None], [2, -3, -1])": lambda x, f: f(x[:, None], [2, -3, -1]),
-    "amax(100 * x[0], [1])": lambda x, f: f(100 * x[0], [1])}
+_AMAX = (
+    "amax(x)", "amax(x, [1])", "amax(x, [-1], True)", "amax(x, [0, 2])", "amax(x, [2], False)",
+    "amax(x, [], True)", "amax(x * x, [1, -1], True)", "amax(x, [2, 0])", "amax(x, [0, 1])",
+    "amax(x, [-2])", "amax(x, [0, 1, 2], True)", "amax(x[:, None], [2, -3, -1])",
+    "amax(100 * x[0], [1])")
+
+
+def _amax(call: str, x: torch.Tensor) -> torch.Tensor:
+    return eval(call, {"amax": torch.amax, "x": x})
+
+
 class _Largest(nn.Module):
     """All ways to call amax, in one module."""
 
     def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(call(x, torch.amax) for call in _AMAX.values())
+        return tuple(_amax(call, x) for call in _AMAX)
 
 
 @exercise("11.2", "convert_amax(node, importer)", prepare=[_exporting])
@@ -148,7 +138,7 @@ def exercise_11_2(convert_amax: Callable) -> str:
     x = random(2, 3, 4, seed=2) * 500 - 300
     mains = {call: lambda *given, place=place: machine["main"](*given)[place]
              for place, call in enumerate(_AMAX)}
-    count = check(compiled(_AMAX, lambda call, x: call(x, torch.amax),
+    count = check(compiled({call: call for call in _AMAX}, _amax,
                            {call: [[x]] for call in _AMAX}), mains)
     return _("right for {count} ways to call it").format(count=count)
 
@@ -169,17 +159,6 @@ def _gpt(blocks: int = gpt.LAYERS) -> gpt.GPT:
         nn.init.uniform_(model.norm.weight, 4, 8)  # logits beyond 6, of both signs
         model.blocks = model.blocks[:blocks]
     return model.eval().requires_grad_(requires_grad=False)
-
-
-def _right_cache(model: gpt.GPT, tokens: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Return the keys and values of all letters of texts (b, t), from the whole model."""
-    kept = []
-    x = model.token(tokens) + model.place(torch.arange(tokens.shape[1]))
-    for block in model.blocks:
-        kept.append(block.heads(x)[1:])
-        x = block(x)
-    keys, values = (torch.stack(each) for each in zip(*kept, strict=True))
-    return keys, values
 
 
 def _stepping(answer: Callable) -> Callable[..., np.ndarray]:
@@ -210,9 +189,13 @@ def _whole(blocks: int) -> tuple[torch.Tensor, ...]:
 
     What a letter adds to the caches, and its logits, do not depend on the letters behind it.
     """
-    drawn = torch.Generator().manual_seed(5)
+    model, drawn = _gpt(blocks), torch.Generator().manual_seed(5)
     tokens = torch.randint(0, 95, (_TEXTS, max(_PAST) + 1), generator=drawn)
-    return tokens, _gpt(blocks)(tokens), *_right_cache(_gpt(blocks), tokens)
+    x, kept = model.token(tokens) + model.place(torch.arange(tokens.shape[1])), []
+    for block in model.blocks:
+        kept.append(block.heads(x)[1:])
+        x = block(x)
+    return tokens, model(tokens), *(torch.stack(each) for each in zip(*kept, strict=True))
 
 
 def _right(past: int, blocks: int, texts: int, result: str) -> np.ndarray:
@@ -272,20 +255,13 @@ _TENSORS = [(0x7F123456789ABC40, 0x55D1AA22C3E8, 4, 8, 0x0102030405060708),
             (0x10040, 0xFF20, 6, 8, 0)]
 
 
-def _laid_out(numbers: int, shape: int, axes: int, address: int, first: int
-              ) -> tuple[bytes, dict[str, slice]]:
-    """Return the bytes of a DLTensor as C has them, and the places of each of its fields."""
-    pointer = ctypes.c_uint64 if address == 8 else ctypes.c_uint32
-
-    class DLTensor(ctypes.LittleEndianStructure):
-        _fields_ = (("data", pointer), ("device.type", ctypes.c_int32),
-                    ("device.id", ctypes.c_int32), ("axes", ctypes.c_int32),
-                    ("kind.code", ctypes.c_uint8), ("kind.bits", ctypes.c_uint8),
-                    ("kind.lanes", ctypes.c_uint16), ("shape", pointer), ("strides", pointer),
-                    ("first", ctypes.c_uint64))
-    fields = {name: getattr(DLTensor, name) for name, _kind in DLTensor._fields_}
-    return bytes(DLTensor(numbers, 1, 0, axes, 2, 32, 1, shape, 0, first)), {
-        name: slice(field.offset, field.offset + field.size) for name, field in fields.items()}
+def _fields(numbers: int, shape: int, axes: int, address: int, first: int
+            ) -> list[tuple[str, int, int]]:
+    """Return the fields of a DLTensor as C has them: name, bytes, value."""
+    return [("data", address, numbers), ("device.type", 4, 1), ("device.id", 4, 0),
+            ("axes", 4, axes), ("kind.code", 1, 2), ("kind.bits", 1, 32), ("kind.lanes", 2, 1),
+            ("shape", address, shape), ("strides", address, 0), ("padding", 8 - address, 0),
+            ("first", 8, first)]
 
 
 @exercise("11.4", "dl_tensor(numbers, shape, axes, address, first)", seconds=5)
@@ -293,23 +269,22 @@ def exercise_11_4(dl_tensor: Callable) -> str:
     """the bytes of a tensor struct."""
     for case in _TENSORS:
         numbers, shape, axes, address, start = case
-        given = f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"
-        one = dl_tensor(*case)
-        if not isinstance(one, bytes | bytearray):
-            raise CheckFailed(_("bytes"), type(one).__name__)
-        whole, fields = _laid_out(*case)
-        for name, place in fields.items():
-            if (there := one[place]) != whole[place]:
-                raise CheckFailed(
-                    _("{bytes} in the bytes from {first}, the field {name}; {given}").format(
-                        bytes=whole[place].hex(" "), first=place.start, name=name, given=given),
-                    there.hex(" ") or _("they end before it, after {count}").format(count=len(one)))
-        if one != whole:
-            inside = {at for place in fields.values() for at in range(place.start, place.stop)}
-            between = bytes(byte for at, byte in enumerate(one) if at not in inside)
-            raise CheckFailed(_("{count} bytes; {given}").format(count=len(whole), given=given),
-                              _("{count}; those between the fields: {bytes}").format(
-                                  count=len(one), bytes=between.hex(" ") or "-"))
+        with naming(f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"):
+            came = dl_tensor(*case)
+            if not isinstance(came, bytes | bytearray):
+                raise CheckFailed(_("bytes"), type(came).__name__)
+            place = 0
+            for name, size, value in _fields(*case):
+                wanted, there = value.to_bytes(size, "little"), came[place:place + size]
+                if there != wanted:
+                    raise CheckFailed(
+                        _("{bytes} in the bytes from {first}, the field {name}").format(
+                            bytes=wanted.hex(" "), first=place, name=name),
+                        there.hex(" ") or _("they end before it, after {count}").format(
+                            count=len(came)))
+                place += size
+            if len(came) != place:
+                raise CheckFailed(_("{count} bytes").format(count=place), f"{len(came)}")
     return _("right for {count} tensors, with addresses of 8 and of 4 bytes").format(
         count=len(_TENSORS))
 
@@ -351,12 +326,6 @@ def _threaded() -> dict[str, tirx.PrimFunc]:
         "abs": te.create_prim_func([x, topi.abs(x)])}
 
 
-def _kinds(func: tirx.PrimFunc) -> list[tuple[str, Any]]:
-    """Return the kind and the extent of each loop of a PrimFunc."""
-    loops = [Loop.of(node) for node, _place in walk(func.body) if isinstance(node, tirx.For)]
-    return [(loop.kind, loop.extent) for loop in loops]
-
-
 @exercise("11.5", "for_the_browser(func)", prepare=[_threaded])
 def exercise_11_5(for_the_browser: Callable) -> str:
     """a program without threads."""
@@ -372,38 +341,33 @@ def exercise_11_5(for_the_browser: Callable) -> str:
 
 
 def _require_only_serial(func: tirx.PrimFunc, came: tirx.PrimFunc) -> None:
-    """Raise CheckFailed unless one PrimFunc differs from another by its parallel loops alone."""
-    before, after = _kinds(func), _kinds(came)
-    if parallel := sum(kind == "parallel" for kind, _extent in after):
+    """Raise CheckFailed unless one PrimFunc is another with its parallel loops made serial."""
+    def serial(loop: tirx.For) -> tirx.For:
+        return loop if loop.kind != tirx.ForKind.PARALLEL else tirx.For(
+            loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+
+    before, left = (sum(loop.kind == tirx.ForKind.PARALLEL for loop, _place in walk(one.body)
+                        if isinstance(loop, tirx.For)) for one in (func, came))
+    if left:
         raise CheckFailed(_("no parallel loop"), _("{count} of {all}").format(
-            count=parallel, all=sum(kind == "parallel" for kind, _extent in before)))
-    wanted = Counter((kind.replace("parallel", "serial"), extent) for kind, extent in before)
-    if (found := Counter(after)) != wanted:
-        raise CheckFailed(_("the other loops as they were: {loops}").format(
-            loops=_listed(wanted - found) or "-"), _listed(found - wanted) or "-")
-    kept = _attributes(came)
-    lost = [key for key, value in _attributes(func).items() if kept.get(key) != value]
-    lost += map(str, _noted(func) - _noted(came))
-    lost += [one.name for one in func.params if one.name not in {two.name for two in came.params}]
-    if lost:
-        raise CheckFailed(_("everything else as it was"), _("{names} is missing or changed").format(
-            names=", ".join(lost)))
+            count=left, all=before))
+    wanted = tirx.PrimFunc(func.params, tvm_ffi.structural_map(func.body, (tirx.For, serial)),
+                           func.ret_type, attrs=func.attrs)
+    there = came.with_attr("global_symbol", func.attrs["global_symbol"])
+    lines = [f"main({', '.join(param.name for param in one.params)})"  # code outside may use them
+             for one in (wanted, there)]
+    if differ := tvm_ffi.get_first_structural_mismatch(wanted, there):
+        lines = list(map(_line, (wanted, there), differ))
+    if lines[0] != lines[1]:
+        raise CheckFailed(_("everything else as it was: `{source}`").format(source=lines[0]),
+                          lines[1])
 
 
-def _noted(func: tirx.PrimFunc) -> set[tuple[str, str]]:
-    """Return the annotations of loops that are not parallel."""
-    return {(str(key), str(value)) for node, _place in walk(func.body)
-            if isinstance(node, tirx.For) and node.kind != tirx.ForKind.PARALLEL
-            for key, value in node.annotations.items()}
-
-
-def _attributes(func: tirx.PrimFunc) -> dict[str, str]:
-    return {key: str(value) for key, value in (func.attrs or {}).items()
-            if key != "global_symbol"}
-
-
-def _listed(loops: Counter) -> str:
-    return ", ".join(f"{kind} {extent}" for kind, extent in sorted(loops, key=str))
+def _line(func: tirx.PrimFunc, path: Any) -> str:
+    """Return the line of a PrimFunc's script that has what a path leads to, or the path."""
+    lines = [line.strip() for line in func.script(path_to_underline=[path]).splitlines()]
+    below = next((number for number, line in enumerate(lines) if set(line) == {"^"}), 0)
+    return lines[below - 1] if below and "<missing" not in str(path) else str(path)
 
 
 # ---- products ------------------------------------------------------------------------------

@@ -4,7 +4,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 import tvm
@@ -32,17 +31,6 @@ def _part(scores: np.ndarray, values: np.ndarray) -> Part:
     return largest, float(powers.sum()), powers @ values
 
 
-def _merge(one: Part, other: Part, empty: bool = True, total: bool = True,
-           weighted: bool = True, first: bool = True, second: bool = True) -> Part:
-    """Return two parts as one; arguments other than the defaults are mistakes."""
-    most = max(one[0], other[0])
-    a, b = (float(np.exp(np.float64(part[0]) - most)) if part[0] > -np.inf or not empty else 0.0
-            for part in (one, other))
-    a, b = a if first else 1.0, b if second else 1.0
-    return (most, one[1] * (a if total else 1) + other[1] * (b if total else 1),
-            one[2] * (a if weighted else 1) + other[2] * (b if weighted else 1))
-
-
 def _cut(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> list[Part]:
     """Return the partial softmaxes of the pieces of a row; pieces may be empty."""
     ends = [0, *(min(cut, len(scores)) for cut in sorted(cuts)), len(scores)]
@@ -56,16 +44,8 @@ def _as_parts(given: Inputs) -> Inputs:
     return dict(zip(("one", "other", "next"), parts, strict=False))
 
 
-def _folded(merge: Callable[[Part, Part], Part]) -> Callable[..., np.ndarray]:
-    """Return what a merge makes of a row that is cut, from the left."""
-    def of(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> np.ndarray:
-        with np.errstate(all="ignore"):
-            whole = functools.reduce(merge, _cut(scores, values, cuts))
-        return np.array([*whole[:2], *whole[2]])
-    return of
-
-
 def _merged(answer: Callable) -> Callable[..., np.ndarray]:
+    """Return what an answer makes of a row that is cut, from the left."""
     def merge(one: Part, other: Part) -> Part:
         given = one[2].copy(), other[2].copy()
         came = answer(one, other)
@@ -78,24 +58,15 @@ def _merged(answer: Callable) -> Callable[..., np.ndarray]:
                    for kept, part in zip(given, (one, other), strict=True)):
             raise CheckFailed(_("the given parts as they were"), _("another array in one of them"))
         return came
-    return _folded(merge)
+
+    def of(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> np.ndarray:
+        with np.errstate(all="ignore"):
+            return _numbers(functools.reduce(merge, _cut(scores, values, cuts)))
+    return of
 
 
-def _wrong(**mistake: Any) -> Callable[..., np.ndarray]:
-    return _folded(functools.partial(_merge, **mistake))
-
-
-_MERGES: Mistakes = {
-    _("exp(-inf - (-inf)) is NaN: an empty part has no largest score"): _wrong(empty=False),
-    _("the sums: each was taken against its own largest score, and has to shrink with it"):
-        _wrong(total=False),
-    _("the weighted values: they have to shrink as the sums do"): _wrong(weighted=False),
-    _("the sums and the values: each was taken against its own largest score"):
-        _wrong(total=False, weighted=False),
-    _("the factor of the first part: it has one too, where the second has the largest"):
-        _wrong(first=False),
-    _("the factor of the second part: it has one too, where the first has the largest"):
-        _wrong(second=False)}
+def _numbers(part: Part) -> np.ndarray:
+    return np.array([*part[:2], *part[2]])
 
 
 def _cut_rows() -> Cases:
@@ -105,16 +76,14 @@ def _cut_rows() -> Cases:
     for scores in (3 * random(6), 900 * random(5, seed=1), np.linspace(-400, 400, 5), random(1),
                    masked, np.full(3, -np.inf)):
         scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
-        for first in range(len(scores) + 1):
-            for second in range(first, len(scores) + 1):
-                yield "", {"scores": scores, "values": values, "cuts": (first, second)}
+        for cuts in itertools.combinations_with_replacement(range(len(scores) + 1), 2):
+            yield "", {"scores": scores, "values": values, "cuts": cuts}
 
 
-_MERGE = Spec(_merged, lambda scores, values, cuts: _folded(_merge)(scores, values, ()), _cut_rows,
-              {"scores": "n", "values": "n d"}, _MERGES, least={"n": 1, "d": 1},
+_MERGE = Spec(_merged, lambda scores, values, cuts: _numbers(_part(scores, values)), _cut_rows,
+              {"scores": "n", "values": "n d"}, least={"n": 1, "d": 1},
               fits=lambda given: all(cut >= 0 for cut in given["cuts"]), fault=CheckFailed,
-              shown=_as_parts,
-              atol=1e-5)
+              shown=_as_parts, atol=1e-5)
 
 
 @exercise("12.1", "merge(one, other)", seconds=10)
@@ -135,37 +104,11 @@ def _attention(Q: np.ndarray, K: np.ndarray, V: np.ndarray, divided: bool = True
     return (weights / weights.sum(axis=1, keepdims=True) @ V).astype("float32")
 
 
-def _ran_through(Q: np.ndarray, K: np.ndarray, V: np.ndarray, total: bool = True,
-                 weighted: bool = True, last: bool = True, start: float = -np.inf) -> np.ndarray:
-    """Return what a running softmax gives; arguments other than the defaults are mistakes."""
-    largest, summed = np.full(len(Q), start, "float32"), np.zeros(len(Q), "float32")
-    values = np.zeros((len(Q), V.shape[1]), "float32")
-    with np.errstate(all="ignore"):
-        for key, value in zip(K, V, strict=True):
-            score = Q @ key / np.float32(math.sqrt(Q.shape[1]))
-            new = np.maximum(largest, score)
-            shrink, weight = np.exp(largest - new), np.exp(score - new)
-            summed = summed * (shrink if total else 1) + weight
-            values = values * (shrink[:, None] if weighted else 1) + np.outer(weight, value)
-            largest = new
-        return values / summed[:, None] if last else values
-
-
 _ATTENTIONS: Mistakes = {
     _("the scores: they are divided by the square root of d"):
         lambda Q, K, V: _attention(Q, K, V, divided=False),
     _("the exponential: this is 2 to the power of x, not e"):
-        lambda Q, K, V: _attention(Q, K, V, powers=np.exp2),
-    _("the sum: it has to shrink where a larger score comes"):
-        lambda Q, K, V: _ran_through(Q, K, V, total=False),
-    _("the weighted values: they have to shrink where a larger score comes"):
-        lambda Q, K, V: _ran_through(Q, K, V, weighted=False),
-    _("the sum and the values: both have to shrink where a larger score comes"):
-        lambda Q, K, V: _ran_through(Q, K, V, total=False, weighted=False),
-    _("the end: the weighted values are divided by the sum"):
-        lambda Q, K, V: _ran_through(Q, K, V, last=False),
-    _("the largest starts above the scores of some rows: start below every score"):
-        lambda Q, K, V: _ran_through(Q, K, V, start=0.0)}
+        lambda Q, K, V: _attention(Q, K, V, powers=np.exp2)}
 
 
 def _attentions() -> Cases:
@@ -244,24 +187,10 @@ def exercise_12_3(coefficients: Callable) -> str:
 # ---- many parts ----------------------------------------------------------------------------
 
 
-def _all_at_once(M: np.ndarray, L: np.ndarray, A: np.ndarray, most: float | None = None,
-                 total: bool = True, weighted: bool = True) -> np.ndarray:
-    """Return the merge of all parts; arguments other than the defaults are mistakes."""
-    with np.errstate(all="ignore"):
-        powers = np.exp(M - (M.max() if most is None else np.float32(most)))
-        return (powers if weighted else np.ones_like(M)) @ A / (
-            (powers if total else np.ones_like(M)) @ L)
-
-
-_PARTS: Mistakes = {
-    _("the sums: each was taken against its own largest score"):
-        lambda M, L, A: _all_at_once(M, L, A, total=False),
-    _("the weighted values: each was taken against its own largest score"):
-        lambda M, L, A: _all_at_once(M, L, A, weighted=False),
-    _("the sums and the values: each was taken against its own largest score"):
-        lambda M, L, A: _all_at_once(M, L, A, total=False, weighted=False),
-    _("exp overflows or vanishes: the largest of all parts is subtracted"):
-        lambda M, L, A: _all_at_once(M, L, A, most=0)}
+def _all_at_once(M: np.ndarray, L: np.ndarray, A: np.ndarray) -> np.ndarray:
+    """Return the merge of all parts."""
+    powers = np.exp(M - M.max())
+    return powers @ A / (powers @ L)
 
 
 def _some_parts() -> Cases:
@@ -278,7 +207,7 @@ def _merging(answer: Callable) -> Callable[..., np.ndarray]:
     return lambda M, L, A: run(A.shape, M, L, A)
 
 
-_MERGE_PARTS = Spec(_merging, _all_at_once, _some_parts, {"M": "p", "L": "p", "A": "p d"}, _PARTS,
+_MERGE_PARTS = Spec(_merging, _all_at_once, _some_parts, {"M": "p", "L": "p", "A": "p d"},
                     fits=lambda given: bool((given["L"] >= 0).all() and given["L"].sum() > 0
                                             and not given["L"][np.isinf(given["M"])].any()),
                     fault=Misuse)

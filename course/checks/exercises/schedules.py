@@ -3,11 +3,9 @@
 import contextlib
 import functools
 import itertools
-import traceback
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
-from unittest import mock
 
 import numpy as np
 import tvm
@@ -150,41 +148,14 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> int:
 # ---- what is required ----------------------------------------------------------------------
 
 
-@contextlib.contextmanager
-def _or_decomposed_too_early(again: Callable[[], Any]) -> Iterator[None]:
-    """Where TVM refuses a step of an answer, say so if an earlier decompose_reduction is the cause.
-
-    That is tried: `again` runs the answer anew, with decompose_reduction left out. Raises
-    CheckFailed if it then runs to its end, else what TVM raised.
-    """
-    try:
-        yield
-    except tvm.s_tir.ScheduleError as error:
-        refused = {frame.name for frame in traceback.extract_tb(error.__traceback__)}
-        if tvm.s_tir.Schedule.decompose_reduction.__name__ in refused:  # itself, not a later step
-            raise
-        with mock.patch.object(tvm.s_tir.Schedule, "decompose_reduction",
-                               lambda *_, **__: None):
-            try:
-                again()
-            except Exception:  # whatever it is, the order is not all that is wrong
-                raise error from None
-        raise CheckFailed(_("decompose_reduction after the steps that move or mark its loops"),
-                          reason(error),
-                          _("{line}\nBefore decompose_reduction TVM accepts it; after it there "
-                            "are two blocks where one was").format(line=line_of_answer(error))
-                          ) from None
-
-
 def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
 
     Raises CheckFailed where the answer changes nothing.
     """
-    schedule, again = (tvm.s_tir.Schedule(func, error_render_level="fast") for _ in range(2))
+    schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
     before = schedule.mod["main"]
-    with _or_decomposed_too_early(lambda: answer(again, *more)):
-        answer(schedule, *more)
+    answer(schedule, *more)
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
         raise CheckFailed(_("a change of the schedule that is given"),
@@ -247,8 +218,7 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
 
     Raises CheckFailed where that is no module, or is the same whatever is given.
     """
-    with _or_decomposed_too_early(lambda: answer(copied(original), *more)):
-        mod = answer(copied(original), *more)
+    mod = answer(copied(original), *more)
     if not isinstance(mod, tvm.IRModule):
         raise CheckFailed(_("an IRModule"), type(mod).__name__)
     own = False

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import tvm
-import tvm_ffi
 from torch import nn
 from tvm import relax
 
@@ -78,73 +77,15 @@ def _tensors(main: relax.Function) -> list[Any]:
 
 def with_all_values(mod: tvm.IRModule) -> tvm.IRModule:
     """Return the module with a function that returns, beside main, every tensor that main binds."""
-    plain = relax.transform.ToNonDataflow()(mod)
-    main = plain["main"]
-    bindings = _tensors(main)
-    outputs = relax.Tuple([binding.var for binding in bindings])
-    function = relax.Function(main.params, relax.SeqExpr(main.body.blocks, outputs),
-                              relax.TupleType([binding.var.ty for binding in bindings]),
-                              is_pure=main.is_pure).with_attr("global_symbol", ALL_VALUES)
-    function = relax.utils.copy_with_new_vars(function)  # main has the same variables
-    return with_functions(plain, {ALL_VALUES: function})
+    main = relax.transform.ToNonDataflow()(mod)["main"]
+    every = part(mod, range(-len(main.params), 0), range(len(_tensors(main))), ALL_VALUES)
+    return with_functions(mod, {ALL_VALUES: every})
 
 
 def with_functions(mod: tvm.IRModule, more: Mapping[str, relax.Function]) -> tvm.IRModule:
     """Return a module with more functions, and with its attributes: compiled code is among them."""
     functions = {tvm.ir.GlobalVar(name): function for name, function in more.items()}
     return tvm.IRModule({**dict(mod.functions_items()), **functions}, attrs=mod.attrs)
-
-
-def _stated(type_: Any) -> tuple[tuple[int, ...], str] | None:
-    """Return the shape and dtype that the type of a tensor or of a whole buffer states, or None."""
-    shape, start = getattr(type_, "shape", None), getattr(type_, "elem_offset", 0)
-    if shape is None or any(not isinstance(extent, tvm.tirx.IntImm) for extent in shape) \
-            or getattr(type_, "strides", None) or not isinstance(start, int | tvm.tirx.IntImm) \
-            or int(start):
-        return None
-    return tuple(map(int, shape)), str(type_.dtype)
-
-
-def tensors_fit(mod: tvm.IRModule) -> bool:
-    """Whether it is certain that every PrimFunc gets tensors of its buffers' shapes and dtypes.
-
-    Then kernels need not check these themselves, and the CNN compiles in 0.18 s in place of 0.36.
-    It is not certain where main has other operators than calls of PrimFuncs and libraries, or
-    symbolic shapes.
-    """
-    for _, function in mod.functions_items():
-        if not isinstance(function, relax.Function):
-            continue
-        if not isinstance(function.body, relax.SeqExpr):
-            return False
-        for binding in (one for block in function.body.blocks for one in block.bindings):
-            value = binding.value
-            if not isinstance(binding, relax.VarBinding) \
-                    or not tvm_ffi.structural_equal(binding.var.ty, value.ty):
-                return False
-            if isinstance(value, relax.Var | relax.Tuple | relax.TupleGetItem):
-                continue
-            operator = getattr(value.op, "name", "") if isinstance(value, relax.Call) else ""
-            if operator == "relax.call_dps_packed":  # it writes into tensors of the stated type
-                continue
-            if operator != "relax.call_tir" or len(value.args) != 2 \
-                    or not isinstance(value.args[1], relax.Tuple):
-                return False
-            given = [_stated(array.ty) for array in value.args[1].fields]
-            for array, said in zip(value.args[1].fields, given, strict=True):
-                if isinstance(array, tvm.ir.GenericConst) \
-                        and said != (tuple(array.value.shape), str(array.value.dtype)):
-                    return False
-            given += [_stated(type_) for type_ in value.ty_args]
-            if None in given or given != [_stated(p.ty) for p in mod[value.args[0]].params]:
-                return False
-    return True
-
-
-def compiled(mod: tvm.IRModule, target: Any) -> relax.VirtualMachine:
-    """Return a machine for a target; kernels do not check their tensors where these must fit."""
-    with tvm.transform.PassContext(config={"tirx.disable_assert": tensors_fit(mod)}):
-        return helpers.build(mod, target)
 
 
 def values_of(mod: tvm.IRModule, machine: relax.VirtualMachine,
@@ -179,7 +120,7 @@ def intermediate_values(mod: tvm.IRModule,
     """
     if not _tensors(mod["main"]):
         return []
-    machine = compiled(with_all_values(mod), target)
+    machine = helpers.build(with_all_values(mod), target)
     with guarded(machine, mod):
         return values_of(mod, machine, inputs)
 
@@ -224,27 +165,29 @@ def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module | None = None) -> bo
     return layout(a, b, layer) is not None
 
 
-def piece(mod: tvm.IRModule, given: Sequence[int], end: int, name: str) -> relax.Function | None:
-    """Return the part of main that makes one of its tensors of others, as a function of these.
+def part(mod: tvm.IRModule, given: Sequence[int], ends: Sequence[int], name: str
+         ) -> relax.Function | None:
+    """Return the part of main that makes some of its tensors of others, as a function of these.
 
     They are positions among main's tensors, those below 0 among its parameters. None where it
     takes more than what is given.
     """
     main = relax.transform.ToNonDataflow()(mod)["main"]
-    tensors = [binding.var for binding in _tensors(main)]
-    inputs = list(main.params)
+    tensors, inputs = [binding.var for binding in _tensors(main)], list(main.params)
     params = [(tensors if place >= 0 else inputs)[place] for place in given]
+    made = [tensors[end] for end in ends]
     makes = {binding.var: binding for block in main.body.blocks for binding in block.bindings}
-    needed: list[relax.Var] = []
-    waiting = [tensors[end]]
+    needed: set[relax.Var] = set()
+    waiting = list(made)
     while waiting:
         if (var := waiting.pop()) in params or var in needed:
             continue  # TVM compares variables by what they are, not by their names
         if var not in makes:
             return None
-        needed.append(var)
+        needed.add(var)
         waiting.extend(relax.analysis.free_vars(makes[var].value))
     block = relax.BindingBlock([binding for var, binding in makes.items() if var in needed])
-    function = relax.Function(params, relax.SeqExpr([block], tensors[end]), tensors[end].ty,
+    function = relax.Function(params, relax.SeqExpr([block], relax.Tuple(made)),
+                              relax.TupleType([var.ty for var in made]),
                               is_pure=main.is_pure).with_attr("global_symbol", name)
-    return relax.utils.copy_with_new_vars(function)
+    return relax.utils.copy_with_new_vars(function)  # main has the same variables

@@ -29,22 +29,6 @@ from course.words import _
 
 _Data = Mapping[Any, np.ndarray]  # arrays of buffers that are only read, where they are known
 
-_MOST = 10**12  # iterations of one nest of loops: more take minutes, and a check has seconds
-
-# ---- coming to an end ------------------------------------------------------------------------
-
-
-def _require_end(name: str, func: tvm.tirx.PrimFunc) -> None:
-    """Raise CheckFailed where loops of known extents run so often that nobody sees their end."""
-    for node, place in walk(func.body):
-        extents = [loop.extent for loop in place.loops if isinstance(loop.extent, int)]
-        if isinstance(node, tirx.BufferStore) and math.prod(extents) > _MOST:
-            raise CheckFailed(_("an answer in time"),
-                              _("PrimFunc {name} has {count} iterations: {loops}").format(
-                                  name=name, count=f"{math.prod(extents):.0e}",
-                                  loops=", ".join(map(str, place.loops))))
-
-
 # ---- inside the buffers --------------------------------------------------------------------
 
 
@@ -267,7 +251,6 @@ def require_safe_access(name: str, func: tvm.tirx.PrimFunc, arrays: Sequence[Any
     ones; nor is judged what depends on data, unless the `arrays` are given on which it runs, one
     for each argument.
     """
-    _require_end(name, func)
     _require_axes(name, func)
     try:
         lowered = _lowered(func)

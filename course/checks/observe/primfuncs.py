@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 import tvm
-from tvm import s_tir, tirx
+from tvm import tirx
 
 from course.checks.observe.memory import require_safe_access, run_fenced
 from course.checks.run.check import several_threads
@@ -158,38 +158,3 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                           _("{once} with one thread, {again} with several").format(
                               once=f"{once[at]:.4g}", again=f"{again[at]:.4g}"))
     return once
-
-
-def _exposed(func: tvm.tirx.PrimFunc) -> tuple[tvm.tirx.PrimFunc, list[Any]]:
-    """The PrimFunc with the buffers that it allocates as further arguments, and these buffers."""
-    if not isinstance(func.body, s_tir.SBlockRealize):
-        return func, []
-    root, own = func.body.block, list(func.body.block.alloc_buffers)
-    if any(not isinstance(extent, tvm.tirx.IntImm) for buffer in own for extent in buffer.ty.shape):
-        return func, []
-    block = s_tir.SBlock(root.iter_vars, root.reads, root.writes, root.name_hint, root.body,
-                         root.init, [], root.match_buffers, root.annotations)
-    body = s_tir.SBlockRealize(func.body.iter_values, func.body.predicate, block)
-    return tvm.tirx.PrimFunc([*func.params, *own], body, func.ret_type, attrs=func.attrs), own
-
-
-def filled(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
-    """Compile a PrimFunc of one input and return how to run it: run(x, shape, filling).
-
-    Its output and its own buffers are full of one number, the filling. Raises CheckFailed where it
-    wrote into x.
-    """
-    func, own = _exposed(func)
-    executable = tvm.compile(tvm.IRModule({"main": func.with_attr("global_symbol", "main")}),
-                             target=QUICK)["main"]
-
-    def run(x: np.ndarray, shape: tuple[int, ...], filling: float) -> np.ndarray:
-        source = tvm.runtime.tensor(x)
-        destination = tvm.runtime.tensor(np.full(shape, filling, "float32"))
-        scratch = [tvm.runtime.tensor(np.full([int(extent) for extent in buffer.shape], filling)
-                                      .astype(str(buffer.ty.dtype))) for buffer in own]
-        executable(source, destination, *scratch)
-        if not np.array_equal(source.numpy(), x):
-            raise CheckFailed(_("X to stay as it was"), _("other numbers in X"))
-        return destination.numpy()
-    return run

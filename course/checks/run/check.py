@@ -11,18 +11,17 @@ import gc
 import inspect
 import io
 import json
-import math
 import mmap
 import os
 import resource
 import signal
 import sys
-import threading
 import warnings
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import tvm
 from IPython import get_ipython
@@ -42,6 +41,7 @@ MOST_PRINTED = 5000  # characters: a loop that prints would fill the notebook
 PATIENCE = 20  # times its limit of CPU time that a check may take on a busy machine
 
 Outcome = tuple[bool, Any]
+Result = TypeVar("Result")
 
 
 def forks() -> bool:
@@ -179,8 +179,8 @@ def _judged(check: Callable[..., str], answer: Any, form: str) -> str:
             raise
         raise CheckFailed(
             _("{form}, called with its parameters in this order").format(form=form),
-            _("{name} takes {parameters}").format(name=name_in(form), parameters=turned),
-            _("the order of the parameters after def")) from None
+            _("{name} takes {parameters}").format(name=name_in(form), parameters=turned)
+            ) from None
 
 
 class _Reached(BaseException):
@@ -286,46 +286,25 @@ class Bounded(io.TextIOBase):
         return True
 
 
-def several_threads(run: Callable[[], Any]) -> None:
-    """Run something that TVM executes with two threads or more, also in a forked child.
+def several_threads(run: Callable[[], Result]) -> Result:
+    """Return what `run` gives, whose kernels TVM runs with two threads or more.
 
-    There the pool of the parent's threads is dead, and waiting for it never ends; but each thread
-    of Python that calls TVM gets a pool of its own.
+    In a forked child the pool of the parent's threads is dead, and waiting for it never ends; but
+    each thread of Python that calls TVM gets a pool of its own.
     """
-    def configured() -> None:
+    def configured() -> Result:
         if forks():
             tvm.get_global_func("runtime.config_threadpool")(1, max(2, min(4, os.cpu_count() or 1)))
-        run()
+        return run()
 
-    raised: list[BaseException] = []
-
-    def caught() -> None:
-        try:
-            configured()
-        except BaseException as error:  # to be raised where the caller stands
-            raised.append(error)
-
-    thread = threading.Thread(target=caught)
-    thread.start()
-    thread.join()
-    if raised:
-        raise raised[0]
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(configured).result()
 
 
-def _limit_computing(seconds: float) -> None:
-    """Let this process end by SIGXCPU when it has computed for some seconds, and dump no core."""
-    hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-    limit = math.ceil(seconds) if hard == resource.RLIM_INFINITY else min(math.ceil(seconds), hard)
-    resource.setrlimit(resource.RLIMIT_CPU, (limit, hard))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
-    signal.signal(signal.SIGXCPU, signal.SIG_DFL)
-
-
-def _in_child(run: Callable[[], str], seconds: float, reaches: Callable[[], bool]
-              ) -> tuple[bool, Any]:
+def _in_child(run: Callable[[], str], reaches: Callable[[], bool]) -> Outcome:
     """Run a check in the forked child: its outcome."""
     gc.freeze()  # what the kernel has made is not to be looked through in each child
-    _limit_computing(seconds)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, resource.getrlimit(resource.RLIMIT_CORE)[1]))
     warnings.simplefilter("ignore")
     with open(1, "w", buffering=1, encoding="utf-8", errors="replace", closefd=False) as printed, \
             contextlib.redirect_stdout(printed), contextlib.redirect_stderr(printed):
@@ -341,12 +320,11 @@ _LOOPS = _("your loops: does each end, and does each count what it should?")
 def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
     """Say what became of a check that gave no verdict: expected, came, look at."""
     seconds = limits.asleep
-    computed = (_("an answer in time"),
-                _("still running after {seconds} seconds of computing").format(
-                    seconds=f"{seconds:g}"), _read(_note) or _LOOPS)
     match ended.why:
         case "computing":
-            return computed
+            return (_("an answer in time"),
+                    _("still running after {seconds} seconds of computing").format(
+                        seconds=f"{seconds:g}"), _read(_note) or _LOOPS)
         case "asleep":
             return (_("an answer in time"),
                     _("still running after {seconds} seconds, in which it waited and computed "
@@ -367,8 +345,6 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
             return (_("your code to leave alone the files that it did not open"),
                     _("no verdict from the check"), "")
     code = ended.code if ended.why == "code" else 1
-    if code == -signal.SIGXCPU:
-        return computed
     name = signal.Signals(-code).name if code < 0 else _("exit code {code}").format(code=code)
     kernel, own = _read(_called), calls_of_answer(ended.words)
     came = (_("the process ended ({name}), in {kernel}") if kernel
@@ -399,9 +375,9 @@ def isolated(run: Callable[[], str], seconds: float,
             return False, (_("an answer in time"), came, _LOOPS)
     global _note, _called
     _note, _called = _shared()  # kernels that are forked from one process would write into one
-    limits = Limits(asleep=seconds, wall=PATIENCE * seconds, computing=math.ceil(seconds) + 0.5,
+    limits = Limits(asleep=seconds, wall=PATIENCE * seconds, computing=seconds,
                     printed=4 * (MOST_PRINTED + 1))
-    child = Child(_in_child, run, seconds, reaches, limits=limits)
+    child = Child(_in_child, run, reaches, limits=limits)
     try:
         passed, parts = child.result()
         return passed, unpacked(parts)

@@ -37,9 +37,9 @@ class Limits:
 
     `asleep`: in which it computes nothing; `wall`: in all; `memory`: bytes of it and all processes
     below it, what they share counted once; `given`: bytes of what it gives; `computing`: seconds of
-    CPU time, looked at where `asleep` is. (checks.run.check limits those from inside too, to the
-    point: but what ends a process from inside it can ignore.) `heard`: bytes that it, and what it
-    starts, write to descriptor 1; `printed`: how many of them are kept.
+    CPU time, looked at where `asleep` is. (From outside: what ends a process from inside it can
+    ignore.) `heard`: bytes that it, and what it starts, write to descriptor 1; `printed`: how many
+    of them are kept.
     """
 
     asleep: float = math.inf

@@ -68,15 +68,10 @@ def require_called_as(answer: Any, form: str, called: str = "") -> None:
         code = getattr(answer, "__code__", None)
         line = line_at(code.co_filename, code.co_firstlineno) if code else ""
         handed = ", ".join([one.name for one in places] + [f"{one}=..." for one in named])
-        look_at = _("the parameters after def: {parameters}").format(parameters=handed) if handed \
-            else _("the parameters after def: there are none")
-        if "def " in line:
-            look_at = _("; ").join([line, look_at])
-        raise CheckFailed(
-            (_("a function that is called with {handed}") if handed
-             else _("a function that is called without arguments")).format(handed=handed),
-            _("{called} takes {parameters}").format(called=called, parameters=given),
-            look_at) from None
+        raise CheckFailed(_("a function that is called as {call}").format(
+                              call=f"{name}({handed})"),
+                          _("{called} takes {parameters}").format(called=called, parameters=given),
+                          line if "def " in line else "") from None
 
 
 def other_order(answer: Any, form: str) -> str:

@@ -134,7 +134,7 @@ def _part(label: str, value: Any, wrong: np.ndarray | None = None, digits: int =
     if wrong is None:
         wrong = np.zeros(value.shape, bool)
     if value.size > MOST_IN_TEXT:
-        text: str = _sparse(value, wrong, digits, shape, wrong if first is None else first)
+        text: str = kind + _sparse(value, wrong, digits, shape, wrong if first is None else first)
     else:
         text = kind + _nested(value, wrong & ~wrong.all(), digits)
         if shapes or value.ndim > 2:

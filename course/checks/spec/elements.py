@@ -13,6 +13,7 @@ from unittest import mock
 
 import numpy as np
 import torch
+from torch.utils._pytree import tree_leaves, tree_map
 
 from course.checks.say.messages import CheckFailed
 from course.words import _
@@ -24,185 +25,143 @@ _MOVES = {"empty", "zeros", "ones", "full", "empty_like", "zeros_like", "ones_li
           "array", "asarray", "asanyarray", "ascontiguousarray", "copy", "astype", "reshape",
           "ravel", "flatten", "view", "transpose", "squeeze", "item", "tolist", "shape", "size",
           "ndim", "ndindex", "ndenumerate", "nditer", "dtype", "errstate"}
-_SIZE = {"shape", "size", "ndim", "dtype", "nbytes", "itemsize", "strides", "flags"}
 
 
-class ManyAtOnce(CheckFailed):
-    """An answer does something with many elements at once."""
+class _Refusals(list[CheckFailed]):
+    """What was done with many elements at once; an answer may catch what is raised."""
 
-    @classmethod
-    def by(cls, what: str) -> "ManyAtOnce":
-        """Return it in words."""
+    def refuse(self, what: str) -> NoReturn:
+        """Raise CheckFailed, and keep it."""
         # form: no-loops
-        return cls(_("explicit loops over single elements"), what)
+        self.append(CheckFailed(_("explicit loops over single elements"), what))
+        raise self[-1]
+
+    def called(self, name: str, function: Callable, given: tuple, options: dict) -> Any:
+        """Return what a library's function gives; refuse one that works on many numbers."""
+        size = max(map(_size, (*given, *options.values())), default=0)
+        if size > MOST and name.rpartition(".")[2] not in _MOVES \
+                and not isinstance(function, type):
+            self.refuse((_("{call} on many numbers") if size == float("inf")
+                         else _("{call} on {size} numbers")).format(call=name, size=size))
+        return self.guarded(function(*tree_map(_plain, given), **tree_map(_plain, options)))
+
+    def guarded(self, value: Any, own: bool = True) -> Any:
+        """Return an array that offers single elements; what has no axis, and the rest, as it is."""
+        return Elements(value, self, own) if isinstance(value, np.ndarray) and value.ndim else value
 
 
-class Elements:
+class Elements(np.lib.mixins.NDArrayOperatorsMixin):
     """An array that offers X[i, j], and X[i] as a row; whole, nobody gets it.
 
-    `own`: the answer made it, and may assign to several of its elements. `refused` takes the
-    refusals, for an answer may catch what is raised.
+    `own`: the answer made it, and may assign to several of its elements.
     """
 
-    __hash__ = None  # type: ignore[assignment]
-
-    def __init__(self, array: np.ndarray, refused: list[ManyAtOnce], own: bool = False) -> None:
+    def __init__(self, array: np.ndarray, refused: _Refusals, own: bool) -> None:
         self._array, self._refused, self._own = array, refused, own
 
     def __getattr__(self, name: str) -> Any:
-        if name in _SIZE:
-            return getattr(self._array, name)
-        if name in ("T", "flat"):
-            return self._of(self._array.T if name == "T" else self._array.reshape(-1))
-        if name.startswith("_") or not hasattr(self._array, name):
-            raise AttributeError(f"'numpy.ndarray' object has no attribute '{name}'")
-        if name in _MOVES:
-            return lambda *given, **options: self._of(
-                getattr(self._array, name)(*given, **options), own=name not in ("reshape", "view"))
-        return lambda *given, **options: self._refuse(_("the method {name}").format(name=name))
-
-    def _of(self, array: Any, own: bool = False) -> Any:
-        if not isinstance(array, np.ndarray) or not array.ndim:
-            return array
-        return Elements(array, self._refused, self._own or own)
-
-    def _refuse(self, what: str) -> NoReturn:
-        self._refused.append(ManyAtOnce.by(what))
-        raise self._refused[-1]
+        if name.startswith("_"):  # no other way into the array
+            raise AttributeError(name)
+        found = self._array.reshape(-1) if name == "flat" else getattr(self._array, name)
+        if not callable(found):
+            return self._refused.guarded(found, self._own)
+        if name not in _MOVES:
+            return lambda *given, **options: self._refused.refuse(
+                _("the method {name}").format(name=name))
+        return lambda *given, **options: self._refused.guarded(
+            found(*map(_plain, given), **tree_map(_plain, options)),
+            self._own or name not in ("reshape", "view"))
 
     def __len__(self) -> int:
         return len(self._array)
 
     def __iter__(self) -> Iterator[Any]:
-        return (self._of(part) for part in self._array)
+        return (self[place] for place in range(len(self)))
 
     def __getitem__(self, at: Any) -> Any:
-        return self._of(self._array[at])
+        return self._refused.guarded(self._array[at], self._own)
 
     def __setitem__(self, at: Any, value: Any) -> None:
         if (size := np.size(self._array[at])) > 1 and not self._own:
-            self._refuse(_("an assignment to {size} elements at once").format(size=size))
+            self._refused.refuse(
+                _("an assignment to {size} elements at once").format(size=size))
         self._array[at] = value
 
     def __setattr__(self, name: str, value: Any) -> None:
         if not name.startswith("_"):
-            self._refuse(_("an assignment to {size} elements at once").format(
+            self._refused.refuse(_("an assignment to {size} elements at once").format(
                 size=self._array.size))
         super().__setattr__(name, value)
 
     def __float__(self) -> float:
         return float(self._array)
 
-    def __int__(self) -> int:
-        return int(self._array)
-
     def __array__(self, *given: Any, **options: Any) -> np.ndarray:
         if self._array.size > MOST:
-            self._refuse(_("{call} on {size} numbers").format(call="np.asarray",
-                                                              size=self._array.size))
+            self._refused.refuse(_("{call} on {size} numbers").format(
+                call="np.asarray", size=self._array.size))
         return np.array(self._array, *given, **options)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *given: Any, **options: Any) -> Any:
-        return self._whole(f"np.{function.__name__}", getattr(function, method), given, options)
+        return self._refused.called(f"np.{function.__name__}", getattr(function, method), given,
+                                    options)
 
     def __array_function__(self, function: Callable, types: Any, given: Any, options: Any) -> Any:
-        return self._whole(f"np.{function.__name__}", function, given, options)
-
-    def _whole(self, name: str, function: Callable, given: Any, options: dict) -> Any:
-        if (size := max(map(_size, (*given, *options.values())), default=0)) > MOST:
-            self._refuse(_("{call} on {size} numbers").format(call=name, size=size))
-        return self._of(function(*map(_plain, given), **_plain(options)), own=True)
-
-
-def _operated(name: str) -> Callable[..., Any]:
-    def method(self: Elements, *other: Any) -> Any:
-        return self._refuse(_("{call} on {size} numbers").format(
-            call=f"np.{name}", size=self._array.size))
-    return method
-
-
-for _name, _ufunc in {
-        "add": "add", "sub": "subtract", "mul": "multiply", "truediv": "divide",
-        "floordiv": "floor_divide", "mod": "remainder", "pow": "power", "matmul": "matmul",
-        "neg": "negative", "abs": "absolute", "lt": "less", "le": "less_equal", "gt": "greater",
-        "ge": "greater_equal", "eq": "equal", "ne": "not_equal"}.items():
-    for _kind in ("", "r", "i"):  # Python looks for those that there are
-        setattr(Elements, f"__{_kind}{_name}__", _operated(_ufunc))
-
-
-def _plain(value: Any) -> Any:
-    """Return a value with arrays in the place of Elements."""
-    match value:
-        case Elements():
-            return value._array
-        case list() | tuple():
-            return type(value)(map(_plain, value))
-        case dict():
-            return {name: _plain(one) for name, one in value.items()}
-    return value
-
-
-def _size(value: Any) -> float:
-    """Return how many numbers a value holds; of an iterator, inf: nobody knows."""
-    if isinstance(value, Elements | np.ndarray):
-        return value.size
-    if isinstance(value, torch.Tensor):
-        return value.numel()
-    if isinstance(value, list | tuple):
-        return sum(map(_size, value))
-    return float("inf") if isinstance(value, Iterator) else 1
+        return self._refused.called(f"np.{function.__name__}", function, given, options)
 
 
 class _Guarded:
-    """A function, a class of numbers or a module of a library's, whose functions are guarded."""
+    """A module, a function or a class of a library's, whose functions are guarded."""
 
-    def __init__(self, found: Any, name: str, refused: list[ManyAtOnce]) -> None:
+    def __init__(self, found: Any, name: str, refused: _Refusals) -> None:
         self._found, self._name, self._refused = found, name, refused
-        if isinstance(found, type) and issubclass(found, np.generic):
-            self.dtype = np.dtype(found)
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(self._found, name)
-        short = {"numpy": "np"}.get(self._name, self._name)
-        return _guarded(found, f"{short}.{name}", self._refused)
+        return _guarded(getattr(self._found, name), f"{self._name}.{name}", self._refused)
 
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, self._found)
 
     def __call__(self, *given: Any, **options: Any) -> Any:
-        name = self._name.rpartition(".")[2]
-        size = max(map(_size, (*given, *options.values())), default=0)
-        if name not in _MOVES and size > MOST and not isinstance(self._found, type):
-            self._refused.append(ManyAtOnce.by((
-                _("{call} on many numbers") if size == float("inf")
-                else _("{call} on {size} numbers")).format(call=self._name, size=size)))
-            raise self._refused[-1]
-        came = self._found(*map(_plain, given), **_plain(options))
-        return Elements(came, self._refused, own=True) \
-            if isinstance(came, np.ndarray) and came.ndim else came
+        return self._refused.called(self._name, self._found, given, options)
 
 
-def _guarded(found: Any, name: str, refused: list[ManyAtOnce]) -> Any:
-    """Return what stands for something of a library's: itself, where it is no function."""
+def _plain(value: Any) -> Any:
+    """Return what stands behind a guard, and anything else as it is."""
+    return value._array if isinstance(value, Elements) \
+        else value._found if isinstance(value, _Guarded) else value
+
+
+def _size(value: Any) -> float:
+    """Return how many numbers a value holds; of an iterator, inf: nobody knows."""
+    return sum(float("inf") if isinstance(leaf, Iterator)
+               else leaf.numel() if isinstance(leaf, torch.Tensor)
+               else leaf.size if isinstance(leaf, Elements | np.ndarray) else 1
+               for leaf in tree_leaves(value))
+
+
+def _is_guarded(found: Any) -> bool:
+    """Whether something of a library's may be handed numbers, or has functions that may."""
     if isinstance(found, type):
-        takes = issubclass(found, np.generic) or found.__name__ in _MOVES
-        return _Guarded(found, name, refused) if takes else found
-    return _Guarded(found, name, refused) \
-        if callable(found) or isinstance(found, types.ModuleType) else found
+        return issubclass(found, np.generic) or found.__name__ in _MOVES
+    return callable(found) or isinstance(found, types.ModuleType)
+
+
+def _guarded(found: Any, name: str, refused: _Refusals) -> Any:
+    """Return what stands for something of a library's."""
+    return _Guarded(found, name, refused) if _is_guarded(found) else found
 
 
 def _of_library(value: Any) -> str:
-    """Return the name of something that comes from a library, or ""."""
-    if isinstance(value, types.ModuleType):
-        return value.__name__ if value.__name__.split(".")[0] in _LIBRARIES else ""
+    """Return the name of something that comes from a library and is to be guarded, or ""."""
+    module, name = getattr(value, "__module__", None) or "", getattr(value, "__name__", "")
     if isinstance(value, np.ufunc):
-        return f"np.{value.__name__}"
-    module = (getattr(value, "__module__", None) or "").split(".")[0]
-    if module not in _LIBRARIES or not callable(value) \
-            or isinstance(value, type) and not issubclass(value, np.generic) \
-            and value.__name__ not in _MOVES:
+        return f"np.{name}"
+    library = (name if isinstance(value, types.ModuleType) else module).partition(".")[0]
+    if library not in _LIBRARIES or not _is_guarded(value):
         return ""
-    return f"{ {'numpy': 'np'}.get(module, module)}.{getattr(value, '__name__', '')}"
+    whole = name if isinstance(value, types.ModuleType) else f"{library}.{name}"
+    return "np" + whole.removeprefix("numpy") if library == "numpy" else whole
 
 
 def _globals_of(answer: Any) -> dict[str, Any]:
@@ -216,21 +175,20 @@ def _globals_of(answer: Any) -> dict[str, Any]:
 
 
 @contextlib.contextmanager
-def _guards(answer: Any, refused: list[ManyAtOnce]) -> Iterator[None]:
+def _guards(answer: Any, refused: _Refusals) -> Iterator[None]:
     known = _globals_of(answer)
     guards = {name: _Guarded(value, own, refused) for name, value in known.items()
               if not name.startswith("_") and (own := _of_library(value))}
-    modules = {name: _Guarded(sys.modules[name], name, refused)
-               for name in _LIBRARIES if name in sys.modules}
+    modules = {name: _Guarded(module, _of_library(module), refused)
+               for name in _LIBRARIES if (module := sys.modules.get(name))}
     before = {name: known[name] for name in guards}
     known.update(guards)
     try:
         with mock.patch.dict(sys.modules, modules):  # for an import inside a function
             yield
     finally:
-        for name, value in before.items():
-            if known.get(name) is guards[name]:
-                known[name] = value
+        known.update({name: value for name, value in before.items()
+                      if known.get(name) is guards[name]})
 
 
 def element_by_element(answer: Callable) -> Callable[..., np.ndarray]:
@@ -240,19 +198,14 @@ def element_by_element(answer: Callable) -> Callable[..., np.ndarray]:
     it was, or returns a value.
     """
     def run(X: np.ndarray) -> np.ndarray:
-        refused: list[ManyAtOnce] = []
+        refused = _Refusals()
         given, out = X.copy(), np.full(X.shape, np.nan, "float32")
         try:
             with _guards(answer, refused):
-                returned = answer(Elements(given, refused), Elements(out, refused))
-        except ManyAtOnce:
-            raise
-        except Exception:
+                returned = answer(Elements(given, refused, False), Elements(out, refused, False))
+        finally:
             if refused:
                 raise refused[0] from None
-            raise
-        if refused:
-            raise refused[0]
         if not np.array_equal(given, X, equal_nan=True):
             raise CheckFailed(_("X to stay as it was"), _("other numbers in X"))
         if np.isnan(out).all() and not np.isnan(X).all() and returned is not None:

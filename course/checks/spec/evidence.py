@@ -87,26 +87,45 @@ class Rerun(NamedTuple):
         with np.errstate(all="ignore"), torch.no_grad():
             return np.asarray(self.spec.right(**copies(given)))
 
-    def smallest(self, given: Inputs, atol: float = ATOL) -> Example | None:
-        """Return the smallest example of what is wrong for inputs; None where it does not recur."""
-        search = Search(lambda inputs: kind(self.called(inputs), self.expected(inputs), atol),
-                        given, self.spec.axes, self.spec.least, self.spec.fits)
+    def atol(self, given: Inputs) -> float:
+        """Return how far a right number may be off for inputs."""
+        return self.spec.atol(given) if callable(self.spec.atol) else self.spec.atol
 
-        def look() -> str:
-            return "found" if search.run() else ""
-        try:
-            found = alarmed(look, LATE) if forks() else look()
-        except TimeoutError:
-            found = "late"
-        if not found:
-            return None
-        came, right = self.called(search.best), self.expected(search.best)
-        if not kind(came, right, atol):
-            return None
-        wanted = came.parts[0] if isinstance(came, CheckFailed) \
-            else right if right.size or not isinstance(came, BaseException) \
-            else _("your code to run")
-        return Example.of(self.spec.shown(search.best), wanted, told_of(came), RTOL, atol,
+    def kind(self, given: Inputs, came: Any, right: np.ndarray) -> str:
+        """Return in which way a result is wrong, or ""."""
+        if isinstance(came, CheckFailed):
+            return f"refused {getattr(came.parts[0], 'template', came.parts[0])}"
+        if isinstance(came, BaseException):
+            return type(came).__name__
+        if came.shape != right.shape:
+            return "shape"
+        if came.dtype != right.dtype:
+            return "dtype"
+        if came.dtype.kind not in "fiub":
+            return "" if (came == right).all() else "values"
+        if (np.isnan(came) & ~np.isnan(right)).any():
+            return "nan"
+        return "values" if differ(came, right, RTOL, self.atol(given)).any() else ""
+
+    def smallest(self, given: Inputs) -> Example | None:
+        """Return the smallest example of what is wrong for inputs; None where it does not recur."""
+        search = Search(lambda inputs: self.kind(
+            inputs, self.called(inputs), self.expected(inputs)),
+            given, self.spec.axes, self.spec.least, self.spec.fits)
+        with contextlib.suppress(TimeoutError):
+            alarmed(search.run, LATE) if forks() else search.run()
+        best = search.best, self.called(search.best), self.expected(search.best)
+        return self.shown(*best) if self.kind(*best) else None
+
+    def shown(self, given: Inputs, came: Any, right: np.ndarray) -> Example:
+        """Return an example of inputs, of what came and of what is right."""
+        wanted: Any = right
+        got: Any = came
+        if isinstance(came, CheckFailed):
+            wanted, got = came.parts[0], came.parts[1] or came.parts[0]
+        elif isinstance(came, BaseException):
+            wanted, got = right if right.size else _("your code to run"), reason(came)
+        return Example.of(self.spec.shown(given), wanted, got, RTOL, self.atol(given),
                           "" if isinstance(wanted, str) else self.spec.result)
 
     def size(self, given: Inputs) -> tuple[bool, int]:
@@ -133,30 +152,6 @@ def as_array(came: Any, expected: np.ndarray) -> np.ndarray:
     raise CheckFailed(_("an array of shape {shape}").format(shape=expected.shape),
                       _("a {name} whose parts do not form an array").format(
                           name=type(came).__name__))
-
-
-def kind(came: Any, right: np.ndarray, atol: float = ATOL) -> str:
-    """Return in which way a result is wrong, or ""."""
-    if isinstance(came, CheckFailed):
-        return f"refused {getattr(came.parts[0], 'template', came.parts[0])}"
-    if isinstance(came, BaseException):
-        return type(came).__name__
-    if came.shape != right.shape:
-        return "shape"
-    if came.dtype != right.dtype:
-        return "dtype"
-    if came.dtype.kind not in "fiub":
-        return "" if (came == right).all() else "values"
-    if (np.isnan(came) & ~np.isnan(right)).any():
-        return "nan"
-    return "values" if differ(came, right, RTOL, atol).any() else ""
-
-
-def told_of(came: Any) -> Any:
-    """Return a result as it is, and what was raised in one line."""
-    if isinstance(came, CheckFailed):
-        return came.parts[1] or came.parts[0]
-    return reason(came) if isinstance(came, BaseException) else came
 
 
 def redrawn(given: Inputs, seed: int) -> Inputs:

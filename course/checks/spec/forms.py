@@ -1,22 +1,20 @@
 """Forms of an answer: how each becomes a function of arrays."""
 
 import numbers
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 import tvm
 from tvm import te
 
-from course.checks.observe.primfuncs import filled, require_inside_buffers, run_prim_func
+from course.checks.observe.primfuncs import require_inside_buffers, run_prim_func
 from course.checks.observe.spies import Expressions
-from course.checks.say.messages import CheckFailed, where
+from course.checks.say.messages import CheckFailed
 from course.checks.spec.interpret import Fault, Interpreted, Unknown
 from course.words import _
 
 STEPS = 20_000  # stores that are interpreted, at 2 microseconds each; LLVM takes 25 to 300 ms
-# what an output holds before: no number, more and less than any
-_HELD = np.array([np.nan, 3e38, -3e38], "float32")
 
 
 class Misuse(CheckFailed):
@@ -39,14 +37,20 @@ class Misuse(CheckFailed):
             case "given":
                 return cls(_("the inputs to stay as they were"),
                            _("{place} is written").format(place=place))
+            case "left":
+                return cls(_("every element of {buffer} to be written").format(
+                               buffer=fault.buffer),
+                           (_("{place} is not written, nor {count} others") if fault.others
+                            else _("{place} is not written")).format(place=place,
+                                                                     count=fault.others))
         return cls(_("a program that ends"),
                    _("still running after two million steps"))
 
 
-def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.ndarray]:
+def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
     """Return a PrimFunc of float32 buffers as a function of its inputs and its output's shape.
 
-    One of few `steps` is interpreted, another is compiled. Raises Misuse, and CheckFailed as
+    One of few steps is interpreted, another is compiled. Raises Misuse, and CheckFailed as
     run_prim_func does.
     """
     try:
@@ -57,7 +61,7 @@ def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.n
         interpreted = Interpreted(func)
     except Unknown:
         interpreted = None
-    if not interpreted or interpreted.steps > steps:
+    if not interpreted or interpreted.steps > STEPS:
         return lambda arrays, shape: run_prim_func(func, arrays, shape)
 
     def run(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
@@ -68,41 +72,6 @@ def program(func: tvm.tirx.PrimFunc, steps: float = STEPS) -> Callable[..., np.n
             raise Misuse.of(fault) from None
         return out
     return run
-
-
-def whatever_was_there(func: tvm.tirx.PrimFunc, shape: tuple[int, ...]
-                       ) -> Callable[..., np.ndarray]:
-    """Return a PrimFunc of X and Y as a function of X: what Y, of `shape`, holds afterwards.
-
-    Raises Misuse where that depends on what Y held before.
-    """
-    run = filled(func)
-
-    def of(X: np.ndarray) -> np.ndarray:
-        came = np.stack([run(X, shape, held) for held in _HELD])
-        untouched = _same(came, np.reshape(_HELD, [-1] + [1] * len(shape))).all(0)
-        if untouched.any():
-            raise Misuse(_("every element of Y to be written"),
-                         _("Y{place} is not written, nor {count} others").format(
-                             place=where(untouched), count=untouched.sum() - 1)
-                         if untouched.sum() > 1 else
-                         _("Y{place} is not written").format(place=where(untouched)))
-        if (differs := ~_same(came, came[0]).all(0)).any():
-            at = tuple(np.argwhere(differs)[0])
-            raise Misuse(_("the same result, whatever Y held before"),
-                         _("Y{place} becomes {numbers} where Y held {held}").format(
-                             place=where(differs), held=_listed(_HELD),
-                             numbers=_listed(came[(slice(None), *at)])))
-        return came[0]
-    return of
-
-
-def _same(a: Any, b: Any) -> Any:
-    return (a == b) | np.isnan(a) & np.isnan(b)
-
-
-def _listed(some: Iterable[float]) -> str:
-    return ", ".join(f"{one:.4g}" for one in some)
 
 
 def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.ndarray]:

@@ -51,17 +51,18 @@ class Unknown(Exception):
 
 
 class Fault(Exception):
-    """What a program must not do. `kind`: "outside", "unwritten", "given" or "long".
+    """What a program must not do. `kind`: "outside", "unwritten", "given", "left" or "long".
 
     "outside": `index` of `buffer` is not in it; "unwritten": it is read before it is written;
-    "given": it is an input, and is written; "long": the program does not come to its end.
+    "given": it is an input, and is written; "left": it is not written, and so are `others`; "long":
+    the program does not come to its end.
     """
 
     def __init__(self, kind: str, buffer: str = "", index: tuple[int, ...] = (),
-                 shape: tuple[int, ...] = (), writes: bool = False) -> None:
+                 shape: tuple[int, ...] = (), writes: bool = False, others: int = 0) -> None:
         super().__init__(kind, buffer, index)
         self.kind, self.buffer, self.index, self.shape = kind, buffer, index, shape
-        self.writes = writes
+        self.writes, self.others = writes, others
 
 
 class _Buffer(dict):
@@ -109,7 +110,7 @@ class Interpreted:
             raise Fault("long")
 
     def __call__(self, *arrays: np.ndarray) -> None:
-        """Run it; what nobody writes in the last array stays as it is."""
+        """Run it; the last array is written, and what it held before is not read."""
         buffers = [_Buffer(name, array) for name, array in
                    zip(self._params, arrays[:-1], strict=False)]
         before, out = [dict(one) for one in buffers], _Buffer(self._params[-1])
@@ -130,6 +131,8 @@ class Interpreted:
             if not _inside(at, shapes[-1]):
                 raise self._fault(out.name, at, shapes, True)
             arrays[-1][at] = number
+        if left := [at for at in np.ndindex(shapes[-1]) if at not in out]:
+            raise Fault("left", self._homes[out.name][0], left[0], others=len(left) - 1)
 
     def _fault(self, name: str, at: tuple[Any, ...], shapes: list[tuple[int, ...]],
                writes: bool = False) -> Fault:

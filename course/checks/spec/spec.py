@@ -22,8 +22,8 @@ def check(spec: Spec, answer: Any) -> int:
 
     def tried(cases: Cases, named: Mistakes) -> int:
         trials = Trials(rerun, named)
-        for words, given in cases:
-            trials.on(given, words)
+        for _words, given in cases:
+            trials.on(given)
         trials.require_right()
         return len(trials.all)
 
@@ -36,11 +36,11 @@ def require_equal(came: Any, expected: np.ndarray, mistakes: Mistakes, atol: flo
                   words: str = "") -> None:
     """Raise CheckFailed unless `came` equals `expected` in shape, dtype and value.
 
-    For a single input, of which `words` say what it is; check is for several, where a cause has to
-    hold for all of them.
+    For a single result, of which `words` say what it is; check is for several inputs, where a cause
+    has to hold for all of them.
     """
-    check(Spec(lambda came: lambda: came, lambda: expected, lambda: [(words, {})], named=mistakes,
-               atol=atol), came)
+    check(Spec(lambda came: lambda: came, lambda: expected, lambda: [("", {})], named=mistakes,
+               result=words, atol=atol), came)
 
 
 def not_finite(given: Inputs, numbers: Iterable[float] = (np.inf, -np.inf, np.nan)) -> Cases:
