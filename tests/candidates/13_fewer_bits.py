@@ -99,7 +99,7 @@ def four_bits(n, k, zero=8, turned=False, first=False, lanes=16, whole=False, ti
                     y[p * 32 + h * 16 + l] = sums[h, l]
     return main
 
-# %% 13.1 wrong: cut off, not rounded -> integers times steps: [[3, 3]] | [[3, *0*]]
+# %% 13.1 wrong: cut off, not rounded -> integers times steps: [[1000, 1000]] | [[1000, *0*]]
 def grouped(weights, size, bits):
     return in_steps(weights, size, bits, to=np.trunc)
 
