@@ -122,7 +122,7 @@ def built(mod: tvm.IRModule, chain: Chain, partings: Sequence[Parting], target: 
         given = [place.position for taken in parting.takes if (place := chain.at[taken])]
         names = {position: chain.name(position) for position in given}
         if (end := parting.end) and (
-                function := part(mod, list(names), [end.position], _title(parting))):
+                function := part(mod, list(names), end.position, _title(parting))):
             functions[_title(parting)] = function
             found.append((parting, end, names))
     if not found:

@@ -78,8 +78,19 @@ def _tensors(main: relax.Function) -> list[Any]:
 def with_all_values(mod: tvm.IRModule) -> tvm.IRModule:
     """Return the module with a function that returns, beside main, every tensor that main binds."""
     main = relax.transform.ToNonDataflow()(mod)["main"]
-    every = part(mod, range(-len(main.params), 0), range(len(_tensors(main))), ALL_VALUES)
-    return with_functions(mod, {ALL_VALUES: every})
+    made = [binding.var for binding in _tensors(main)]
+    return with_functions(mod, {ALL_VALUES: _function(main, main.params, main.body.blocks, made,
+                                                      ALL_VALUES)})
+
+
+def _function(main: relax.Function, params: Sequence[relax.Var],
+              blocks: Sequence[relax.BindingBlock], made: Sequence[relax.Var], name: str
+              ) -> relax.Function:
+    """Return blocks of main as a function that returns some of what they bind."""
+    function = relax.Function(params, relax.SeqExpr(blocks, relax.Tuple(made)),
+                              relax.TupleType([var.ty for var in made]),
+                              is_pure=main.is_pure).with_attr("global_symbol", name)
+    return relax.utils.copy_with_new_vars(function)  # main has the same variables
 
 
 def with_functions(mod: tvm.IRModule, more: Mapping[str, relax.Function]) -> tvm.IRModule:
@@ -165,20 +176,18 @@ def is_layer(a: np.ndarray, b: np.ndarray, layer: nn.Module | None = None) -> bo
     return layout(a, b, layer) is not None
 
 
-def part(mod: tvm.IRModule, given: Sequence[int], ends: Sequence[int], name: str
-         ) -> relax.Function | None:
-    """Return the part of main that makes some of its tensors of others, as a function of these.
+def part(mod: tvm.IRModule, given: Sequence[int], end: int, name: str) -> relax.Function | None:
+    """Return the part of main that makes one of its tensors of others, as a function of these.
 
     They are positions among main's tensors, those below 0 among its parameters. None where it
-    takes more than what is given.
+    takes more than what is given, such as a size that has a name.
     """
     main = relax.transform.ToNonDataflow()(mod)["main"]
     tensors, inputs = [binding.var for binding in _tensors(main)], list(main.params)
     params = [(tensors if place >= 0 else inputs)[place] for place in given]
-    made = [tensors[end] for end in ends]
     makes = {binding.var: binding for block in main.body.blocks for binding in block.bindings}
     needed: set[relax.Var] = set()
-    waiting = list(made)
+    waiting = [tensors[end]]
     while waiting:
         if (var := waiting.pop()) in params or var in needed:
             continue  # TVM compares variables by what they are, not by their names
@@ -187,7 +196,4 @@ def part(mod: tvm.IRModule, given: Sequence[int], ends: Sequence[int], name: str
         needed.add(var)
         waiting.extend(relax.analysis.free_vars(makes[var].value))
     block = relax.BindingBlock([binding for var, binding in makes.items() if var in needed])
-    function = relax.Function(params, relax.SeqExpr([block], relax.Tuple(made)),
-                              relax.TupleType([var.ty for var in made]),
-                              is_pure=main.is_pure).with_attr("global_symbol", name)
-    return relax.utils.copy_with_new_vars(function)  # main has the same variables
+    return _function(main, params, [block], [tensors[end]], name)
