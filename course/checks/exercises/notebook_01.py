@@ -50,10 +50,10 @@ def _ten_numbers(per_class_recall: Callable) -> Callable[..., np.ndarray]:
 def _confusions() -> Cases:
     large = 1000 * _counted(1)
     large[4, 4] = 1  # a recall that no rounding leaves as it is
-    yield "", {"confusion": large}
+    yield {"confusion": large}
     for absent, never in ((-1, 6), (3, -1), (9, 0), (3, 3), (0, 9)):
-        yield "", {"confusion": _counted(1, absent, never)}
-    yield "", {"confusion": np.diag(np.arange(10))}  # all right, and a single image in class 1
+        yield {"confusion": _counted(1, absent, never)}
+    yield {"confusion": np.diag(np.arange(10))}  # all right, and a single image in class 1
 
 
 _OF_CLASSES = Spec(_ten_numbers, _recall, _confusions, {"confusion": "c c"}, least={"c": 2},
@@ -83,8 +83,8 @@ def _batches() -> Cases:
         labels = np.resize([2, 1, 0, 2, 1, 2], n) % c
         if (n, c) == (2, 17):
             labels = np.array([16, 0])  # the last class and the first
-        yield "", {"logits": (3 * random(n, c, seed=seed) + offset).astype("float32"),
-                   "labels": labels}
+        yield {"logits": (3 * random(n, c, seed=seed) + offset).astype("float32"),
+               "labels": labels}
 
 
 def _mean_loss(logits: np.ndarray, labels: np.ndarray) -> np.ndarray:
@@ -150,8 +150,8 @@ def _convolutions() -> Cases:
                  (1, 1, 1, 1, 1, 1, 0), (3, 2, 5, 8, 8, 1, 0), (7, 5, 2, 13, 2, 4, 0),
                  (2, 3, 4, 6, 3, 5, 2), (3, 5, 4, 12, 4, 3, 2), (3, 4, 5, 8, 1, 3, 2),
                  (2, 1030, 4099, 57, 3, 1, 1)):  # these costs are more than float32 can tell apart
-        yield "", dict(zip(("batch", "in_channels", "out_channels", "size", "kernel", "stride",
-                            "padding"), case, strict=True))
+        yield dict(zip(("batch", "in_channels", "out_channels", "size", "kernel", "stride",
+                        "padding"), case, strict=True))
 
 
 def _window_fits(given: Inputs) -> bool:

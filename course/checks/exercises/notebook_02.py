@@ -32,8 +32,7 @@ def _leaky_relu_cases() -> Cases:
     for number, shape in enumerate([*shapes(128, 128), *7 * [(5, 7)]]):
         slope, x = slopes[number % len(slopes)], 3 * random(*shape)
         x.flat[[x.size // 2, 0, -1]] = 0, -1000, 1000
-        yield (_("x {shape}, slope {slope}").format(shape=shape, slope=slope),
-               {"x": x, "slope": slope})
+        yield {"x": x, "slope": slope}
 
 
 _LEAKY = Spec(expression, lambda x, slope: np.where(x > 0, x, x * np.float32(slope)),
@@ -60,7 +59,7 @@ def _linear_cases() -> Cases:
             (4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
             (5, 103, 2)]):
         x, w = fractions(n, k, fine=number % 2 == 0), fractions(m, k, seed=1, fine=number % 2 == 1)
-        yield f"x {(n, k)}, w {(m, k)}", {"x": x, "w": w, "b": fractions(m, seed=2)}
+        yield {"x": x, "w": w, "b": fractions(m, seed=2)}
 
 
 _DENSE = Spec(
@@ -83,8 +82,7 @@ def _conv2d_cases() -> Cases:
             ((1, 2, 5, 8), (1, 2, 4, 1)), ((3, 2, 4, 6), (5, 2, 4, 6)),
             ((2, 1, 3, 4), (3, 1, 1, 1)), ((5, 2, 31, 30), (33, 2, 3, 4))]):
         fine = number % 2 == 0  # one of the two, in turn
-        yield f"x {shape}, w {kernel}", {
-            "x": fractions(*shape, fine=fine), "w": fractions(*kernel, seed=1, fine=not fine)}
+        yield {"x": fractions(*shape, fine=fine), "w": fractions(*kernel, seed=1, fine=not fine)}
 
 
 _CONVOLUTION = Spec(
@@ -112,7 +110,7 @@ def _pool_cases() -> Cases:
         x = random(*shape) - np.float32(shift)  # many windows with nothing above zero
         for place in range(4):  # the largest of a window is in each of its four places
             x[place % len(x), place % shape[1], place // 2::4, place % 2::4] += 2
-        yield f"x {shape}", {"x": x}
+        yield {"x": x}
 
 
 _POOLING = nn.MaxPool2d(2)

@@ -124,7 +124,7 @@ def _planned(reads: _Reads) -> int:
 
 
 # the shortest chains come first, so that the first that is wrong is the smallest
-_STORAGES = Spec(_leaving, _planned, lambda: (("", {"reads": reads}) for reads, _n in _chains()),
+_STORAGES = Spec(_leaving, _planned, lambda: ({"reads": reads} for reads, _n in _chains()),
                  fits=lambda _: False)
 
 
@@ -172,7 +172,7 @@ def _constants() -> Cases:
     sizes = [(128, 784), (5, 3), (150, 900), (1, 4), (6, 1)]
     for seed, (m, k) in enumerate([*sizes, sizes[1]]):  # with other numbers
         weight, bias, x = (random(*shape, seed=seed) for shape in [(m, k), (m,), (1, k)])
-        yield "", {"x": x, "weight": weight, "bias": bias}
+        yield {"x": x, "weight": weight, "bias": bias}
 
 
 _LINEAR = Spec(_with_constants, lambda x, weight, bias: _linear(x, weight, bias), _constants,
@@ -197,8 +197,8 @@ def _conv2d_cases() -> Cases:
     # the second again, with other numbers: what was kept of the first call is wrong then
     for seed, (x, w) in enumerate([*_CONVOLVED, _CONVOLVED[1]]):
         scales = ((1, 1, 1), (200, 1, 9), (1, 200, 1))[seed % 3]  # small and large ones
-        yield "", {name: np.float32(scale) * random(*shape, seed=seed) for name, scale, shape in
-                   zip("xwb", scales, (x, w, (1, w[0], 1, 1)), strict=True)}
+        yield {name: np.float32(scale) * random(*shape, seed=seed) for name, scale, shape in
+               zip("xwb", scales, (x, w, (1, w[0], 1, 1)), strict=True)}
 
 
 def _require_conv2d(register: Callable, watch: Callable) -> str:

@@ -36,14 +36,14 @@ _CONV = (4, 32, 26, 26)  # of the convolution's values, before and after its bia
 _mend = functools.partial(expression, topi=True)
 _MENDED = {
     "lv1": Spec(_mend, lambda x, b: x + b.reshape(-1, 1, 1),
-                lambda: [("", {"x": fractions(*_CONV), "b": fractions(_CONV[1])})],
+                lambda: [{"x": fractions(*_CONV), "b": fractions(_CONV[1])}],
                 {"x": "n c h w", "b": "c"}, least={"c": 2, "h": 2, "w": 2}, fault=Misuse,
                 atol=1e-5),
     "lv3": Spec(_mend, lambda x: F.max_pool2d(torch.from_numpy(x), 2).numpy(),
                 # windows below zero, and above
-                lambda: [("", {"x": fractions(*_CONV) - np.float32(128)})],
+                lambda: [{"x": fractions(*_CONV) - np.float32(128)}],
                 {"x": "n c h w"}, least={"h": 2, "w": 2}, fault=Misuse, atol=1e-5,
-                beyond=lambda: [("", {"x": 1e35 * (fractions(*_CONV) - 128)})],  # below any start
+                beyond=lambda: [{"x": 1e35 * (fractions(*_CONV) - 128)}],  # below any start
                 fits=lambda given: not any(size % 2 for size in given["x"].shape[2:]))}
 
 
@@ -85,7 +85,7 @@ def _avg_pool_cases() -> Cases:
             ((3, 1, 5, 7), (1, 4), (5, 1)), ((1, 1, 9, 30), (9, 1), (1, 7)),
             ((2, 2, 8, 8), (1, 1), (2, 3)), ((1, 2, 8, 5), (3, 5), (2, 2)),
             ((5, 33, 30, 31), (2, 2), (2, 2))]:
-        yield "", {"x": fractions(*shape), "kernel": kernel, "stride": stride}
+        yield {"x": fractions(*shape), "kernel": kernel, "stride": stride}
 
 
 _AVERAGE = Spec(

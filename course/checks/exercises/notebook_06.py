@@ -176,7 +176,7 @@ def _times(batch: int, inputs: int, outputs: int, peak: float, bandwidth: float
 
 _LEAST_TIME = Spec(
     number, lambda **layer: max(_times(**layer)),
-    lambda: (("", dict(zip(_NAMES, layer, strict=True))) for layer in _FAR + _LAYERS), atol=0,
+    lambda: (dict(zip(_NAMES, layer, strict=True)) for layer in _FAR + _LAYERS), atol=0,
     fits=lambda given: min(given.values()) > 0 and any(
         (given["peak"], given["bandwidth"]) == layer[3:] for layer in _FAR + _LAYERS))
 
@@ -278,7 +278,7 @@ def _tile_bytes(n: int, m: int, depth: int, rows: int, columns: int) -> float:
 
 _TILE_BYTES = Spec(
     number, _tile_bytes,
-    lambda: (("", dict(zip(("n", "m", "depth", "rows", "columns"), sizes, strict=True)))
+    lambda: (dict(zip(("n", "m", "depth", "rows", "columns"), sizes, strict=True))
              for sizes in [(2, 2, 2, 1, 2), (64, 64, 64, 16, 16), (6, 4, 5, 3, 2), (8, 3, 1, 2, 1),
                            (4, 10, 7, 4, 5), (512, 1024, 256, 32, 64), (1, 1, 9, 1, 1)]),
     atol=0, fits=lambda sizes: min(sizes.values()) > 0

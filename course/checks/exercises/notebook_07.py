@@ -35,7 +35,7 @@ _TILES = [(1, 1, 1), (1, 26, 1), (2, 26, 1), (1, 13, 4), (3, 5, 2), (26, 26, 32)
 
 _TILE_TRAFFIC = Spec(
     number, _traffic,
-    lambda: (("", dict(zip(("rows", "columns", "channels"), tile, strict=True)))
+    lambda: (dict(zip(("rows", "columns", "channels"), tile, strict=True))
              for tile in _TILES), atol=0, fits=lambda tile: min(tile.values()) > 0)
 
 
@@ -149,8 +149,8 @@ def _array(follow_layout: Callable) -> Callable[..., np.ndarray]:
 def _layouts() -> Cases:
     for seed, (outputs, groups, lanes, places) in enumerate(
             [(1, 2, 2, 2), (3, 2, 4, 3), (2, 1, 3, 5), (5, 3, 1, 4), (4, 2, 16, 9), (2, 4, 2, 1)]):
-        yield "", {"weights": fractions(outputs, groups * lanes * places, seed=seed),
-                   "places": places, "lanes": lanes}
+        yield {"weights": fractions(outputs, groups * lanes * places, seed=seed),
+               "places": places, "lanes": lanes}
 
 
 _LAYOUT = Spec(

@@ -302,7 +302,7 @@ def _weight_and_bias(w: float, b: float, gamma: float, beta: float, mean: float,
 
 _FOLDED = Spec(
     _folded, _weight_and_bias,
-    lambda: (("", dict(zip(_NAMES, each, strict=True))) for each in _EACH),
+    lambda: (dict(zip(_NAMES, each, strict=True)) for each in _EACH),
     fits=lambda channel: (*channel.values(),) in _EACH,
     result=_("the new weight and the new bias"), atol=1e-4)
 
@@ -465,7 +465,7 @@ def _are_lives(given: Inputs) -> bool:
 
 
 _PLAN = Spec(
-    _planned, lambda lives: np.empty(0), lambda: (("", {"lives": lives}) for lives in _every()),
+    _planned, lambda lives: np.empty(0), lambda: ({"lives": lives} for lives in _every()),
     fits=_are_lives, fault=_Broken)
 
 

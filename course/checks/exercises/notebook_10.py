@@ -68,7 +68,7 @@ def _stretches(first: int, step: int) -> float:
 
 _OF_A_WARP = Spec(
     number, _stretches,
-    lambda: (("", {"first": first, "step": step}) for first, step in _LOADS),
+    lambda: ({"first": first, "step": step} for first, step in _LOADS),
     fits=lambda load: load["first"] >= 0 and load["step"] > 0, atol=0)
 
 

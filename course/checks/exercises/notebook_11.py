@@ -206,7 +206,7 @@ def _right(past: int, blocks: int, texts: int, result: str) -> np.ndarray:
 
 def _steps() -> Cases:
     for blocks, texts, every in ((gpt.LAYERS, _TEXTS, _PAST), (1, 1, (0, 5))):
-        yield from (("", {"past": past, "blocks": blocks, "texts": texts, "result": result})
+        yield from ({"past": past, "blocks": blocks, "texts": texts, "result": result}
                     for past in every for result in _PARTS)
 
 

@@ -77,7 +77,7 @@ def _cut_rows() -> Cases:
                    masked, np.full(3, -np.inf)):
         scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
         for cuts in itertools.combinations_with_replacement(range(len(scores) + 1), 2):
-            yield "", {"scores": scores, "values": values, "cuts": cuts}
+            yield {"scores": scores, "values": values, "cuts": cuts}
 
 
 _MERGE = Spec(_merged, lambda scores, values, cuts: _numbers(_part(scores, values)), _cut_rows,
@@ -115,10 +115,10 @@ def _attentions() -> Cases:
     for n, m, d in ((3, 5, 4), (1, 1, 2), (4, 9, 3), (2, 40, 8)):
         for scale in (2, 30):
             Q, K, V = scale * random(n, d), scale * random(m, d, seed=1), random(m, d, seed=2)
-            yield "", {"Q": Q, "K": K, "V": V}
+            yield {"Q": Q, "K": K, "V": V}
     for far in (np.arange(6), np.arange(6) - 306, 64 * np.arange(6) - 2**20):
-        yield "", {"Q": np.ones((1, 2), "float32"),
-                   "K": np.stack([far, far], 1).astype("float32"), "V": random(6, 2, seed=3)}
+        yield {"Q": np.ones((1, 2), "float32"),
+               "K": np.stack([far, far], 1).astype("float32"), "V": random(6, 2, seed=3)}
 
 
 def _running(answer: Callable) -> Callable[..., np.ndarray]:
@@ -199,7 +199,7 @@ def _some_parts() -> Cases:
         for empty in ([], [0], [len(M) - 1], [0, 1])[:4 if len(M) == 4 else 3 if len(M) > 2 else 1]:
             M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
             M[empty], L[empty], A[empty] = -np.inf, 0, 0
-            yield "", {"M": M, "L": L, "A": A}
+            yield {"M": M, "L": L, "A": A}
 
 
 def _merging(answer: Callable) -> Callable[..., np.ndarray]:

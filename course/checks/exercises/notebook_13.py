@@ -48,11 +48,11 @@ def _weights() -> Cases:
     for bits in (8, 4, 3, 2):
         for n, k, size in ((3, 12, 6), (2, 8, 8), (1, 40, 1)):
             weights = random(n, k, seed=bits) * np.float32(10.0 ** (bits - 5))
-            yield "", {"weights": weights, "size": size, "bits": bits}
+            yield {"weights": weights, "size": size, "bits": bits}
     weights = random(2, 12, seed=9)
     weights[0, 4:8] = 0
     weights[1, 8:] = -np.abs(weights[1, 8:])
-    yield "", {"weights": weights, "size": 4, "bits": 4}
+    yield {"weights": weights, "size": 4, "bits": 4}
 
 
 def _without_ties(given: Inputs) -> bool:
@@ -110,7 +110,7 @@ def _samples() -> Cases:
     for x in (draw.uniform(0, 1, 30), few, draw.uniform(0, 1, 2000),
               draw.normal(size=2000).clip(0), 1e-3 * draw.exponential(size=2000), outlier, many,
               np.array([3.5])):
-        yield from (("", {"x": x.astype("float32"), "bits": bits}) for bits in (2, 4, 8))
+        yield from ({"x": x.astype("float32"), "bits": bits} for bits in (2, 4, 8))
 
 
 def _losing_little(answer: Callable) -> Callable[..., np.ndarray]:
@@ -156,7 +156,7 @@ def _longest(one: tuple[int, int], other: tuple[int, int], bits: int) -> np.ndar
 
 _LONGEST = Spec(
     lambda answer: number(answer, int), _longest,
-    lambda: (("", {"one": one, "other": other, "bits": bits}) for one, other in _FACTORS
+    lambda: ({"one": one, "other": other, "bits": bits} for one, other in _FACTORS
              for bits in (8, 16, 17, 32, 63)),
     fits=lambda given: 2 <= given["bits"] <= 63 and all(
         len(ends) == 2 and ends[0] <= ends[1] for ends in (given["one"], given["other"]))
@@ -181,9 +181,9 @@ _MULTIPLY = "vpdp", "vpmadd", "vpmul", "imul", "mul"
 def _dot_cases(lanes: int) -> Cases:
     draw = np.random.default_rng(lanes)
     for least, (low, high) in ((0, (-128, 127)), (255, (127, 127)), (255, (-128, -128))):
-        yield "", {"A": draw.integers(least, 256, 4).astype("uint8"),
-                   "B": draw.integers(low, high + 1, (lanes, 4)).astype("int8"),
-                   "C": draw.integers(-10**6, 10**6, lanes).astype("int32")}
+        yield {"A": draw.integers(least, 256, 4).astype("uint8"),
+               "B": draw.integers(low, high + 1, (lanes, 4)).astype("int8"),
+               "C": draw.integers(-10**6, 10**6, lanes).astype("int32")}
 
 
 def _adding(func: tirx.PrimFunc) -> Callable[..., np.ndarray]:
@@ -257,8 +257,8 @@ def _unpacked(x: np.ndarray, W: np.ndarray, S: np.ndarray) -> np.ndarray:
 def _packed_cases(*sizes: tuple[int, int]) -> Cases:
     for panels, groups in sizes or ((1, 1), (1, 3), (3, 2), (2, 4)):
         W = np.random.default_rng(panels).integers(0, 256, (panels, 32 * groups, 16))
-        yield "", {"x": random(32 * groups), "W": W.astype("uint8"),
-                   "S": 0.1 + abs(random(panels, groups, 32, seed=1))}
+        yield {"x": random(32 * groups), "W": W.astype("uint8"),
+               "S": 0.1 + abs(random(panels, groups, 32, seed=1))}
 
 
 def _times(answer: Callable) -> Callable[..., np.ndarray]:

@@ -296,7 +296,7 @@ def _require_same(run: Callable[..., np.ndarray], before: tvm.tirx.PrimFunc) -> 
     # fine ones all: none of them, read by way of half precision, is what it was
     given = {name: fractions(*shapes[name], seed=i) for i, name in enumerate(inputs)}
     largest = float(np.abs(right(**given)).max())
-    check(Spec(of, right, lambda: [("", given)], result=_("the PrimFunc as it was"),
+    check(Spec(of, right, lambda: [given], result=_("the PrimFunc as it was"),
                atol=max(ATOL, 1e-6 * largest)), run)  # a sum's order is free
 
 

@@ -20,7 +20,7 @@ def softmax_of(x: np.ndarray) -> np.ndarray:
 def softmax_spec(form: Callable[[Any], Callable[..., Any]], name: str) -> Spec:
     """Return the softmax of each row of float32 (n, m), which the reader calls `name`."""
     def cases() -> Cases:
-        yield from (("", {name: x}) for x in grids(6, 9))
+        yield from ({name: x} for x in grids(6, 9))
 
     return Spec(
         form, lambda **given: softmax_of(given[name]), cases, {name: "n m"},

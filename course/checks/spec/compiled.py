@@ -70,6 +70,6 @@ def compiled(what: Mapping[str, Any], right: Callable[..., torch.Tensor],
         lambda mains: lambda program, **inputs: result(
             mains[program], *inputs.values(), title=program),
         lambda **given: right(*tensors(given)).numpy(),
-        lambda: ((title, {"program": title, **{f"x{place}": x for place, x in enumerate(inputs)}})
+        lambda: ({"program": title, **{f"x{place}": x for place, x in enumerate(inputs)}}
                  for title, every in arrays.items() for inputs in every),
         named=named or {}, formula=tensors, atol=atol)

@@ -20,7 +20,7 @@ from course.checks.say.show import Example, differ
 from course.checks.spec.shrink import LATE, Inputs, Search
 from course.words import _
 
-Cases = Iterable[tuple[str, Inputs]]  # each with words that say which it is, or ""
+Cases = Iterable[Inputs]
 Mistakes = dict[str, Callable[..., Any]]  # hints, and functions that give what comes of the mistake
 
 

@@ -22,7 +22,7 @@ def check(spec: Spec, answer: Any) -> int:
 
     def tried(cases: Cases, named: Mistakes) -> int:
         trials = Trials(rerun, named)
-        for _words, given in cases:
+        for given in cases:
             trials.on(given)
         trials.require_right()
         return len(trials.all)
@@ -39,7 +39,7 @@ def require_equal(came: Any, expected: np.ndarray, mistakes: Mistakes, atol: flo
     For a single result, of which `words` say what it is; check is for several inputs, where a cause
     has to hold for all of them.
     """
-    check(Spec(lambda came: lambda: came, lambda: expected, lambda: [("", {})], named=mistakes,
+    check(Spec(lambda came: lambda: came, lambda: expected, lambda: [{}], named=mistakes,
                result=words, atol=atol), came)
 
 
@@ -54,4 +54,4 @@ def not_finite(given: Inputs, numbers: Iterable[float] = (np.inf, -np.inf, np.na
         if isinstance(value, np.ndarray):
             array = value.copy()
             array.flat[[array.size * (1 + i) // (1 + len(some)) for i in range(len(some))]] = some
-            yield "", given | {name: array}
+            yield given | {name: array}
