@@ -81,7 +81,7 @@ def of_candidates(exercise: str) -> list[tuple[tvm.tirx.PrimFunc, list[np.ndarra
                               np.zeros([int(n) for n in output.shape], "float32")]
             except Exception:  # wrong answers raise what they like; TVM many kinds
                 continue
-            if isinstance(func, tvm.tirx.PrimFunc) and len(func.params) == len(arrays):
+            if isinstance(func, tvm.tirx.PrimFunc) and len({*func.params}) == len(arrays):
                 arrays = [array.astype(str(param.ty.dtype)) for array, param in
                           zip(arrays, func.params, strict=True)]
                 cases.append((func, arrays, f"{exercise} {title} {shapes}"))

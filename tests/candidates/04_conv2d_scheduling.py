@@ -284,7 +284,7 @@ def schedule_matmul(schedule):
 def schedule_conv2d(mod):
     return conv_schedule(mod, inline=False)
 
-# %% 4.4 wrong: the decomposition comes first -> decompose_reduction after the steps that move or mark its loops
+# %% 4.4 wrong: the decomposition comes first -> loops are not in a chain | your line 2
 def schedule_conv2d(mod):
     return conv_schedule(mod, early=True, decompose=False)
 

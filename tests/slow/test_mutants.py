@@ -81,7 +81,7 @@ def test_what_is_refused_for_its_form_is_not_tried() -> None:
 def test_the_table_of_true_causes_has_no_other_than_checks_name() -> None:
     said = {one.msgid for one in messages.extracted()}
     assert {*truths.names().values()} == truths.TRUE.keys() | truths.FORMS.keys()
-    assert truths.names().keys() | truths.causes() <= said and len(truths.causes()) > 20
+    assert truths.names().keys() | truths.causes() <= said and len(truths.causes()) > 8
 
 
 def test_what_there_is_not_is_said(capsys) -> None:
