@@ -413,3 +413,14 @@ def fast_conv_pool(mod, name):
 # %% 7.3 wrong: a tensor of PyTorch's -> a NumPy array | Tensor
 def follow_layout(weights, places, lanes):
     return torch.from_numpy(weights).reshape(len(weights), -1, lanes, places).transpose(2, 3).flatten(1)
+
+# %% 7.2 wrong: the bias is left out -> layer 0, Conv2d to layer 2, MaxPool2d: lv | input input: 4 x 1 x 28 x 28 zeros
+def fast_conv_pool(mod, name):
+    made = plain(mod, name)
+    bias = made[name].params[2].name
+    text = re.sub(rf"\+ {bias}\[[^\]]*\]", "", made[name].script())
+    made.update_func(made.get_global_var(name), tvm.script.from_source(text))
+    return made
+
+# %% 7.4 wrong: two times two images, whatever the batch -> act: last index | outside of its shape
+#     schedule.parallel(part) =>     schedule.split(schedule.get_loops(wide)[1], [2, 2], disable_predication=True); schedule.parallel(part)

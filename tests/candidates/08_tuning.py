@@ -528,3 +528,24 @@ def tune(candidates, is_correct, time_of, repeats=5):
 def replayed(record, func):
     drawn, program = replaying()(record, func)
     return drawn | {"tiles": [decision for _, decision in record[1] if isinstance(decision, list)]}, program
+
+# %% 8.1 wrong: one more than fits -> tiles of at most 33 numbers | = 34
+def random_conv2d(func, seed, most):
+    return draws_with(func, seed, most + 1)
+
+# %% 8.3 wrong: no key where nothing was drawn -> {'tiles': [[2, 6]], 'unrolled': None} | got: {'tiles': [[2, 6]]}
+# {"tiles": [], "unrolled": None} => {"tiles": []}
+
+# %% 8.3 wrong: other decisions too -> {'tiles': [[2, 6]], 'unrolled': None} | 'others': [0, [3, 2]]
+def replayed(record, func):
+    drawn, program = replaying()(record, func)
+    return drawn | {"others": [decision for number, decision in record[1] if record[0][number][0] not in (
+        "SamplePerfectTile", "SampleCategorical")]}, program
+
+# %% 8.3 right: NumPy's arrays, and the numbers that TVM's trace has
+def replayed(record, func):
+    drawn, program = replaying()(record, func)
+    s = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, s)
+    tiles = [s.trace.decisions[inst] for inst in s.trace.insts if inst.kind.name == "SamplePerfectTile"]
+    return drawn | {"tiles": [*map(np.array, drawn["tiles"][:1]), *tiles[1:]]}, program

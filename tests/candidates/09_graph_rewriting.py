@@ -116,11 +116,11 @@ def use_clip(mod):
 def verdicts():
     return right_verdicts(d=None)
 
-# %% 9.2 wrong: an input against b -> b: an input for which the two sides differ
+# %% 9.2 wrong: an input against b -> b: two sides that differ by more than 0.1 for the input that is given | by 0
 def verdicts():
     return right_verdicts(b=an_input())
 
-# %% 9.2 wrong: positive numbers against a -> a: an input for which the two sides differ
+# %% 9.2 wrong: positive numbers against a -> a: two sides that differ
 def verdicts():
     return right_verdicts(a=an_input(4, 3))
 
@@ -225,7 +225,7 @@ def plan(lives):
         numbers.append(chosen)
     return numbers
 
-# %% 9.5 wrong: a set of the storages -> numbers, 0 and above, one for each tensor | set()
+# %% 9.5 wrong: a set of the storages -> a list of ints, 0 and above, one for each of | set()
 def plan(lives):
     return set(range(len(lives)))
 
@@ -333,7 +333,7 @@ def use_clip(mod):
     cut = is_op("relax.minimum")(is_op("relax.nn.relu")(x), number) | is_op("relax.minimum")(number, is_op("relax.nn.relu")(x))
     return rewritten(mod, cut, lambda found, parts: relax.op.clip(parts[x], 0, float(parts[number].value.numpy())))
 
-# %% 9.2 wrong: an input against c -> c: an input for which the two sides differ
+# %% 9.2 wrong: an input against c -> c: two sides that differ
 def verdicts():
     return right_verdicts(c=an_input())
 
@@ -414,7 +414,7 @@ def plan(lives):
         numbers.append(chosen)
     return numbers
 
-# %% 9.5 wrong: names of storages -> 1 numbers, 0 and above | ['storage0']
+# %% 9.5 wrong: names of storages -> ints, 0 and above, one for each of 1 tensors | ['storage0']
 def plan(lives):
     return [f"storage{place}" for place, _ in enumerate(lives)]
 
@@ -555,3 +555,18 @@ def plan(lives):
 def hand_over(mod):
     generator(usual_kernel, "course")
     return handed(mod, dense_patterns("course"))
+
+# %% 9.1 wrong: one decimal -> minimum(relu(x), 20.125) | *20.1*
+use_clip = clip_with(high=lambda most: round(float(most), 1))
+
+# %% 9.3 wrong: beta is scaled -> input gamma: 2 | input beta: 1 | [6, 1] | [6, *2*]
+fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m + s)))
+
+# %% 9.3 wrong: gamma's sign is lost -> input gamma: -1 | [-3, 0] | [*3*, 0]
+fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := abs(g) / np.sqrt(v + e), f * (b - m) + s))
+
+# %% 9.5 wrong: what a storage has grown to is forgotten -> at most 150 bytes | 180, by the storages [0, 0, 1, 1]
+# sizes[chosen], needed[chosen] = max(sizes[chosen], count), last => needed[chosen] = last
+
+# %% 9.5 right: an array of NumPy
+# return numbers => return np.array(numbers, dtype=int)

@@ -80,8 +80,13 @@ def _place(chain: Chain, parting: Parting) -> str:
 def _another_shape(chain: Chain, parting: Parting) -> str:
     """Say of which shape the first value is, where none of the values has a first step's."""
     start, end = chain.at[parting.takes[0]], parting.end
-    values = range(start.position + 1 if start else 0,
-                   end.position + 1 if end else len(chain.bindings))
+    names = {chain.name(place.position) for taken in parting.takes if (place := chain.at[taken])}
+    values = []  # that come of what the steps take
+    for position in range(start.position + 1 if start else 0,
+                          end.position + 1 if end else len(chain.bindings)):
+        if any(isinstance(one, str) and one in names for one in chain.bindings[position].takes):
+            names.add(chain.name(position))
+            values.append(position)
     shape = tuple(chain.right[parting.first].shape)
     if parting.last <= parting.first or not values or end and values[0] == end.position or any(
             sorted(chain.bindings[position].value.shape) == sorted(shape) for position in values):

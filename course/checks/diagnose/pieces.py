@@ -74,7 +74,12 @@ class Piece:
 
     def rerun(self, atol: float) -> Rerun:
         """Return how the piece is run on other inputs than its own."""
-        return Rerun(self.run, Spec(lambda run: run, self.right, atol=atol))
+        limits = {name: (value.min(initial=0), value.max(initial=0))
+                  for name, value in self.inputs[0].items() if value.dtype.kind != "f"}
+        return Rerun(self.run, Spec(
+            lambda run: run, self.right, atol=atol, fits=lambda given: all(
+                least <= given[name].min() and given[name].max() <= most
+                for name, (least, most) in limits.items())))  # they may be indices
 
     def wrong_of_wide(self) -> tuple[Inputs, float] | None:
         """Return inputs that its own values do not show it wrong on, and the tolerance, or None.

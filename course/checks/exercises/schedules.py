@@ -17,7 +17,7 @@ from course.checks.compare.inputs import fractions
 from course.checks.compare.tolerance import ATOL
 from course.checks.diagnose.equivalence import Batch, build, require_same
 from course.checks.exercises.models import copied
-from course.checks.observe.primfuncs import LIGHT, run_prim_func
+from course.checks.observe.primfuncs import LIGHT, require_inside_buffers, run_prim_func
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason
@@ -148,6 +148,10 @@ def kept_in(func: tvm.tirx.PrimFunc, nest: Nest) -> int:
 # ---- what is required ----------------------------------------------------------------------
 
 
+def _shapes(func: tvm.tirx.PrimFunc) -> str:
+    return ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
+
+
 def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
 
@@ -158,8 +162,8 @@ def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tir
     answer(schedule, *more)
     after = schedule.mod["main"]
     if tvm_ffi.structural_equal(before, after):
-        raise CheckFailed(_("a change of the schedule that is given"),
-                          _("the program is as it was"))
+        raise CheckFailed(_("a change of the schedule that is given, for buffers {shapes}").format(
+                              shapes=_shapes(func)), _("the program is as it was"))
     warn_of_copies(after)
     return after
 
@@ -187,9 +191,8 @@ def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
     try:
         yield
     except tvm.s_tir.ScheduleError as error:
-        shapes = ", ".join(str(tuple(map(int, param.shape))) for param in func.params)
         raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
-                              shapes=shapes), reason(error), line_of_answer(error)) from None
+                              shapes=_shapes(func)), reason(error), line_of_answer(error)) from None
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds
@@ -277,8 +280,7 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same, on large numbers."""
-    taken, wanted = (", ".join(str(tuple(map(int, param.shape))) for param in func.params)
-                     for func in (after, before))
+    taken, wanted = map(_shapes, (after, before))
     if taken != wanted:
         raise CheckFailed(_("a PrimFunc of buffers {shapes}, as the one that is given").format(
             shapes=wanted), taken)
@@ -350,6 +352,7 @@ def require_few_at_once(func: tvm.tirx.PrimFunc, nest: Nest, most: int) -> int:
 
 def require_few_kept(func: tvm.tirx.PrimFunc, buffers: Sequence[Any], most: int) -> None:
     """Raise CheckFailed where a buffer keeps more numbers than `most` at a time."""
+    require_inside_buffers(tvm.IRModule({"main": func}))
     for life in lives(func) if buffers else ():
         if life.most > most and any(life.buffer.same_as(buffer) for buffer in buffers):
             raise CheckFailed(_("at most {wanted} numbers of {buffer} at a time").format(
