@@ -422,5 +422,5 @@ def fast_conv_pool(mod, name):
     made.update_func(made.get_global_var(name), tvm.script.from_source(text))
     return made
 
-# %% 7.4 wrong: two times two images, whatever the batch -> act: last index | outside of its shape
+# %% 7.4 wrong: two times two images, whatever the batch -> every index inside its buffer | axis v_n of block wide goes from 0 to 1, but is 2
 #     schedule.parallel(part) =>     schedule.split(schedule.get_loops(wide)[1], [2, 2], disable_predication=True); schedule.parallel(part)

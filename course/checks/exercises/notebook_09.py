@@ -354,7 +354,7 @@ def _untidy() -> list[tuple[str, tvm.IRModule, int]]:
             ("halves", helpers.import_operators(halves, INPUT), 9)]
 
 
-@exercise("9.4", "in_order()", prepare=[_untidy])
+@exercise("9.4", "in_order()", seconds=30, prepare=[_untidy])
 def exercise_9_4(in_order: Callable) -> str:
     """four passes in an order."""
     order = in_order()
