@@ -218,6 +218,23 @@ def test_the_layer_that_is_wrong_is_named_in_a_fused_module_too(fused: bool) -> 
     assert "own other.weight, (3, 8): a constant with" in said
 
 
+def test_an_embedding_of_two_inputs_gets_indices_alone() -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embed = nn.Embedding(5, 4)
+
+        def forward(self, ids: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+            return self.embed(ids) * x
+    model, given = Words().eval(), (torch.tensor([[1, 4, 2]]), torch.ones(1, 3, 4))
+    wrong = copy.deepcopy(model)
+    with torch.no_grad():
+        wrong.embed.weight[4] += 1
+    said = _said(_imported(wrong, given), model, [given])
+    assert re.search(r"look at: +embed, Embedding: lv\d* \(1, 3, 4\) from [\w., ]*relax.take", said), said
+    assert "own embed.weight, (5, 4): a constant with" in said
+
+
 def test_shapes_training_and_no_inputs_are_told() -> None:
     mod = _imported(MODEL)
     with pytest.raises(checks.CheckFailed, match=r"main to take float32 \(2, 8\), float"):
