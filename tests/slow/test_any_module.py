@@ -231,7 +231,7 @@ def test_an_embedding_of_two_inputs_gets_indices_alone() -> None:
     with torch.no_grad():
         wrong.embed.weight[4] += 1
     said = _said(_imported(wrong, given), model, [given])
-    assert re.search(r"look at: +embed, Embedding: lv\d* \(1, 3, 4\) from [\w., ]*relax.take", said), said
+    assert re.search(r"look at: +embed, Embedding: lv.* from [\w., ]*relax.take", said), said
     assert "own embed.weight, (5, 4): a constant with" in said
 
 
