@@ -304,7 +304,7 @@ def replayed(record, func):
     tvm.s_tir.Trace.apply_json_to_schedule(undecided, s)
     return drawn, s.mod["main"]
 
-# %% 8.3 wrong: a key has another name -> 'unrolled': 64} | 'unroll': 64}
+# %% 8.3 wrong: a key has another name -> 'unrolled': None} | 'unroll': None}
 def replayed(record, func):
     drawn, program = replaying()(record, func)
     return {"tiles": drawn["tiles"], "unroll": drawn["unrolled"]}, program

@@ -194,7 +194,9 @@ def diagnose(mod: tvm.IRModule, model: nn.Module,
         weight, constant, _look_at = inexact.parts
         fact = _("{given}: {expected}").format(given=weight, expected=constant)
     said = [_place(chain, parting), fact,
-            *(_("and {other}").format(other=_place(chain, other)) for other in partings[1:])]
+            *(_("and {other}").format(other=_place(chain, other)) for other in partings[1:]
+              if not any(value.isnan().any() for taken in other.takes  # of NaN a ReLU may make 0
+                         for value in chain.own[taken]))]
     return _told(chain, parting, pieces[0] if pieces else None, said)
 
 
