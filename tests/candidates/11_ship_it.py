@@ -625,7 +625,7 @@ def for_any_batch(module, example):
 # %% 11.1 wrong: the given weights are halved -> input program: x: (n, 1, 6, 6)
 # size = torch => [each.data.mul_(0.5) for each in module.parameters()]; size = torch
 
-# %% 11.3 wrong: a decision that depends on the numbers -> Could not guard on data-dependent expression | your line 12: past
+# %% 11.3 wrong: a decision that depends on the numbers -> Could not guard on data-dependent expression | your line 14: past
 # past, kept = keys.shape[3], [] => past, kept = keys.shape[3], [0] * (float(keys.sum()) > 1e30)
 
 # %% 11.8 wrong: the result in the folder -> No such file or directory: 'y.npy' | the folder has model.so, run.py, y.npy

@@ -161,7 +161,7 @@ def exercise_4_7(eight_partial_sums: Callable) -> str:
             raise CheckFailed(_("eight partial sums for each of {count} rows").format(
                                   count=rows), _("{count} in all").format(count=count),
                               schedules.told([partial]))
-        lanes = schedules.require_lanes(partial, _("the partial sums"))
+        lanes = schedules.require_lanes(partial, _("the partial sums"), 8)
         for region in (*partial.realize.block.writes, *partial.realize.block.reads[:1]):
             schedules.require_neighbours(partial, lanes, region)
     return _("eight partial sums of each row as the lanes of a vector, the same results for three "
