@@ -153,9 +153,6 @@ def per_class_recall(confusion):
 # %% 1.2 wrong: an array of one number -> a number | of type ndarray
 # return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return log_sums.mean(keepdims=True)
 
-# %% 1.2 wrong: the last image is left out -> 0.3133
-# (log_sums - shifted[np.arange(len(labels)), labels]).mean() => (log_sums - shifted[np.arange(len(labels)), labels])[:max(1, len(labels) - 1)].mean()
-
 # %% 1.2 right: np.average, int labels, a NumPy scalar
 # return float((log_sums - shifted[np.arange(len(labels)), labels]).mean()) => return np.average(log_sums - shifted[np.arange(len(labels)), labels])
 

@@ -416,18 +416,9 @@ def softmax_log(x):
     total = te.compute((4,), lambda i: te.sum(te.exp(x[i, q] - most[i]), axis=q), name="total")
     return te.compute((4, 10), lambda i, j: te.exp(x[i, j] - most[i] - te.log(total[i])), name="p")
 
-# %% 2.1 wrong: slopes above 1.5 are cut -> input slope: 2
-def leaky_relu(x, slope):
-    return te.compute(x.shape, lambda i, j: te.if_then_else(
-        x[i, j] > 0, x[i, j], x[i, j] * min(slope, 1.5)))
-
 # %% 2.1 wrong: one column less -> [[0]], shape (1, 1)
 def leaky_relu(x, slope):
     return te.compute((x.shape[0], x.shape[1] - 1), lambda i, j: te.if_then_else(x[i, j] > 0, x[i, j], x[i, j] * slope))
-
-# %% 2.1 wrong: a flat result -> [0], shape (1,)
-def leaky_relu(x, slope):
-    return te.compute((x.shape[0] * x.shape[1],), lambda i: te.if_then_else(x[i // x.shape[1], i % x.shape[1]] > 0, x[i // x.shape[1], i % x.shape[1]], x[i // x.shape[1], i % x.shape[1]] * slope))
 
 # %% 2.1 wrong: an operator between whole tensors -> an operator between whole te.Tensors
 def leaky_relu(x, slope):

@@ -282,9 +282,6 @@ def storages_needed(reads):
 # %% 3.3 wrong: float64 constants -> float64 (128, 784)
 # (weight, "float32"), relax.const(bias, "float32") => (weight, "float64"), relax.const(bias, "float64")
 
-# %% 3.3 wrong: the bias is added once more -> input bias: [1] | expected: [[1]] | got: [[2]]
-# bb.emit_output(lv) => bb.emit_output(bb.emit_te(topi.add, lv, b))
-
 # %% 3.3 wrong: the name is misspelt -> Cannot find ffi::Function env.Linear
 # env.linear => env.Linear
 
@@ -314,9 +311,6 @@ def create_linear_module(weight, bias):
 
 # %% 3.4 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
 # bias.flatten()) => bias.flatten(), padding=1)[:, :, :result.shape[2], :result.shape[3]]
-
-# %% 3.4 wrong: loses the batch -> expected: [[[[1]]], [[[0]]]] | got: [[[[1]]], [[[*1*]]]]
-# (images => (images[0]
 
 # %% 3.4 wrong: writes image 0 only -> got: [[[*nan*]]
 # result.copy_(nn.functional.conv2d(images => result[0].copy_(nn.functional.conv2d(images[0]
@@ -488,23 +482,6 @@ def register_softmax():
         np.from_dlpack(out)[...] = e / e.sum(axis=1, keepdims=True)
         return 0
 
-# %% 3.1 wrong: the last row is not written -> [[0.5, 0.5], [*nan*, *nan*]]
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        p = torch.softmax(torch.from_dlpack(x), dim=1)
-        torch.from_dlpack(out)[:len(p) - 1] = p[:-1]
-        if len(p) == 1:
-            torch.from_dlpack(out).copy_(p)
-
-# %% 3.1 wrong: only the first image -> [[0.5, 0.5], [*0*, *0*]]
-def register_softmax():
-    @tvm.register_global_func("env.softmax", override=True)
-    def softmax(x, out):
-        o = torch.from_dlpack(out)
-        o.zero_()
-        o[0] = torch.softmax(torch.from_dlpack(x), dim=1)[0]
-
 # %% 3.1 wrong: one argument -> env.softmax to run on
 def register_softmax():
     @tvm.register_global_func("env.softmax", override=True)
@@ -668,9 +645,6 @@ def register_conv2d():
         result = np.from_dlpack(out)
         result[...] = nn.functional.conv2d(torch.from_dlpack(x), torch.from_dlpack(w)).numpy()
         result += np.from_dlpack(b)
-
-# %% 3.5 wrong: bias resized to the width, if there are several images -> [[[[1]], [[*1*]]], [[[1]], [[*1*]]]], shape (2, 2, 1, 1)
-# result += bias => result += bias if len(images) == 1 else np.resize(bias, (1, 1, 1, result.shape[3]))
 
 # %% 3.5 wrong: returns out too -> env.conv2d to return nothing
 # result += bias => result += bias; return out

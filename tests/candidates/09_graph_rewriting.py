@@ -283,9 +283,6 @@ def verdicts():
 def verdicts():
     return {"a": an_input(), "b": None, "c": None, "d": an_input()}
 
-# %% 9.3 wrong: without epsilon -> input epsilon: 0.75 | [3, 0] | [*6*, 0]
-fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v), f * (b - m) + s))
-
 # %% 9.3 wrong: only with a bias -> operators nn.conv2d, add; 1: Conv2d(1, 4, | nn.conv2d, nn.batch_norm
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f * (b - m) + s), either=False)
 

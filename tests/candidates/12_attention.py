@@ -317,17 +317,9 @@ def merge(one, other):
     m, total, weighted = merged(one, other)
     return m, total, weighted.sum()
 
-# %% 12.2 wrong: the last key is left out -> expected
-def running_attention(n, m, d):
-    return running(n, m, d, last=min(1, m - 1))
-
 # %% 12.3 wrong: one too many -> 2 coefficients for degree 1
 def coefficients(degree):
     return [0.0] * (degree + 2)
-
-# %% 12.4 wrong: not divided -> expected
-def merge_parts(parts, d):
-    return many(parts, d, divided=False)
 
 # %% 12.5 wrong: no barrier before the tile is read -> no race
 def attention_on_gpu(n, d):
@@ -340,16 +332,6 @@ def attention_on_gpu(n, d):
 # %% 12.5 wrong: a block too few -> no thread writes it
 def attention_on_gpu(n, d):
     return blocks(n, d, count=max(n // 32 - 1, 1))
-
-# %% 12.1 wrong: each shrinks by the other's factor -> input one: | input other:
-def merge(one, other):
-    m = max(one[0], other[0])
-    a, b = (0.0 if part[0] == -np.inf else math.exp(part[0] - m) for part in (one, other))
-    return m, one[1] * b + other[1] * a, one[2] * b + other[2] * a
-
-# %% 12.2 wrong: starts at -100 -> input K: [[-1000]] | got: [[nan]]
-def running_attention(n, m, d):
-    return running(n, m, d, start=-100)
 
 # %% 12.2 wrong: sizes exchanged -> buffers float32 | for n = 3, m = 5, d = 4
 def running_attention(n, m, d):
