@@ -849,7 +849,7 @@ def eight_partial_sums(schedule):
     copy = schedule.cache_read(partial, 0, "global")
     schedule.compute_at(copy, i)
 
-# %% 4.7 wrong: the rows are the lanes -> neighbours in total.rf
+# %% 4.7 wrong: the rows are the lanes -> around the partial sums, of 8 lanes | i: 4 vectorized
 def eight_partial_sums(schedule):
     i, k = schedule.get_loops("total")
     _, lanes = schedule.split(k, factors=[None, 8])
