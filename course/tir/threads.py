@@ -36,7 +36,7 @@ _CALLS: dict[str, Callable[..., Any]] = {
     **{name: getattr(np, name) for name in (
         "exp", "exp2", "log", "log2", "log1p", "sqrt", "tanh", "sin", "cos", "fabs", "floor",
         "ceil", "trunc")},
-    "pow": np.power, "round": np.rint, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
 
 
