@@ -174,7 +174,8 @@ def test_search_forgives_and_understands(site: Path) -> None:
                                            ("eighth", 41, 46), ("ninth", 40, 46),
                                            ("tenth", 40, 44), ("eleventh", 34, 43),
                                            ("twelfth", 62, 72), ("thirteenth", 38, 43),
-                                           ("fourteenth", 52, 59)):
+                                           ("fourteenth", 52, 59), ("fifteenth", 45, 48),
+                                           ("sixteenth", 38, 47), ("libraries", 23, 27)):
         first = three = asked = 0
         for folder, wanted in ((site, said[name]["en"]), (site / "zh", said[name]["zh"])):
             known = searching.sections(folder)

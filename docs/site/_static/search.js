@@ -127,22 +127,25 @@
       return Math.log(1 + (this.sections.length - many + 0.5) / (many + 0.5));
     }
 
-    // What a word that is nowhere here may be: a beginning; a name without its dots and underscores, or
-    // two words without their space; a word that differs by a letter, or of a long one by two; a part of it.
+    // What a word that is nowhere here may be: a beginning; a name without its dots and underscores, or another
+    // library's name, of words that are all here (nn.GELU); two words without their space; a word that differs
+    // by a letter, or of a long one by two; the parts of it that are here.
     guessed(word, [form, ...parts]) {
       const those = (fit) => [...new Set([...this.spelt].filter(([other]) => fit(other)).map((one) => one[1]))];
       for (const start of word.length > 3 ? [word, form] : [form]) {
         const begun = those((other) => other.startsWith(start) || bare(other) === bare(start));
         if (begun.length) return [begun];
       }
+      const words = parts.filter((one) => !/[._:]/.test(one));
+      const here = words.filter((one) => this.index.has(one)).map((one) => [one]);
+      if (here.length && here.length === words.length) return here;
       const pair = this.pairs.get(form);
       if (pair) return pair.map((part) => [part]);
       for (let most = 1; most <= (word.length < 4 ? 0 : word.length < 8 ? 1 : 2); most++) {
         const near = those((other) => apart(word, other, most) <= most);
         if (near.length) return [[near.reduce((one, other) => this.rare(other) < this.rare(one) ? other : one)]];
       }
-      const part = parts.find((one) => this.index.has(one));
-      if (part) return [[part]];
+      if (here.length) return here;
       for (let cut = 2; cut <= form.length - 3; cut++) {  // "autotuning": the longest end that is a word
         const end = stem(form.slice(cut));
         if (end.length > 2 && this.index.has(end)) return [[end]];
