@@ -119,7 +119,7 @@ def _executed(program: str, given: bytes) -> bytes:
                                 ).format(seconds=SECONDS)) from None
     if done.returncode == _DIVERGENT:
         *block, count = map(int, done.stderr.split()[1:])
-        raise threads.divergent(count, tuple(block), (0, 0, 0))
+        raise threads.divergent(count, tuple(block))
     if done.returncode:
         raise CourseError(_("the program crashed (exit {code}): an index outside its array").format(
             code=done.returncode))

@@ -33,8 +33,10 @@ _PASSES = [
 _FLAT = [_LOWERED.FlattenBuffer(), _SCHEDULED.InjectVirtualThread()]
 _CUDA = {"kind": "cuda", "arch": "sm_80"}
 _CALLS: dict[str, Callable[..., Any]] = {
-    "exp": np.exp, "sqrt": np.sqrt, "tanh": np.tanh, "log": np.log, "fabs": np.abs,
-    "rsqrt": lambda x: 1 / np.sqrt(x), "floor": np.floor, "pow": np.power,
+    **{name: getattr(np, name) for name in (
+        "exp", "exp2", "log", "log2", "log1p", "sqrt", "tanh", "sin", "cos", "fabs", "floor",
+        "ceil", "trunc")},
+    "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x))}
 
 
@@ -123,16 +125,18 @@ def outside_of_bound(func: tirx.PrimFunc) -> str | None:
 
 def thread_name(block: tuple[int, ...], thread: tuple[int, ...]) -> Sentence:
     """Return a thread's name in messages, by its place in its block, x first."""
-    def short(place: tuple[int, ...]) -> str:
-        used = place[:max([1, *(axis + 1 for axis, at in enumerate(place) if at)])]
-        return str(used[0]) if len(used) == 1 else str(used)
-    return _("thread {thread} of block {block}").format(thread=short(thread), block=short(block))
+    return _("thread {thread} of block {block}").format(thread=_short(thread), block=_short(block))
 
 
-def divergent(count: int, block: tuple[int, ...], thread: tuple[int, ...]) -> Refused:
-    """Return what to say where so many threads of a block reach a barrier, this one among them."""
-    return Refused(_("{thread}: {count} threads of this block reach a barrier, the others do not"
-                     ).format(thread=thread_name(block, thread), count=count))
+def _short(place: tuple[int, ...]) -> str:
+    used = place[:max([1, *(axis + 1 for axis, at in enumerate(place) if at)])]
+    return str(used[0]) if len(used) == 1 else str(used)
+
+
+def divergent(count: int, block: tuple[int, ...]) -> Refused:
+    """Return what to say where only so many threads of a block reach a barrier."""
+    return Refused(_("{count} threads of block {block} reach a barrier, the others do not").format(
+        count=count, block=_short(block)))
 
 
 @dataclass(frozen=True)
@@ -580,8 +584,7 @@ class _Run:
         counts = np.bincount(self.blocks[active], minlength=int(self.blocks[-1]) + 1)
         if ((counts > 0) & (counts < self.launch.threads)).any():
             block = int(np.argmax((counts > 0) & (counts < self.launch.threads)))
-            raise divergent(int(counts[block]),
-                            *self.launch.names(block * self.launch.threads))
+            raise divergent(int(counts[block]), self.launch.names(block * self.launch.threads)[0])
         self.phases += counts > 0
         self.barriers += counts > 0
         self.launch.barriers = int(self.barriers.max())

@@ -849,7 +849,7 @@ def eight_partial_sums(schedule):
     copy = schedule.cache_read(partial, 0, "global")
     schedule.compute_at(copy, i)
 
-# %% 4.7 wrong: the rows are the lanes -> neighbours in total.rf
+# %% 4.7 wrong: the rows are the lanes -> around the partial sums, of 8 lanes | i: 4 vectorized
 def eight_partial_sums(schedule):
     i, k = schedule.get_loops("total")
     _, lanes = schedule.split(k, factors=[None, 8])
@@ -872,3 +872,9 @@ def row_in_registers(schedule):
     copy = schedule.cache_write(block, 0, "local")
     schedule.cache_write(copy, 0, "local")
     schedule.reverse_compute_at(copy, schedule.get_loops(block)[0])
+
+# %% 4.7 wrong: lanes of four, twice -> a vectorised innermost loop around the partial sums, of 8 lanes | 4 vectorized
+# schedule.vectorize(schedule.get_loops(partial)[-1]) => schedule.vectorize(schedule.split(schedule.get_loops(partial)[-1], [2, 4])[1])
+
+# %% 4.7 wrong: the partial sums in half precision -> input A: 4 x 32 zeros but 128.969 at [1, 1] | [0, 128.969, 0, 0] | *129*
+# schedule.vectorize(schedule.get_loops(partial)[-1]) => schedule.vectorize(schedule.get_loops(partial)[-1]); schedule.unsafe_set_dtype(partial, 0, "float16")

@@ -233,7 +233,7 @@ def with_barriers():
 def with_barriers():
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, SYNC, OUT])
 
-# %% 10.4 wrong: behind the if -> threads of this block reach a barrier
+# %% 10.4 wrong: behind the if -> threads of block 0 reach a barrier
 def with_barriers():
     return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "        " + SYNC, BACK, "    " + SYNC, OUT])
 

@@ -463,7 +463,7 @@ def for_all(processors):
         shared &= features(processors.pop())
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mattr": [f"+{name}" for name in shared]})
 
-# %% 11.2 wrong: needs three arguments -> IndexError
+# %% 11.2 wrong: needs three arguments -> your code to run; amax(x) | IndexError
 def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.max(importer.env[node.args[0]], node.args[1], node.args[2]))
 
@@ -621,3 +621,12 @@ def for_any_batch(module, example):
     example, size = tuple(torch.cat([each, each]) for each in example), torch.export.Dim("size", min=1, max=64)
     program = torch.export.export(module.eval(), example, dynamic_shapes=tuple({0: size} for _ in example))
     return from_exported_program(program, keep_params_as_input=True, unwrap_unit_return_tuple=True)
+
+# %% 11.1 wrong: the given weights are halved -> input program: x: (n, 1, 6, 6)
+# size = torch => [each.data.mul_(0.5) for each in module.parameters()]; size = torch
+
+# %% 11.3 wrong: a decision that depends on the numbers -> Could not guard on data-dependent expression | your line 14: past
+# past, kept = keys.shape[3], [] => past, kept = keys.shape[3], [0] * (float(keys.sum()) > 1e30)
+
+# %% 11.8 wrong: the result in the folder -> No such file or directory: 'y.npy' | the folder has model.so, run.py, y.npy
+# np.save(sys.argv[2], => np.save(str(Path(__file__).with_name(sys.argv[2])),

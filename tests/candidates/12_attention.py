@@ -118,7 +118,7 @@ def merge(one, other):
 def merge(one, other):
     return merged(one, other, weighted=False)
 
-# %% 12.1 wrong: the second always shrinks alone -> input one: (-1, 1, [0]) | got: [0, *2*, 0]
+# %% 12.1 wrong: the second always shrinks alone -> input other: (1, 1, [0]) | got: [1, *2*, 0]
 def merge(one, other):
     return merged(one, other, first=False)
 
@@ -193,7 +193,7 @@ def coefficients(degree):
     f = np.cos(np.linspace(0, np.pi, 400)) / 2
     return np.polynomial.polynomial.polyfit(f, np.exp2(f), degree, w=np.exp2(-f)).tolist()
 
-# %% 12.4 wrong: the sums as they are -> input M: [0, 1] | got: [0.3679]
+# %% 12.4 wrong: the sums as they are -> input M: [0, 1] | input L: [1, 1] | got: [0.1839]
 def merge_parts(parts, d):
     return many(parts, d, total=False)
 
@@ -201,7 +201,7 @@ def merge_parts(parts, d):
 def merge_parts(parts, d):
     return many(parts, d, subtract=False)
 
-# %% 12.4 wrong: neither shrinks -> input M: [0, 1] | expected: [2.718]
+# %% 12.4 wrong: neither shrinks -> input M: [0, 1] | input L: [1, 1] | got: [0.5]
 def merge_parts(parts, d):
     return many(parts, d, total=False, weighted=False)
 
@@ -385,3 +385,13 @@ def merge_parts(parts, d):
 # %% 12.5 wrong: starts at -10,000 -> nan there, by thread 5 of block 0
 def attention_on_gpu(n, d):
     return blocks(n, d, start=-1e4)
+
+# %% 12.1 wrong: nothing is left beyond a gap of 5 -> input one: | input other:
+# else math.exp(part[0] - largest) => else math.exp(part[0] - largest) * (largest - part[0] < 5)
+
+# %% 12.4 wrong: nothing is left beyond a gap of 5 -> input M: | input L: [1, 1]
+# A[p, i] * T.exp(M[p] - largest[0]) => T.Select(largest[0] - M[p] < 5, A[p, i], T.float32(0)) * T.exp(M[p] - largest[0])
+
+# %% 12.5 right: powers of two
+# 1 / math.sqrt(d) => math.log2(math.e) / math.sqrt(d)
+# T.exp( => T.exp2(

@@ -351,3 +351,9 @@ def best_range(x, bits):
 # %% 13.3 wrong: at least one -> expected: 0 | got: 1
 def longest_sum(one, other, bits):
     return max(1, min((2 ** (bits - 1) - (product > 0)) // abs(product) for a in one for b in other if (product := a * b)))
+
+# %% 13.3 wrong: the first factor may be 0 -> input one: (1, 1) | AssertionError
+# products = => assert one[0] <= 0; products =
+
+# %% 13.5 wrong: the last panel is not written -> input S: 3 x 2 x 32 | every element of y to be written | y[64] is not written, nor 31 others
+# for p in range(n // 32) => for p in range(T.max(n // 32 - 1, 1))

@@ -48,9 +48,7 @@ def exercise_4_2(schedule_add: Callable) -> str:
         schedules.require_threads(4, *found)
         # the sum may have been inlined into a copy of it, which then is the last block
         nest = next((nest for nest in found if nest.block == "C"), found[-1])
-        lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block))
-        if lanes.extent != 8:
-            raise CheckFailed(_("8 lanes"), f"{lanes}", schedules.told([nest]))
+        lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block), 8)
         if (laid := tuple(map(int, after.params[-1].shape))) != shape:
             raise CheckFailed(_("{block} in a buffer {shape}").format(block="C", shape=shape),
                               f"{laid}")
@@ -163,7 +161,7 @@ def exercise_4_7(eight_partial_sums: Callable) -> str:
             raise CheckFailed(_("eight partial sums for each of {count} rows").format(
                                   count=rows), _("{count} in all").format(count=count),
                               schedules.told([partial]))
-        lanes = schedules.require_lanes(partial, _("the partial sums"))
+        lanes = schedules.require_lanes(partial, _("the partial sums"), 8)
         for region in (*partial.realize.block.writes, *partial.realize.block.reads[:1]):
             schedules.require_neighbours(partial, lanes, region)
     return _("eight partial sums of each row as the lanes of a vector, the same results for three "

@@ -1,6 +1,7 @@
 """The checks of notebook 11: models for any input, what ships them, and targets."""
 
 import contextlib
+import copy
 import functools
 import itertools
 import json
@@ -26,6 +27,7 @@ from course.checks.diagnose.equivalence import build
 from course.checks.exercises import schedules
 from course.checks.exercises.models import model_of
 from course.checks.observe.guard_pages import guarded
+from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.compiled import compiled, naming
@@ -76,7 +78,7 @@ def exercise_11_1(for_any_batch: Callable) -> str:
     """a module for any batch."""
     for title, model, shapes in _models():
         with helpers.quiet():
-            mod = for_any_batch(model, tuple(_inputs(shapes, 1)))
+            mod = for_any_batch(copy.deepcopy(model), tuple(_inputs(shapes, 1)))
             machine = build(mod)
         with naming(title):
             _require_any_batch(mod["main"], len(shapes))
@@ -125,10 +127,10 @@ class _Largest(nn.Module):
 def exercise_11_2(convert_amax: Callable) -> str:
     """a rule for amax."""
     def rule(node: torch.fx.Node, importer: Any) -> relax.Expr:
-        came = convert_amax(node, importer)
-        if not isinstance(came, relax.Expr):
-            raise CheckFailed(_("a Relax variable for {node}").format(node=node),
-                              type(came).__name__)
+        with naming("amax" + (f"({node.args[0]})" if len(node.args) == 1 else str(node.args))):
+            came = convert_amax(node, importer)
+            if not isinstance(came, relax.Expr):
+                raise CheckFailed(_("a Relax variable"), type(came).__name__)
         return came
 
     with helpers.quiet():
@@ -240,8 +242,8 @@ def exercise_11_3(one_more_letter: Callable) -> str:
             torch.export.export(_Stepped(small, one_more_letter).eval(), given,
                                 dynamic_shapes=(None, {3: past}, {3: past}))
     except Exception as error:  # torch.export raises many kinds
-        raise CheckFailed(_("a function that torch.export takes, for any past"),
-                          reason(error)) from None
+        raise CheckFailed(_("a function that torch.export takes, for any past"), reason(error),
+                          line_of_answer(error)) from None
     return _("{steps} letters of {texts} texts as the whole model gives them, and exported for any "
              "past").format(steps=len(_PAST), texts=_TEXTS)
 
@@ -401,10 +403,9 @@ def exercise_11_6(products_in_rows: Callable) -> str:
         if isinstance(original[name].params[-1].shape[-1], tirx.IntImm):
             update = schedules.summing(functions[name])[0]
             around = _("block {block} of {name}").format(block=update.block, name=name)
-            lanes = schedules.require_lanes(update, around)
+            lanes = schedules.require_lanes(update, around, 16)
             schedules.require_neighbours(update, lanes, update.realize.block.writes[0],
                                          what=_("lanes of {name}").format(name=name))
-            schedules.require_lanes(update, around, 16)
             schedules.require_decomposed(functions[name])
     before, after = build(original), build(mod)
     for size in (1, 3, 17):
@@ -518,7 +519,11 @@ def _written(run: Callable[[], Any]) -> list[str]:
     return targets
 
 
-def _received(place: Path, files: str) -> np.ndarray:
+def _files(folder: Path) -> str:
+    return ", ".join(sorted(file.name for file in folder.iterdir()))
+
+
+def _received(place: Path) -> np.ndarray:
     """Return what received/run.py makes of x.npy, both in the folder `place`."""
     try:
         native.elsewhere(place, Path("received", "run.py"), "x.npy", "y.npy")
@@ -533,7 +538,7 @@ def _received(place: Path, files: str) -> np.ndarray:
         _("a result in y.npy after python received/run.py x.npy y.npy"),
         _("{reason}, from {name}").format(reason=said.splitlines()[-1], name=name),
         _("line {number} of run.py: {source}").format(number=line[1], source=line[2]) if line
-        else _("the folder has {files}").format(files=files))
+        else _("the folder has {files}").format(files=_files(place / "received")))
 
 
 @exercise("11.8", "ship(mod, target, folder)", seconds=90, prepare=[_sent], needs="shared")
@@ -546,9 +551,8 @@ def exercise_11_8(ship: Callable) -> str:
             folder = place / "sent"
             folder.mkdir()
             targets = _written(functools.partial(ship, mod, target, folder))
-            files = ", ".join(sorted(file.name for file in folder.iterdir()))
             if not (folder / "run.py").is_file():
-                raise CheckFailed(_("run.py in the folder"), files or _("no file"))
+                raise CheckFailed(_("run.py in the folder"), _files(folder) or _("no file"))
             others = [one for one in targets if llvm_get_cpu_features(
                 tvm.target.Target(json.loads(one))) != llvm_get_cpu_features(target)]
             if others or not targets:
@@ -556,7 +560,7 @@ def exercise_11_8(ship: Callable) -> str:
                     target=json.dumps(named)), (others or [_("no machine code written")])[0])
             folder.rename(place / "received")
             np.save(place / "x.npy", given)
-            require_equal(_received(place, files), right, {}, atol=1e-4,
+            require_equal(_received(place), right, {}, atol=1e-4,
                           words=f"x.npy: {given.dtype} {given.shape}")
     return _("two models with their weights, each for its target: they run where there is neither "
              "torch nor a compiler")

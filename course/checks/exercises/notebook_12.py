@@ -73,7 +73,7 @@ def _cut_rows() -> Cases:
     """Yield every way to cut each row in two or three, parts of no score among them."""
     masked = random(5, seed=2)
     masked[[0, 1, 4]] = -np.inf
-    for scores in (3 * random(6), 900 * random(5, seed=1), np.linspace(-400, 400, 5), random(1),
+    for scores in (3 * random(6), np.arange(0, 12, 3), 900 * random(5, seed=1), random(1),
                    masked, np.full(3, -np.inf)):
         scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
         for cuts in itertools.combinations_with_replacement(range(len(scores) + 1), 2):
@@ -194,12 +194,21 @@ def _all_at_once(M: np.ndarray, L: np.ndarray, A: np.ndarray) -> np.ndarray:
 
 
 def _some_parts() -> Cases:
-    grow, far = 40 * np.arange(5, dtype="float32"), np.array([0, 300], "float32")
-    for M in (random(4), random(1), 500 * random(6), random(3) - 500, grow, grow[::-1].copy(), far):
+    grow, far = 3 * np.arange(5, dtype="float32"), np.array([0, 300], "float32")
+    for M in (random(4), random(1), 500 * random(6), random(3) - 500, grow, grow[::-1].copy(), far,
+              40 * grow):
         for empty in ([], [0], [len(M) - 1], [0, 1])[:4 if len(M) == 4 else 3 if len(M) > 2 else 1]:
             M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
             M[empty], L[empty], A[empty] = -np.inf, 0, 0
             yield {"M": M, "L": L, "A": A}
+
+
+def _are_parts(given: Inputs) -> bool:
+    """Whether the parts are those of scores: one of the largest score adds 1 to its sum."""
+    M, L, A = given.values()
+    empty = np.isinf(M)
+    return bool(not empty.all() and (L[~empty] >= 1).all()
+                and not L[empty].any() and not A[empty].any())
 
 
 def _merging(answer: Callable) -> Callable[..., np.ndarray]:
@@ -208,9 +217,7 @@ def _merging(answer: Callable) -> Callable[..., np.ndarray]:
 
 
 _MERGE_PARTS = Spec(_merging, _all_at_once, _some_parts, {"M": "p", "L": "p", "A": "p d"},
-                    fits=lambda given: bool((given["L"] >= 0).all() and given["L"].sum() > 0
-                                            and not given["L"][np.isinf(given["M"])].any()),
-                    fault=Misuse)
+                    fits=_are_parts, fault=Misuse)
 
 
 @exercise("12.4", "merge_parts(parts, d)", seconds=20)

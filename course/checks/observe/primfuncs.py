@@ -1,8 +1,8 @@
 """PrimFuncs: what their statements say, whether they stay inside their buffers, what they give."""
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self
 
 import numpy as np
 import tvm
@@ -139,19 +139,34 @@ def _compiled(func: tvm.tirx.PrimFunc) -> Callable:
     return tvm.compile(mod, target=QUICK)["main"]
 
 
+class Unwritten(CheckFailed):
+    """Elements of a PrimFunc's output that it does not write."""
+
+    @classmethod
+    def at(cls, buffer: str, index: Iterable[int], others: int) -> Self:
+        """Return what to say of the first of them, and of how many others there are."""
+        place = f"{buffer}{list(map(int, index))}"
+        return cls(_("every element of {buffer} to be written").format(buffer=buffer),
+                   (_("{place} is not written, nor {count} others") if others
+                    else _("{place} is not written")).format(place=place, count=others))
+
+
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                   shape: Sequence[int]) -> np.ndarray:
     """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
 
     It runs twice: with one thread on arrays that end where memory ends, and with several threads
     on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
-    where an input changes, or where something is written beside an array.
+    where an input changes, or where something is written beside an array; Unwritten where something
+    is left out.
     """
     main, title = _compiled(func), _("the PrimFunc")
     (once,), (again,) = (
         run_fenced(main, arrays, [np.full(shape, np.nan, "float32")], title),
         run_fenced(lambda *given: several_threads(functools.partial(main, *given)), arrays,
                    [np.full(shape, 1e30, "float32")], title, at_start=True))
+    if len(left := np.argwhere(np.isnan(once) & (again == np.float32(1e30)))):
+        raise Unwritten.at(func.params[-1].name, left[0], len(left) - 1)
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),

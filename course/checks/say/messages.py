@@ -125,12 +125,15 @@ def reason(error: BaseException) -> str:
              if line.strip() and not line.strip().startswith("# Metadata omitted")]
     # CPython 3.13 raises a kind of SyntaxError that it keeps to itself
     name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__[0] != "_")
-    text = lines[-1 if not isinstance(error, AssertionError) else 0] if lines else _("no message")
+    text = lines[-1] if lines else _("no message")
+    if isinstance(error, AssertionError) or text.startswith(_NOTE):
+        text, *_more = lines or [text]
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
         return _("{error}: got a {came}, expected a {wanted}; relax.const(array) makes "
                  "one").format(error=name, came=kinds[1], wanted=kinds[2])
     if described := str(error).partition(_NO_TENSORIZE)[2].splitlines():
-        differ = [line for line in described if "match" in line] or described  # the innermost first
+        differ = [line for line in described  # the innermost first
+                  if "match" in line and "(0x" not in line] or described
         return f"{name}: {_NO_TENSORIZE} {'; '.join(dict.fromkeys([differ[0], differ[-1]]))}"[:500]
     if lines and lines[0].startswith("LLVM module verification failed"):
         return f"{name}: {lines[1]} {lines[-1]}"[:300]
@@ -156,6 +159,7 @@ def reason(error: BaseException) -> str:
     return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
 
 
+_NOTE = "The error above occurred"  # torch.export ends with it
 _NO_TENSORIZE = "Does not match the tensorize description:"
 _ILL_FORMED = "Program is not well-formed"
 

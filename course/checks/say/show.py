@@ -57,7 +57,7 @@ class Example(NamedTuple):
                 else ("", "")
         shapes = isinstance(came, np.ndarray) and np.shape(right) != came.shape
         return cls([
-            *(_part(_("input {name}:").format(name=name), value)
+            *(_part(_("input {name}:").format(name=name), value, digits=digits)
               for name, value in inputs.items()),
             _part(_("expected, {what}:").format(what=result) if result else _("expected:"),
                   right, None, digits, kinds[0], shapes, wrong),

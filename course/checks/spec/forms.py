@@ -8,7 +8,7 @@ import numpy as np
 import tvm
 from tvm import te
 
-from course.checks.observe.primfuncs import require_inside_buffers, run_prim_func
+from course.checks.observe.primfuncs import Unwritten, require_inside_buffers, run_prim_func
 from course.checks.observe.spies import Expressions
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.interpret import Fault, Interpreted, Unknown
@@ -38,11 +38,7 @@ class Misuse(CheckFailed):
                 return cls(_("the inputs to stay as they were"),
                            _("{place} is written").format(place=place))
             case "left":
-                return cls(_("every element of {buffer} to be written").format(
-                               buffer=fault.buffer),
-                           (_("{place} is not written, nor {count} others") if fault.others
-                            else _("{place} is not written")).format(place=place,
-                                                                     count=fault.others))
+                return cls(*Unwritten.at(fault.buffer, fault.index, fault.others).parts)
         return cls(_("a program that ends"),
                    _("still running after two million steps"))
 
@@ -61,8 +57,12 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
         interpreted = Interpreted(func)
     except Unknown:
         interpreted = None
-    if not interpreted or interpreted.steps > STEPS:
-        return lambda arrays, shape: run_prim_func(func, arrays, shape)
+
+    def run_compiled(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
+        try:
+            return run_prim_func(func, arrays, shape)
+        except Unwritten as left:
+            raise Misuse(*left.parts) from None
 
     def run(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
         out = np.full(shape, np.nan, "float32")
@@ -71,7 +71,7 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
         except Fault as fault:
             raise Misuse.of(fault) from None
         return out
-    return run
+    return run if interpreted and interpreted.steps <= STEPS else run_compiled
 
 
 def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.ndarray]:
