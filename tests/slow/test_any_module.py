@@ -196,6 +196,14 @@ def test_what_no_input_reaches_is_seen_in_the_layer_alone(right: str, wrong: str
     assert "input lv" in said
 
 
+@pytest.mark.parametrize("eps", [0, 1e-4])
+def test_another_eps_is_seen_on_small_numbers(eps: float) -> None:
+    model = _mixed(F.gelu)
+    wrong = copy.deepcopy(model)
+    wrong.norm.eps = eps
+    assert "norm, LayerNorm" in _said(_imported(wrong), model)
+
+
 @pytest.mark.parametrize("name", FUNCTIONS)
 @pytest.mark.parametrize("fused", [False, True])
 def test_equal_models_of_many_kinds_pass(name: str, fused: bool, capsys) -> None:

@@ -213,10 +213,10 @@ def _chain(mod: tvm.IRModule, model: nn.Module,
 def wrong_alone(mod: tvm.IRModule, model: nn.Module,
                 inputs: Iterable[np.ndarray | tuple[np.ndarray, ...]], target: Any = LIGHT
                 ) -> CheckFailed | None:
-    """Return the layer of a module that is wrong by itself, on larger numbers than reach it.
+    """Return the layer of a module that is wrong by itself, on other numbers than reach it.
 
-    So a ReLU that is cut at 6 shows where no activation is above 6. The module is right on the
-    inputs. None where each layer that can be run by itself gives what PyTorch's does.
+    So a ReLU that is cut at 6 shows where no activation is above 6, and another eps of a
+    normalisation, for which numbers have to be small. The module is right on the inputs. None where each layer that can be run by itself gives what PyTorch's does.
     """
     level = lightly(target)
     chain = _chain(mod, model, list(inputs), level)

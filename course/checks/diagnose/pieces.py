@@ -1,7 +1,7 @@
 """Pieces of a module by themselves, from values that it has to a later one, beside PyTorch's steps.
 
 So a layer is tried on other inputs than those that reach it: the smallest on which it is wrong, or
-larger ones than a model's images and weights make.
+larger or smaller ones than a model's images and weights make.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from course.checks.observe.memory import looks_up
 from course.checks.spec.evidence import Rerun, Spec
 from course.checks.spec.shrink import Inputs
 
-_WIDE = 2, 50  # standard deviations of what a layer alone is tried on
+_WIDE = 2, 50, 1e-3  # standard deviations of what a layer alone is tried on
 _NEAR = 1e-5  # of the largest right number: float32 sums of such numbers are off by less
 
 
