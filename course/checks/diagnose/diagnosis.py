@@ -216,7 +216,8 @@ def wrong_alone(mod: tvm.IRModule, model: nn.Module,
     """Return the layer of a module that is wrong by itself, on other numbers than reach it.
 
     So a ReLU that is cut at 6 shows where no activation is above 6, and another eps of a
-    normalisation, for which numbers have to be small. The module is right on the inputs. None where each layer that can be run by itself gives what PyTorch's does.
+    normalisation, for which numbers have to be small. The module is right on the inputs. None
+    where each layer that can be run by itself gives what PyTorch's does.
     """
     level = lightly(target)
     chain = _chain(mod, model, list(inputs), level)
