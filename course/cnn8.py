@@ -8,6 +8,7 @@ from collections.abc import Callable
 
 import numpy as np
 import tvm
+import tvm_ffi
 from tvm import relax, s_tir, te, tirx, topi
 from tvm.relax.expr_functor import PyExprMutator, mutator
 from tvm.script import tirx as T
@@ -186,7 +187,8 @@ def one_program(mod: tvm.IRModule) -> tuple[tirx.PrimFunc, np.ndarray]:
 
     The PrimFunc takes an image, this array, and the probabilities, which it fills: what shim.c
     hands over. The constants have several types: the array only carries their bytes, and each
-    begins at a multiple of 64, as TVM expects of tensors.
+    begins at a multiple of 64, as TVM expects of tensors. Parallel loops become serial: in C there
+    is no pool of threads.
     """
     main, lifted = mod["main"], _Lifted()
     body = lifted.visit_expr(main.body)
@@ -209,7 +211,10 @@ def one_program(mod: tvm.IRModule) -> tuple[tirx.PrimFunc, np.ndarray]:
     views = [tirx.DeclBuffer(each, data=T.handle_add_byte_offset(numbers.data, place))
              for each, place in zip(constants, places, strict=True)]
     root = func.body.block
-    block = s_tir.SBlock([], [], [], "root", tirx.SeqStmt([*views, root.body]),
+    serial = tvm_ffi.structural_map(root.body, (tirx.For, lambda loop: tirx.For(
+        loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+        if loop.kind == tirx.ForKind.PARALLEL else loop))
+    block = s_tir.SBlock([], [], [], "root", tirx.SeqStmt([*views, serial]),
                          alloc_buffers=root.alloc_buffers)
     return tirx.PrimFunc([image, numbers, probabilities], s_tir.SBlockRealize([], True, block),
                          attrs=func.attrs), packed

@@ -56,6 +56,7 @@ def test_one_program_is_the_model(random_model) -> None:
     pairs = intrinsics.register("cnn_one", intrinsics.of_pairs(8))
     mod = cnn8.model(layers, steps, BATCH, 8, pairs, 2)
     func, packed = cnn8.one_program(mod)
+    assert "T.parallel" in mod.script() and "T.parallel" not in func.script()  # C has no threads
     given = tvm.runtime.tensor((images[:, None] / 255).astype("float32"))
     came = tvm.runtime.tensor(np.zeros((BATCH, 10), "float32"))
     with ANY, helpers.quiet():

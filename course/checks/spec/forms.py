@@ -53,16 +53,16 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
         require_inside_buffers(tvm.IRModule({"main": func}))
     except CheckFailed as outside:  # it depends on the sizes: the smallest are looked for
         raise Misuse(*outside.parts) from None
-    try:
-        interpreted = Interpreted(func)
-    except Unknown:
-        interpreted = None
 
     def run_compiled(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
         try:
             return run_prim_func(func, arrays, shape)
         except Unwritten as left:
             raise Misuse(*left.parts) from None
+    try:
+        interpreted = Interpreted(func)
+    except Unknown:
+        return run_compiled
 
     def run(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
         out = np.full(shape, np.nan, "float32")
@@ -71,7 +71,7 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
         except Fault as fault:
             raise Misuse.of(fault) from None
         return out
-    return run if interpreted and interpreted.steps <= STEPS else run_compiled
+    return run if interpreted.steps <= STEPS else run_compiled
 
 
 def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.ndarray]:
