@@ -569,7 +569,7 @@ def faster(a, b, now):
     x, y = map(sum, zip(*[(block(a, now, 60), block(b, now, 60)) for _ in range(11)]))
     return None if abs(x / y - 1) < 0.03 else "a" if x < y else "b"
 
-# %% 6.3 wrong: the weights in half precision -> input | expected | got:
+# %% 6.3 wrong: the weights in half precision -> expected | got:
 # schedule.parallel(j0) => schedule.parallel(j0); half = schedule.cache_read(partial, 1, "local"); schedule.unsafe_set_dtype(half, 0, "float16")
 
 # %% 6.5 wrong: square tiles alone -> a change of the schedule that is given, for buffers (32, 48), (48, 64), (32, 64) | the program is as it was
