@@ -30,6 +30,11 @@ class Place(NamedTuple):
     position: int
     axes: tuple[int, ...]
 
+    @property
+    def after(self) -> int:
+        """The position of the first binding behind it."""
+        return max(self.position + 1, 0)
+
 
 class Parting(NamedTuple):
     """Steps that a module computes otherwise, between values of its own.

@@ -52,10 +52,8 @@ def _value(chain: Chain, position: int) -> str:
 def _kernels(chain: Chain, parting: Parting) -> str:
     """Return which kernels of the module stand between the values of a parting."""
     assert parting.end
-    start = max((place.position for taken in parting.takes if (place := chain.at[taken])),
-                default=-1) + 1
-    found = [binding.kernel for binding in  # inputs are below 0, the last one at -1
-             chain.bindings[max(start, 0):parting.end.position + 1]]
+    start = max((place.after for taken in parting.takes if (place := chain.at[taken])), default=0)
+    found = [binding.kernel for binding in chain.bindings[start:parting.end.position + 1]]
     return ", ".join(_few(list(dict.fromkeys(found))))
 
 
@@ -83,7 +81,7 @@ def _another_shape(chain: Chain, parting: Parting) -> str:
     start, end = chain.at[parting.takes[0]], parting.end
     names = {chain.name(place.position) for taken in parting.takes if (place := chain.at[taken])}
     values = []  # that come of what the steps take
-    for position in range(max(start.position + 1, 0) if start else 0,
+    for position in range(start.after if start else 0,
                           end.position + 1 if end else len(chain.bindings)):
         if any(isinstance(one, str) and one in names for one in chain.bindings[position].takes):
             names.add(chain.name(position))
@@ -144,7 +142,7 @@ def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[st
     steps_ = _steps(chain, parting.first, parting.last)
     if parting.end is None:
         start = chain.at[parting.takes[0]]
-        after = max(start.position + 1, 0) if start else 0
+        after = start.after if start else 0
         came = _few([_value(chain, position) for position in range(after, len(chain.bindings))])
         values = _LINES.join(came or [_("nothing follows")])
         number = min(parting.last, len(chain.right) - 1)

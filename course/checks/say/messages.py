@@ -125,9 +125,8 @@ def reason(error: BaseException) -> str:
              if line.strip() and not line.strip().startswith("# Metadata omitted")]
     # CPython 3.13 raises a kind of SyntaxError that it keeps to itself
     name = next(kind.__name__ for kind in type(error).__mro__ if kind.__name__[0] != "_")
-    text = lines[-1] if lines else _("no message")
-    if isinstance(error, AssertionError) or text.startswith(_NOTE):
-        text, *_more = lines or [text]
+    at = 0 if isinstance(error, AssertionError) or lines and lines[-1].startswith(_NOTE) else -1
+    text = lines[at] if lines else _("no message")
     if kinds := re.search(r"with type <class '(.+)'> to `(.+)`$", str(error)):  # after all numbers
         return _("{error}: got a {came}, expected a {wanted}; relax.const(array) makes "
                  "one").format(error=name, came=kinds[1], wanted=kinds[2])
