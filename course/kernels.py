@@ -327,6 +327,14 @@ def schedule_head(schedule: tvm.s_tir.Schedule, images: int) -> None:
     schedule.decompose_reduction(logits, i)
 
 
+def decompose_sums(schedule: tvm.s_tir.Schedule) -> None:
+    """Set the sums of `wide` and `rest` to zero in blocks of their own, before their loops."""
+    for name, first in (("wide", "k_0"), ("rest", "u_0")):
+        block = schedule.get_sblock(name)
+        found = {schedule.get(loop).loop_var.name: loop for loop in schedule.get_loops(block)}
+        schedule.decompose_reduction(block, found[first])
+
+
 def module_of(func: tvm.tirx.PrimFunc, weights: list[np.ndarray]) -> tvm.IRModule:
     """Return an IRModule whose main calls one PrimFunc, with the weights as constants."""
     images, *_, probabilities = [tuple(map(int, p.shape)) for p in func.params]
@@ -368,9 +376,7 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
             schedule.parallel(schedule.get_loops(block)[0])
     schedule_images(schedule, images)
     schedule_head(schedule, images)
-    for block, first in ((wide, "k_0"), (rest, "u_0")):
-        found = {schedule.get(loop).loop_var.name: loop for loop in schedule.get_loops(block)}
-        schedule.decompose_reduction(block, found[first])
+    decompose_sums(schedule)
     return module_of(schedule.mod["main"], pack(weights, columns, parts))
 
 
