@@ -175,8 +175,8 @@ def pack(weights: dict[str, np.ndarray], columns: int = WIDE, parts: int = HALVE
 
     conv (2, 3, 3, 16), its bias (2, 16), dense (parts, 96 / columns, 16 * units, columns), its
     last four outputs (parts, units, 4, 16), its bias (100), the head (100, 10), its bias (10);
-    all float32. Where the units cannot be shared evenly, zeros fill the last part, which belong
-    to a third half of the channels, of zeros too.
+    all float32. Where the units cannot be shared evenly, zeros fill the last part, as if there
+    were 16 more channels, all zero.
     """
     units = -(-UNITS // parts)
     missing, halves = parts * units - UNITS, -(-parts * units // PLACES)
@@ -198,19 +198,18 @@ def relu(value: tvm.tirx.Expr) -> tvm.tirx.Expr:
     return tvm.tirx.max(value, tvm.tirx.const(0.0, "float32"))
 
 
-def packed_program(batch: int, columns: int = WIDE, parts: int = HALVES) -> tvm.tirx.PrimFunc:
-    """The CNN from images (batch, 1, 28, 28) to probabilities (batch, 10), with packed weights."""
-    units = -(-UNITS // parts)
+def packed_images(batch: int, parts: int = HALVES) -> tuple[list[te.Tensor], te.Tensor]:
+    """The layers on images, channels last: their inputs, and the activations.
+
+    Unit u of part p of the n-th image is 16 channels at one place of the pooled image; the
+    activations are (parts, batch, units, 16).
+    """
+    units = -(-UNITS // parts)  # rounded up
     halves = -(-parts * units // PLACES)
     shapes = {"image": (batch, 1, 28, 28), "conv_weight": (halves, 3, 3, LANES),
-              "conv_bias": (halves, LANES),
-              "wide_weight": (parts, WIDE // columns, units * LANES, columns),
-              "rest_weight": (parts, units, REST, LANES), "dense_bias": (100,),
-              "head_weight": (100, 10), "head_bias": (10,)}
-    inputs = [te.placeholder(shape, name=name) for name, shape in shapes.items()]
-    image, conv_w, conv_b, wide_w, rest_w, dense_b, head_w, head_b = inputs
+              "conv_bias": (halves, LANES)}
+    image, weight, bias = (te.placeholder(shape, name=name) for name, shape in shapes.items())
 
-    # the layers on images, channels last: unit u of part p, of the n-th image
     def half(p: Any, u: Any) -> Any:
         return (p * units + u) // PLACES
 
@@ -222,15 +221,25 @@ def packed_program(batch: int, columns: int = WIDE, parts: int = HALVES) -> tvm.
     conv = te.compute(
         (parts, batch, units, 2, 2, LANES),
         lambda p, n, u, y, x, f: te.sum(image[(n, 0, *pixel(p, u, y + ry, x + rx))]
-                                        * conv_w[half(p, u), ry, rx, f], [ry, rx]), name="conv")
+                                        * weight[half(p, u), ry, rx, f], [ry, rx]), name="conv")
     py, px = te.reduce_axis((0, 2), name="py"), te.reduce_axis((0, 2), name="px")
     pool = te.compute(
         (parts, batch, units, LANES),
         lambda p, n, u, f: te.max(conv[p, n, u, py, px, f], [py, px]), name="pool")
     act = te.compute((parts, batch, units, LANES),
-                     lambda p, n, u, f: relu(pool[p, n, u, f] + conv_b[half(p, u), f]), name="act")
+                     lambda p, n, u, f: relu(pool[p, n, u, f] + bias[half(p, u), f]), name="act")
+    return [image, weight, bias], act
 
-    # the dense layer: each part of the units gives its part of every sum
+
+def packed_dense(act: te.Tensor, columns: int) -> tuple[list[te.Tensor], te.Tensor]:
+    """The dense layer on such activations: its inputs, and its results (batch, 100).
+
+    Each part of the units gives its part of every sum; `total` adds up the parts.
+    """
+    parts, batch, units, _lanes = map(int, act.shape)
+    shapes = {"wide_weight": (parts, WIDE // columns, units * LANES, columns),
+              "rest_weight": (parts, units, REST, LANES), "dense_bias": (100,)}
+    wide_w, rest_w, bias = (te.placeholder(shape, name=name) for name, shape in shapes.items())
     k, u = te.reduce_axis((0, units * LANES), name="k"), te.reduce_axis((0, units), name="u")
     wide = te.compute(
         (parts, batch, WIDE),
@@ -247,16 +256,23 @@ def packed_program(batch: int, columns: int = WIDE, parts: int = HALVES) -> tvm.
             j < WIDE, wide[p, n, j], rest[p, n, (j - WIDE) // LANES, j % LANES]), p), name="total")
     last = te.compute((batch, REST), lambda n, j: te.sum(total[n, WIDE + j * LANES + f], f),
                       name="last")
-    hidden = te.compute(
-        (batch, 100), lambda n, j: relu(dense_b[j] + tvm.tirx.if_then_else(
+    return [wide_w, rest_w, bias], te.compute(
+        (batch, 100), lambda n, j: relu(bias[j] + tvm.tirx.if_then_else(
             j < WIDE, total[n, j], last[n, j - WIDE])), name="hidden")
 
-    # the head
+
+def packed_program(batch: int, columns: int = WIDE, parts: int = HALVES) -> tvm.tirx.PrimFunc:
+    """The CNN from images (batch, 1, 28, 28) to probabilities (batch, 10), with packed weights."""
+    on_images, act = packed_images(batch, parts)
+    of_dense, hidden = packed_dense(act, columns)
+    weight = te.placeholder((100, 10), name="head_weight")
+    bias = te.placeholder((10,), name="head_bias")
     i = te.reduce_axis((0, 100), name="i")
-    logits = te.compute((batch, 10), lambda n, j: te.sum(hidden[n, i] * head_w[i, j], i),
+    logits = te.compute((batch, 10), lambda n, j: te.sum(hidden[n, i] * weight[i, j], i),
                         name="logits")
-    biased = te.compute((batch, 10), lambda n, j: logits[n, j] + head_b[j], name="biased")
-    return te.create_prim_func([*inputs, topi.nn.softmax(biased)], index_dtype_override="int64")
+    biased = te.compute((batch, 10), lambda n, j: logits[n, j] + bias[j], name="biased")
+    return te.create_prim_func([*on_images, *of_dense, weight, bias, topi.nn.softmax(biased)],
+                               index_dtype_override="int64")
 
 
 def unroll(schedule: tvm.s_tir.Schedule, *loops: Any) -> None:
