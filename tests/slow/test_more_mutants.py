@@ -4,6 +4,7 @@ Some of each exercise, the same ones every time, half of them wrong behaviours; 
 of these is held against what they do. `make mutants` tries them all.
 """
 
+import itertools
 import random
 
 import mutants
@@ -12,8 +13,7 @@ import pytest
 MOST = 10  # of each sort
 
 
-@pytest.mark.parametrize("number", mutants.judged())
-def test_mutants_are_caught(number: str) -> None:
+def _require_caught(number: str) -> None:
     (exercise,) = mutants.exercises([number])
     every, draw = mutants.mutants(number, exercise.answer), random.Random(number)
     some = [mutant for sort in ([one for one in every if one.line],
@@ -23,3 +23,16 @@ def test_mutants_are_caught(number: str) -> None:
     assert row.tried >= 3
     assert not row.missed, "\n".join(map(str, row.missed))
     assert not row.false, "\n".join(row.false)
+
+
+def _class(numbers: list[str]) -> type:
+    @pytest.mark.parametrize("number", numbers)
+    def test_mutants_are_caught(self, number: str) -> None:
+        _require_caught(number)
+    return type("TestMutants", (), {"test_mutants_are_caught": test_mutants_are_caught})
+
+
+# a class for each notebook: pytest-xdist keeps a class, or a file without one, on one worker, and
+# all of them together take longer than all that the other worker still has to do
+globals().update({f"TestMutants{notebook}": _class([*numbers]) for notebook, numbers in
+                  itertools.groupby(mutants.judged(), lambda number: number.partition(".")[0])})
