@@ -29,6 +29,7 @@ os.environ.setdefault("TQDM_DISABLE", "1")  # bars on stderr would be compared
 os.environ.setdefault("MPLBACKEND", "agg")
 os.environ.setdefault("TORCHINDUCTOR_COMPILE_THREADS", "1")  # else it starts workers for one model
 os.environ.setdefault("TORCHINDUCTOR_VEC_ISA_OK", "1")  # else it asks the C++ compiler eleven times
+os.environ.setdefault("TVM_BIND_THREADS", "0")  # else what sets its threads runs on the first CPU
 os.environ.setdefault("MLC_QUICK", "1")  # helpers.measure calls functions without timing them
 if "PYTEST_XDIST_WORKER_COUNT" in os.environ:
     import forked_kernels

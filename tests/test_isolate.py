@@ -4,6 +4,7 @@ import contextlib
 import os
 import select
 import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -99,3 +100,12 @@ def test_a_check_that_fills_the_memory_is_told(monkeypatch) -> None:
     passed, (expected, came, _) = check.isolated(_fill, 20)
     assert not passed and expected == "an answer that fits in memory", came
     assert came == "more than 0.2 GB, or 100 processes"
+
+
+def test_no_test_is_kept_on_one_cpu() -> None:
+    """Where the number of TVM's threads is set, TVM also binds the process to the first CPU."""
+    said = subprocess.run(
+        [sys.executable, "-c", "import os, tvm\n"
+         "tvm.get_global_func('runtime.config_threadpool')(1, 1)\n"
+         "print(len(os.sched_getaffinity(0)))"], capture_output=True, text=True, check=True)
+    assert int(said.stdout) == len(os.sched_getaffinity(0))

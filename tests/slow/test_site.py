@@ -164,18 +164,22 @@ def test_search_leads_to_the_best_section_first(site: Path) -> None:
     assert len(missed) <= asked // 10, "\n".join(missed)
 
 
+# of each set in tests/queries.toml: how many led to the right section first, and in the first three
+REACHED = {"more": (47, 50), "second": (50, 50), "third": (43, 49), "unseen": (45, 49),
+           "fourth": (45, 49), "fifth": (49, 58), "sixth": (40, 46), "seventh": (42, 47),
+           "eighth": (41, 46), "ninth": (40, 46), "tenth": (40, 44), "eleventh": (34, 43),
+           "twelfth": (62, 72), "thirteenth": (38, 43), "fourteenth": (52, 59),
+           "fifteenth": (45, 48), "sixteenth": (38, 47), "libraries": (23, 27)}
+
+
 def test_search_forgives_and_understands(site: Path) -> None:
-    """Typing errors, questions, names of other frameworks: tests/queries.toml says whose sets."""
+    """Typing errors, questions, names of other frameworks: tests/queries.toml says whose sets.
+
+    A query or two of a set may part with their section when a text is edited; of all, 1 %.
+    """
     said = tomllib.loads((ROOT / "tests" / "queries.toml").read_text(encoding="utf-8"))
-    for name, least_first, least_three in (("more", 47, 50), ("second", 50, 50),
-                                           ("third", 43, 49), ("unseen", 45, 49),
-                                           ("fourth", 45, 49), ("fifth", 49, 58),
-                                           ("sixth", 40, 46), ("seventh", 42, 47),
-                                           ("eighth", 41, 46), ("ninth", 40, 46),
-                                           ("tenth", 40, 44), ("eleventh", 34, 43),
-                                           ("twelfth", 62, 72), ("thirteenth", 38, 43),
-                                           ("fourteenth", 52, 59), ("fifteenth", 45, 48),
-                                           ("sixteenth", 38, 47), ("libraries", 23, 27)):
+    every = []
+    for name, (least_first, least_three) in REACHED.items():
         first = three = asked = 0
         for folder, wanted in ((site, said[name]["en"]), (site / "zh", said[name]["zh"])):
             known = searching.sections(folder)
@@ -186,7 +190,11 @@ def test_search_forgives_and_understands(site: Path) -> None:
             for query, found in zip(wanted, searching.answers(known, [*wanted]), strict=True):
                 hits = [searching.named(one).startswith(tuple(wanted[query])) for one in found]
                 asked, first, three = asked + 1, first + (hits[:1] == [True]), three + any(hits)
-        assert first >= least_first and three >= least_three, (name, asked, first, three)
+        assert first >= least_first - 2 and three >= least_three - 2, (name, asked, first, three)
+        every.append((first, three))
+    found, reached = (tuple(map(sum, zip(*counts, strict=True)))
+                      for counts in (every, REACHED.values()))
+    assert all(one >= 0.99 * other for one, other in zip(found, reached, strict=True)), found
 
 
 def test_other_names_lead_to_their_sections(site: Path) -> None:
