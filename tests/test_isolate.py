@@ -107,5 +107,6 @@ def test_no_test_is_kept_on_one_cpu() -> None:
     said = subprocess.run(
         [sys.executable, "-c", "import os, tvm\n"
          "tvm.get_global_func('runtime.config_threadpool')(1, 1)\n"
-         "print(len(os.sched_getaffinity(0)))"], capture_output=True, text=True, check=True)
+         "print(len(os.sched_getaffinity(0)))"], capture_output=True, text=True, check=True,
+        env={**os.environ, "TVM_NUM_THREADS": "1"})
     assert int(said.stdout) == len(os.sched_getaffinity(0))
