@@ -1,4 +1,4 @@
-# %% 1.1 wrong: divides by the column sums -> expected: [0.5, nan] | got: [1, 0]
+# %% 1.1 wrong: divides by the column sums -> expected: [0.5, 0] | got: [*0.3333*, 0]
 # axis=1 => axis=0
 
 # %% 1.1 wrong: a class without images gets 0 -> expected: [nan, nan] | got: [0, 0]
