@@ -407,7 +407,7 @@ def ship(mod, target, folder):
     np.save(folder / "w.npy", weights)
     sent(bb.get(), target, folder, "np.load(sys.argv[1]))", "np.load(sys.argv[1])), tvm.runtime.tensor(np.load(here / 'w.npy'))")
 
-# %% 11.6 wrong: the ReLU is scheduled too -> no change besides matmul | relu has changed
+# %% 11.6 wrong: the ReLU is scheduled too -> no change besides matmul | relu_of_matmul has changed
 def products_in_rows(mod):
     s = tvm.s_tir.Schedule(in_rows(mod))
     name = next(v.name_hint for v, _ in mod.functions_items() if "relu" in v.name_hint)
@@ -630,3 +630,34 @@ def for_any_batch(module, example):
 
 # %% 11.8 wrong: the result in the folder -> No such file or directory: 'y.npy' | the folder has model.so, run.py, y.npy
 # np.save(sys.argv[2], => np.save(str(Path(__file__).with_name(sys.argv[2])),
+
+# %% 11.5 wrong: every loop from 0 -> from 2 | everything else as it was
+def for_the_browser(func: tirx.PrimFunc) -> tirx.PrimFunc:
+    def on_one_thread(loop: tirx.For) -> tirx.For:
+        if loop.kind != tirx.ForKind.PARALLEL:
+            return loop
+        return tirx.For(loop.loop_var, tirx.IntImm("int32", 0), loop.extent, tirx.ForKind.SERIAL, loop.body)
+
+    body = tvm_ffi.structural_map(func.body, (tirx.For, on_one_thread))
+    return tirx.PrimFunc(func.params, body, func.ret_type, attrs=func.attrs)
+
+# %% 11.6 wrong: matmul anywhere in the name -> your code to run
+def products_in_rows(mod: tvm.IRModule) -> tvm.IRModule:
+    schedule = tvm.s_tir.Schedule(mod)
+    products = [variable.name_hint for variable, _func in mod.functions_items()
+                if "matmul" in variable.name_hint]
+    for product in products:
+        block = schedule.get_sblock("matmul", func_name=product)
+        *_batch, column, over = schedule.get_loops(block)
+        if isinstance(schedule.get(column).extent, tirx.IntImm):
+            column, lanes = schedule.split(column, [None, 16])
+            schedule.reorder(over, column, lanes)
+            schedule.vectorize(lanes)
+            schedule.decompose_reduction(block, over)
+    return schedule.mod
+
+# %% 11.7 wrong: the first and the last alone -> for znver4, haswell, skylake-avx512 | haswell has no
+def for_all(processors: list[str]) -> tvm.target.Target:
+    shared = features(processors[0]) & features(processors[-1])
+    return tvm.target.Target({"kind": "llvm", "mtriple": LINUX,
+                              "mattr": [f"+{name}" for name in sorted(shared)]})
