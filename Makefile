@@ -16,7 +16,7 @@ PYTEST := $(VENV)/bin/pytest -n logical --maxprocesses 4 --dist loadscope --no-l
 GRADER := $(VENV)/.ready-grader
 PAGES := $(VENV)/.ready-site
 
-.PHONY: test test-all mutants outputs sync handouts grade autograder tune site colab
+.PHONY: test notebooks test-all mutants outputs sync handouts grade autograder tune site colab
 
 test: data  ## re-execute all notebooks, compare their outputs, try the exercises, check style and types (NB=5.4: try one exercise)
 ##zh test: 重新执行所有 notebook，对照输出，试每道练习，检查风格和类型（NB=5.4：只试一道练习）
@@ -28,6 +28,10 @@ else
 	@$(PY) -m tools.translation
 	@$(PYTEST) --ignore=tests/slow
 endif
+
+notebooks: data  ## re-execute all notebooks and compare their outputs, nothing else: a part of make test
+##zh notebooks: 只重新执行所有 notebook 并对照输出（make test 的一部分）
+	@$(PYTEST) notebooks
 
 test-all: test $(GRADER) $(PAGES)  ## make test, plus hostile data and networks, broken setups, updates of a clone, grading
 ##zh test-all: 除 make test 之外，再试损坏的数据和网络、出错的环境、克隆的更新、评分

@@ -65,8 +65,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.option.nbval_sanitize_with = str(joined)
 
 
-LONG = ("test_fleet", "test_grading", "test_hostile", "test_more_mutants", "test_site",
-        "test_stopping", "test_student")  # in tests/slow
+LONG = ("test_contributor", "test_devices", "test_fleet", "test_grading", "test_hostile",
+        "test_more_mutants", "test_site", "test_stopping", "test_student")  # in tests/slow
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

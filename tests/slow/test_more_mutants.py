@@ -9,7 +9,7 @@ import random
 import mutants
 import pytest
 
-MOST = 10  # of each sort
+MOST = 5  # of each sort
 
 
 def _require_caught(number: str) -> None:

@@ -17,6 +17,8 @@ from submissions import BOX, ROOT, answers, family, rows
 
 IN_THE_CELL = "in the cell"
 TELLS = f"open('/proc/self/comm', 'w').write({IN_THE_CELL!r})\n"
+COMPUTES = TELLS + "while True:\n    pass"
+STAYS = submissions.STAYS + TELLS + "time.sleep(600)"
 
 
 def _rows_so_far(build: Path) -> bool:
@@ -39,11 +41,9 @@ def _runs(process: psutil.Process) -> bool:
 
 
 @BOX
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL],
-                         ids=lambda number: number.name)
-@pytest.mark.parametrize(("own", "jobs"), [
-    (TELLS + "while True:\n    pass", 1), (submissions.STAYS + TELLS + "time.sleep(600)", 2)],
-                         ids=["computing", "daemons, two at once"])
+@pytest.mark.parametrize(("number", "own", "jobs"), [
+    (signal.SIGINT, STAYS, 2), (signal.SIGTERM, COMPUTES, 1), (signal.SIGKILL, STAYS, 2)],
+    ids=["SIGINT, daemons", "SIGTERM, computing", "SIGKILL, daemons"])
 def test_a_stopped_grader_leaves_nothing(tmp_path: Path, number: signal.Signals, own: str,
                                          jobs: int) -> None:
     build = ROOT / "build" / f"test_stopping_{number.name}_{jobs}"
