@@ -567,3 +567,14 @@ fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := abs(g) / np.sqrt(v + 
 
 # %% 9.5 right: an array of NumPy
 # return numbers => return np.array(numbers, dtype=int)
+
+# %% 9.1 wrong: a maximum is cut too -> operators nn.relu, maximum; maximum(relu(x), 0.5) | got: clip
+def use_clip(mod):
+    x, number = wildcard(), is_const()
+    positive = is_op("relax.nn.relu")(x)
+    cut = is_op("relax.minimum")(positive, number) | is_op("relax.minimum")(number, positive)
+
+    def clip(found, parts):
+        most = parts[number].value.numpy()
+        return relax.op.clip(parts[x], 0, float(most)) if most.ndim == 0 else found
+    return rewritten(mod, cut | is_op("relax.maximum")(positive, number), clip)

@@ -649,3 +649,26 @@ def window_of_five(n):
                         total[0] = total[0] + X[b * 32 + t + k] * W[k]
                     Y[b * 32 + t] = total[0]
     return main
+
+# %% 10.3 wrong: the whole rows at once -> at most 49,152 bytes of shared memory a block; X (32, 224)
+def dense_in_tiles(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
+    schedule = tvm.s_tir.Schedule(func)
+    sums = schedule.get_sblock("Y")
+    i, j, over = schedule.get_loops(sums)
+    (i, row), (j, column) = schedule.split(i, [None, 32]), schedule.split(j, [None, 32])
+    tile, within = schedule.split(over, [1, None])
+    schedule.reorder(i, j, row, column, tile, within)
+    for loop, tag in {i: "blockIdx.y", j: "blockIdx.x",
+                      row: "threadIdx.y", column: "threadIdx.x"}.items():
+        schedule.bind(loop, tag)
+    schedule.reverse_compute_at(schedule.cache_write(sums, 0, "local"), column)
+    for which in (0, 1):
+        copied = schedule.cache_read(sums, which, "shared")
+        schedule.compute_at(copied, tile)
+        schedule.storage_align(copied, 0, 0, 32, 1)
+        each = schedule.fuse(*schedule.get_loops(copied)[-2:])
+        _, *threads = schedule.split(each, [None, 32, 32])
+        for loop, tag in zip(threads, ("threadIdx.y", "threadIdx.x"), strict=True):
+            schedule.bind(loop, tag)
+    schedule.decompose_reduction(sums, tile)
+    return schedule.mod["main"]

@@ -89,7 +89,7 @@ _CONVOLUTION = Spec(
     expression, lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
     _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
     MISTAKES[nn.Conv2d] | {
-        _("the kernel's height and width are exchanged"):
+        _("the kernel's rows and columns are exchanged"):
             lambda layer, x: F.conv2d(x, layer.weight.transpose(2, 3))},
     beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
     least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x, fault=Misuse)

@@ -368,14 +368,15 @@ def _within(given: Inputs) -> float:
 def _several() -> list[tuple[nn.Module, list[int]]]:
     """Return models of one to four inputs (n, width), and these widths.
 
-    One layer has no bias, one is used twice, and one value is added to itself. Two linear layers of
-    the third are of one shape, so that either may get what is the other's.
+    One layer has no bias, one is used twice, one is the last as well, and one value is added to
+    itself. Two linear layers of the third are of one shape, so that either may get what is the
+    other's.
     """
     linear = nn.Linear
     once, again = (nn.Sequential(linear(6, 9), nn.ReLU(), linear(9, 4)).eval()
                    for _again in range(2))  # what is kept of one is wrong for the other
     two = model_of(
-        lambda self, x, y: self.last(self.relu(self.left(x) + self.right(y))),
+        lambda self, x, y: self.relu(self.last(self.relu(self.left(x) + self.right(y)))),
         left=linear(6, 5), right=linear(4, 5, bias=False), relu=nn.ReLU(), last=linear(5, 3))
     three = model_of(
         lambda self, x, y, z: self.last((x + self.block(self.block(y))) + (
@@ -422,15 +423,16 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
     titles = [f"{number}: " + ", ".join(f"(n, {width})" for width in features)
               for number, (_model, features) in enumerate(models, start=1)]
     for title, (model, features) in zip(titles, models, strict=True):
-        mod = import_for_any_batch(copy.deepcopy(model), list(features))
-        machine = build(mod, QUICK)
-        _require_no_library(mod, _("the module"))
+        with naming(title):
+            mod = import_for_any_batch(copy.deepcopy(model), list(features))
+            machine = build(mod, QUICK)
+            _require_no_library(mod, _("the module"))
+            if len(features) > 1:
+                _require_refusals(machine, features)
         mains[title] = _one_tensor(fenced(machine, mod))
         arrays[title] = [[np.float32(30 if size == 3 else 1)  # activations above 6
                           * random(size, width, seed=10 * size + i)
                           for i, width in enumerate(features)] for size in (1, 3, 7)]
-        if len(features) > 1:
-            _require_refusals(machine, features)
     check(compiled(dict(zip(titles, (model for model, _features in models), strict=True)),
                    lambda model, *inputs: model(*inputs), arrays,
                    lambda given: 3e-4 if len(given["x0"]) == 3 else 1e-5), mains)

@@ -64,6 +64,7 @@ class _Formula(NamedTuple):
                 for one in given)))
         names: dict[str, Any] = {
             "relu": emitting(relax.op.nn.relu), "minimum": emitting(relax.op.minimum),
+            "maximum": emitting(relax.op.maximum),
             "tanh": emitting(relax.op.tanh), "matmul": emitting(relax.op.matmul)}
         names |= {name: relax.const(array) for name, array in self.constants().items()}
         inputs = {name: relax.Var(name, relax.TensorType(shape, "float32"))
@@ -78,7 +79,8 @@ class _Formula(NamedTuple):
         """Return the formula's value by PyTorch."""
         names: dict[str, Any] = {
             "relu": torch.relu, "tanh": torch.tanh, "matmul": torch.matmul,
-            "minimum": lambda *both: torch.minimum(*map(torch.as_tensor, both))}
+            "minimum": lambda *both: torch.minimum(*map(torch.as_tensor, both)),
+            "maximum": lambda *both: torch.maximum(*map(torch.as_tensor, both))}
         names |= {name: torch.from_numpy(array) for name, array in self.constants().items()}
         return eval(self.text, names | dict(zip(self.inputs, inputs, strict=True)))
 
@@ -128,6 +130,7 @@ _CUTS = [
     _Formula("minimum(relu(x), y)", _ROWS | {"y": (3, 5)}, "nn.relu minimum"),
     _Formula("minimum(relu(x), [1, 4, 2, 8, 3])", _ROWS, "nn.relu minimum"),
     _Formula("minimum(relu(x), [3])", _ROWS, "nn.relu minimum"),  # it has an axis
+    _Formula("maximum(relu(x), 0.5)", _ROWS, "nn.relu maximum"),
     _Formula("minimum(tanh(x), 0.25) + relu(x)", _ROWS, "tanh minimum nn.relu add"),
     _Formula("(a := relu(x)) + minimum(a, 2)", _ROWS, "nn.relu clip add")]
 

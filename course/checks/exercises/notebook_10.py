@@ -1,6 +1,6 @@
 """The checks of notebook 10: programs for a GPU. They are run by tir.threads, and need no GPU."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import tvm
@@ -83,6 +83,7 @@ def exercise_10_2(transactions: Callable) -> str:
 # ---- tiles in shared memory ----------------------------------------------------------------
 
 _DENSE = [(64, 96, 64), (32, 64, 96), (96, 32, 32)]
+_LONG = (32, 224, 32)  # whole rows do not fit the shared memory
 
 
 def _dense(n: int, k: int, m: int) -> tvm.tirx.PrimFunc:
@@ -92,12 +93,13 @@ def _dense(n: int, k: int, m: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(X[i, over] * W[j, over], over), name="Y")])
 
 
-def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
+def _of_dense(answer: Callable, sizes: Sequence[tuple[int, int, int]] = _DENSE
+              ) -> Iterator[tuple[str, int, Launch]]:
     """Yield what an answer did for dense layers of several sizes, with a title and n * m * k.
 
     Raises CheckFailed where the result is wrong, or what each of these exercises asks is not met.
     """
-    for n, k, m in _DENSE:
+    for n, k, m in sizes:
         title = f"X {(n, k)}, W {(m, k)}"
         X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
         launch = gpus.ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
@@ -111,12 +113,13 @@ def _of_dense(answer: Callable) -> Iterator[tuple[str, int, Launch]]:
 @exercise("10.3", "dense_in_tiles(func)", seconds=20)
 def exercise_10_3(dense_in_tiles: Callable) -> str:
     """a dense layer with tiles in shared memory."""
-    for title, products, launch in _of_dense(dense_in_tiles):
+    sizes = [*_DENSE, _LONG]
+    for title, products, launch in _of_dense(dense_in_tiles, sizes):
         gpus.require_few(launch.loads, "XW", products // 8, _("loads of X and W"), title)
         gpus.require_few(launch.transactions, "XW", products // 128, _("transactions of X and W"),
                      title, _at_once(launch))
     return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
-             "transactions, for {count} sizes").format(count=len(_DENSE))
+             "transactions, for {count} sizes").format(count=len(sizes))
 
 
 # ---- barriers ------------------------------------------------------------------------------

@@ -57,7 +57,8 @@ class Example(NamedTuple):
                 else ("", "")
         shapes = isinstance(came, np.ndarray) and np.shape(right) != came.shape
         return cls([
-            *(_part(_("input {name}:").format(name=name), value, digits=digits)
+            *(_part(_("input {name}:").format(name=name), value,
+                    digits=max(digits, _digits_of_inputs(right, came, wrong)))
               for name, value in inputs.items()),
             _part(_("expected, {what}:").format(what=result) if result else _("expected:"),
                   right, None, digits, kinds[0], shapes, wrong),
@@ -114,6 +115,17 @@ def _digits(right: Any, came: Any, wrong: np.ndarray | None) -> int:
     pairs = list(zip(np.asarray(right)[wrong].tolist(), came[wrong].tolist(), strict=True))
     return next((n for n in DIGITS if all(f"{a:.{n}g}" != f"{b:.{n}g}" for a, b in pairs)),
                 DIGITS[-1])
+
+
+def _digits_of_inputs(right: Any, came: Any, wrong: np.ndarray | None) -> int:
+    """Return with how many digits inputs differ from themselves by a tenth of what is wrong."""
+    if wrong is None or not wrong.any():
+        return DIGITS[0]
+    a, b = (np.asarray(value)[wrong].astype("float64") for value in (right, came))
+    with np.errstate(all="ignore"):
+        off = np.abs(a - b) / np.maximum(np.abs(a), np.abs(b))
+    largest = off[np.isfinite(off)].max(initial=0) or 1  # NaN and infinity need no digits
+    return next((n for n in DIGITS[:3] if 10.0 ** (1 - n) / 2 <= largest / 10), DIGITS[2])
 
 
 def _number(number: Any, digits: int = DIGITS[0]) -> str:

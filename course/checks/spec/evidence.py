@@ -105,6 +105,8 @@ class Rerun(NamedTuple):
             return "" if (came == right).all() else "values"
         if (np.isnan(came) & ~np.isnan(right)).any():
             return "nan"
+        if (np.isnan(right) & ~np.isnan(came)).any():  # one mistake may also be seen without it
+            return "no nan"
         return "values" if differ(came, right, RTOL, self.atol(given)).any() else ""
 
     def smallest(self, given: Inputs) -> Example | None:
