@@ -169,11 +169,11 @@ def cut(batch: int, threads: int) -> tuple[int, int]:
     return 1, threads * math.ceil(batch * UNITS / threads / 2200)
 
 
-def pack(weights: dict[str, np.ndarray], columns: int = WIDE, parts: int = HALVES
+def pack(weights: dict[str, np.ndarray], width: int = WIDE, parts: int = HALVES
          ) -> list[np.ndarray]:
     """Return the CNN's weights in the order in which `packed_program` reads them.
 
-    conv (2, 3, 3, 16), its bias (2, 16), dense (parts, 96 / columns, 16 * units, columns), its
+    conv (2, 3, 3, 16), its bias (2, 16), dense (parts, 96 / width, 16 * units, width), its
     last four outputs (parts, units, 4, 16), its bias (100), the head (100, 10), its bias (10);
     all float32. Where the units cannot be shared evenly, zeros fill the last part, as if there
     were 16 more channels, all zero.
@@ -184,7 +184,7 @@ def pack(weights: dict[str, np.ndarray], columns: int = WIDE, parts: int = HALVE
     bias = weights["conv2d_bias"].reshape(HALVES, LANES)
     dense = weights["linear0_weight"].reshape(100, HALVES, LANES, PLACES).transpose(1, 3, 2, 0)
     dense = np.pad(dense.reshape(UNITS, LANES, 100), ((0, missing), (0, 0), (0, 0)))
-    wide = dense[..., :WIDE].reshape(parts, units * LANES, WIDE // columns, columns)
+    wide = dense[..., :WIDE].reshape(parts, units * LANES, WIDE // width, width)
     rest = dense[..., WIDE:].reshape(parts, units, LANES, REST)
     packed = [np.pad(conv, ((0, halves - HALVES), (0, 0), (0, 0), (0, 0))),
               np.pad(bias, ((0, halves - HALVES), (0, 0))), wide.transpose(0, 2, 1, 3),
@@ -231,20 +231,20 @@ def packed_images(batch: int, parts: int = HALVES) -> tuple[list[te.Tensor], te.
     return [image, weight, bias], act
 
 
-def packed_dense(act: te.Tensor, columns: int) -> tuple[list[te.Tensor], te.Tensor]:
+def packed_dense(act: te.Tensor, width: int) -> tuple[list[te.Tensor], te.Tensor]:
     """The dense layer on such activations: its inputs, and its results (batch, 100).
 
     Each part of the units gives its part of every sum; `total` adds up the parts.
     """
     parts, batch, units, _lanes = map(int, act.shape)
-    shapes = {"wide_weight": (parts, WIDE // columns, units * LANES, columns),
+    shapes = {"wide_weight": (parts, WIDE // width, units * LANES, width),
               "rest_weight": (parts, units, REST, LANES), "dense_bias": (100,)}
     wide_w, rest_w, bias = (te.placeholder(shape, name=name) for name, shape in shapes.items())
     k, u = te.reduce_axis((0, units * LANES), name="k"), te.reduce_axis((0, units), name="u")
     wide = te.compute(
         (parts, batch, WIDE),
         lambda p, n, j: te.sum(act[p, n, k // LANES, k % LANES]
-                               * wide_w[p, j // columns, k, j % columns], k), name="wide")
+                               * wide_w[p, j // width, k, j % width], k), name="wide")
     rest = te.compute(
         (parts, batch, REST, LANES),
         lambda p, n, j, f: te.sum(act[p, n, u, f] * rest_w[p, u, j, f], u), name="rest")
@@ -261,10 +261,10 @@ def packed_dense(act: te.Tensor, columns: int) -> tuple[list[te.Tensor], te.Tens
             j < WIDE, total[n, j], last[n, j - WIDE])), name="hidden")
 
 
-def packed_program(batch: int, columns: int = WIDE, parts: int = HALVES) -> tvm.tirx.PrimFunc:
+def packed_program(batch: int, width: int = WIDE, parts: int = HALVES) -> tvm.tirx.PrimFunc:
     """The CNN from images (batch, 1, 28, 28) to probabilities (batch, 10), with packed weights."""
     on_images, act = packed_images(batch, parts)
-    of_dense, hidden = packed_dense(act, columns)
+    of_dense, hidden = packed_dense(act, width)
     weight = te.placeholder((100, 10), name="head_weight")
     bias = te.placeholder((10,), name="head_bias")
     i = te.reduce_axis((0, 100), name="i")
@@ -279,6 +279,56 @@ def unroll(schedule: tvm.s_tir.Schedule, *loops: Any) -> None:
     """Unroll several loops."""
     for loop in loops:
         schedule.unroll(loop)
+
+
+def near_pooling(mod: tvm.IRModule, name: str,
+                 inlined: tuple[str, ...] = ("pad_temp", "T_add", "compute"), move: bool = True
+                 ) -> tvm.IRModule:
+    """Step 1 of 07: blocks of a fused conv_pool inlined, and the convolution two rows at a time."""
+    schedule = tvm.s_tir.Schedule(mod)
+    schedule.work_on(name)
+    for each in inlined:
+        schedule.compute_inline(each)
+    if move:
+        schedule.compute_at("conv2d_nchw", schedule.get_loops("pool_max")[2])
+    return schedule.mod
+
+
+def written_out(mod: tvm.IRModule, name: str, lanes: int = 0, parallel: bool = True
+                ) -> tvm.IRModule:
+    """Step 2 of 07: step 1 with its windows unrolled; with `lanes`, vectors of places in a row."""
+    schedule = tvm.s_tir.Schedule(near_pooling(mod, name))
+    schedule.work_on(name)
+    convolution, pooling = map(schedule.get_sblock, ("conv2d_nchw", "pool_max"))
+    *_, place, row, column = schedule.get_loops(convolution)
+    if lanes:
+        _, lane = schedule.split(place, [None, lanes])
+        schedule.reorder(row, column, lane)
+        schedule.vectorize(lane)
+    image, channel, *_, y, x = schedule.get_loops(pooling)
+    unroll(schedule, row, column, y, x)
+    if parallel:
+        schedule.parallel(schedule.fuse(image, channel))
+    schedule.decompose_reduction(convolution, row)
+    schedule.decompose_reduction(pooling, y)
+    return schedule.mod
+
+
+def pooling(row_inside: bool, biased: bool = False) -> tvm.tirx.PrimFunc:
+    """Return the max pooling of (4, 32, 26, 26), in one of two orders, by itself or of a ReLU."""
+    x, bias = te.placeholder((4, 32, 26, 26), name="x"), te.placeholder((32,), name="bias")
+    value = te.compute(x.shape, lambda n, f, row, column: relu(x[n, f, row, column] + bias[f]),
+                       name="value") if biased else x
+    pooled = topi.nn.pool2d(value, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+    schedule = tvm.s_tir.Schedule(te.create_prim_func([x, bias, pooled]))
+    if biased:
+        schedule.compute_inline("value")
+    pool = schedule.get_sblock("pool_max")
+    *_, across, y, x = schedule.get_loops(pool)
+    if row_inside:
+        schedule.reorder(y, x, across)
+    schedule.decompose_reduction(pool, y)
+    return schedule.mod["main"]
 
 
 def schedule_dense(schedule: tvm.s_tir.Schedule, name: str, groups: int, images: int,
@@ -372,28 +422,27 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
     groups, parts = cut(batch, threads)
     images = min(4, batch)
     # what the registers hold: 32 of 16 numbers, or 16 of 8
-    lanes, columns = (16, WIDE) if wide_vectors(target) else (8, 24 if batch > 2 else 32)
-    schedule = tvm.s_tir.Schedule(packed_program(batch, columns, parts))
-    act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
+    lanes, width = (16, WIDE) if wide_vectors(target) else (8, 24 if batch > 2 else 32)
+    schedule = tvm.s_tir.Schedule(packed_program(batch, width, parts))
     few = min(batch, 2 if lanes == 16 or batch <= 4 else 1)  # our choice
-    pieces = [schedule_dense(schedule, "wide", groups, images, columns // lanes, lanes),
+    pieces = [schedule_dense(schedule, "wide", groups, images, width // lanes, lanes),
               schedule_dense(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
     if one_region:
         piece = schedule.merge(*pieces)
         # with one thread too: as a function of its own the piece keeps its sums in registers,
         # in a serial loop LLVM stores and loads some of them in each round (test_kernels.py)
         schedule.parallel(piece)
-        schedule.compute_at(act, piece)
+        schedule.compute_at("act", piece)
         if groups > 1:
             for name in HEAD:
                 schedule.reverse_compute_at(schedule.get_sblock(name), piece)
     elif threads > 1:
-        for block in (act, wide, rest):
+        for block in ("act", "wide", "rest"):
             schedule.parallel(schedule.get_loops(block)[0])
     schedule_images(schedule, images)
     schedule_head(schedule, images)
     decompose_sums(schedule)
-    return module_of(schedule.mod["main"], pack(weights, columns, parts))
+    return module_of(schedule.mod["main"], pack(weights, width, parts))
 
 
 def onnx_runtime(model: torch.nn.Module, threads: int, *inputs: torch.Tensor

@@ -26,8 +26,8 @@ def cnn(weights: dict[str, np.ndarray], target: tvm.target.Target, threads: int 
     no parallel loop.
     """
     model = kernels.packed_model(weights, 1, target, threads, one_region=False)
-    parts, _, _, columns = map(int, model["cnn"].params[3].shape)
-    packed = kernels.pack(weights, columns, parts)
+    parts, _, _, width = map(int, model["cnn"].params[3].shape)
+    packed = kernels.pack(weights, width, parts)
     return model["cnn"], np.concatenate([array.ravel() for array in packed])
 
 
