@@ -641,21 +641,6 @@ def for_the_browser(func: tirx.PrimFunc) -> tirx.PrimFunc:
     body = tvm_ffi.structural_map(func.body, (tirx.For, on_one_thread))
     return tirx.PrimFunc(func.params, body, func.ret_type, attrs=func.attrs)
 
-# %% 11.6 wrong: matmul anywhere in the name -> your code to run
-def products_in_rows(mod: tvm.IRModule) -> tvm.IRModule:
-    schedule = tvm.s_tir.Schedule(mod)
-    products = [variable.name_hint for variable, _func in mod.functions_items()
-                if "matmul" in variable.name_hint]
-    for product in products:
-        block = schedule.get_sblock("matmul", func_name=product)
-        *_batch, column, over = schedule.get_loops(block)
-        if isinstance(schedule.get(column).extent, tirx.IntImm):
-            column, lanes = schedule.split(column, [None, 16])
-            schedule.reorder(over, column, lanes)
-            schedule.vectorize(lanes)
-            schedule.decompose_reduction(block, over)
-    return schedule.mod
-
 # %% 11.7 wrong: the first and the last alone -> for znver4, haswell, skylake-avx512 | haswell has no
 def for_all(processors: list[str]) -> tvm.target.Target:
     shared = features(processors[0]) & features(processors[-1])

@@ -295,7 +295,7 @@ def exercise_11_4(dl_tensor: Callable) -> str:
 
 
 _FROM_TWO = """
-from tvm.script import tirx as T
+# from tvm.script import tirx as T
 @T.prim_func(s_tir=True)
 def main(x: T.Buffer((10,), "float32"), y: T.Buffer((10,), "float32")):
     for i in T.serial(2):
