@@ -23,7 +23,7 @@ class Course:
 
     def __init__(self, folder: Path, *cells: str) -> None:
         self.folder, self.master = folder, folder / "notebooks" / "00_x.ipynb"
-        self.po = folder / "po" / "zh" / "00_x.po"
+        self.po = folder / "paired_md" / "po" / "zh" / "00_x.po"
         self.made = folder / "paired_md" / "zh" / "00_x.md"
         self.master.parent.mkdir()
         self.english(*cells)
@@ -125,7 +125,8 @@ def test_a_translation_follows_its_paragraph(course) -> None:
 def test_what_is_written_elsewhere_or_wrongly_is_told_before_anything_is_lost(course) -> None:
     made = course.made.read_text(encoding="utf-8")
     course.made.write_text(made.replace("二 `b` 7。", "二 `b` 七。"), encoding="utf-8")
-    with pytest.raises(translation.TranslationError, match="'二 `b` 七。' is not in po/zh/00_x.po"):
+    with pytest.raises(translation.TranslationError,
+                       match="'二 `b` 七。' is not in paired_md/po/zh/00_x.po"):
         translation.merge()
     course.translate("Three.", "三。")
     course.sync()
@@ -162,7 +163,7 @@ def test_what_has_no_words_stays_with_its_neighbour() -> None:
 
 
 def test_a_stale_paragraph_of_a_document_is_english_to_its_reader(course, capsys) -> None:
-    source, po = course.folder / "docs" / "x.md", course.folder / "po" / "zh" / "docs" / "x.po"
+    source, po = course.folder / "docs" / "x.md", course.po.parent / "docs" / "x.po"
     made = course.folder / "docs" / "zh" / "x.md"
     source.parent.mkdir()
     po.parent.mkdir()
@@ -279,7 +280,7 @@ def test_a_finding_has_its_line(course, capsys) -> None:
     with pytest.raises(SystemExit) as stopped:
         translation.main("00")
     line = course.text[:course.text.index('msgid "Alpha: `x`.')].count("\n") + 1
-    assert f"po/zh/00_x.po:{line}: the code span `x` is missing" in str(stopped.value)
+    assert f"paired_md/po/zh/00_x.po:{line}: the code span `x` is missing" in str(stopped.value)
     course.replace("甲。", "甲：`x`。")
     translation.main()
     assert "all 2 paragraphs" in capsys.readouterr().out

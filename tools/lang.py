@@ -1,8 +1,8 @@
 """The course's editions: English, and Chinese where make was called with LANG=zh.
 
 `lang` is "en" or "zh"; without it the chosen one. The Chinese edition has its folders below the
-English ones: work/zh/, build/html/zh/. tools.translation makes its notebooks from po/zh/; a Chinese
-handout has them in notebooks/zh/.
+English ones: work/zh/, build/html/zh/. tools.translation makes its notebooks from paired_md/po/zh/;
+a Chinese handout has them in notebooks/zh/.
 """
 
 import os
@@ -25,7 +25,8 @@ def place(folder: str, lang: str = "") -> str:
 def masters(lang: str = "") -> list[Path]:
     """Return the notebooks that an edition is made from; exit if it is not here."""
     lang = lang or CHOSEN
-    folder = "notebooks" if (ROOT / "po" / "zh").is_dir() else place("notebooks", lang)
+    made_here = (ROOT / "paired_md" / "po" / "zh").is_dir()
+    folder = "notebooks" if made_here else place("notebooks", lang)
     found = sorted((ROOT / folder).glob("[0-9]*.ipynb"))
     if not found:
         sys.exit(_("This edition is not in the handout that was unpacked here: LANG={here} is."

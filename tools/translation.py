@@ -1,13 +1,13 @@
-"""The Chinese of notebooks and documents: catalogues in po/zh/, and the Markdown made of them.
+"""The Chinese of notebooks and documents: catalogues, and the Markdown made of them.
 
     python -m tools.translation                      check all, and count what waits for Chinese
     python -m tools.translation 02 docs/rosetta.md   check some; tools.translation_lint says how
 
-A paragraph is a message of gettext, in po/zh/02_emit_te_ingestion.po or po/zh/docs/rosetta.po. An
-exercise's docstring is one too, in the context "docstring". `make sync` merges the catalogues with
-the English (tools.catalogue) and writes paired_md/zh/, docs/zh/ and x.zh.md from them. Readers get
-the English of a paragraph without Chinese, and of one that is `fuzzy` because its English changed;
-`make sync ACCEPT=02` accepts the Chinese as it is.
+A paragraph is a message of gettext, in paired_md/po/zh/, which has 02_emit_te_ingestion.po and
+docs/rosetta.po. An exercise's docstring is one too, in the context "docstring". `make sync` merges
+the catalogues with the English (tools.catalogue) and writes paired_md/zh/, docs/zh/ and x.zh.md
+from them. Readers get the English of a paragraph without Chinese, and of one that is `fuzzy`
+because its English changed; `make sync ACCEPT=02` accepts the Chinese as it is.
 """
 
 import inspect
@@ -55,7 +55,7 @@ def normal(text: str) -> str:
 
 def files(names: Collection[str] = ()) -> dict[str, File]:
     """Return all files by name, or some: a notebook's is "02", a document's its English path."""
-    po, made = ROOT / "po" / "zh", ROOT / "paired_md" / "zh"
+    po, made = ROOT / "paired_md" / "po" / "zh", ROOT / "paired_md" / "zh"
     found = {path.name[:2]: File(path, po / f"{path.stem}.po", made / f"{path.stem}.md")
              for path in sorted((ROOT / "notebooks").glob("[0-9]*.ipynb"))}
     for path in sorted({*po.rglob("*.po")} - {file.catalogue for file in found.values()}):

@@ -140,8 +140,8 @@ def test_an_exercise_and_new_words_without_chinese(clone: Path) -> None:
     _change(clone / "docs" / "tvm_errors.md", "a few distinctive words", "only ")
     said = run("tools.sync", "md")
     assert said.startswith("Written: notebooks/03_extern_library_calls.ipynb, "
-                           "po/zh/03_extern_library_calls.po, po/zh/README.po, "
-                           "po/zh/docs/tvm_errors.po, course/words/zh.po, "
+                           "paired_md/po/zh/03_extern_library_calls.po, paired_md/po/zh/README.po, "
+                           "paired_md/po/zh/docs/tvm_errors.po, course/words/zh.po, "
                            "paired_md/zh/03_extern_library_calls.md, README.zh.md, "
                            "docs/zh/tvm_errors.md, instructor/README.zh.md, README.md")
     assert "Nothing to write" in run("tools.sync")
