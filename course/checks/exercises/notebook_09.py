@@ -120,7 +120,7 @@ def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule], left: Mapping[
 
 _ROWS = {"x": (3, 5)}
 _CUTS = [
-    _Formula("minimum(relu(x), 6)", {"x": (4, 5)}, "clip"),
+    _Formula("minimum(relu(x), 6)", {"x": (2,)}, "clip"),
     _Formula("minimum(6, relu(x))", {"x": (2, 3, 4, 5)}, "clip"),
     _Formula("minimum(relu(-x), 0.5)", {"x": (7,)}, "negative clip"),
     _Formula("minimum(relu(x), 20.125)", {"x": (3, 8)}, "clip"),
@@ -469,7 +469,8 @@ def _are_lives(given: Inputs) -> bool:
     """Whether this is what plan takes, and it is known how many bytes suffice."""
     lives = given["lives"]
     return all(len(life) == 3 and 1 <= life[0] <= life[1] and life[2] > 0 for life in lives) \
-        and lives == sorted(lives) and _most(lives) is not None
+        and lives == sorted(lives) and len({life[0] for life in lives}) == len(lives) \
+        and _most(lives) is not None
 
 
 _PLAN = Spec(
@@ -491,12 +492,12 @@ def exercise_9_5(plan: Callable) -> str:
 _DENSE = [
     _Formula("-(b0 + matmul(x, w0))", {"x": (4, 8)}, "call_dps_packed negative",
              {"w0": (8, 5), "b0": (5,)}),
-    _Formula("-relu(matmul(x, w0) + b0)", {"x": (5, 3)}, "call_dps_packed negative",
+    _Formula("-relu(matmul(x, w0) + b0)", {"x": (2, 3)}, "call_dps_packed negative",
              {"w0": (3, 8), "b0": (8,)}),
     _Formula("-relu(matmul(b0 + matmul(x, w0), w1) + b1)", {"x": (8, 8)},
              "call_dps_packed call_dps_packed negative",
              {"w0": (8, 8), "b0": (8,), "w1": (8, 8), "b1": (8,)}),
-    _Formula("-relu(matmul(matmul(relu(b0 + matmul(x, w0)), w1) + b1, w2) + b2)", {"x": (2, 6)},
+    _Formula("-relu(matmul(matmul(relu(b0 + matmul(x, w0)), w1) + b1, w2) + b2)", {"x": (4, 6)},
              "call_dps_packed call_dps_packed call_dps_packed negative",
              {"w0": (6, 6), "b0": (6,), "w1": (6, 6), "b1": (6,), "w2": (6, 3), "b2": (3,)}),
     _Formula("-(b1 + matmul(matmul(x, w0), w1))", {"x": (3, 5)}, "matmul call_dps_packed negative",
