@@ -107,8 +107,7 @@ def _require_draws(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc, most: 
             raise CheckFailed(_("each loop to be split by what was drawn for it"),
                               _("the draw for the loop over {extent} does not split it").format(
                                   extent=math.prod(factors)))
-    inner = {math.prod(factors): factors[-1] for _inst, factors in drawn}
-    _require_room([inner.get(extent, 1) for extent in (channels, rows, columns)], most)
+    _require_room([factors[-1] for _inst, factors in drawn], most)
 
 
 def _draws(schedule: tvm.s_tir.Schedule) -> list[tuple[Any, list[int]]]:
