@@ -135,8 +135,8 @@ def _short(place: tuple[int, ...]) -> str:
 
 def divergent(count: int, block: tuple[int, ...]) -> Refused:
     """Return what to say where only so many threads of a block reach a barrier."""
-    return Refused(_("{count} threads of block {block} reach a barrier, the others do not").format(
-        count=count, block=_short(block)))
+    return Refused(_("{count} threads of block {block} reach a barrier that the others do not reach"
+                     ).format(count=count, block=_short(block)))
 
 
 @dataclass(frozen=True)

@@ -148,7 +148,8 @@ def _array(follow_layout: Callable) -> Callable[..., np.ndarray]:
 
 def _layouts() -> Cases:
     for seed, (outputs, groups, lanes, places) in enumerate(
-            [(1, 2, 2, 2), (3, 2, 4, 3), (2, 1, 3, 5), (5, 3, 1, 4), (4, 2, 16, 9), (2, 4, 2, 1)]):
+            [(1, 2, 2, 2), (3, 2, 4, 3), (2, 1, 3, 5), (5, 3, 1, 4), (4, 2, 16, 9), (2, 4, 2, 1),
+             (1, 2, 1, 2)]):
         yield {"weights": fractions(outputs, groups * lanes * places, seed=seed),
                "places": places, "lanes": lanes}
 

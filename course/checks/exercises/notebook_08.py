@@ -22,8 +22,9 @@ from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared, while_running
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.say.show import Example
+from course.checks.spec.compiled import naming
 from course.tir.loops import nests
-from course.words import _
+from course.words import Sentence, _
 
 # ---- a stochastic schedule -----------------------------------------------------------------
 
@@ -60,9 +61,10 @@ def exercise_8_1(random_conv2d: Callable) -> str:
     _require_every_tile(many)
     for seed in _SEEDS:
         _drawn(random_conv2d, small, seed, _ROOM - 1)  # less than the largest tile
-    for schedules_of, most in ((drawn, _MOST), (many[:len(drawn)], _ROOM)):
-        for schedule in schedules_of:
-            _require_structure(schedule, most)
+    for seeds, schedules_of, most in ((_SEEDS, drawn, _MOST), (_MANY_SEEDS, many, _ROOM)):
+        for seed, schedule in zip(seeds[:len(drawn)], schedules_of, strict=False):
+            with naming(_seeded(seed)):
+                _require_structure(schedule, most)
     for before, schedule in [*((func, one) for one in drawn[:3]), (small, many[0])]:
         schedules.require_same_results(before, schedule.mod["main"])
     return _("each tile that fits from {count} seeds, the same program for the same seed;\n"
@@ -72,14 +74,22 @@ def exercise_8_1(random_conv2d: Callable) -> str:
 
 def _drawn(random_conv2d: Callable, func: tvm.tirx.PrimFunc, seed: int, most: int
            ) -> tvm.s_tir.Schedule:
-    """Return an answer's schedule of a convolution.
-
-    Raises CheckFailed unless a draw of its own cuts each of f, y and x, and the tile has room.
-    """
+    """Return an answer's schedule of a convolution; raises CheckFailed if its draws are wrong."""
     schedule = random_conv2d(func, seed, most)
     if not isinstance(schedule, tvm.s_tir.Schedule):
         raise CheckFailed(_("a Schedule, which knows its trace"), type(schedule).__name__)
     schedules.warn_of_copies(schedule.mod["main"])
+    with naming(_seeded(seed)):
+        _require_draws(schedule, func, most)
+    return schedule
+
+
+def _seeded(seed: int) -> Sentence:
+    return _("seed {seed}").format(seed=f"{seed:,}")
+
+
+def _require_draws(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc, most: int) -> None:
+    """Raise CheckFailed unless a draw of its own cuts each of f, y and x, and the tile has room."""
     drawn = _draws(schedule)
     cut = sorted(math.prod(factors) for _inst, factors in drawn)
     _n, channels, rows, columns = map(int, func.params[-1].shape)
@@ -98,7 +108,6 @@ def _drawn(random_conv2d: Callable, func: tvm.tirx.PrimFunc, seed: int, most: in
                               _("the draw for the loop over {extent} does not split it").format(
                                   extent=math.prod(factors)))
     _require_room([factors[-1] for _inst, factors in drawn], most)
-    return schedule
 
 
 def _draws(schedule: tvm.s_tir.Schedule) -> list[tuple[Any, list[int]]]:

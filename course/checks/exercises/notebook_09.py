@@ -120,7 +120,7 @@ def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule], left: Mapping[
 
 _ROWS = {"x": (3, 5)}
 _CUTS = [
-    _Formula("minimum(relu(x), 6)", {"x": (4, 5)}, "clip"),
+    _Formula("minimum(relu(x), 6)", {"x": (2,)}, "clip"),
     _Formula("minimum(6, relu(x))", {"x": (2, 3, 4, 5)}, "clip"),
     _Formula("minimum(relu(-x), 0.5)", {"x": (7,)}, "negative clip"),
     _Formula("minimum(relu(x), 20.125)", {"x": (3, 8)}, "clip"),
@@ -469,7 +469,8 @@ def _are_lives(given: Inputs) -> bool:
     """Whether this is what plan takes, and it is known how many bytes suffice."""
     lives = given["lives"]
     return all(len(life) == 3 and 1 <= life[0] <= life[1] and life[2] > 0 for life in lives) \
-        and lives == sorted(lives) and _most(lives) is not None
+        and lives == sorted(lives) and len({life[0] for life in lives}) == len(lives) \
+        and _most(lives) is not None
 
 
 _PLAN = Spec(

@@ -10,17 +10,23 @@ from course.checks.compare.tolerance import random
 from course.checks.exercises import gpus
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.compiled import naming
 from course.checks.spec.forms import number
 from course.checks.spec.spec import Spec, check
 from course.tir.threads import Launch, thread_name
 from course.words import Sentence, _
 
 
-def _at_once(launch: Launch) -> Sentence:
-    """Say which elements of X the first warp reaches at once."""
-    first = launch.together["X"][:4]
-    return _("the first warp accesses {elements}, ... of X at once").format(
-        elements=", ".join(map(str, first)))
+def _at_once(launch: Launch, names: str = "X") -> Sentence:
+    """Say which elements the first warp reaches at once, of the buffer that takes most for it."""
+    name = max(names, key=lambda one: launch.transactions[one] / max(launch.loads[one], 1))
+    places = launch.together[name]
+    begins = [at for at, place in enumerate(places) if not at or place != places[at - 1] + 1]
+    runs = [(places[begin], places[end - 1])
+            for begin, end in zip(begins, [*begins[1:], len(places)], strict=True)][:4]
+    return _("the first warp accesses {elements}, ... of {name} at once").format(
+        elements=", ".join(f"{first}" if first == last else f"{first}–{last}"
+                           for first, last in runs), name=name)
 
 
 # ---- a thread for each pixel ---------------------------------------------------------------
@@ -40,7 +46,9 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     for rows, columns in _PIXELS:
         title = f"X {(rows, columns)}"
         X, Y = gpus.numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
-        launch = gpus.ran(thread_for_each_pixel(_brighter(rows, columns)), (X, Y), title)
+        with naming(title):
+            func = thread_for_each_pixel(_brighter(rows, columns))
+        launch = gpus.ran(func, (X, Y), title)
         grid = (-(-columns // _SIDE), -(-rows // _SIDE), 1)
         gpus.require_launch(launch, grid, (_SIDE, _SIDE, 1), title)
         gpus.require_result(Y, X * 0.5 + 0.25, title, launch)
@@ -102,7 +110,9 @@ def _of_dense(answer: Callable, sizes: Sequence[tuple[int, int, int]] = _DENSE
     for n, k, m in sizes:
         title = f"X {(n, k)}, W {(m, k)}"
         X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
-        launch = gpus.ran(answer(_dense(n, k, m)), (X, W, Y), title, least=16)
+        with naming(title):
+            func = answer(_dense(n, k, m))
+        launch = gpus.ran(func, (X, W, Y), title, least=16)
         gpus.require_result(Y, X @ W.T, title, launch)
         gpus.require_at_most(gpus.MOST_SHARED, launch.shared_bytes,
                              _("bytes of shared memory a block"), title)
@@ -117,7 +127,7 @@ def exercise_10_3(dense_in_tiles: Callable) -> str:
     for title, products, launch in _of_dense(dense_in_tiles, sizes):
         gpus.require_few(launch.loads, "XW", products // 8, _("loads of X and W"), title)
         gpus.require_few(launch.transactions, "XW", products // 128, _("transactions of X and W"),
-                     title, _at_once(launch))
+                     title, _at_once(launch, "XW"))
     return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
              "transactions, for {count} sizes").format(count=len(sizes))
 
@@ -165,7 +175,9 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
     for n, k in _ROWS:
         title = f"X {(n, k)}"
         X, Y = gpus.numbers(n, k), np.full(n, np.nan, "float32")
-        launch = gpus.ran(block_for_each_row(_row_sums(n, k)), (X, Y), title)
+        with naming(title):
+            func = block_for_each_row(_row_sums(n, k))
+        launch = gpus.ran(func, (X, Y), title)
         gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         gpus.require_result(Y, X.sum(axis=1), title, launch)
         gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
@@ -188,7 +200,9 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
         X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
         X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
-        launch = gpus.ran(softmax_in_one_kernel(_softmax(n, k)), (X, Y), title)
+        with naming(title):
+            func = softmax_in_one_kernel(_softmax(n, k))
+        launch = gpus.ran(func, (X, Y), title)
         gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         power = np.exp(X - X.max(axis=1, keepdims=True))
         gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)

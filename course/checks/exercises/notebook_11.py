@@ -77,10 +77,10 @@ def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]
 def exercise_11_1(for_any_batch: Callable) -> str:
     """a module for any batch."""
     for title, model, shapes in _models():
-        with helpers.quiet():
-            mod = for_any_batch(copy.deepcopy(model), tuple(_inputs(shapes, 1)))
-            machine = build(mod)
         with naming(title):
+            with helpers.quiet():
+                mod = for_any_batch(copy.deepcopy(model), tuple(_inputs(shapes, 1)))
+                machine = build(mod)
             _require_any_batch(mod["main"], len(shapes))
         check(compiled({title: model}, lambda model, *given: model(*given), {title: [
             [one.numpy() for one in _inputs(shapes, batch)] for batch in _BATCHES]}, 1e-4),

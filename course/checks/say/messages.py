@@ -113,7 +113,9 @@ def _ordinary(kind: str) -> set[str]:
 def explained(message: str) -> str:
     """Return the link into docs/ that explains a message of TVM, or ""."""
     method = re.search(r"'(\w+)' object has no attribute '(\w+)'", message)
-    gone = re.search(r"(module 'tvm[\w.]*' has no attribute|import name '\w+' from 'tvm)", message)
+    gone = re.search(  # not what the runtime alone lacks of the compiler
+        r"(module 'tvm(?![\w.]*_ffi_api)[\w.]*' has no attribute|import name '\w+' from 'tvm)",
+        message)
     if gone or method and method[2] in _old_names() - _ordinary(method[1]):
         return _("docs/rosetta.md, which has the old names and today's")
     return next((link for words, link in _explanations().items() if words in message), "")
@@ -155,9 +157,13 @@ def reason(error: BaseException) -> str:
             break
     if text.startswith(_ILL_FORMED) and (why := _why_ill_formed(error)):
         return f"{name}: {_ILL_FORMED}: {why}"
-    return f"{name}: {text.removeprefix(f'{name}: ')[:300]}"
+    if lines and lines[0].startswith(("Invalid ", "Mismatched ")) and text.startswith("expected "):
+        text = f"{lines[0].removesuffix(' when calling:')}, {text}"  # of which argument
+    text = _OPERATOR.sub(r"\1", text.removeprefix(f"{name}: "))
+    return f"{name}: {text[:300]}{'...' * (len(text) > 300)}"
 
 
+_OPERATOR = re.compile(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)')
 _NOTE = "The error above occurred"  # torch.export ends with it
 _NO_TENSORIZE = "Does not match the tensorize description:"
 _ILL_FORMED = "Program is not well-formed"

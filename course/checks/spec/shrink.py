@@ -91,8 +91,12 @@ def _values(value: Any) -> Iterator[Any]:
         case bool():
             return
         case int() | np.integer():
-            yield from (int(number) for number in _numbers(float(value)) if number == int(number))
-            yield from (less for less in (value // 2, value - 1) if less not in NUMBERS)
+            whole = int(value)
+            yield from (int(number) for number in _numbers(float(whole))
+                        if number == int(number) and abs(number) <= abs(whole))
+            step = 1 if whole > 0 else -1  # towards 0
+            yield from (less for less in (step * (abs(whole) // 2), whole - step)
+                        if less not in NUMBERS)
         case float() | np.floating():
             yield from map(float, _numbers(float(value)))
         case list() | tuple():
