@@ -1,6 +1,7 @@
 """The kernels of 06 to 08: they measure the machine, fuse the CNN, are the packed CNN; a library.
 
-The notebooks show this code and explain it; the benchmark, the tuning and the tests run it.
+The notebooks show this code and explain it, but for steps 1 and 2 of 07, since writing them is an
+exercise there; the benchmark, the tuning and the tests run the rest too.
 """
 
 import contextlib
@@ -284,7 +285,10 @@ def unroll(schedule: tvm.s_tir.Schedule, *loops: Any) -> None:
 def near_pooling(mod: tvm.IRModule, name: str,
                  inlined: tuple[str, ...] = ("pad_temp", "T_add", "compute"), move: bool = True
                  ) -> tvm.IRModule:
-    """Step 1 of 07: blocks of a fused conv_pool inlined, and the convolution two rows at a time."""
+    """Return step 1 of 07: a fused conv_pool, its blocks `inlined`, computed two rows at a time.
+
+    Without `move` the convolution stays where it is. Writing this is exercise 7.2.
+    """
     schedule = tvm.s_tir.Schedule(mod)
     schedule.work_on(name)
     for each in inlined:
@@ -296,26 +300,32 @@ def near_pooling(mod: tvm.IRModule, name: str,
 
 def written_out(mod: tvm.IRModule, name: str, lanes: int = 0, parallel: bool = True
                 ) -> tvm.IRModule:
-    """Step 2 of 07: step 1 with its windows unrolled; with `lanes`, vectors of places in a row."""
+    """Return step 2 of 07: step 1 with its windows unrolled, and `parallel` over the channels.
+
+    With `lanes`, so many neighbours of a row are a vector; else LLVM makes its own.
+    """
     schedule = tvm.s_tir.Schedule(near_pooling(mod, name))
     schedule.work_on(name)
-    convolution, pooling = map(schedule.get_sblock, ("conv2d_nchw", "pool_max"))
+    convolution, pool = map(schedule.get_sblock, ("conv2d_nchw", "pool_max"))
     *_, place, row, column = schedule.get_loops(convolution)
     if lanes:
         _, lane = schedule.split(place, [None, lanes])
         schedule.reorder(row, column, lane)
         schedule.vectorize(lane)
-    image, channel, *_, y, x = schedule.get_loops(pooling)
+    image, channel, *_, y, x = schedule.get_loops(pool)
     unroll(schedule, row, column, y, x)
     if parallel:
         schedule.parallel(schedule.fuse(image, channel))
     schedule.decompose_reduction(convolution, row)
-    schedule.decompose_reduction(pooling, y)
+    schedule.decompose_reduction(pool, y)
     return schedule.mod
 
 
 def pooling(row_inside: bool, biased: bool = False) -> tvm.tirx.PrimFunc:
-    """Return the max pooling of (4, 32, 26, 26), in one of two orders, by itself or of a ReLU."""
+    """Return the max pooling of (4, 32, 26, 26), in one of two orders, by itself or of a ReLU.
+
+    All take a bias, so that they are called alike; it counts where they are `biased`.
+    """
     x, bias = te.placeholder((4, 32, 26, 26), name="x"), te.placeholder((32,), name="bias")
     value = te.compute(x.shape, lambda n, f, row, column: relu(x[n, f, row, column] + bias[f]),
                        name="value") if biased else x

@@ -91,6 +91,8 @@ def test_lists_and_numbers_shrink_and_truth_values_stay() -> None:
     search = Search(fails, {"reads": [[0], [3, 4], [5]], "n": 317, "flag": True}, {})
     assert search.run()
     assert search.best == {"reads": [[], []], "n": 6, "flag": True}
+    search = Search(lambda given: "low" if given["n"] < -3 else "", {"n": -7}, {})
+    assert search.run() and search.best == {"n": -4}, "towards 0"
 
 
 def test_numbers_that_make_no_sense_are_not_tried() -> None:
@@ -278,6 +280,8 @@ def test_what_differs_is_marked_with_the_digits_that_tell() -> None:
         "[[0, 0]]", "[[1, 0]]", "[[1, *2*]]"]
     assert _texts(_array(0.730951), _array(0.731049)) == ["[0.730951]", "[0.731049]"]
     assert _texts(np.float32(1), np.float32(np.nan), n=3) == ["3", "1", "nan"]
+    for came, x in ((1.001, "0.333333"), (2, "0.3333"), (np.nan, "0.3333")):  # as much as it needs
+        assert _texts(_array(1), _array(came), x=_array(1 / 3))[0] == f"[{x}]"
 
 
 def test_many_axes_and_other_shapes_say_their_shape() -> None:

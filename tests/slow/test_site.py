@@ -184,7 +184,7 @@ def test_search_forgives_and_understands(site: Path) -> None:
         names = {searching.named(section) for section in known}
         asked = [(name, query, rights) for name in REACHED
                  for query, rights in said[name][language].items()]
-        gone = {right for _name, _query, rights in asked for right in rights
+        gone = {(name, right) for name, _query, rights in asked for right in rights
                 if not any(one.startswith(right) for one in names)}
         assert not gone, f"no section is named like that any more: {gone}"
         came = searching.answers(known, [query for _name, query, _rights in asked])

@@ -24,8 +24,11 @@ class TestUntouched:
     """In classes, so that two workers share them."""
 
     @pytest.mark.parametrize("master", NOTEBOOKS, ids=lambda path: path.stem)
-    def test_the_copy_runs_to_its_end(self, master: Path) -> None:
+    def test_the_copy_runs_to_its_end(self, master: Path, tmp_path: Path,
+                                      monkeypatch: pytest.MonkeyPatch) -> None:
         """Checks say "not done yet", cells that need an answer say so."""
+        if master.stem[:2] not in BROKEN:
+            monkeypatch.setenv("PATH", str(tmp_path))  # they use nothing of it
         notebook = student.student_version(master)
         execute.client(notebook).execute()
         checks = errors = 0

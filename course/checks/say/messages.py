@@ -157,8 +157,8 @@ def reason(error: BaseException) -> str:
             break
     if text.startswith(_ILL_FORMED) and (why := _why_ill_formed(error)):
         return f"{name}: {_ILL_FORMED}: {why}"
-    if lines and lines[0].startswith(("Invalid ", "Mismatched ")) and text.startswith("expected "):
-        text = f"{lines[0].removesuffix(' when calling:')}, {text}"  # of which argument
+    if lines and lines[0].endswith(" when calling:") and lines[-1].startswith("expected "):
+        text = f"{lines[0].removesuffix(' when calling:')}, {lines[-1]}"  # of which argument
     text = _OPERATOR.sub(r"\1", text.removeprefix(f"{name}: "))
     return f"{name}: {text[:300]}{'...' * (len(text) > 300)}"
 

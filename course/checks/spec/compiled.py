@@ -15,7 +15,7 @@ from tvm import relax
 from course.checks.compare.tolerance import ATOL, to_numpy
 from course.checks.observe.guard_pages import guarded
 from course.checks.run.answer import line_of_answer
-from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.messages import CheckFailed, place_in_script, reason
 from course.checks.spec.evidence import Mistakes, Spec
 from course.checks.spec.shrink import Inputs
 from course.words import _
@@ -24,17 +24,20 @@ Main = Callable[..., Any]  # a compiled function of TVM's tensors
 
 
 @contextlib.contextmanager
-def naming(title: str) -> Iterator[None]:
-    """Raise CheckFailed with a title where an answer raises, or what it made."""
+def naming(title: str, runs: bool = True) -> Iterator[None]:
+    """Raise CheckFailed with a title where a check does, and where an answer raises, if it runs."""
     try:
         yield
     except NotImplementedError:
         raise
     except CheckFailed as failed:
-        raise CheckFailed(_("; ").join([failed.parts[0], title]), *failed.parts[1:]) from None
+        expected, came, look_at = failed.parts
+        raise CheckFailed(_("; ").join([expected, title]), came or None, look_at) from None
     except Exception as error:  # whatever the answer raises
+        if not runs:
+            raise
         raise CheckFailed(_("your code to run; {title}").format(title=title), reason(error),
-                          line_of_answer(error)) from None
+                          place_in_script(error) or line_of_answer(error)) from None
 
 
 def fenced(machine: relax.VirtualMachine, mod: tvm.IRModule, name: str = "main") -> Main:
