@@ -156,7 +156,7 @@ def longest_sum(one, other, bits):
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(1, max(a * b for a in one for b in other))
 
-# %% 13.3 wrong: a symmetric accumulator -> input one: (-2, 0) | expected: 1 | got: 0
+# %% 13.3 wrong: a symmetric accumulator -> input one: (-1, 0) | expected: 2 | got: 1
 def longest_sum(one, other, bits):
     return (2 ** (bits - 1) - 1) // max(abs(a * b) for a in one for b in other)
 
