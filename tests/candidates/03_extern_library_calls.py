@@ -732,7 +732,7 @@ def register_conv2d_numpy():
         v = np.lib.stride_tricks.sliding_window_view(X, W.shape[2:], axis=(2, 3))
         O[...] = np.einsum("nchwpq,fcpq->nfhw", v, W) + B
 
-# %% 3.1 wrong: NaN among the scores is taken for 0 -> [[0.5, 0.5], [*0.5*, *0.5*]]
+# %% 3.1 wrong: NaN among the scores is taken for 0 -> [[0, nan], [0, 0]] | expected: [[nan, nan], [0.5, 0.5]] | got: [[*0.5*, *0.5*]
 def register_softmax():
     def softmax(x, out):
         scores = np.nan_to_num(np.from_dlpack(x), nan=0.0, neginf=0.0)
