@@ -502,14 +502,7 @@ def hand_over(mod):
     return relax.transform.RunCodegen()(mod)
 
 # %% 9.1 wrong: one element is a number -> operators nn.relu, minimum; minimum(relu(x), [3]) | got: clip
-def use_clip(mod):
-    x, number = wildcard(), is_const()
-    positive = is_op("relax.nn.relu")(x)
-    cut = is_op("relax.minimum")(positive, number) | is_op("relax.minimum")(number, positive)
-    def clip(found, parts):
-        most = parts[number].value.numpy()
-        return relax.op.clip(parts[x], 0, most.item()) if most.size == 1 else found
-    return rewritten(mod, cut, clip)
+# float(most)) if most.ndim == 0 => most.item()) if most.size == 1
 
 # %% 9.1 wrong: above 0 alone -> operators clip; minimum(relu(x), 0) | nn.relu, minimum
 def use_clip(mod):
@@ -569,12 +562,4 @@ fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := abs(g) / np.sqrt(v + 
 # return numbers => return np.array(numbers, dtype=int)
 
 # %% 9.1 wrong: a maximum is cut too -> operators nn.relu, maximum; maximum(relu(x), 0.5) | got: clip
-def use_clip(mod):
-    x, number = wildcard(), is_const()
-    positive = is_op("relax.nn.relu")(x)
-    cut = is_op("relax.minimum")(positive, number) | is_op("relax.minimum")(number, positive)
-
-    def clip(found, parts):
-        most = parts[number].value.numpy()
-        return relax.op.clip(parts[x], 0, float(most)) if most.ndim == 0 else found
-    return rewritten(mod, cut | is_op("relax.maximum")(positive, number), clip)
+# return rewritten(mod, cut, clip) => return rewritten(mod, cut | is_op("relax.maximum")(positive, number), clip)
