@@ -95,6 +95,24 @@ def test_several_work_at_once() -> None:
             assert child.result() == children.pop(child)
 
 
+def test_a_verdict_given_while_its_child_ends_is_read(monkeypatch) -> None:
+    """Between two looks at the pipe: what is printed keeps the parent busy meanwhile."""
+    def prints_and_ends() -> str:
+        os.write(1, b"printed")
+        time.sleep(0.2)
+        return "given"
+
+    listen = Child._listen
+
+    def slowly(child: Child) -> bool:
+        time.sleep(0.8)
+        return listen(child)
+
+    monkeypatch.setattr(Child, "_listen", slowly)
+    child = Child(prints_and_ends)
+    assert child.result() == "given" and child.printed == b"printed"
+
+
 def test_a_check_that_fills_the_memory_is_told(monkeypatch) -> None:
     monkeypatch.setattr(check, "Limits", lambda **given: Limits(**given, memory=GIGABYTE // 5))
     passed, (expected, came, _) = check.isolated(_fill, 20)

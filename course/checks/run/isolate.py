@@ -170,6 +170,7 @@ class Child:
         while True:
             if floods:  # nobody reads it: let much come before it is taken away
                 time.sleep(0.002)
+            gone = self._wait(0)  # asked first: what it gave before it ended is in the pipe then
             ends = dict(poller.poll(1000 * often))
             if ends.get(self.hear, 0) & select.POLLIN:
                 floods = self._listen()
@@ -188,7 +189,7 @@ class Child:
                     return bytes(data[head:])
                 if not part:
                     raise self._gone(2)
-            elif self._wait(0):  # what it started may still hold the pipe
+            elif gone:  # what it started may still hold the pipe
                 raise self._gone(0)
             if (now := time.monotonic()) < looked + often:
                 continue
