@@ -395,3 +395,6 @@ def attention_on_gpu(n, d):
 # %% 12.5 right: powers of two
 # 1 / math.sqrt(d) => math.log2(math.e) / math.sqrt(d)
 # T.exp( => T.exp2(
+
+# %% 12.5 wrong: scales from a table of two sizes -> your code to run; 992 positions, 1 numbers | got:      KeyError: 1
+# scale = 1 / math.sqrt(d) => scale = {12: 12**-0.5, 16: 0.25}[d]

@@ -1,6 +1,6 @@
 """Programs for a GPU, run without one: what the checks of 10 and of 12.5 ask of each."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,6 +9,7 @@ import tvm
 from course import gpu
 from course.checks.compare.tolerance import random
 from course.checks.say.messages import CheckFailed
+from course.checks.spec.compiled import naming
 from course.tir.threads import Launch, thread_name
 from course.words import _
 from data.store import CourseError
@@ -16,12 +17,14 @@ from data.store import CourseError
 MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
 
 
-def ran(func: Any, arrays: Iterable[np.ndarray], title: str, barriers: bool = True,
-        least: int = 1) -> Launch:
-    """Run what an answer made: one kernel, every index inside its buffer, no race.
+def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], title: str,
+        barriers: bool = True, least: int = 1) -> Launch:
+    """Run what an answer makes of what is given: one kernel, every index inside, no race.
 
     With at least so many threads a block: with fewer NumPy would take long.
     """
+    with naming(title):
+        func = answer(*given)
     if not isinstance(func, tvm.tirx.PrimFunc):
         raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__)
     try:

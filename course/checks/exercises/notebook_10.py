@@ -10,7 +10,6 @@ from course.checks.compare.tolerance import random
 from course.checks.exercises import gpus
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
-from course.checks.spec.compiled import naming
 from course.checks.spec.forms import number
 from course.checks.spec.spec import Spec, check
 from course.tir.threads import Launch, thread_name
@@ -49,9 +48,7 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     for rows, columns in _PIXELS:
         title = f"X {(rows, columns)}"
         X, Y = gpus.numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
-        with naming(title):
-            func = thread_for_each_pixel(_brighter(rows, columns))
-        launch = gpus.ran(func, (X, Y), title)
+        launch = gpus.ran(thread_for_each_pixel, (_brighter(rows, columns),), (X, Y), title)
         grid = (-(-columns // _SIDE), -(-rows // _SIDE), 1)
         gpus.require_launch(launch, grid, (_SIDE, _SIDE, 1), title)
         gpus.require_result(Y, X * 0.5 + 0.25, title, launch)
@@ -113,9 +110,7 @@ def _of_dense(answer: Callable, sizes: Sequence[tuple[int, int, int]] = _DENSE
     for n, k, m in sizes:
         title = f"X {(n, k)}, W {(m, k)}"
         X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
-        with naming(title):
-            func = answer(_dense(n, k, m))
-        launch = gpus.ran(func, (X, W, Y), title, least=16)
+        launch = gpus.ran(answer, (_dense(n, k, m),), (X, W, Y), title, least=16)
         gpus.require_result(Y, X @ W.T, title, launch)
         gpus.require_at_most(gpus.MOST_SHARED, launch.shared_bytes,
                              _("bytes of shared memory a block"), title)
@@ -152,7 +147,7 @@ def exercise_10_4(with_barriers: Callable) -> str:
     """barriers where they belong."""
     title = _("the program that smooths")
     X, Y = gpus.numbers(128), np.full(128, np.nan, "float32")
-    launch = gpus.ran(with_barriers(), (X, Y), title, barriers=False)
+    launch = gpus.ran(with_barriers, (), (X, Y), title, barriers=False)
     gpus.require_result(Y, _smoothed(X), title, launch)
     gpus.require_launch(launch, (X.size // _WIDTH, 1, 1), (_WIDTH, 1, 1), title)
     gpus.require_few(launch.loads, "X", X.size, _("loads of X"), title)
@@ -178,9 +173,7 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
     for n, k in _ROWS:
         title = f"X {(n, k)}"
         X, Y = gpus.numbers(n, k), np.full(n, np.nan, "float32")
-        with naming(title):
-            func = block_for_each_row(_row_sums(n, k))
-        launch = gpus.ran(func, (X, Y), title)
+        launch = gpus.ran(block_for_each_row, (_row_sums(n, k),), (X, Y), title)
         gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         gpus.require_result(Y, X.sum(axis=1), title, launch)
         gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
@@ -203,9 +196,7 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
         X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
         X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
-        with naming(title):
-            func = softmax_in_one_kernel(_softmax(n, k))
-        launch = gpus.ran(func, (X, Y), title)
+        launch = gpus.ran(softmax_in_one_kernel, (_softmax(n, k),), (X, Y), title)
         gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         power = np.exp(X - X.max(axis=1, keepdims=True))
         gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
@@ -241,7 +232,7 @@ def exercise_10_8(window_of_five: Callable) -> str:
     for n in sizes:
         title = f"n = {n}"
         X, W, Y = gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
-        launch = gpus.ran(window_of_five(n), (X, W, Y), title, barriers=False)
+        launch = gpus.ran(window_of_five, (n,), (X, W, Y), title, barriers=False)
         gpus.require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)
         gpus.require_launch(launch, (-(-n // _OF_ONE_BLOCK), 1, 1), (_OF_ONE_BLOCK, 1, 1), title)
         most = sum(min(_OF_ONE_BLOCK + _TAPS - 1, X.size - first)
