@@ -186,20 +186,20 @@ def test_what_is_counted_stands_in_the_readmes(course) -> None:
                        for grade in (False, True, True)]
     notebook.cells.append(new_markdown_cell(
         "> **You need** the loops of 07, and notebook 04. Exercise 0.1; 03 is no need.\n>\n"
-        "> **Time** about 9 minutes."))
+        "> **Time** about 99 minutes."))
     nbformat.write(notebook, course.master)
     place = f"{translation.COUNTED}0<!-- -->, {translation.EXERCISES}<!-- -->.\n" \
         "| [00 A](a.md) | be able | 1 | 2 | 03 |"
     fill = readmes.filler()
     for name, counted, exercises, comma in (
             ("README.md", "3 of 7 paragraphs wait for Chinese, or for newer Chinese (00: 3)",
-             "2 exercises in 1 notebooks", ", "),
+             "2 exercises in 1 notebooks, about 2 hours", ", "),
             ("README.zh.md", "7 个段落中有 3 个待译或待更新（00: 3）",
-             "1 个 notebook，2 道练习", "、")):
+             "1 个 notebook，2 道练习，约 2 小时", "、")):
         said = fill(name, place)
         assert said == f"{translation.COUNTED}{counted}<!-- -->, " \
             f"{translation.EXERCISES}{exercises}<!-- -->.\n" \
-            f"| [00 A](a.md) | be able | 9 | 2 | 04{comma}07 |" == fill(name, said)
+            f"| [00 A](a.md) | be able | 99 | 2 | 04{comma}07 |" == fill(name, said)
         assert translation.normal(said) == translation.normal(place), "a count is no change"
         plan = fill(f"instructor/{name}", "| 1 | 00 | it | | 9 |\n| 2 | 01 | it | | 9 |\n")
         assert plan == "| 1 | 00 | it | | 4 |\n| 2 | 01 | it | | 9 |\n"

@@ -21,8 +21,8 @@ READMES = ("README.md", "README.zh.md", "instructor/README.md", "instructor/READ
 def filler() -> Callable[[str, str], str]:
     """Return a function that fills a file's text, by its name, with facts about the notebooks.
 
-    These are counts at the marks; minutes, exercises and needs in the table's rows; and points in
-    the plan of the instructors' README.
+    These are counts and hours at the marks; minutes, exercises and needs in the table's rows; and
+    points in the plan of the instructors' README.
     """
     progress = summary()
     cells = {path.stem[:2]: nbformat.read(path, as_version=4).cells for path in masters("en")}
@@ -30,12 +30,15 @@ def filler() -> Callable[[str, str], str]:
                        if (grader := cell.metadata.get("nbgrader", {})).get("grade")]
               for number, some in cells.items()}
     books, total = len(cells), sum(map(len, points.values()))
+    hours = round(sum(int(found[1]) for some in cells.values()
+                      if (found := MINUTES.search("\n".join(cell.source for cell in some)))) / 60)
 
     def fill(name: str, text: str) -> str:
         if name not in READMES:
             return text
-        language, comma, exercises = ("zh", "、", f"{books} 个 notebook，{total} 道练习") \
-            if ".zh." in name else ("en", ", ", f"{total} exercises in {books} notebooks")
+        language, comma, exercises = (
+            ("zh", "、", f"{books} 个 notebook，{total} 道练习，约 {hours} 小时") if ".zh." in name
+            else ("en", ", ", f"{total} exercises in {books} notebooks, about {hours} hours"))
         for place, said in ((COUNTED, told(progress, language)), (EXERCISES, exercises)):
             text = re.sub(f"{place}.*?(?=<!--)", place + said, text, flags=re.DOTALL)
         for number, some in cells.items():

@@ -349,7 +349,7 @@ def looks_pure(function, x, shape):
 def create_deep_mlp():
     return MyModuleSymbolic
 
-# %% 0.5 wrong: the weight of another layer -> arguments of linear whose shapes fit one another | f = 64 in lv3, and 128 in w1
+# %% 0.5 wrong: the weight of another layer -> arguments of linear whose shapes fit one another | m = 64 in lv3, and 128 in w1
 # (lv3, w2, b2), R.Tensor((n, 10), "float32") => (lv3, w1, b1), R.Tensor((n, 64), "float32")
 
 # %% 0.5 wrong: library calls -> PrimFuncs that are called by R.call_tir
@@ -360,6 +360,7 @@ def create_deep_mlp():
 # T.match_buffer(x, (n, m) => T.match_buffer(x, (1, m)
 # T.match_buffer(y, (n, m) => T.match_buffer(y, (1, m)
 # in T.grid(n, m): => in T.grid(1, m):
+# in T.grid(n, f): => in T.grid(1, f):
 
 # %% 0.5 right: all extents symbolic, linear and ReLU in one PrimFunc
 def create_deep_mlp():

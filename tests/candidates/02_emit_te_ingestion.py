@@ -152,11 +152,11 @@ def max_pool(x):
 # "conv2d_bias", 1, 32, 1, 1 => "conv2d_bias"
 
 # %% 2.5 wrong: the arguments of conv2d are missing -> missing 3 required positional arguments
-# const("conv2d_weight"), 1, 0, 1 => const("conv2d_weight")
+# const["conv2d_weight"], 1, 0, 1 => const["conv2d_weight"]
 
 # %% 2.5 right: the linear layers as matmul with a transposed constant
-# topi.nn.dense, lv, const("linear0_weight") => topi.matmul, lv, relax.const(weights["linear0_weight"].T.copy())
-# topi.nn.dense, lv, const("linear1_weight") => topi.matmul, lv, relax.const(weights["linear1_weight"].T.copy())
+# topi.nn.dense, lv, const["linear0_weight"] => topi.matmul, lv, relax.const(weights["linear0_weight"].T.copy())
+# topi.nn.dense, lv, const["linear1_weight"] => topi.matmul, lv, relax.const(weights["linear1_weight"].T.copy())
 
 # %% 2.6 wrong: the linear layers by TOPI, their biases apart -> of x (4, 5408), linear0_weight, linear0_bias | dense has all of it but linear0_bias, the result (4, 100)
 # linear, lv, const["linear0_weight"] => topi.add, bb.emit_te(topi.nn.dense, lv, const["linear0_weight"])
@@ -226,10 +226,10 @@ def linear(x, w, b):
     return te.compute(y.shape, lambda i, j: y[i, j] + b[j])
 
 # %% 2.5 wrong: the bias of the convolution is left out -> layer 0, Conv2d
-# lv = bb.emit_te(topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) => pass
+# lv = bb.emit_te(topi.add, lv, conv_bias) => pass
 
 # %% 2.5 wrong: the bias of the last linear layer is left out -> layer 6, Linear
-# lv = bb.emit_te(topi.add, lv, const("linear1_bias", 1, 10)) => pass
+# lv = bb.emit_te(topi.add, lv, const["linear1_bias"]) => pass
 
 # %% 2.5 wrong: average pooling -> layer 2, MaxPool2d
 # "max" => "avg"
@@ -270,18 +270,18 @@ def create_model_via_emit_te(weights):
     return bb.get()
 
 # %% 2.5 wrong: all but the softmax, without the last bias -> layer 6, Linear to layer 7, Softmax
-# lv = bb.emit_te(topi.add, lv, const("linear1_bias", 1, 10)) => pass
+# lv = bb.emit_te(topi.add, lv, const["linear1_bias"]) => pass
 # bb.emit_te(topi.nn.softmax, lv, axis=1) => lv
 
 # %% 2.5 wrong: the bias of the convolution twice -> layer 1, ReLU takes lv2
-# topi.add, lv, const("conv2d_bias", 1, 32, 1, 1) => topi.add, bb.emit_te(topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)), const("conv2d_bias", 1, 32, 1, 1)
+# topi.add, lv, conv_bias => topi.add, bb.emit_te(topi.add, lv, conv_bias), conv_bias
 
 # %% 2.5 wrong: the bias of a linear layer twice -> layer 5, ReLU takes lv7
-# topi.add, lv, const("linear0_bias", 1, 100) => topi.add, bb.emit_te(topi.add, lv, const("linear0_bias", 1, 100)), const("linear0_bias", 1, 100)
+# topi.add, lv, const["linear0_bias"] => topi.add, bb.emit_te(topi.add, lv, const["linear0_bias"]), const["linear0_bias"]
 
 # %% 2.5 wrong: the bias after the ReLU -> layer 0, Conv2d
-# lv = bb.emit_te(topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) => pass
-# topi.nn.pool2d, lv => topi.nn.pool2d, bb.emit_te(topi.add, lv, const("conv2d_bias", 1, 32, 1, 1))
+# lv = bb.emit_te(topi.add, lv, conv_bias) => pass
+# topi.nn.pool2d, lv => topi.nn.pool2d, bb.emit_te(topi.add, lv, conv_bias)
 
 # %% 2.5 wrong: a ReLU before the softmax -> layer 7, Softmax takes lv10
 # topi.nn.softmax, lv => topi.nn.softmax, bb.emit_te(topi.nn.relu, lv)
@@ -290,13 +290,13 @@ def create_model_via_emit_te(weights):
 # bb.emit_te(topi.nn.softmax, lv, axis=1) => bb.emit_te(topi.nn.softmax, bb.emit_te(topi.nn.softmax, lv, axis=1), axis=1)
 
 # %% 2.5 wrong: something is added that nobody knows -> layer 1, ReLU takes lv2
-# topi.add, lv, const("conv2d_bias", 1, 32, 1, 1) => topi.add, bb.emit_te(topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)), relax.const(0.25, "float32")
+# topi.add, lv, conv_bias => topi.add, bb.emit_te(topi.add, lv, conv_bias), relax.const(0.25, "float32")
 
 # %% 2.5 wrong: another weight of the convolution -> layer 0, Conv2d: lv1 (4, 32, 26, 26) from conv2d, add
-# const("conv2d_weight") => relax.const(weights["conv2d_weight"] * np.float32(1.1))
+# const["conv2d_weight"] => relax.const(weights["conv2d_weight"] * np.float32(1.1))
 
 # %% 2.5 wrong: another bias -> layer 4, Linear: lv6 (4, 100) from dense, add1
-# const("linear0_bias", 1, 100) => relax.const(weights["linear0_bias"].reshape(1, 100) + np.float32(0.1))
+# const["linear0_bias"] => relax.const(weights["linear0_bias"].reshape(1, 100) + np.float32(0.1))
 
 # %% 2.5 wrong: the notebook's weights instead of the argument -> the argument, not a variable of the notebook
 # (weights: => (given:
@@ -335,7 +335,7 @@ def create_model_via_emit_te(weights):
 
 # %% 2.5 right: pooling before the ReLU, which gives the same
 # lv = bb.emit_te(topi.nn.pool2d, lv, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max") => pass
-# lv = bb.emit_te(topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)) => lv = bb.emit_te(topi.nn.pool2d, bb.emit_te(topi.add, lv, const("conv2d_bias", 1, 32, 1, 1)), (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+# lv = bb.emit_te(topi.add, lv, conv_bias) => lv = bb.emit_te(topi.nn.pool2d, bb.emit_te(topi.add, lv, conv_bias), (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
 
 # %% 2.6 wrong: the sum leaves out the last k, where the trained model has zeros -> layer 4, Linear
 # bb.emit_te(linear, => bb.emit_te(shorter,
@@ -398,7 +398,7 @@ def turned(x):
     return te.compute((x.shape[1], x.shape[0]), lambda i, j: x[j, i])
 
 # %% 2.7 wrong: the channel runs fastest -> layer 3, Flatten
-# x[i, k // (h * w), k // w % h, k % w] => x[i, k % c, k // c // w, k // c % w]
+# x[i, k // (h * w), (k // w) % h, k % w] => x[i, k % c, k // c // w, k // c % w]
 
 # %% 2.7 wrong: the bias along the width -> layer 0, Conv2d
 # b[f] => b[j]
@@ -500,7 +500,7 @@ def linear(x, w, b):
 # height - kh + 1, width - kw + 1 => width - kw + 1, height - kh + 1
 
 # %% 2.3 wrong: channels and images exchanged -> [[[[0]]], [[[0]]]], shape (2, 1, 1, 1)
-# (n, f, height => (f, n, height
+# (batch, filters, height => (filters, batch, height
 # x[n, c => x[f, c
 # w[f, c => w[n, c
 
@@ -541,7 +541,7 @@ def max_pool(x):
 # 2 * i + p, 2 * j + q => 2 * i + 1 - p, 2 * j + 1 - q
 
 # %% 2.7 wrong: the largest of the whole batch -> 4 x 10 zeros but 1000 at [0, 2] | got: *nan*
-# (te.reduce_axis((0, x.shape[1]), name=name) for name in "kq") => (te.reduce_axis((0, x.shape[1]), name=name) for name in "kq"); z = te.reduce_axis((0, x.shape[0]))
+# q = te.reduce_axis((0, x.shape[1]), name="q") => q = te.reduce_axis((0, x.shape[1]), name="q"); z = te.reduce_axis((0, x.shape[0]))
 # te.max(x[i, k], axis=k) => te.max(x[z, k], axis=[z, k])
 
 # %% 2.7 wrong: ReLU6 after the convolution alone -> layer 1, ReLU: lv1 | but *6*
