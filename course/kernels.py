@@ -427,8 +427,11 @@ def module_of(func: tvm.tirx.PrimFunc, weights: list[np.ndarray]) -> tvm.IRModul
 
 
 def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.Target,
-                 threads: int = 2, one_region: bool = True) -> tvm.IRModule:
-    """Return the CNN as an IRModule whose main calls one PrimFunc, for so many threads."""
+                 threads: int = 2, regions: int = 1) -> tvm.IRModule:
+    """Return the CNN as an IRModule whose main calls one PrimFunc, for so many threads.
+
+    They wait for each other at the end of each of 3, 2 or 1 parallel `regions`.
+    """
     groups, parts = cut(batch, threads)
     images = min(4, batch)
     # what the registers hold: 32 of 16 numbers, or 16 of 8
@@ -437,18 +440,18 @@ def packed_model(weights: dict[str, np.ndarray], batch: int, target: tvm.target.
     few = min(batch, 2 if lanes == 16 or batch <= 4 else 1)  # our choice
     pieces = [schedule_dense(schedule, "wide", groups, images, width // lanes, lanes),
               schedule_dense(schedule, "rest", groups, few, REST * LANES // lanes, lanes)]
-    if one_region:
-        piece = schedule.merge(*pieces)
-        # with one thread too: as a function of its own the piece keeps its sums in registers,
-        # in a serial loop LLVM stores and loads some of them in each round (test_kernels.py)
+    if regions < 3:
+        pieces = [schedule.merge(*pieces)]
+    if regions > 1:
+        pieces.append(schedule.get_loops("act")[0])
+    # one region with one thread too: as a function of its own the piece keeps its sums in
+    # registers, in a serial loop LLVM stores and loads some in each round (test_kernels.py)
+    for piece in pieces if threads > 1 or regions == 1 else []:
         schedule.parallel(piece)
-        schedule.compute_at("act", piece)
-        if groups > 1:
-            for name in HEAD:
-                schedule.reverse_compute_at(schedule.get_sblock(name), piece)
-    elif threads > 1:
-        for block in ("act", "wide", "rest"):
-            schedule.parallel(schedule.get_loops(block)[0])
+    if regions == 1:
+        schedule.compute_at("act", pieces[0])
+        for name in HEAD if groups > 1 else ():
+            schedule.reverse_compute_at(schedule.get_sblock(name), pieces[0])
     schedule_images(schedule, images)
     schedule_head(schedule, images)
     decompose_sums(schedule)

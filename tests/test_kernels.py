@@ -37,12 +37,12 @@ THREADS, BATCHES = (1, 2, 3, 4, 7, 8, 16), (1, 4, 16, 64)
 
 
 def _equals_pytorch(batch: int, threads: int, cpu: tvm.target.Target, runs_on: tvm.target.Target,
-                    one_region: bool = True) -> None:
+                    regions: int = 1) -> None:
     weights = helpers.load_weights("cnn")
     images = next(iter(helpers.test_loader(batch, batch)))[0]
     with torch.inference_mode():
         expected = helpers.pytorch_model(weights)(images).numpy()
-    mod = kernels.packed_model(weights, batch, cpu, threads, one_region)
+    mod = kernels.packed_model(weights, batch, cpu, threads, regions)
     np.testing.assert_allclose(_probabilities(mod, runs_on, images), expected, 1e-4, 1e-7)
 
 
@@ -69,7 +69,7 @@ def test_its_layout_for_wide_vectors_is_right_on_any_cpu(threads: int, batch: in
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("threads", [1, 2, 3])
 def test_three_regions_equal_pytorch(threads: int, batch: int) -> None:
-    _equals_pytorch(batch, threads, CPUS["host"], CPUS["host"], one_region=False)
+    _equals_pytorch(batch, threads, CPUS["host"], CPUS["host"], regions=3)
 
 
 def _operations(value: Any) -> int:

@@ -25,7 +25,7 @@ def cnn(weights: dict[str, np.ndarray], target: tvm.target.Target, threads: int 
     weights in their order, and the probabilities (1, 10), which it fills. For one thread it has
     no parallel loop.
     """
-    model = kernels.packed_model(weights, 1, target, threads, one_region=False)
+    model = kernels.packed_model(weights, 1, target, threads, regions=3)
     parts, _, _, width = map(int, model["cnn"].params[3].shape)
     packed = kernels.pack(weights, width, parts)
     return model["cnn"], np.concatenate([array.ravel() for array in packed])
