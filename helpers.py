@@ -50,25 +50,14 @@ gc.enable()
 versions.allow_torchvision()  # for notebook 01; nothing here imports it, because that takes seconds
 
 
-class Images(torch.utils.data.Dataset):
-    """Pairs of an image, float32 (1, 28, 28) in [0, 1], and its label, an int from 0 to 9.
+def test_data(count: int = N_IMAGES) -> list[tuple[torch.Tensor, int]]:
+    """Return the first `count` test images with their labels, as torchvision makes them.
 
-    The same as torchvision's FashionMNIST with the transform ToTensor.
+    An image is float32 (1, 28, 28) in [0, 1], a label an int from 0 to 9. Raises CourseError where
+    the files are damaged.
     """
-
-    def __init__(self, images: np.ndarray, labels: np.ndarray) -> None:
-        self.data, self.targets = torch.tensor(images), torch.tensor(labels).long()
-
-    def __len__(self) -> int:
-        return len(self.data)
-
-    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
-        return self.data[index, None].float() / 255, int(self.targets[index])
-
-
-def test_data(count: int = N_IMAGES) -> Images:
-    """Return the first `count` test images. Raises CourseError where the files are damaged."""
-    return Images(*test_images(count))
+    images, labels = test_images(count)
+    return list(zip(torch.tensor(images)[:, None].float() / 255, labels.tolist(), strict=True))
 
 
 def test_loader(batch_size: int = 4, count: int = N_IMAGES) -> torch.utils.data.DataLoader:

@@ -19,8 +19,8 @@ import two_sided
 from tvm import te, topi
 from tvm.script import tirx
 
-from course.checks.observe.primfuncs import QUICK
-from course.checks.spec.interpret import Fault, Interpreted, Unknown
+from course.checks.observe.primfuncs import QUICK, Misuse
+from course.checks.spec.interpret import Interpreted, Unknown
 from tools.grading.submission import name_of
 
 # for each exercise: the shapes of what a function of te.Tensors takes, or of a PrimFunc's arguments
@@ -100,7 +100,7 @@ def compare(func: tvm.tirx.PrimFunc, arrays: list[np.ndarray], title: str) -> bo
         Interpreted(func)(*came)
     except Unknown as unknown:
         return f"unknown: {unknown}"
-    except Fault as fault:
+    except Misuse as fault:
         return f"fault: {fault}"
     tensors = [tvm.runtime.tensor(array) for array in (
         *arrays[:-1], np.full_like(arrays[-1], nothing))]

@@ -48,7 +48,7 @@ def _compared(folder: Path, weights: np.ndarray) -> tuple[float, int]:
 
 
 def test_the_module_was_made_of_todays_kernel_and_shim(cnn: tuple[Any, np.ndarray]) -> None:
-    assert wasm.SOURCE.read_text().strip() == wasm.source(cnn[0]), "python -m course.ship.link"
+    assert wasm.SOURCE.read_text().strip() == wasm.source(cnn[0]), "python -m course.ship.wasm"
     assert len(wasm.MODULE.read_bytes()) < 25_000
 
 

@@ -197,8 +197,8 @@ def test_a_row_of_panels_becomes_a_column_for_a_phone() -> None:
             assert form.count('<use xlink:href="#figure_1"/>') == len(boxes) > 1
             ElementTree.fromstring(form)
             for n, one in enumerate(boxes):  # none is cut, and none is seen twice
-                assert not any(max(one.left, other.left) < min(one.right, other.right)
-                               and max(one.top, other.top) < min(one.bottom, other.bottom)
+                assert not any(max(one.x0, other.x0) < min(one.x1, other.x1)
+                               and max(one.y0, other.y0) < min(one.y1, other.y1)
                                for other in boxes[:n]), path
     assert narrowed > 40
 
@@ -257,7 +257,7 @@ def test_terms_lead_to_their_sections() -> None:
     known = {path.name[:2]: (path.name, pages.read(path, "en")[0], pages.read(path, "zh")[0])
              for path in pages.masters()}
     text = terms.page(WORDS["zh"], "zh", known)
-    wanted = [row["Defined in"] for row in terms.rows() if row.get("Defined in")]
+    wanted = [row["Defined in"] for row in terms.ROWS if row.get("Defined in")]
     assert len(wanted) > 50 and text.count(".ipynb#") == len(wanted)  # each with its heading
 
 

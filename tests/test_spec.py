@@ -1,6 +1,7 @@
 """The engine behind specifications: the search, the interpreter, the example that is shown."""
 
 import json
+import re
 import time
 
 import numpy as np
@@ -14,10 +15,10 @@ from course import words
 from course.checks.say.messages import CheckFailed
 from course.checks.say.show import Example
 from course.checks.spec import shrink
-from course.checks.spec.evidence import Rerun, Spec
 from course.checks.spec.forms import STEPS, Misuse, expression, number, program
-from course.checks.spec.interpret import Fault, Interpreted, Unknown
+from course.checks.spec.interpret import Interpreted, Unknown
 from course.checks.spec.shrink import Search
+from course.checks.spec.spec import Rerun, Spec
 from course.words import packed, unpacked
 
 # ---- the search ----------------------------------------------------------------------------
@@ -144,14 +145,11 @@ def behind(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
 
 
 @pytest.mark.parametrize(("func", "fault"), [
-    (one_below, ("outside", "X", (4,))), (before_written, ("unwritten", "Y", (0,))),
-    (into_x, ("given", "X", (0,))), (behind, ("outside", "Y", (4,)))])
+    (one_below, "X[4] is read, outside"), (before_written, "Y[0] is read, and nothing"),
+    (into_x, "X[0] is written"), (behind, "Y[4] is written, outside")])
 def test_what_a_program_must_not_do_is_seen(func, fault) -> None:
-    with pytest.raises(Fault) as seen:
+    with pytest.raises(Misuse, match=re.escape(fault)):
         Interpreted(func)(np.ones(4, "float32"), np.zeros(4, "float32"))
-    assert (seen.value.kind, seen.value.buffer, seen.value.index) == fault
-    assert fault[1] in str(Misuse.of(seen.value)) and str(list(fault[2])) in str(
-        Misuse.of(seen.value))
 
 
 @T.prim_func(s_tir=True)
@@ -163,7 +161,7 @@ def forever(X: T.Buffer((4,), "float32"), Y: T.Buffer((4,), "float32")):
 
 
 def test_an_interpreter_comes_to_an_end() -> None:
-    with pytest.raises(Fault, match="long"):
+    with pytest.raises(Misuse, match="a program that ends"):
         Interpreted(forever)(np.ones(4, "float32"), np.zeros(4, "float32"))
     assert Interpreted(forever).steps == 2**40
 

@@ -85,7 +85,7 @@ class Candidate:
 
         Without fork (macOS), what ends the process ends the kernel. Its words say so: "ends the
         process" is what a check says of such an answer. Endless loops of Python are ended there by
-        a timer (checks.run.timeout).
+        a timer (checks.run.check.alarmed).
         """
         needs = self.exercise != SHARED and registered[self.exercise].needs
         return not (needs and not present.tool(needs)) \

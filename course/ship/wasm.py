@@ -1,18 +1,25 @@
-"""The CNN as a WebAssembly module: linked with shim.c, and run in Node."""
+"""The CNN as a WebAssembly module: linked with shim.c, and run in Node.
+
+    python -m course.ship.wasm    links cnn.wasm again; needs ziglang (pip install ziglang), or
+                                  clang with wasm-ld
+"""
 
 import hashlib
+import sys
+import tempfile
 from pathlib import Path
 
 import numpy as np
 from tvm import tirx
 
+import helpers
 from course import present
-from course.ship.kernel import SHIM, layout
+from course.ship.kernel import BROWSER, SHIM, cnn, layout, write
 from course.ship.native import run
 from data.store import CourseError
 
 EXPORTS = ("run", "image_at", "weights_at", "probabilities_at", "numbers")
-MODULE = SHIM.with_name("cnn.wasm")  # linked in advance by `python -m course.ship.link`
+MODULE = SHIM.with_name("cnn.wasm")  # linked in advance by `python -m course.ship.wasm`
 SOURCE = SHIM.with_name("cnn.wasm.sha256")  # of what it was made of
 
 
@@ -76,3 +83,21 @@ def in_node(folder: Path) -> tuple[np.ndarray, float] | None:
         return came.reshape(-1, 10), float(said)
     except (OSError, ValueError):
         raise CourseError(present.NOTHING.format(program="node")) from None
+
+
+def main() -> None:
+    """Link the module of the site's page again; a test says so after a change of its source."""
+    func, _packed = cnn(helpers.load_weights("cnn"), BROWSER)
+    with tempfile.TemporaryDirectory() as folder:
+        write(func, BROWSER, Path(folder))
+        run(command(Path(folder)))
+        MODULE.write_bytes(Path(folder, "cnn.wasm").read_bytes())
+    SOURCE.write_text(f"{source(func)}\n", encoding="utf-8")
+    print(f"{MODULE.name}: {MODULE.stat().st_size:,} B")
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except CourseError as error:
+        sys.exit(str(error))

@@ -5,6 +5,7 @@ and it is named. Barriers are in the program as `lowered` shows it.
 """
 
 import functools
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -73,15 +74,8 @@ def lowered(func: tirx.PrimFunc, barriers: bool = True) -> tirx.PrimFunc:
            for node, _place in walk(mod["main"].body)):
         return flat
     kept = tvm.transform.Sequential(rest)(mod)["main"].without_attr("target")
-    stand = [sum(_is_barrier(node) for node, _place in walk(one.body)) for one in (flat, kept)]
-    return kept if stand[0] == stand[1] else flat
-
-
-def _is_barrier(node: Any) -> bool:
-    match node:
-        case tirx.Evaluate(value=ir.Call(op=ir.Op(name=name))):
-            return name.endswith("tvm_storage_sync")
-    return False
+    barriers_in = [one.script().count("tvm_storage_sync(") for one in (flat, kept)]
+    return kept if barriers_in[0] == barriers_in[1] else flat
 
 
 def _atomic(node: Any) -> tuple[np.ufunc, ir.TensorLoad, Any] | None:
@@ -348,9 +342,12 @@ class _Run:
 
     # ---- memory ----
 
-    def place(self, buffer: Any, indices: Sequence[Any], active: np.ndarray
+    def place(self, buffer: Any, indices: Sequence[Any], active: np.ndarray, what: str = ""
               ) -> tuple[_Memory, np.ndarray, np.ndarray, np.ndarray]:
-        """Return a buffer, the threads that access it, and their copies and elements."""
+        """Return a buffer, the threads that access it, and their copies and elements.
+
+        `what`: "read", "write" or "add", which is counted, and recorded for races.
+        """
         if buffer not in self.memory:
             raise Unknown(f"the buffer {buffer.name}")
         memory = self.memory[buffer]
@@ -370,17 +367,18 @@ class _Run:
         for place, stride in zip(at, memory.strides, strict=True):
             flat += stride * place
         copies = np.broadcast_to(memory.copy, active.shape)[lanes]
+        if what:
+            (self.launch.loads if what == "read" else self.launch.stores)[memory.name] += len(lanes)
+            self.transfer(memory, lanes, flat, indices)
+            if memory.watched:
+                self.comes(what, memory, lanes, copies, flat)
         return memory, lanes, copies, flat
 
     def load(self, buffer: Any, indices: Sequence[Any], active: np.ndarray) -> np.ndarray:
         key = () if self.loaded is None else (buffer, self.text(indices), active.tobytes())
         if self.loaded is not None and key in self.loaded:
             return self.loaded[key]  # a compiler loads it once
-        memory, lanes, copies, flat = self.place(buffer, indices, active)
-        self.launch.loads[memory.name] += len(lanes)
-        self.transfer(memory, lanes, flat, indices)
-        if memory.watched:
-            self.comes("read", memory, lanes, copies, flat)
+        memory, lanes, copies, flat = self.place(buffer, indices, active, "read")
         self.require_number(memory, memory.filled[copies, flat], lanes, flat)
         found = np.zeros(active.shape, memory.data.dtype)
         found[lanes] = memory.data[copies, flat]
@@ -400,21 +398,13 @@ class _Run:
         self.loaded = {}
         value = np.broadcast_to(self.value(node.value, active), active.shape)
         self.loaded = None
-        memory, lanes, copies, flat = self.place(node.buffer, node.indices, active)
-        self.launch.stores[memory.name] += len(lanes)
-        self.transfer(memory, lanes, flat, node.indices)
-        if memory.watched:
-            self.comes("write", memory, lanes, copies, flat)
+        memory, lanes, copies, flat = self.place(node.buffer, node.indices, active, "write")
         memory.data[copies, flat], memory.filled[copies, flat] = value[lanes], True
 
     def add(self, how: np.ufunc, target: ir.TensorLoad, by: Any, active: np.ndarray) -> None:
         """Do as atomicAdd and its like: each thread's value goes into the element, in any order."""
         values = np.broadcast_to(self.value(by, active), active.shape)
-        memory, lanes, copies, flat = self.place(target.source, target.indices, active)
-        self.launch.stores[memory.name] += len(lanes)
-        self.transfer(memory, lanes, flat, target.indices)
-        if memory.watched:
-            self.comes("add", memory, lanes, copies, flat)
+        memory, lanes, copies, flat = self.place(target.source, target.indices, active, "add")
         how.at(memory.data, (copies, flat), values[lanes].astype(memory.data.dtype))
 
     def transfer(self, memory: _Memory, lanes: np.ndarray, flat: np.ndarray, where: Any) -> None:
@@ -621,18 +611,16 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray) -> list[Launch]:
     """
     globals_: dict[Any, np.ndarray] = dict(zip(func.params, (a.reshape(1, -1) for a in arrays),
                                                strict=True))
-    shapes = {param: tuple(int(extent) for extent in param.shape) for param in func.params}
     launches = []
     for node in func.body.seq if isinstance(func.body, tirx.SeqStmt) else [func.body]:
         match node:
             case tirx.DeclBuffer(buffer=buffer):  # the same numbers in another shape
                 globals_[buffer] = globals_[node.data.args[0]]
-                shapes[buffer] = tuple(int(extent) for extent in buffer.shape)
             case tirx.AllocBuffer(buffer=buffer):
-                shapes[buffer] = tuple(int(extent) for extent in buffer.shape)
-                globals_[buffer] = np.full((1, int(np.prod(shapes[buffer]))), np.nan, buffer.dtype)
+                count = math.prod(map(int, buffer.shape))
+                globals_[buffer] = np.full((1, count), np.nan, buffer.dtype)
             case tirx.AttrStmt(attr_key="thread_extent"):
-                launches.append(_launched(node, globals_, shapes))
+                launches.append(_launched(node, globals_))
             case _:
                 if isinstance(node, tirx.For):
                     raise Refused(_("the loop {loop} is next to kernels, and is not bound: bind it "
@@ -659,8 +647,7 @@ def _extents(kernel: tirx.AttrStmt) -> tuple[tuple[int, ...], tuple[int, ...]]:
     return grid, block
 
 
-def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, np.ndarray],
-              shapes: Mapping[Any, tuple[int, ...]]) -> Launch:
+def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, np.ndarray]) -> Launch:
     """Run one kernel."""
     written = set()
     for node, _place in walk(kernel):
@@ -670,9 +657,9 @@ def _launched(kernel: tirx.AttrStmt, arrays: Mapping[Any, np.ndarray],
             written.add(atomic[1].source)
     grid, block = _extents(kernel)
     launch = Launch(grid, block)
-    memory = {buffer: _Memory(buffer.name.removesuffix("_1"), "global", data, 0, shapes[buffer],
-                              _strides(shapes[buffer]), buffer in written)
-              for buffer, data in arrays.items()}
+    memory = {buffer: _Memory(buffer.name.removesuffix("_1"), "global", data, 0,
+                              shape := tuple(map(int, buffer.shape)), _strides(shape),
+                              buffer in written) for buffer, data in arrays.items()}
     this = _Run(launch, memory)
     this.execute(kernel, np.ones(this.lanes.shape, bool))
     for held in memory.values():

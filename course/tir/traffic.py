@@ -8,17 +8,9 @@ from tvm import tirx
 
 from course.tir.evaluate import iterations_of
 from course.tir.loops import is_reduction
-from course.tir.walk import Place, accesses, walk
+from course.tir.walk import accesses, walk
 
 LINE = 64  # bytes that a cache takes in at a time: of x86-64, and of most Arm CPUs
-
-
-def _where_init_runs(place: Place) -> Place:
-    """Return the place of a statement in T.init, which runs at the start of a reduction."""
-    for axis in place.block.iter_vars:
-        if is_reduction(axis):
-            place = place.under(axis.var.equal(axis.dom.min))
-    return place
 
 
 def lines_touched(func: tvm.tirx.PrimFunc) -> tuple[list[str], np.ndarray]:
@@ -35,7 +27,9 @@ def lines_touched(func: tvm.tirx.PrimFunc) -> tuple[list[str], np.ndarray]:
         path = [ranks.setdefault(step, len(ranks)) for step in (*place.loops, node)]
         if not isinstance(node, tirx.BufferStore):
             continue
-        place = _where_init_runs(place) if place.init else place
+        for axis in place.block.iter_vars if place.init else ():  # at the start of a reduction
+            if is_reduction(axis):
+                place = place.under(axis.var.equal(axis.dom.min))
         for number, access in enumerate(accesses(node, place)):
             if access.buffer.scope() == "local":
                 continue

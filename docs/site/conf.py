@@ -9,14 +9,15 @@ from pathlib import Path
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 
+from tools.site import search, sections, tables
+
 SITE = json.loads(Path(os.environ["SITE"]).read_text(encoding="utf-8"))
 OPENING = "conv2d_before_and_target.png"  # the picture of the page to arrive at
 
 project = html_title = SITE["title"]
 author = "the authors of the course"
 language = {"en": "en", "zh": "zh_CN"}[SITE["language"]]
-extensions = ["myst_nb", "tools.site.sections", "tools.site.search",
-              "tools.site.tables"]
+extensions = ["myst_nb"]
 section_anchors = SITE["anchors"]
 other_names = SITE["aliases"]
 nb_execution_mode = "off"
@@ -33,6 +34,7 @@ html_static_path = ["_static"]
 html_css_files = ["course.css"]
 html_js_files = ["print.js", "section.js", "copy.js", "search.js", "solved.js", "scroll.js"]
 html_baseurl = SITE["address"] and SITE["address"] + ("zh/" if SITE["language"] == "zh" else "")
+html_additional_pages = {"search": "search.html"}
 html_copy_source = False
 html_use_index = False
 html_math_renderer = "mathml"
@@ -89,7 +91,13 @@ def _describe(app, pagename, templatename, context, doctree):
 
 
 def setup(app):
+    for name in ("section_anchors", "other_names"):  # above; a page is read again if they change
+        app.add_config_value(name, {}, "env")
+    app.add_transform(sections.Named)
+    app.connect("builder-inited", search.replace)
     app.connect("html-page-context", _describe)
+    app.connect("build-finished", search.write)
+    app.connect("doctree-resolved", tables.stack)  # after the search has read them
     # MathML: browsers draw it themselves, and no script comes from a network
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None),
                                block_renderers=(_block, None))

@@ -149,7 +149,7 @@ def max_pool(x):
 # bb.emit_te(topi.nn.softmax, lv, axis=1) => bb.emit_te(topi.cast, bb.emit_te(topi.nn.softmax, lv, axis=1), "float64")
 
 # %% 2.5 wrong: the bias is not reshaped -> Incompatible broadcast dims
-# "conv2d_bias", 1, 32, 1, 1 => "conv2d_bias"
+# topi.add, lv, conv_bias => topi.add, lv, const["conv2d_bias"]
 
 # %% 2.5 wrong: the arguments of conv2d are missing -> missing 3 required positional arguments
 # const["conv2d_weight"], 1, 0, 1 => const["conv2d_weight"]

@@ -133,7 +133,7 @@ def test_an_exercise_and_new_words_without_chinese(clone: Path) -> None:
     _change(clone / "tests" / "candidates" / "03_extern_library_calls.py", "# %% more\n", ANSWERS)
     checks = clone / "course" / "checks"
     count = sum(_reworded(checks / name) for name in (
-        "exercises/notebook_03.py", "exercises/notebook_08.py", "compare/mistakes.py"))
+        "exercises/notebook_03.py", "exercises/notebook_08.py", "exercises/notebook_02.py"))
     with (checks / "exercises" / "notebook_03.py").open("a", encoding="utf-8") as file:
         file.write(CHECK)
     _change(clone / "README.md", "git, make, Python 3.11", "only ")

@@ -273,11 +273,6 @@ def document_page(name: str, language: str) -> str:
     return text if in_it else _labelled(text, WORDS[language].english)
 
 
-def notebook_title(source: str) -> str:
-    """Return the first heading of a notebook's source, the text of an .ipynb."""
-    return nbformat.reads(source, as_version=4).cells[0].source.splitlines()[0].lstrip("# ")
-
-
 def sources(language: str, build: Path, moving: dict[str, str]) -> dict[str, str]:
     """Return the files that Sphinx builds the site in a language of, by their names.
 
@@ -293,8 +288,8 @@ def sources(language: str, build: Path, moving: dict[str, str]) -> dict[str, str
     headings = {master.name[:2]: (master.name, read(master, "en")[0], read(master, language)[0])
                 for master in masters()}
     pages["terms.md"] = terms.page(words, language, headings)
-    notebooks = [f"{name[:2]} {notebook_title(text)} <{name}>" for name, text in pages.items()
-                 if ".ipynb" in name]
+    notebooks = [f"{number} {terms.headings(own)[0]} <{name}>"
+                 for number, (name, _english, own) in headings.items()]
     documents = [Path(name).stem for name in pages if name.endswith(".md")]
     pages["index.md"] = arrival(language, opening(
         [text for name, text in pages.items() if name.endswith(".ipynb")]))

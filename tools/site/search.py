@@ -1,4 +1,4 @@
-"""The data of the site's search, each section of each page: an extension of Sphinx.
+"""The data of the site's search, each section of each page, as Sphinx has it.
 
 It writes sections.js, from which docs/site/_static/search.js ranks them in the browser. That is a
 script because pages that are opened as files may not fetch data.
@@ -97,13 +97,6 @@ def write(app: Sphinx, error: Exception | None) -> None:
     (Path(app.outdir) / "sections.js").write_text(f"const SECTIONS = {text};\n", encoding="utf-8")
 
 
-def setup(app: Sphinx) -> dict:
-    """Replace Sphinx's search by this one."""
-    def only_this(app: Sphinx) -> None:
-        app.builder.search = False
-        app.config.html_additional_pages["search"] = "search.html"
-
-    app.add_config_value("other_names", {}, "env")  # tools.site.aliases
-    app.connect("builder-inited", only_this)
-    app.connect("build-finished", write)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}
+def replace(app: Sphinx) -> None:
+    """Leave Sphinx's own search out."""
+    app.builder.search = False

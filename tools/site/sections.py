@@ -1,12 +1,11 @@
-"""A Sphinx extension: sections get the anchors of `tools.site.anchors`."""
+"""For Sphinx: sections get the anchors of `tools.site.anchors`."""
 
 from docutils import nodes
-from sphinx.application import Sphinx
 from sphinx.transforms import SphinxTransform
 from sphinx.util import logging
 
 
-class _Named(SphinxTransform):
+class Named(SphinxTransform):
     """Give the sections of a page the anchors that the setting `section_anchors` has for it."""
 
     default_priority = 10  # before MyST and Sphinx note which section has which
@@ -33,10 +32,3 @@ class _Named(SphinxTransform):
         slugs = self.env.metadata[self.env.docname].get("myst_slugs", {})  # MyST has it twice
         slugs.update({slug: (line, renamed.get(old, old), text)
                       for slug, (line, old, text) in slugs.items()})
-
-
-def setup(app: Sphinx) -> dict:
-    """Name the sections of every page."""
-    app.add_config_value("section_anchors", {}, "env")
-    app.add_transform(_Named)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -6,7 +6,8 @@ from sphinx.application import Sphinx
 LONG = 40  # letters in a row, on average: about what fits on a phone's screen
 
 
-def _stack(app: Sphinx, doctree: nodes.document, page: str) -> None:
+def stack(app: Sphinx, doctree: nodes.document, page: str) -> None:
+    """Mark such tables of a page, when it is written."""
     for table in doctree.findall(nodes.table):
         heads = [entry.astext() for entry in next(table.findall(nodes.thead)).findall(nodes.entry)]
         rows = [list(row.findall(nodes.entry))
@@ -20,9 +21,3 @@ def _stack(app: Sphinx, doctree: nodes.document, page: str) -> None:
                 if head and entry.children and entry.astext():
                     colon = "：" if app.config.language == "zh_CN" else ": "
                     entry[0].insert(0, nodes.inline("", head + colon, classes=["label"]))
-
-
-def setup(app: Sphinx) -> dict:
-    """Mark such tables when the pages are written, after the search has read them."""
-    app.connect("doctree-resolved", _stack)
-    return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -5,16 +5,10 @@ import re
 import nbformat
 from mdit_py_plugins.anchors.index import slugify
 
-from tools import translation_lint
-from tools.site.project import ROOT
 from tools.site.words import Words
+from tools.translation_lint import GLOSSARY, rows
 
-GLOSSARY = ROOT / "docs" / "glossary.md"
-
-
-def rows() -> list[dict[str, str]]:
-    """Return the glossary's rows by column."""
-    return translation_lint.rows(GLOSSARY.read_text(encoding="utf-8"), "Terms")
+ROWS = rows(GLOSSARY, "Terms")  # by column
 
 
 def headings(notebook: nbformat.NotebookNode) -> list[str]:
@@ -37,7 +31,7 @@ def defined(number: str, english: nbformat.NotebookNode,
     """
     known = dict(zip(headings(english), headings(own), strict=True))
     found: dict[str, list[str]] = {}
-    for row in rows():
+    for row in ROWS:
         where, _, heading = row.get("Defined in", "").partition(": ")
         if where == number and heading in known:
             found.setdefault(known[heading], []).extend(
@@ -77,7 +71,7 @@ def page(words: Words, language: str, pages: dict) -> str:
     first, other, says = ("English", "中文", "Meaning") if language == "en" else \
         ("中文", "English", "释义")
     lines = [f"# {title}", "", about, "", f"| {term} | {other} | {meaning} |", "|---|---|---|"]
-    for row in sorted(rows(), key=lambda row: row[first].lower()):
+    for row in sorted(ROWS, key=lambda row: row[first].lower()):
         place = _place(row.get("Defined in", ""), pages)
         names = [f'<span class="term" lang="{code}">{row[head]}</span>'
                  for head, code in ((first, language), (other, "zh" if language == "en" else "en"))]

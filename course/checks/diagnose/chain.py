@@ -166,14 +166,6 @@ class Chain:
 
     # ---- what is lost ----------------------------------------------------------------------
 
-    def leads(self) -> list[bool]:
-        """Return for each value whether it is the module's, or leads to one that is."""
-        known = [False] * (self.count + len(self.steps))
-        for number in reversed(range(len(self.own))):
-            known[number] = self.at[number] is not None or any(
-                known[taker] for taker in self.takers.get(number, ()))
-        return known
-
     def lost(self) -> int | None:
         """Return the first step whose result is not the module's and leads to none that is."""
         needed, last = set(), self.count + len(self.steps) - 1
@@ -182,7 +174,10 @@ class Chain:
             if (number := waiting.pop()) not in needed and number >= self.count:
                 needed.add(number)
                 waiting += self.step(number).takes
-        known = self.leads()
+        known = [False] * (last + 1)  # whether a value is the module's, or leads to one that is
+        for number in reversed(range(len(self.own))):
+            known[number] = self.at[number] is not None or any(
+                known[taker] for taker in self.takers.get(number, ()))
         return min((number for number in needed if not known[number]), default=None)
 
     def between(self, first: int, last: int) -> tuple[int, ...]:
@@ -275,8 +270,9 @@ class Chain:
                 break
         # before a softmax, a sum may do as much as with a bias: the last one counts
         found.sort(reverse=True, key=lambda one: (
-            self._with(one, self._explained), one.into is self.instead, -one.steps,
-            one.place.position))
+            # how many values of the module are those of steps then
+            self._with(one, lambda: len({place.position for place in self.at if place})),
+            one.into is self.instead, -one.steps, one.place.position))
         ways = {(one.into is self.instead, one.key): one for one in reversed(found)}
         every = sorted(ways.values(), key=found.index)
         few = sorted(every[_TRIED:], key=lambda one: one.steps)
@@ -290,10 +286,6 @@ class Chain:
         del one.into[one.key]
         self.own, self.at = own, at
         return came
-
-    def _explained(self) -> int:
-        """Return how many values of the module are those of steps."""
-        return len({place.position for place in self.at if place})
 
     def _cost(self, rounds: int) -> int:
         """Return in tenths how many steps are computed otherwise; a parting is one tenth more."""

@@ -14,14 +14,13 @@ from tvm import relax
 
 import helpers
 from course.checks.compare.tolerance import ATOL, ATOL_PROBABILITIES, RTOL, to_numpy
-from course.checks.diagnose.constants import inexact_constant
-from course.checks.diagnose.diagnosis import diagnose, wrong_alone
+from course.checks.diagnose.diagnosis import diagnose, inexact_constant, wrong_alone
 from course.checks.diagnose.steps import is_pytorchs
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.intermediates import is_layer
 from course.checks.observe.primfuncs import LIGHT, require_inside_buffers
 from course.checks.run.check import isolated, several_threads
-from course.checks.say.messages import CheckFailed, bound, reason
+from course.checks.say.messages import CheckFailed, bound, reason, require_type
 from course.checks.say.show import Example
 from course.words import _, language, told
 
@@ -54,8 +53,7 @@ def batches(model: nn.Module, loader: Iterable) -> Iterator[Batch]:
 
 def require_well_formed(mod: Any) -> None:
     """Raise CheckFailed unless this is an IRModule with a main, well formed, inside its buffers."""
-    if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed(_("an IRModule"), type(mod).__name__)
+    require_type(mod, tvm.IRModule, _("an IRModule"))
     names = [variable.name_hint for variable in mod.get_global_vars()]
     if "main" not in names:
         raise CheckFailed(_("a function named main"), _("functions {names}").format(names=names),
@@ -81,8 +79,7 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
 
 def _require_model(model: Any) -> None:
     """Raise CheckFailed unless this is a module of PyTorch's in evaluation mode."""
-    if not isinstance(model, nn.Module):
-        raise CheckFailed(_("an nn.Module as the second argument"), type(model).__name__)
+    require_type(model, nn.Module, _("an nn.Module as the second argument"))
     random = nn.modules.dropout._DropoutNd | nn.modules.batchnorm._NormBase
     if any(layer.training and (isinstance(layer, random) or not is_pytorchs(layer))
            for layer in model.modules()):  # of the others it may depend
@@ -238,18 +235,6 @@ def refusal(given: str, mod: tvm.IRModule, model: nn.Sequential, inputs: Sequenc
 OTHER_MAIN = "main_of_the_other"
 
 
-@relax.expr_functor.mutator
-class _Renamed(relax.expr_functor.PyExprMutator):
-    """Replaces global variables by those of the same names in another module."""
-
-    def __init__(self, names: dict[str, tvm.ir.GlobalVar]) -> None:
-        super().__init__()
-        self.names = names
-
-    def visit_global_var_(self, variable: tvm.ir.GlobalVar) -> tvm.ir.GlobalVar:
-        return self.names[variable.name_hint]
-
-
 def renamed(mod: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
     """Return a module in which some functions have other names."""
     new = {variable.name_hint: variable for variable in mod.get_global_vars()}
@@ -260,7 +245,8 @@ def renamed(mod: tvm.IRModule, names: Mapping[str, str]) -> tvm.IRModule:
     for variable, function in mod.functions_items():
         name = variable.name_hint
         if isinstance(function, relax.Function):
-            function = _Renamed(new).visit_expr(function)
+            function = tvm_ffi.structural_map(
+                function, (tvm.ir.GlobalVar, lambda one: new[one.name_hint]))
         if name in names and function.attrs and "global_symbol" in function.attrs:
             function = function.with_attr("global_symbol", names[name])
         functions[new[name]] = function
@@ -281,6 +267,7 @@ def beside(mod: tvm.IRModule, other: tvm.IRModule) -> tvm.IRModule | None:
         return None
     names = {variable.name_hint: variable for variable in mod.get_global_vars()}
     # with parameters of its own: both mains may have those of the cell above, or be one
-    main = relax.utils.copy_with_new_vars(_Renamed(names).visit_expr(other["main"])).with_attr(
-        "global_symbol", OTHER_MAIN)
+    main = relax.utils.copy_with_new_vars(tvm_ffi.structural_map(
+        other["main"], (tvm.ir.GlobalVar, lambda one: names[one.name_hint]))).with_attr(
+            "global_symbol", OTHER_MAIN)
     return tvm.IRModule({**dict(mod.functions_items()), tvm.ir.GlobalVar(OTHER_MAIN): main})

@@ -19,8 +19,8 @@ from course.checks.diagnose.chain import Chain, Parting, Place
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.intermediates import part, with_functions
 from course.checks.observe.memory import looks_up
-from course.checks.spec.evidence import Rerun, Spec
 from course.checks.spec.shrink import Inputs
+from course.checks.spec.spec import Rerun, Spec
 
 _WIDE = 2, 50, 1e-3  # standard deviations of what a layer alone is tried on
 _NEAR = 1e-5  # of the largest right number: float32 sums of such numbers are off by less

@@ -5,9 +5,9 @@ from collections.abc import Callable, Mapping
 import tvm
 from tvm import relax, te, topi
 
-from course.checks.exercises.models import INPUT, cnn, copied
+from course.checks.exercises.models import INPUT, cnn
 from course.checks.run.check import prepared
-from course.checks.say.messages import CheckFailed
+from course.checks.say.messages import CheckFailed, require_type
 from course.words import _
 
 
@@ -63,7 +63,7 @@ def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModul
     """
     bindings = {binding.var.name: binding for block in mod["main"].body.blocks
                 for binding in block.bindings if isinstance(binding.value, relax.Call)}
-    new = copied(mod)
+    new = mod.clone()
     for name, operation in operations.items():
         if name not in bindings:
             raise CheckFailed(_("names of bindings of main: {names}").format(
@@ -72,8 +72,7 @@ def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModul
         taken = [te.placeholder(tuple(argument.ty.shape), argument.ty.dtype)
                  for argument in arguments.fields]
         output = operation(*taken)
-        if not isinstance(output, te.Tensor):
-            raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__)
+        require_type(output, te.Tensor, _("a te.Tensor as the result"))
         came, expected = (f"{one.dtype} {tuple(map(int, one.shape))}"
                           for one in (output, bindings[name].var.ty))
         if came != expected:

@@ -8,8 +8,8 @@ import tvm
 
 from course import gpu
 from course.checks.compare.tolerance import random
-from course.checks.say.messages import CheckFailed
-from course.checks.spec.compiled import naming
+from course.checks.say.messages import CheckFailed, require_type
+from course.checks.spec.forms import naming
 from course.tir.threads import Launch, thread_name
 from course.words import _
 from data.store import CourseError
@@ -25,8 +25,7 @@ def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], ti
     """
     with naming(title):
         func = answer(*given)
-    if not isinstance(func, tvm.tirx.PrimFunc):
-        raise CheckFailed(_("a PrimFunc; {title}").format(title=title), type(func).__name__)
+    require_type(func, tvm.tirx.PrimFunc, _("a PrimFunc; {title}").format(title=title))
     try:
         threads = gpu.threads_of(func)
         launch = gpu.run(func, *arrays, barriers=barriers) if threads >= least else None

@@ -88,11 +88,6 @@ def fused_cnn() -> tuple[tvm.IRModule, dict[str, str]]:
     return kernels.fuse_layers(helpers.import_operators(cnn()[1], INPUT))
 
 
-def copied(mod: tvm.IRModule) -> tvm.IRModule:
-    """Return a module of the same functions, so that an answer may replace some in it."""
-    return tvm.IRModule(dict(mod.functions_items()))
-
-
 # ---- the CNN that an answer makes -----------------------------------------------------------
 
 

@@ -9,18 +9,16 @@ import numpy as np
 import tvm
 from tvm import relax
 
-from course.checks.compare.inputs import fractions, rows
-from course.checks.compare.tolerance import ATOL, random
+from course.checks.compare.tolerance import ATOL, fractions, random, rows
 from course.checks.diagnose.equivalence import build, require_well_formed
 from course.checks.exercises.softmax import softmax_spec
 from course.checks.observe import primfuncs
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.libraries import registry
 from course.checks.run.check import exercise
-from course.checks.say.messages import CheckFailed
-from course.checks.spec.compiled import Main, fenced, result
+from course.checks.say.messages import CheckFailed, require_type
 from course.checks.spec.elements import element_by_element
-from course.checks.spec.forms import Misuse, program
+from course.checks.spec.forms import Main, Misuse, fenced, program, result
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
@@ -66,7 +64,7 @@ def _require_usable(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed unless a PrimFunc in TVMScript can be run."""
     primfuncs.require_tvmscript(func)
     primfuncs.require_order(func)
-    name = primfuncs.name_of(func)
+    name = str(func.attrs.get("global_symbol") or _("the PrimFunc"))  # a private one has none
     primfuncs.require_inside_buffers(tvm.IRModule({name: func}))
     primfuncs.require_first_values(func, name)
 
@@ -209,8 +207,7 @@ def _given_programs(looks_pure: Callable) -> Callable[..., np.ndarray]:
         finally:
             if wrong:  # function could not work with what it was handed
                 raise wrong[0] from None
-        if not isinstance(came, bool | np.bool_):
-            raise CheckFailed(_("True or False"), type(came).__name__)
+        require_type(came, bool | np.bool_, _("True or False"))
         return np.asarray(came, bool)
     return run
 

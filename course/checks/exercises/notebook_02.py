@@ -10,19 +10,16 @@ from torch import nn
 from torch.nn import functional as F
 
 import helpers
-from course.checks.compare.inputs import fractions, shapes
-from course.checks.compare.mistakes import MISTAKES, conv2d_and_x, with_parameters
-from course.checks.compare.tolerance import random
+from course.checks.compare.mistakes import CONV2D, conv2d
+from course.checks.compare.tolerance import fractions, random, shapes
 from course.checks.diagnose.equivalence import random_like, refusal
 from course.checks.exercises.models import Made, cnn, create, make, random_cnn, reference
 from course.checks.observe.intermediates import Binding, is_layer, values_of
 from course.checks.observe.spies import Expressions, TorchCalls
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
-from course.checks.spec.evidence import window_fits
 from course.checks.spec.forms import Misuse, expression
-from course.checks.spec.shrink import Inputs
-from course.checks.spec.spec import Cases, Spec, check, not_finite
+from course.checks.spec.spec import Cases, Spec, check, not_finite, window_fits
 from course.tir.walk import sblocks
 from course.words import _
 
@@ -49,11 +46,6 @@ def exercise_2_1(leaky_relu: Callable) -> str:
         count=check(_LEAKY, leaky_relu) - 6, slopes=7)
 
 
-def _linear_and_x(given: Inputs) -> tuple[nn.Linear, torch.Tensor]:
-    x, w, b = given.values()
-    return with_parameters(nn.Linear(*w.shape[::-1]), w, b), torch.from_numpy(x)
-
-
 def _linear_cases() -> Cases:
     for number, (n, m, k) in enumerate([
             (4, 5, 5), (1, 3, 8), (6, 10, 7), (7, 2, 3), (1, 1, 1), (3, 1, 5), (2, 6, 1),
@@ -64,10 +56,12 @@ def _linear_cases() -> Cases:
 
 _DENSE = Spec(
     expression, lambda x, w, b: x @ w.T + b, _linear_cases, {"x": "n k", "w": "m k", "b": "m"},
-    MISTAKES[nn.Linear], least={"n": 2, "m": 2, "k": 2},
+    {_("the bias: it is inside the sum, so it is added k times"):
+        lambda x, w, b: x @ w.T + np.float32(x.shape[1]) * b,
+     _("the weight is not transposed"): lambda x, w, b: x @ w + b},
+    least={"n": 2, "m": 2, "k": 2},
     beyond=lambda: not_finite({"x": fractions(4, 3), "w": fractions(5, 3, seed=1),
-                               "b": fractions(5, seed=2)}),
-    formula=_linear_and_x, fault=Misuse)
+                               "b": fractions(5, seed=2)}), fault=Misuse)
 
 
 @exercise("2.2", "linear(x, w, b)")
@@ -86,17 +80,14 @@ def _conv2d_cases() -> Cases:
 
 
 _CONVOLUTION = Spec(
-    expression, lambda x, w: F.conv2d(torch.from_numpy(x), torch.from_numpy(w)).numpy(),
-    _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
-    MISTAKES[nn.Conv2d] | {
-        _("the kernel's rows and columns are exchanged"):
-            lambda layer, x: F.conv2d(x, layer.weight.transpose(2, 3))},
+    expression, conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q"},
+    CONV2D | {_("the kernel's rows and columns are exchanged"):
+              lambda x, w: conv2d(x, w.swapaxes(2, 3))},
     beyond=lambda: not_finite({"x": fractions(2, 3, 5, 4), "w": fractions(4, 3, 2, 3, seed=1)}),
-    least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x, fault=Misuse)
+    least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, fault=Misuse)
 
 
 @exercise("2.3", "conv2d(x, w)")
-@torch.no_grad()
 def exercise_2_3(conv2d: Callable) -> str:
     """a convolution as a tensor expression."""
     return _("equal to PyTorch for {count} shapes: one input channel and several, square and not, "
@@ -113,13 +104,19 @@ def _pool_cases() -> Cases:
         yield {"x": x}
 
 
-_POOLING = nn.MaxPool2d(2)
+def _pooled(x: np.ndarray, stride: int = 2) -> np.ndarray:
+    return F.max_pool2d(torch.from_numpy(x), 2, stride).numpy()
+
+
 _MAX_POOL = Spec(
-    expression, lambda x: _POOLING(torch.from_numpy(x)).numpy(), _pool_cases, {"x": "n c h w"},
-    MISTAKES[nn.MaxPool2d],
+    expression, _pooled, _pool_cases, {"x": "n c h w"}, {
+        _("the start value of the maximum: windows below zero give 0"):
+            lambda x: _pooled(x).clip(0),
+        _("the stride of the pooling is 1, and the output is cut to its size"):
+            lambda x: _pooled(x, 1)[..., :x.shape[2] // 2, :x.shape[3] // 2]},
     beyond=lambda: not_finite({"x": random(2, 3, 4, 6)}, (np.inf, -np.inf)),
     least={"h": 2, "w": 2}, fits=lambda given: not any(n % 2 for n in given["x"].shape[2:]),
-    formula=lambda given: (_POOLING, torch.from_numpy(given["x"])), fault=Misuse)
+    fault=Misuse)
 
 
 @exercise("2.4", "max_pool(x)")

@@ -9,12 +9,11 @@ from typing import Any
 import numpy as np
 import torch
 import tvm
-from torch import nn
 from torch.nn import functional as F
 from tvm import relax
 
 import helpers
-from course.checks.compare.mistakes import MISTAKES, conv2d_and_x
+from course.checks.compare.mistakes import CONV2D, conv2d
 from course.checks.compare.tolerance import ATOL, RTOL, random, to_numpy
 from course.checks.diagnose.equivalence import build
 from course.checks.exercises.models import INPUT, cnn, create, make, random_cnn, reference
@@ -24,9 +23,8 @@ from course.checks.observe.primfuncs import QUICK
 from course.checks.observe.spies import require_no_tvm, require_numpy_only, require_torch
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.evidence import window_fits
 from course.checks.spec.forms import number
-from course.checks.spec.spec import Cases, Spec, check
+from course.checks.spec.spec import Cases, Spec, check, window_fits
 from course.tir.loops import nests
 from course.words import _
 
@@ -34,10 +32,6 @@ from course.words import _
 def _linear(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
     # by PyTorch, which has one thread in the child; NumPy's library has several, which may wait
     return F.linear(*map(torch.from_numpy, (x, w.copy(), b.copy()))).numpy()
-
-
-def _conv2d(x: np.ndarray, w: np.ndarray, b: np.ndarray) -> np.ndarray:
-    return F.conv2d(torch.from_numpy(x), torch.from_numpy(w.copy())).numpy() + b
 
 
 def _registered_softmax(function: Callable) -> Callable[..., np.ndarray]:
@@ -119,13 +113,10 @@ def _leaving(storages_needed: Callable) -> Callable:
     return number(leaves, int)
 
 
-def _planned(reads: _Reads) -> int:
-    return next(count for chain, count in _chains() if chain == reads)
-
-
 # the shortest chains come first, so that the first that is wrong is the smallest
-_STORAGES = Spec(_leaving, _planned, lambda: ({"reads": reads} for reads, _n in _chains()),
-                 fits=lambda _: False)
+_STORAGES = Spec(
+    _leaving, lambda reads: next(count for chain, count in _chains() if chain == reads),
+    lambda: ({"reads": reads} for reads, _n in _chains()), fits=lambda _: False)
 
 
 @exercise("3.2", "storages_needed(reads)", prepare=[_chains])
@@ -211,9 +202,8 @@ def _require_conv2d(register: Callable, watch: Callable) -> str:
                 return libraries.run_library(function, "env.conv2d", out, x=x, w=w, b=b)
         return run
 
-    spec = Spec(form, _conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
-                MISTAKES[nn.Conv2d],
-                least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits, formula=conv2d_and_x,
+    spec = Spec(form, conv2d, _conv2d_cases, {"x": "n c h v", "w": "o c p q", "b": "1 o 1 1"},
+                CONV2D, least={"h": 2, "v": 2, "p": 2, "q": 2}, fits=window_fits,
                 fault=libraries.Misused,
                 atol=lambda given: 1e-4 * max(1, *(abs(array).max() for array in given.values())))
     with libraries.registry():
@@ -289,7 +279,7 @@ def exercise_3_6(create_model_with_library_conv2d: Callable) -> str:
     calls: list[list[np.ndarray]] = []
     refused: dict[str, list[list[np.ndarray]]] = {"linear": [], "softmax": []}
     factor = 1.0
-    functions = {"conv2d": libraries.recording(lambda x, w, b: factor * _conv2d(x, w, b), calls),
+    functions = {"conv2d": libraries.recording(lambda x, w, b: factor * conv2d(x, w, b), calls),
                  "linear": libraries.recording(_linear, [], refused["linear"]),
                  "softmax": libraries.recording(softmax_of, [], refused["softmax"])}
     with libraries.registry(keep=True, **functions):

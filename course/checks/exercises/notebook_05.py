@@ -13,8 +13,7 @@ from torch import Tensor, fx, nn
 from torch.nn import functional as F
 from tvm import relax, topi
 
-from course.checks.compare.inputs import fractions
-from course.checks.compare.tolerance import random
+from course.checks.compare.tolerance import fractions, random
 from course.checks.diagnose.equivalence import build, renamed, require_same
 from course.checks.exercises.faulty import FAULTS, faulty_cnn, mended
 from course.checks.exercises.models import INPUT, cnn, model_of, reference
@@ -22,9 +21,8 @@ from course.checks.observe.primfuncs import QUICK
 from course.checks.observe.spies import TorchCalls
 from course.checks.run.check import exercise, prepared
 from course.checks.run.signature import require_called_as
-from course.checks.say.messages import CheckFailed
-from course.checks.spec.compiled import Main, compiled, fenced, naming
-from course.checks.spec.forms import Misuse, expression
+from course.checks.say.messages import CheckFailed, require_type
+from course.checks.spec.forms import Main, Misuse, compiled, expression, fenced, naming
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.words import _
@@ -51,9 +49,7 @@ _MENDED = {
 def exercise_5_1(mend: Callable) -> str:
     """two mistakes in a module."""
     operations = mend()
-    if not isinstance(operations, Mapping):
-        raise CheckFailed(_("a dictionary from names of bindings to operations"),
-                          type(operations).__name__)
+    require_type(operations, Mapping, _("a dictionary from names of bindings to operations"))
     found = [name for name in FAULTS if name in operations]
     for name in found:
         require_called_as(operations[name], f"operation({_TAKES[name]})",
@@ -277,8 +273,7 @@ def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
 def exercise_5_4(cnn_rules: Callable) -> str:
     """rules for the layers of a CNN."""
     rules = cnn_rules()
-    if not isinstance(rules, Mapping):
-        raise CheckFailed(_("a dictionary from classes to rules"), type(rules).__name__)
+    require_type(rules, Mapping, _("a dictionary from classes to rules"))
     wanted = (nn.Conv2d, nn.MaxPool2d, nn.Flatten, nn.Softmax)
     if lacking := [kind.__name__ for kind in wanted if kind not in rules]:
         keys = ", ".join(getattr(key, "__name__", repr(key)) for key in rules)

@@ -20,9 +20,9 @@ from course.checks.exercises import schedules
 from course.checks.exercises.models import imported_cnn
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared, while_running
-from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.messages import CheckFailed, reason, require_type
 from course.checks.say.show import Example
-from course.checks.spec.compiled import naming
+from course.checks.spec.forms import naming
 from course.tir.loops import nests
 from course.words import Sentence, _
 
@@ -76,8 +76,7 @@ def _drawn(random_conv2d: Callable, func: tvm.tirx.PrimFunc, seed: int, most: in
            ) -> tvm.s_tir.Schedule:
     """Return an answer's schedule of a convolution; raises CheckFailed if its draws are wrong."""
     schedule = random_conv2d(func, seed, most)
-    if not isinstance(schedule, tvm.s_tir.Schedule):
-        raise CheckFailed(_("a Schedule, which knows its trace"), type(schedule).__name__)
+    require_type(schedule, tvm.s_tir.Schedule, _("a Schedule, which knows its trace"))
     schedules.warn_of_copies(schedule.mod["main"])
     with naming(_seeded(seed), runs=False):
         _require_draws(schedule, func, most)

@@ -23,7 +23,7 @@ from course.checks.diagnose.equivalence import build, require_well_formed
 from course.checks.exercises.models import INPUT, cnn, model_of, random_cnn
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed
-from course.checks.spec.compiled import compiled, naming, result
+from course.checks.spec.forms import compiled, naming, result
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Spec, check
 from course.words import _
@@ -433,34 +433,30 @@ def _most(lives: _Lives) -> int | None:
     return next((most for every, most in _OF_SIZES if every == lives), None)
 
 
-class _Broken(CheckFailed):
-    """What a plan of memory does, and none may."""
-
-
 def _planned(plan: Callable) -> Callable[..., np.ndarray]:
-    """Return a plan as a function that gives nothing, or raises _Broken."""
+    """Return a plan as a function that gives nothing, or raises CheckFailed."""
     def run(lives: _Lives) -> np.ndarray:
         came = plan(copy.copy(lives))
         came = came.tolist() if isinstance(came, np.ndarray) else came
         if not isinstance(came, list | tuple) or len(came) != len(lives) or not all(
                 isinstance(number, int | np.integer) and number >= 0 for number in came):
-            raise _Broken(_("a list of ints, 0 and above, one for each of {count} tensors").format(
-                count=len(lives)), repr(came)[:80])
+            raise CheckFailed(_("a list of ints, 0 and above, one for each of {count} "
+                                "tensors").format(count=len(lives)), repr(came)[:80])
         latest: dict[int, tuple[int, int, int]] = {}
         largest: dict[int, int] = {}
         for number, life in zip(came, lives, strict=True):
             before = latest.get(number)
             if before and life[0] <= before[1]:
-                raise _Broken(_("different storages for tensors alive at the same time"),
-                              _("{one} and {other} both in storage {number}").format(
-                                  one=before, other=life, number=number))
+                raise CheckFailed(_("different storages for tensors alive at the same time"),
+                                  _("{one} and {other} both in storage {number}").format(
+                                      one=before, other=life, number=number))
             if not before or life[1] > before[1]:
                 latest[number] = life
             largest[number] = max(largest.get(number, 0), life[2])
         if (total := sum(largest.values())) > (most := _most(lives) or 0):
-            raise _Broken(_("at most {most} bytes").format(most=f"{most:,}"),
-                          _("{total}, by the storages {plan}").format(
-                              total=f"{total:,}", plan=str(came)[:80]))
+            raise CheckFailed(_("at most {most} bytes").format(most=f"{most:,}"),
+                              _("{total}, by the storages {plan}").format(
+                                  total=f"{total:,}", plan=str(came)[:80]))
         return np.empty(0)
     return run
 
@@ -475,7 +471,7 @@ def _are_lives(given: Inputs) -> bool:
 
 _PLAN = Spec(
     _planned, lambda lives: np.empty(0), lambda: ({"lives": lives} for lives in _every()),
-    fits=_are_lives, fault=_Broken)
+    fits=_are_lives, fault=CheckFailed)
 
 
 @exercise("9.5", "plan(lives)")

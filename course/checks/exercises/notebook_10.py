@@ -70,12 +70,8 @@ _LOADS = [(0, 1), (0, 2), (8, 1), (31, 1), (32, 1), (0, 3), (5, 3), (0, 8), (0, 
           (0, 31), (0, 32), (1, 32), (0, 33), (0, 100), (17, 5), (992, 1), (4064, 1), (1024, 7)]
 
 
-def _stretches(first: int, step: int) -> float:
-    return float(len({4 * (first + step * t) // 128 for t in range(32)}))
-
-
 _OF_A_WARP = Spec(
-    number, _stretches,
+    number, lambda first, step: float(len({4 * (first + step * t) // 128 for t in range(32)})),
     lambda: ({"first": first, "step": step} for first, step in _LOADS),
     fits=lambda load: load["first"] >= 0 and load["step"] > 0, atol=0)
 

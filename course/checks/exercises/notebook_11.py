@@ -29,8 +29,8 @@ from course.checks.exercises.models import model_of
 from course.checks.observe.guard_pages import guarded
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import exercise, prepared
-from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.compiled import compiled, naming
+from course.checks.say.messages import CheckFailed, reason, require_type
+from course.checks.spec.forms import compiled, naming
 from course.checks.spec.spec import Cases, Spec, check, require_equal
 from course.ship import native
 from course.tir.walk import walk
@@ -116,25 +116,18 @@ def _amax(call: str, x: torch.Tensor) -> torch.Tensor:
     return eval(call, {"amax": torch.amax, "x": x})
 
 
-class _Largest(nn.Module):
-    """All ways to call amax, in one module."""
-
-    def forward(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
-        return tuple(_amax(call, x) for call in _AMAX)
-
-
 @exercise("11.2", "convert_amax(node, importer)", prepare=[_exporting])
 def exercise_11_2(convert_amax: Callable) -> str:
     """a rule for amax."""
     def rule(node: torch.fx.Node, importer: Any) -> relax.Expr:
         with naming("amax" + (f"({node.args[0]})" if len(node.args) == 1 else str(node.args))):
             came = convert_amax(node, importer)
-            if not isinstance(came, relax.Expr):
-                raise CheckFailed(_("a Relax variable"), type(came).__name__)
+            require_type(came, relax.Expr, _("a Relax variable"))
         return came
 
     with helpers.quiet():
-        program = torch.export.export(_Largest().eval(), (torch.zeros(2, 3, 4),))
+        every = model_of(lambda self, x: tuple(_amax(call, x) for call in _AMAX))
+        program = torch.export.export(every, (torch.zeros(2, 3, 4),))
         mod = from_exported_program(program, custom_convert_map={"amax.default": rule})
         machine = build(mod)
     x = random(2, 3, 4, seed=2) * 500 - 300
@@ -217,17 +210,6 @@ _STEPS = Spec(_stepping, _right, _steps, fits=lambda given: given["past"] >= 0
               and 1 <= given["blocks"] <= gpt.LAYERS and 1 <= given["texts"] <= _TEXTS)
 
 
-class _Stepped(nn.Module):
-    """An answer as a module, for torch.export."""
-
-    def __init__(self, model: gpt.GPT, answer: Callable) -> None:
-        super().__init__()
-        self.model, self.answer = model, answer
-
-    def forward(self, token: torch.Tensor, keys: torch.Tensor, values: torch.Tensor) -> Any:
-        return self.answer(self.model, token, keys, values)
-
-
 @exercise("11.3",
           "one_more_letter(model, token, keys, values)", seconds=20, prepare=[_exporting, _gpt])
 def exercise_11_3(one_more_letter: Callable) -> str:
@@ -239,8 +221,9 @@ def exercise_11_3(one_more_letter: Callable) -> str:
     given = torch.zeros(1, 1, dtype=torch.int64), cache, cache.clone()
     try:
         with helpers.quiet():
-            torch.export.export(_Stepped(small, one_more_letter).eval(), given,
-                                dynamic_shapes=(None, {3: past}, {3: past}))
+            torch.export.export(model_of(
+                lambda self, token, keys, values: one_more_letter(self.small, token, keys, values),
+                small=small), given, dynamic_shapes=(None, {3: past}, {3: past}))
     except Exception as error:  # torch.export raises many kinds
         raise CheckFailed(_("a function that torch.export takes, for any past"), reason(error),
                           line_of_answer(error)) from None
@@ -273,8 +256,7 @@ def exercise_11_4(dl_tensor: Callable) -> str:
         numbers, shape, axes, address, start = case
         with naming(f"dl_tensor({numbers:#x}, {shape:#x}, {axes}, {address}, {start:#x})"):
             came = dl_tensor(*case)
-            if not isinstance(came, bytes | bytearray):
-                raise CheckFailed(_("bytes"), type(came).__name__)
+            require_type(came, bytes | bytearray, _("bytes"))
             place = 0
             for name, size, value in _fields(*case):
                 wanted, there = value.to_bytes(size, "little"), came[place:place + size]
@@ -345,8 +327,7 @@ def exercise_11_5(for_the_browser: Callable) -> str:
     for title, func in _threaded().items():
         with naming(title):
             came = for_the_browser(func)
-            if not isinstance(came, tirx.PrimFunc):
-                raise CheckFailed(_("a PrimFunc as the result"), type(came).__name__)
+            require_type(came, tirx.PrimFunc, _("a PrimFunc as the result"))
             _require_only_serial(func, came)
         schedules.require_same_results(func, came)
     return _("{count} programs without a parallel loop, and otherwise as they were").format(
@@ -462,8 +443,7 @@ def exercise_11_7(for_all: Callable) -> str:
         if names != list(fleet):
             raise CheckFailed(_("the given names as they were; {given}").format(given=given),
                               ", ".join(map(str, names)))
-        if not isinstance(target, tvm.target.Target):
-            raise CheckFailed(_("a Target {given}").format(given=given), type(target).__name__)
+        require_type(target, tvm.target.Target, _("a Target {given}").format(given=given))
         kind, triple = target.kind.name, str(target.attrs.get("mtriple", ""))
         if kind != "llvm" or not triple.startswith("x86_64") or "linux" not in triple:
             raise CheckFailed(_("a target of kind llvm with mtriple {triple}").format(

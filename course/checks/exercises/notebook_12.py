@@ -14,8 +14,7 @@ from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import Misuse
 from course.checks.spec.shrink import Inputs
-from course.checks.spec.spec import Cases, Spec, check
-from course.checks.spec.trials import Mistakes
+from course.checks.spec.spec import Cases, Mistakes, Spec, check
 from course.words import _
 
 # ---- merge ---------------------------------------------------------------------------------

@@ -3,24 +3,22 @@
 import contextlib
 import functools
 import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
-from torch import nn
 from tvm import relax, te
 
-from course.checks.compare.inputs import fractions
-from course.checks.compare.tolerance import ATOL
-from course.checks.diagnose.equivalence import Batch, build, require_same
-from course.checks.exercises.models import copied
-from course.checks.observe.primfuncs import LIGHT, require_inside_buffers, run_prim_func
+from course.checks.compare.tolerance import ATOL, fractions
+from course.checks.diagnose.equivalence import build, require_same
+from course.checks.exercises.models import cnn, reference_200
+from course.checks.observe.primfuncs import require_inside_buffers, run_prim_func
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
-from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.messages import CheckFailed, reason, require_type
 from course.checks.spec.spec import Spec, check
 from course.tir.evaluate import every
 from course.tir.loops import Nest, is_reduction, lives, nests
@@ -221,9 +219,8 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
 
     Raises CheckFailed where that is no module, or is the same whatever is given.
     """
-    mod = answer(copied(original), *more)
-    if not isinstance(mod, tvm.IRModule):
-        raise CheckFailed(_("an IRModule"), type(mod).__name__)
+    mod = answer(original.clone(), *more)
+    require_type(mod, tvm.IRModule, _("an IRModule"))
     own = False
     with contextlib.suppress(Exception):  # an answer that uses what it is given needs it
         again = answer(tvm.IRModule(), *more)
@@ -302,28 +299,21 @@ def _require_same(run: Callable[..., np.ndarray], before: tvm.tirx.PrimFunc) -> 
                atol=max(ATOL, 1e-6 * largest)), run)  # a sum's order is free
 
 
-_ALONE = "{name}_alone"
+def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, name: str) -> str:
+    """Do as require_same for the CNN, and compare a PrimFunc with the original's, on large numbers.
 
-
-def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, names: Sequence[str],
-                       model: nn.Sequential, reference: Iterable[Batch]) -> str:
-    """Do as require_same, and compare some PrimFuncs with the original's, on large numbers.
-
-    The model's own activations are small and hide a cut. All is compiled at once.
+    The model's own activations are small and hide a cut. Both are compiled at once.
     """
     bb = relax.BlockBuilder(mod)
-    for name in names:
-        *inputs, output = [relax.TensorType(tuple(map(int, param.shape)), "float32")
-                           for param in mod[name].params]
-        params = [relax.Var(f"x{i}", kind) for i, kind in enumerate(inputs)]
-        with bb.function(_ALONE.format(name=name), params):
-            bb.emit_func_output(bb.emit(relax.call_tir(mod.get_global_var(name), params, output)))
-    machine = build(bb.get(), LIGHT)
-    verified = require_same(mod, model, reference, machine=machine)
-    for name in names:
-        main = machine[_ALONE.format(name=name)]
-        _require_same(lambda arrays, _, main=main: main(
-            *map(tvm.runtime.tensor, arrays)).numpy(), original[name])
+    *inputs, output = [relax.TensorType(tuple(map(int, param.shape)), "float32")
+                       for param in mod[name].params]
+    params = [relax.Var(f"x{i}", kind) for i, kind in enumerate(inputs)]
+    with bb.function("alone", params):
+        bb.emit_func_output(bb.emit(relax.call_tir(mod.get_global_var(name), params, output)))
+    machine = build(bb.get())
+    verified = require_same(mod, cnn()[1], reference_200(), machine=machine)
+    _require_same(lambda arrays, _: machine["alone"](
+        *map(tvm.runtime.tensor, arrays)).numpy(), original[name])
     return verified
 
 

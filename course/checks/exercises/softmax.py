@@ -6,8 +6,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from course.checks.compare.inputs import grids
-from course.checks.compare.tolerance import random
+from course.checks.compare.tolerance import grids, random
 from course.checks.observe.libraries import Misused
 from course.checks.spec.spec import Cases, Spec, not_finite
 

@@ -10,7 +10,7 @@ from tvm import tirx
 
 from course.checks.observe.memory import require_safe_access, run_fenced
 from course.checks.run.check import several_threads
-from course.checks.say.messages import CheckFailed
+from course.checks.say.messages import CheckFailed, require_type
 from course.tir.walk import constant, loads, stores, walk
 from course.words import _
 
@@ -51,8 +51,7 @@ def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = ()
     They are float32, if `dtypes` does not say otherwise. `sizes`: for which it was made.
     """
     dtypes = dtypes or ["float32"] * len(shapes)
-    if not isinstance(func, tvm.tirx.PrimFunc):
-        raise CheckFailed(_("a PrimFunc as the result"), type(func).__name__)
+    require_type(func, tvm.tirx.PrimFunc, _("a PrimFunc as the result"))
     types = [param.ty for param in func.params]
     if any(not hasattr(buffer, "shape") for buffer in types):
         raise CheckFailed(_("{count} buffers as arguments").format(count=len(shapes)),
@@ -77,11 +76,6 @@ def with_buffers(func: Any, *shapes: tuple[int, ...], dtypes: Sequence[str] = ()
     if any(isinstance(node, tirx.Return) for node, _ in walk(func.body)):
         raise CheckFailed(_("a PrimFunc without a return statement"), _("it returns a buffer"))
     return func
-
-
-def name_of(func: tvm.tirx.PrimFunc) -> str:
-    """Its name; a private PrimFunc has none."""
-    return str(func.attrs["global_symbol"]) if "global_symbol" in func.attrs else _("the PrimFunc")
 
 
 def has_while(func: tvm.tirx.PrimFunc) -> bool:
@@ -139,12 +133,12 @@ def _compiled(func: tvm.tirx.PrimFunc) -> Callable:
     return tvm.compile(mod, target=QUICK)["main"]
 
 
-class Unwritten(CheckFailed):
-    """Elements of a PrimFunc's output that it does not write."""
+class Misuse(CheckFailed):
+    """What a program did that none may do: an index outside, a read of what nobody wrote."""
 
     @classmethod
-    def at(cls, buffer: str, index: Iterable[int], others: int) -> Self:
-        """Return what to say of the first of them, and of how many others there are."""
+    def unwritten(cls, buffer: str, index: Iterable[int], others: int) -> Self:
+        """Return what to say of the first element that is not written, and of so many others."""
         place = f"{buffer}{list(map(int, index))}"
         return cls(_("every element of {buffer} to be written").format(buffer=buffer),
                    (_("{place} is not written, nor {count} others") if others
@@ -157,7 +151,7 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
 
     It runs twice: with one thread on arrays that end where memory ends, and with several threads
     on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
-    where an input changes, or where something is written beside an array; Unwritten where something
+    where an input changes, or where something is written beside an array; Misuse where something
     is left out.
     """
     main, title = _compiled(func), _("the PrimFunc")
@@ -166,7 +160,7 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
         run_fenced(lambda *given: several_threads(functools.partial(main, *given)), arrays,
                    [np.full(shape, 1e30, "float32")], title, at_start=True))
     if len(left := np.argwhere(np.isnan(once) & (again == np.float32(1e30)))):
-        raise Unwritten.at(func.params[-1].name, left[0], len(left) - 1)
+        raise Misuse.unwritten(func.params[-1].name, left[0], len(left) - 1)
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),

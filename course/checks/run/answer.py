@@ -12,7 +12,7 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -27,13 +27,8 @@ COURSE = Path(__file__).resolve().parents[2]
 OWN = tuple(str(COURSE / room) + os.sep for room in ("checks", "tir"))
 
 
-class Cells:
-    """The cells in which the answers were defined that are being checked, by their files."""
-
-    names: frozenset[str] = frozenset()
-
-
-checked = Cells()
+# the cells in which the answers were defined that are being checked, by their files
+checked = SimpleNamespace(names=frozenset())
 
 
 def note_answers(*answers: Any) -> None:

@@ -48,12 +48,11 @@ def bound_by(text: str) -> dict[str, str]:
 
 @dataclass
 class _Cell:
-    """A cell that runs or ran: its text, its name in the notebook, and what it bound."""
+    """A cell that runs or ran: its text, its name in the notebook."""
 
     text: str = ""
     id: str = ""
     before: dict[str, Any] = field(default_factory=dict)  # what its names stood for
-    bound: set[str] = field(default_factory=set)
     checks: bool = False
 
     @property
@@ -92,7 +91,6 @@ class Notebook:
             after = self.names.get(name, _MISSING)
             if after is not before or not error and kinds[name] == "=" \
                     and after is not _MISSING:
-                cell.bound.add(name)
                 self.stale.pop(name, None)
                 self.home[name] = cell.id
             else:
@@ -166,11 +164,6 @@ def watch_cells() -> None:
         result.error_before_exec or result.error_in_exec))
 
 
-def _names(answer: Any, usual: str, names: dict[str, Any]) -> list[str]:
-    return [usual] if names.get(usual) is answer \
-        else [name for name, value in names.items() if value is answer]
-
-
 def stale(answer: Any, usual: str, known: Callable[[str], bool] | None = None
           ) -> tuple[str, _Stale] | None:
     """Return the name of an answer and why it is not of its cell, or None: it is.
@@ -179,8 +172,9 @@ def stale(answer: Any, usual: str, known: Callable[[str], bool] | None = None
     """
     if _notebook is None:
         return None
-    found = [(name, _notebook.why_stale(name, answer, known))
-             for name in _names(answer, usual, _notebook.names)]
+    names = [usual] if _notebook.names.get(usual) is answer \
+        else [name for name, value in _notebook.names.items() if value is answer]
+    found = [(name, _notebook.why_stale(name, answer, known)) for name in names]
     return next(((name, why) for name, why in found if why), None) \
         if all(why for _name, why in found) else None
 

@@ -16,11 +16,13 @@ import os
 import resource
 import signal
 import sys
+import threading
 import warnings
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 from typing import Any, TypeVar
 
 import tvm
@@ -31,7 +33,6 @@ from course.checks.run.answer import DEEP, calls_of_answer, line_at, note_answer
 from course.checks.run.cells import require_of_the_cell_above, stale
 from course.checks.run.isolate import GIGABYTE, Child, Ended, Limits
 from course.checks.run.signature import name_in, other_order, require_called_as
-from course.checks.run.timeout import alarmed
 from course.checks.say.messages import CheckFailed, wrapped
 from course.checks.say.show import Example
 from course.progress import solved
@@ -135,7 +136,8 @@ def exercise(number: str, form: str, seconds: float = 10,
             note_answers(answer)
             title = _("Exercise {number} ✗").format(number=number)
             try:
-                require_of_the_cell_above(answer, name_in(form), _is_answer)
+                require_of_the_cell_above(answer, name_in(form), lambda name: any(
+                    name == name_in(one.form) for one in registered.values()))
                 require_called_as(answer, form)
             except CheckFailed as failed:
                 return _refuse(CheckFailed(*failed.parts, title))
@@ -161,11 +163,6 @@ def exercise(number: str, form: str, seconds: float = 10,
 
 
 right: dict[str, Any] = {}  # the answers that checks have accepted in this process
-
-
-def _is_answer(name: str) -> bool:
-    """Whether an exercise's answer has this name."""
-    return any(name == name_in(one.form) for one in registered.values())
 
 
 def _judged(check: Callable[..., str], answer: Any, form: str) -> str:
@@ -220,22 +217,17 @@ def accepted(*numbers: str) -> bool:
     return not missing
 
 
-made_ready: dict[tuple, Any] = {}  # what `prepared` has made, by the function and its arguments
-
-
 def prepared(make: Callable) -> Callable:
     """Let a function without side effects compute its result once, before checks fork.
 
     What an answer does to the result in the child stays in the child. Where nothing forks, it is
     made anew for each call, so that no answer can spoil it for the next one.
     """
+    once = functools.cache(make)
+
     @functools.wraps(make)
     def get(*arguments: Any) -> Any:
-        if not forks():
-            return make(*arguments)
-        if (make, arguments) not in made_ready:
-            made_ready[make, arguments] = make(*arguments)
-        return made_ready[make, arguments]
+        return once(*arguments) if forks() else make(*arguments)
     return get
 
 
@@ -359,6 +351,40 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
     elif code in (-signal.SIGSEGV, -signal.SIGBUS):
         look_at = _("the index of each read and write: is it inside the buffer's shape?")
     return _("your code to run to its end"), came, look_at
+
+
+class _Late(BaseException):
+    """Not an Exception, so that an answer's `except Exception` does not take it."""
+
+
+def alarmed(call: Callable[[], Result], seconds: float) -> Result:
+    """Return what `call` returns; raises TimeoutError if it takes longer, in seconds of wall time.
+
+    For the reader's own process, where fork is not safe: macOS. A timer interrupts Python's own
+    loops, and again where an answer catches that; a loop in compiled code runs on, for Python
+    handles signals between its own instructions only. Only the main thread can have a timer: in
+    another one, which no notebook's kernel uses, there is none.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        return call()
+    late = False
+
+    def end(number: int, frame: FrameType | None) -> None:
+        nonlocal late
+        late = True
+        raise _Late
+
+    before = signal.signal(signal.SIGALRM, end)
+    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
+    try:
+        with contextlib.suppress(_Late):
+            result = call()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    if late:  # also if what was raised came back as an error of TVM's
+        raise TimeoutError
+    return result
 
 
 def isolated(run: Callable[[], str], seconds: float,

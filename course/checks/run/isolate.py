@@ -19,7 +19,7 @@ import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NoReturn
 
 import psutil
 import torch
@@ -93,7 +93,7 @@ class Child:
             warnings.simplefilter("ignore", DeprecationWarning)
             self.pid = os.fork()
         if not self.pid:
-            _give(function, arguments, _Ends(give, say, falls), self.secret)
+            _give(function, arguments, give, say, falls, self.secret)
         for end in (give, say, falls):
             os.close(end)
 
@@ -262,19 +262,15 @@ def _cpu_and_state(child: int) -> tuple[float, bool]:
     return ticks / os.sysconf("SC_CLK_TCK"), runs
 
 
-class _Ends(NamedTuple):
-    """The child's ends of the pipes: of what it gives, of descriptor 1, and of its last words."""
+def _give(function: Callable[..., Any], arguments: tuple, give: int, say: int, falls: int,
+          secret: bytes) -> NoReturn:
+    """Run the function in the child, and write what it gives into the pipe.
 
-    give: int
-    say: int
-    falls: int
-
-
-def _give(function: Callable[..., Any], arguments: tuple, ends: _Ends, secret: bytes) -> NoReturn:
-    """Run the function in the child, and write what it gives into the pipe."""
+    The child's ends of the pipes are those of what it gives, of descriptor 1, of its last words.
+    """
     code = 1
     try:
-        _leave(ends)
+        _leave(give, say, falls)
         _compute_alone()
         try:
             came = [True, function(*arguments)]
@@ -283,7 +279,7 @@ def _give(function: Callable[..., Any], arguments: tuple, ends: _Ends, secret: b
             said = json.dumps([False, f"{type(error).__name__}: {error}"[:300]]).encode()
         message = secret + len(said).to_bytes(8, "big") + said
         while message:
-            message = message[os.write(ends.give, message):]
+            message = message[os.write(give, message):]
         code = 0
     finally:
         os._exit(code)
@@ -296,7 +292,7 @@ def _compute_alone() -> None:
     tvm.get_global_func("runtime.config_threadpool")(1, 1)
 
 
-def _leave(ends: _Ends) -> None:
+def _leave(give: int, say: int, falls: int) -> None:
     """Leave the parent's group and files.
 
     Each descriptor stays, and leads nowhere: an object of the parent's that ends here would
@@ -307,8 +303,8 @@ def _leave(ends: _Ends) -> None:
     opened = list(range(1024))
     with contextlib.suppress(OSError):  # where no /proc is
         opened = [int(number) for number in os.listdir(_OPENED)]
-    os.dup2(ends.say, 1)
-    faulthandler.enable(ends.falls, all_threads=False)
-    for number in {0, 1, 2, *opened} - {ends.give, nowhere, ends.falls, 1}:
+    os.dup2(say, 1)
+    faulthandler.enable(falls, all_threads=False)
+    for number in {0, 1, 2, *opened} - {give, nowhere, falls, 1}:
         with contextlib.suppress(OSError):
             os.dup2(nowhere, number, inheritable=number < 3)

@@ -6,6 +6,7 @@ import re
 import textwrap
 import traceback
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from IPython import get_ipython
@@ -58,6 +59,12 @@ class CheckFailed(CourseError):
         return "\n".join(self._title + _aligned(self._rest)).splitlines()
 
 
+def require_type(value: Any, kinds: Any, expected: str) -> None:
+    """Raise CheckFailed unless a value is of one of some types."""
+    if not isinstance(value, kinds):
+        raise CheckFailed(expected, type(value).__name__)
+
+
 def _aligned(lines: Sequence[tuple[str, str]]) -> list[str]:
     """Return labels with their texts beside them; a text's further lines stand below its first."""
     said = [(told(label, language()), told(text, language())) for label, text in lines if text]
@@ -104,19 +111,15 @@ def _old_names() -> set[str]:
             for name in re.findall(r"\.(\w+)", old)}
 
 
-def _ordinary(kind: str) -> set[str]:
-    """Return all old names for a type of Python's or NumPy's, whose attributes are not TVM's."""
-    known = hasattr(builtins, kind) or kind in ("NoneType", "ndarray", "function", "Sequential")
-    return _old_names() if known else set()
-
-
 def explained(message: str) -> str:
     """Return the link into docs/ that explains a message of TVM, or ""."""
     method = re.search(r"'(\w+)' object has no attribute '(\w+)'", message)
     gone = re.search(  # not what the runtime alone lacks of the compiler
         r"(module 'tvm(?![\w.]*_ffi_api)[\w.]*' has no attribute|import name '\w+' from 'tvm)",
         message)
-    if gone or method and method[2] in _old_names() - _ordinary(method[1]):
+    if gone or method and method[2] in _old_names() and not (  # attributes that are not TVM's
+            hasattr(builtins, method[1])
+            or method[1] in ("NoneType", "ndarray", "function", "Sequential")):
         return _("docs/rosetta.md, which has the old names and today's")
     return next((link for words, link in _explanations().items() if words in message), "")
 

@@ -88,10 +88,6 @@ class Example(NamedTuple):
         return ("<div style='display:flex;flex-wrap:wrap;align-items:flex-start'>"
                 + "".join(map(shown, self.parts)) + "</div>")
 
-    def __repr__(self) -> str:
-        return "\n".join(f"{told(label, language())} {told(text, language())}"
-                         for label, text in self.lines())
-
 
 def differ(came: np.ndarray, right: np.ndarray, rtol: float, atol: float) -> np.ndarray:
     """Return a mask of the numbers that are not right: whole ones have to be right exactly."""

@@ -117,7 +117,9 @@ class _Guarded:
         self._found, self._name, self._refused = found, name, refused
 
     def __getattr__(self, name: str) -> Any:
-        return _guarded(getattr(self._found, name), f"{self._name}.{name}", self._refused)
+        found = getattr(self._found, name)
+        return _Guarded(found, f"{self._name}.{name}", self._refused) if _is_guarded(found) \
+            else found
 
     def __instancecheck__(self, value: Any) -> bool:
         return isinstance(value, self._found)
@@ -145,11 +147,6 @@ def _is_guarded(found: Any) -> bool:
     if isinstance(found, type):
         return issubclass(found, np.generic) or found.__name__ in _MOVES
     return callable(found) or isinstance(found, types.ModuleType)
-
-
-def _guarded(found: Any, name: str, refused: _Refusals) -> Any:
-    """Return what stands for something of a library's."""
-    return _Guarded(found, name, refused) if _is_guarded(found) else found
 
 
 def _of_library(value: Any) -> str:

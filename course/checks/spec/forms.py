@@ -1,46 +1,29 @@
 """Forms of an answer: how each becomes a function of arrays."""
 
+import contextlib
+import functools
 import numbers
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import torch
 import tvm
-from tvm import te
+from tvm import relax, te
 
-from course.checks.observe.primfuncs import Unwritten, require_inside_buffers, run_prim_func
+from course.checks.compare.tolerance import ATOL, to_numpy
+from course.checks.observe.guard_pages import guarded
+from course.checks.observe.primfuncs import Misuse, require_inside_buffers, run_prim_func
 from course.checks.observe.spies import Expressions
-from course.checks.say.messages import CheckFailed
-from course.checks.spec.interpret import Fault, Interpreted, Unknown
+from course.checks.run.answer import line_of_answer
+from course.checks.say.messages import CheckFailed, place_in_script, reason, require_type
+from course.checks.spec.interpret import Interpreted, Unknown
+from course.checks.spec.shrink import Inputs
+from course.checks.spec.spec import Mistakes, Spec
 from course.words import _
 
+Main = Callable[..., Any]  # a compiled function of TVM's tensors
 STEPS = 20_000  # stores that are interpreted, at 2 microseconds each; LLVM takes 25 to 300 ms
-
-
-class Misuse(CheckFailed):
-    """What a program did that none may do: an index outside, a read of what nobody wrote."""
-
-    @classmethod
-    def of(cls, fault: Fault) -> "Misuse":
-        """Return in words what the interpreter saw."""
-        place = f"{fault.buffer}{list(fault.index)}"
-        match fault.kind:
-            case "outside":
-                return cls(_("every index inside its buffer"), (
-                    _("{place} is written, outside of its shape {shape}") if fault.writes
-                    else _("{place} is read, outside of its shape {shape}")).format(
-                        place=place, shape=fault.shape))
-            case "unwritten":
-                return cls(_("every element to be written before it is read"),
-                           _("{place} is read, and nothing was written there before").format(
-                               place=place))
-            case "given":
-                return cls(_("the inputs to stay as they were"),
-                           _("{place} is written").format(place=place))
-            case "left":
-                return cls(*Unwritten.at(fault.buffer, fault.index, fault.others).parts)
-        return cls(_("a program that ends"),
-                   _("still running after two million steps"))
 
 
 def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
@@ -53,12 +36,7 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
         require_inside_buffers(tvm.IRModule({"main": func}))
     except CheckFailed as outside:  # it depends on the sizes: the smallest are looked for
         raise Misuse(*outside.parts) from None
-
-    def run_compiled(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
-        try:
-            return run_prim_func(func, arrays, shape)
-        except Unwritten as left:
-            raise Misuse(*left.parts) from None
+    run_compiled = functools.partial(run_prim_func, func)
     try:
         interpreted = Interpreted(func)
     except Unknown:
@@ -66,10 +44,7 @@ def program(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
 
     def run(arrays: Sequence[np.ndarray], shape: Sequence[int]) -> np.ndarray:
         out = np.full(shape, np.nan, "float32")
-        try:
-            interpreted(*arrays, out)
-        except Fault as fault:
-            raise Misuse.of(fault) from None
+        interpreted(*arrays, out)
         return out
     return run if interpreted.steps <= STEPS else run_compiled
 
@@ -119,8 +94,7 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
         with Expressions() as made:
             output = describe(*taken.values())
         made.require_own(*[output] if isinstance(output, te.Tensor) else [])
-    if not isinstance(output, te.Tensor):
-        raise CheckFailed(_("a te.Tensor as the result"), type(output).__name__)
+    require_type(output, te.Tensor, _("a te.Tensor as the result"))
     if output.dtype != "float32":
         raise CheckFailed(_("a float32 result"), f"{output.dtype}")
     shape = [getattr(extent, "value", extent) for extent in output.shape]
@@ -131,3 +105,61 @@ def _made(describe: Callable, topi: bool, given: dict[str, Any]
         given_back = output
         output = te.compute(output.shape, lambda *at: given_back(*at))
     return program(te.create_prim_func([*inputs, output])), [int(extent) for extent in output.shape]
+
+
+# ---- compiled functions side by side, by their titles ---------------------------------------
+
+
+@contextlib.contextmanager
+def naming(title: str, runs: bool = True) -> Iterator[None]:
+    """Raise CheckFailed with a title where a check does, and where an answer raises, if it runs."""
+    try:
+        yield
+    except NotImplementedError:
+        raise
+    except CheckFailed as failed:
+        expected, came, look_at = failed.parts
+        raise CheckFailed(_("; ").join([expected, title]), came or None, look_at) from None
+    except Exception as error:  # whatever the answer raises
+        if not runs:
+            raise
+        raise CheckFailed(_("your code to run; {title}").format(title=title), reason(error),
+                          place_in_script(error) or line_of_answer(error)) from None
+
+
+def fenced(machine: relax.VirtualMachine, mod: tvm.IRModule, name: str = "main") -> Main:
+    """Return a function of a machine, whose kernels run on guarded arrays."""
+    def run(*given: Any) -> Any:
+        with guarded(machine, mod):
+            return machine[name](*given)
+    return run
+
+
+def result(main: Main, *arrays: np.ndarray, title: str) -> np.ndarray:
+    """Return what a compiled function gives; raises CheckFailed where it does not run."""
+    try:
+        came = main(*map(tvm.runtime.tensor, arrays))
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise CheckFailed(_("a module that runs; {title}").format(title=title),
+                          reason(error)) from None
+    return to_numpy(came)
+
+
+def compiled(what: Mapping[str, Any], right: Callable[..., torch.Tensor],
+             arrays: Mapping[str, Sequence[Sequence[np.ndarray]]],
+             atol: float | Callable[[Inputs], float] = ATOL, named: Mistakes | None = None) -> Spec:
+    """Return the specification of compiled functions, which an answer has by their titles.
+
+    Their inputs keep their shapes: the smallest has most zeros.
+    `right`, and the formulas of mistakes, take `what` stands under a title, and tensors; `arrays`
+    has under each title the inputs of several calls.
+    """
+    def of(function: Callable[..., torch.Tensor]) -> Callable[..., np.ndarray]:
+        return lambda program, **inputs: function(
+            what[program], *map(torch.from_numpy, inputs.values())).numpy()
+    return Spec(
+        lambda mains: lambda program, **inputs: result(
+            mains[program], *inputs.values(), title=program), of(right),
+        lambda: ({"program": title, **{f"x{place}": x for place, x in enumerate(inputs)}}
+                 for title, every in arrays.items() for inputs in every),
+        named={hint: of(mistake) for hint, mistake in (named or {}).items()}, atol=atol)

@@ -12,7 +12,9 @@ from typing import Any
 import numpy as np
 from tvm import ir, s_tir, tirx
 
+from course.checks.observe.primfuncs import Misuse
 from course.tir.walk import constant
+from course.words import _
 
 _INFIX = {
     tirx.Add: "+", tirx.Sub: "-", tirx.Mul: "*", tirx.FloorDiv: "//", tirx.FloorMod: "%",
@@ -50,21 +52,6 @@ class Unknown(Exception):
     """A node that is not known here: the program is to be compiled."""
 
 
-class Fault(Exception):
-    """What a program must not do. `kind`: "outside", "unwritten", "given", "left" or "long".
-
-    "outside": `index` of `buffer` is not in it; "unwritten": it is read before it is written;
-    "given": it is an input, and is written; "left": it is not written, and so are `others`; "long":
-    the program does not come to its end.
-    """
-
-    def __init__(self, kind: str, buffer: str = "", index: tuple[int, ...] = (),
-                 shape: tuple[int, ...] = (), writes: bool = False, others: int = 0) -> None:
-        super().__init__(kind, buffer, index)
-        self.kind, self.buffer, self.index, self.shape = kind, buffer, index, shape
-        self.writes, self.others = writes, others
-
-
 class _Buffer(dict):
     """Its numbers by their indices; `name`: in the source."""
 
@@ -79,7 +66,7 @@ class _Buffer(dict):
 class Interpreted:
     """A PrimFunc as a function of arrays in the order of its parameters; the last is written.
 
-    Raises Unknown where it has a node that is not known, and Fault when it is called. `source` is
+    Raises Unknown where it has a node that is not known, and Misuse when it is called. `source` is
     Python; `steps` how many stores it does at most, infinity where that depends on its arguments.
     """
 
@@ -107,7 +94,7 @@ class Interpreted:
 
     def _tick(self) -> None:
         if next(self._count) > MOST:
-            raise Fault("long")
+            raise Misuse(_("a program that ends"), _("still running after two million steps"))
 
     def __call__(self, *arrays: np.ndarray) -> None:
         """Run it; the last array is written, and what it held before is not read."""
@@ -121,29 +108,35 @@ class Interpreted:
                 self._program(*buffers, out, *shapes)
         except KeyError as error:
             name, at = error.args[0]
-            raise self._fault(name, at, shapes) from None
+            raise self._misuse(name, at, shapes) from None
         for one, then in zip(buffers, before, strict=True):
             if len(one) > len(then):
-                raise self._fault(one.name, next(at for at in one if at not in then), shapes, True)
+                raise self._misuse(one.name, next(at for at in one if at not in then), shapes, True)
             if changed := next((at for at in one if one[at] is not then[at]), None):
-                raise Fault("given", self._homes[one.name][0], changed)
+                raise Misuse(_("the inputs to stay as they were"), _("{place} is written").format(
+                    place=f"{self._homes[one.name][0]}{list(changed)}"))
         for at, number in out.items():
             if not _inside(at, shapes[-1]):
-                raise self._fault(out.name, at, shapes, True)
+                raise self._misuse(out.name, at, shapes, True)
             arrays[-1][at] = number
         if left := [at for at in np.ndindex(shapes[-1]) if at not in out]:
-            raise Fault("left", self._homes[out.name][0], left[0], others=len(left) - 1)
+            raise Misuse.unwritten(self._homes[out.name][0], left[0], len(left) - 1)
 
-    def _fault(self, name: str, at: tuple[Any, ...], shapes: list[tuple[int, ...]],
-               writes: bool = False) -> Fault:
+    def _misuse(self, name: str, at: tuple[Any, ...], shapes: list[tuple[int, ...]],
+                writes: bool = False) -> Misuse:
         """Return which buffer has no number there: it is too short, or nobody has written it."""
-        index = tuple(map(int, at))
         own, shape = self._homes[name]
+        place = f"{own}{list(map(int, at))}"
         if name in self._params:
             shape = shapes[self._params.index(name)]
-        elif any(extent is None for extent in shape):
-            return Fault("unwritten", own, index)
-        return Fault("unwritten" if _inside(index, shape) else "outside", own, index, shape, writes)
+        if None in shape or _inside(at, shape):
+            return Misuse(_("every element to be written before it is read"),
+                          _("{place} is read, and nothing was written there before").format(
+                              place=place))
+        return Misuse(_("every index inside its buffer"), (
+            _("{place} is written, outside of its shape {shape}") if writes
+            else _("{place} is read, outside of its shape {shape}")).format(
+                place=place, shape=shape))
 
     # ---- to Python ----
 
