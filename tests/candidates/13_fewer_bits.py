@@ -357,3 +357,6 @@ def longest_sum(one, other, bits):
 
 # %% 13.5 wrong: the last panel is not written -> input S: 3 x 2 x 32 | every element of y to be written | y[64] is not written, nor 31 others
 # for p in range(n // 32) => for p in range(T.max(n // 32 - 1, 1))
+
+# %% 13.1 wrong: zeros take the largest step -> float32 (1, 1) > 0 | float32 (1, 1) in [0, 0]
+# np.where(steps > 0, steps, 1) => np.where(steps > 0, steps, steps.max())

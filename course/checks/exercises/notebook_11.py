@@ -377,8 +377,8 @@ def _products() -> tvm.IRModule:
         with bb.dataflow():
             hidden = bb.emit(relax.op.nn.relu(bb.emit(relax.op.matmul(x, w))))
             logits = bb.emit(relax.op.matmul(hidden, v))
-            turned = bb.emit(relax.op.permute_dims(logits))
-            output = bb.emit_output(bb.emit(relax.op.matmul(logits, turned)))
+            scores = bb.emit(relax.op.matmul(logits, bb.emit(relax.op.permute_dims(logits))))
+            output = bb.emit_output(bb.emit(relax.op.matmul(scores, hidden)))  # a sum of n products
         bb.emit_func_output(output)
     # products are those whose names begin with "matmul"; this one has it inside
     return renamed(relax.transform.LegalizeOps()(bb.get()), {"relu": "relu_of_matmul"})
@@ -407,7 +407,7 @@ def exercise_11_6(products_in_rows: Callable) -> str:
         with guarded(after, mod, at_start=True):  # of extents that vary, a run shows it
             came = after["main"](given).numpy()
         require_equal(came, right, {}, words=_("a batch of {size}").format(size=size), atol=1e-3)
-    return _("two products in lanes of 16 along their rows, the same results for batches of 1, 3 "
+    return _("three products in lanes of 16 along their rows, the same results for batches of 1, 3 "
              "and 17")
 
 
@@ -439,12 +439,17 @@ def exercise_11_7(for_all: Callable) -> str:
     for fleet in _fleets():
         given = _("for {processors}").format(processors=", ".join(fleet))
         names = list(fleet)
-        target = for_all(names)
+        with mock.patch.object(tvm.target.Target, "__init__", autospec=True,
+                               side_effect=tvm.target.Target.__init__) as made:
+            target = for_all(names)
+        said = str([(call.args[1:], call.kwargs) for call in made.call_args_list])
         if names != list(fleet):
             raise CheckFailed(_("the given names as they were; {given}").format(given=given),
                               ", ".join(map(str, names)))
         require_type(target, tvm.target.Target, _("a Target {given}").format(given=given))
         kind, triple = target.kind.name, str(target.attrs.get("mtriple", ""))
+        if triple == llvm_get_system_triple() and triple not in said:
+            triple = ""  # nobody asked for it: TVM took this machine's
         if kind != "llvm" or not triple.startswith("x86_64") or "linux" not in triple:
             raise CheckFailed(_("a target of kind llvm with mtriple {triple}").format(
                 triple=machine["mtriple"]), _("{kind} with mtriple {triple}").format(
@@ -485,8 +490,9 @@ def _sent() -> list[tuple[tvm.IRModule, dict[str, Any], np.ndarray, np.ndarray]]
     n = tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((n, 8), "float32"))
     t = relax.Var("tokens", relax.TensorType((n,), "int64"))
-    dense = relax.op.nn.relu(relax.op.matmul(x, relax.const(w)))
-    return [(_of_main(x, dense), here | newer, numbers, np.maximum(numbers @ w, 0)),
+    off = relax.op.subtract(x, relax.op.mean(x, axis=0, keepdims=True))  # each row needs all others
+    dense = relax.op.expand_dims(relax.op.matmul(off, relax.const(w)), 1)
+    return [(_of_main(x, dense), here | newer, numbers, ((numbers - numbers.mean(0)) @ w)[:, None]),
             (_of_main(t, relax.op.take(relax.const(rows), t, 0)), here | older, tokens,
              rows[tokens])]
 

@@ -74,6 +74,7 @@ def _cut_rows() -> Cases:
     for scores in (3 * random(6), np.arange(0, 12, 3), 900 * random(5, seed=1), random(1),
                    masked, np.full(3, -np.inf)):
         scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
+        values[:1] = 0  # a part may be worth nothing, and count
         for cuts in itertools.combinations_with_replacement(range(len(scores) + 1), 2):
             yield {"scores": scores, "values": values, "cuts": cuts}
 
