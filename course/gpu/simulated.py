@@ -42,9 +42,9 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
                             ).format(what=last_line(unknown))) from None
 
 
-def threads_of(func: tirx.PrimFunc) -> int:
+def threads_of(func: tirx.PrimFunc, barriers: bool = True) -> int:
     """Return the number of threads of a block, in the kernel of a PrimFunc that has the fewest."""
-    return min(math.prod(block) for _grid, block in threads.launches(lowered(func)))
+    return min(math.prod(block) for _grid, block in threads.launches(lowered(func, barriers)))
 
 
 def _unread(func: tirx.PrimFunc) -> list[str]:

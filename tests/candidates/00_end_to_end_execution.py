@@ -1101,3 +1101,13 @@ def looks_pure(function, x, shape):
 
 # %% 0.4 wrong: a third argument for the function -> TypeError: function() takes 2 positional arguments
 # function(given, out) => function(given, out, shape)
+
+# %% 0.1 wrong: np.vectorize on a row -> numbers handed to NumPy at once | powers = power(X[i]
+def lnumpy_softmax(X, Y):
+    n, m = X.shape
+    power = np.vectorize(lambda value, top: np.exp(value - top))
+    for i in range(n):
+        powers = power(X[i], max(X[i, j] for j in range(m)))
+        total = sum(powers[j] for j in range(m))
+        for j in range(m):
+            Y[i, j] = powers[j] / total

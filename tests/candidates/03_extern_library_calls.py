@@ -821,3 +821,16 @@ def create_model_with_library_conv2d(weights):
 
 # %% 3.3 wrong: the weight in half precision -> input weight: | env.linear to be given w as it is
 # relax.const(weight, "float32") => relax.const(weight.astype("float16").astype("float32"))
+
+# %% 3.3 wrong: x is divided by 255 first -> to be given x as it is | instead of
+def create_linear_module(weight, bias):
+    m, k = weight.shape
+    w, b = relax.const(weight, "float32"), relax.const(bias, "float32")
+    bb = relax.BlockBuilder()
+    x = relax.Var("x", relax.TensorType((1, k), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            less = bb.emit_te(topi.divide, x, relax.const(255.0, "float32"))
+            gv = bb.emit_output(relax.op.call_dps_packed("env.linear", (less, w, b), relax.TensorType((1, m), "float32")))
+        bb.emit_func_output(gv)
+    return bb.get()

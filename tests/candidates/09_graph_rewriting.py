@@ -563,3 +563,6 @@ fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := abs(g) / np.sqrt(v + 
 
 # %% 9.1 wrong: a maximum is cut too -> operators nn.relu, maximum; maximum(relu(x), 0.5) | got: clip
 # return rewritten(mod, cut, clip) => return rewritten(mod, cut | is_op("relax.maximum")(positive, number), clip)
+
+# %% 9.1 wrong: in the other order too -> operators minimum, nn.relu; relu(minimum(x, 6)) | got: clip
+# return rewritten(mod, cut, clip) => return rewritten(mod, cut | is_op("relax.nn.relu")(is_op("relax.minimum")(x, number)), clip)

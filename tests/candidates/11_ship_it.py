@@ -54,7 +54,7 @@ def laid_out(numbers, shape, axes, address, first, gap=4, bits=32, strides=0, de
 
 
 def without(func, which=lambda loop: loop.kind == tirx.ForKind.PARALLEL, kind=tirx.ForKind.SERIAL):
-    body = tvm_ffi.structural_map(func.body, (tirx.For, lambda loop: tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body) if which(loop) else loop))
+    body = tvm_ffi.structural_map(func.body, (tirx.For, lambda loop: tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body, annotations=loop.annotations) if which(loop) else loop))
     return tirx.PrimFunc(func.params, body, func.ret_type, attrs=func.attrs)
 
 
@@ -156,7 +156,7 @@ def one_more_letter(model, token, keys, values):
         x = block.rest(x, weights @ all_values[-1])
     return model.head(model.norm(x)), torch.stack(all_keys), torch.stack(all_values)
 
-# %% 11.1 wrong: at most 32 -> a batch of at most 64; x: (n, 1, 6, 6) | got: [32]
+# %% 11.1 wrong: at most 32 -> any batch up to 64; x: (n, 1, 6, 6) | any batch up to 32
 def for_any_batch(module, example):
     return batched(module, example, most=32)
 
@@ -613,7 +613,7 @@ def for_the_browser(func):
     plain = without(func)
     return tirx.PrimFunc(plain.params, plain.body, plain.ret_type)
 
-# %% 11.5 wrong: the word, wherever it is -> everything else as it was: `main(parallel, T_softmax_norm)` | main(serial,
+# %% 11.5 wrong: the word, wherever it is -> everything else as it was: `main(parallel, T_softmax_norm) | main(serial,
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("parallel", "serial"))
 
@@ -659,3 +659,13 @@ def for_all(processors):
 
 # %% 11.8 wrong: axes of one are dropped -> (3, 1, 5) | (3, 5)
 # result.numpy() => result.numpy().squeeze()
+
+# %% 11.5 wrong: noalias is the only attribute -> as it was: `main( | s_tir: True` | tirx.noalias: True
+# func.ret_type, attrs=func.attrs) => func.ret_type).with_attr("tirx.noalias", True)
+
+# %% 11.5 wrong: annotations of what was parallel are lost -> everything else as it was: | pragma_unroll_explicit
+# annotations=loop.annotations,  =>
+
+# %% 11.5 wrong: only plain numbers in the text -> no parallel loop; from 2 | 1 of 1 | T.parallel(2, 10)
+def for_the_browser(func):
+    return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", r"range(\1)", func.script()))

@@ -408,3 +408,19 @@ def merge(one, other):
     largest = max(one[0], other[0])
     a, b = math.exp(one[0] - largest), math.exp(other[0] - largest)
     return largest, one[1] * a + other[1] * b, one[2] * a + other[2] * b
+
+# %% 12.1 wrong: added to the larger part in place -> one[2] to stay as it was | other numbers in it
+def merge(one, other):
+    if one[0] < other[0]:
+        one, other = other, one
+    if other[0] == -np.inf:
+        return one
+    shrink = math.exp(other[0] - one[0])
+    weighted = one[2]
+    weighted += shrink * other[2]
+    return one[0], one[1] + shrink * other[1], weighted
+
+# %% 12.3 wrong: rounded to float32 -> degree 5 | in float32 even Chebyshev's coefficients are off by more
+def coefficients(degree):
+    fitted = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[-0.5, 0.5])
+    return fitted.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef.astype("float32")

@@ -360,3 +360,21 @@ def longest_sum(one, other, bits):
 
 # %% 13.1 wrong: zeros take the largest step -> float32 (1, 1) > 0 | float32 (1, 1) in [0, 0]
 # np.where(steps > 0, steps, 1) => np.where(steps > 0, steps, steps.max())
+
+# %% 13.2 wrong: rounded down in the loss -> an rms error of at most 1.02
+def best_range(x, bits):
+    def loss(most):
+        step = most / (2**bits - 1)
+        return float(((np.floor(x.clip(0, most) / step) * step - x) ** 2).mean())
+    return min(np.geomspace(x.max() / 1000, x.max(), 700), key=loss)
+
+# %% 13.2 wrong: a search by thirds -> 301 numbers | 20 at [300]
+def best_range(x, bits):
+    def loss(most):
+        step = most / (2**bits - 1)
+        return float(((np.rint(x.clip(0, most) / step) * step - x) ** 2).mean())
+    low, high = 0.0, float(x.max())
+    for _ in range(60):
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        low, high = (low, other) if loss(one) < loss(other) else (one, high)
+    return (low + high) / 2

@@ -33,8 +33,8 @@ _HALF = 0.5  # of those of a layer that is known to be wrong
 
 def _is_nearly(came: np.ndarray, weight: np.ndarray, known: bool) -> bool:
     """Whether so many of a constant's numbers are a weight's that it is meant to be that one."""
-    return bool(np.isclose(came, weight, RTOL, 0).mean() >= _HALF if known
-                else np.isclose(came, weight, _NEARLY).mean() >= _MOST)
+    return bool(known and np.isclose(came, weight, RTOL, 0).mean() >= _HALF
+                or np.isclose(came, weight, _NEARLY).mean() >= _MOST)
 
 
 def inexact_constant(mod: tvm.IRModule, model: nn.Module, layers: Collection[str] | None = None

@@ -226,8 +226,11 @@ def refusal(given: str, mod: tvm.IRModule, model: nn.Sequential, inputs: Sequenc
     """Return what `diagnose` finds, which says first on which inputs, or with which weights."""
     refused = diagnose(mod, model, inputs, target)
     expected, says, look_at = refused.parts
-    return CheckFailed(_("{given}: {expected}").format(given=given, expected=expected), says,
-                       look_at, example=refused.example)
+    said = _("{given}: {expected}")
+    if refused.example:  # it stands in the place of what is expected
+        look_at = said.format(given=given, expected=look_at) if look_at else given
+    return CheckFailed(said.format(given=given, expected=expected), says, look_at,
+                       example=refused.example)
 
 
 # ---- two modules of one function ------------------------------------------------------------

@@ -27,7 +27,7 @@ def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], ti
         func = answer(*given)
     require_type(func, tvm.tirx.PrimFunc, _("a PrimFunc; {title}").format(title=title))
     try:
-        threads = gpu.threads_of(func)
+        threads = gpu.threads_of(func, barriers)
         launch = gpu.run(func, *arrays, barriers=barriers) if threads >= least else None
     except CourseError as error:
         # form: no-gpu-program

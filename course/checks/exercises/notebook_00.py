@@ -294,7 +294,7 @@ def _require_calls(mod: tvm.IRModule) -> None:
             if called != "relax.call_tir":
                 raise CheckFailed(_("PrimFuncs that are called by R.call_tir"),
                                   _("{name} is {call}").format(name=binding.var.name, call=called),
-                                  "R.call_tir(cls.linear, ...)")
+                                  f"{binding.var.name} = R.call_tir(...)")
             _require_shapes(mod, binding.var.name, value)
     for variable, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):

@@ -140,7 +140,7 @@ def exercise_4_6(row_in_registers: Callable) -> str:
         schedules.require_local(update, _("a row"))
         schedules.require_complete(after, update, _("the sums"))
         schedules.require_few_sums(after, update, columns)
-        first = update.loops.index(schedules.reducing_loops(update)[0])
+        first = update.loops.index(schedules.reducing_loops(update)[-1])
         if (together := schedules.tile(update, first, schedules.stored(update))) < columns:
             raise CheckFailed(_("{count} sums side by side, inside the loop over k").format(
                                   count=columns), f"{together}; {schedules.told([update])}")

@@ -104,8 +104,8 @@ def _require_draws(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc, most: 
                            in zip(split.inputs[1:], inst.outputs, strict=True))
                    for split in schedule.trace.insts if split.kind.name == "Split"):
             raise CheckFailed(_("each loop to be split by what was drawn for it"),
-                              _("the draw for the loop over {extent} does not split it").format(
-                                  extent=math.prod(factors)))
+                              _("no split by the factors {factors} as they were drawn, in their "
+                                "order").format(factors=" x ".join(map(str, factors))))
     _require_room([factors[-1] for _inst, factors in drawn], most)
 
 

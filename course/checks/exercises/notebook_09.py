@@ -131,6 +131,7 @@ _CUTS = [
     _Formula("minimum(relu(x), [1, 4, 2, 8, 3])", _ROWS, "nn.relu minimum"),
     _Formula("minimum(relu(x), [3])", _ROWS, "nn.relu minimum"),  # it has an axis
     _Formula("maximum(relu(x), 0.5)", _ROWS, "nn.relu maximum"),
+    _Formula("relu(minimum(x, 6))", _ROWS, "minimum nn.relu"),
     _Formula("minimum(tanh(x), 0.25) + relu(x)", _ROWS, "tanh minimum nn.relu add"),
     _Formula("(a := relu(x)) + minimum(a, 2)", _ROWS, "nn.relu clip add")]
 

@@ -99,8 +99,9 @@ def _require_any_batch(main: relax.Function, inputs: int) -> None:
             raise CheckFailed(_("main to take any batch"), f"{param.name}: {param.ty}")
     largest = {int(most) for most in (main.attrs.get("tir_var_upper_bound") or {}).values()}
     if largest != {_MOST}:
-        raise CheckFailed(_("a batch of at most {most}").format(most=_MOST),
-                          f"{sorted(largest)}" if largest else _("no upper limit"))
+        raise CheckFailed(_("any batch up to {most}").format(most=_MOST),
+                          _("any batch up to {most}").format(most=_(", ").join(
+                              map(str, sorted(largest)))) if largest else _("no upper limit"))
 
 
 # ---- an operator ---------------------------------------------------------------------------
@@ -314,6 +315,7 @@ def _threaded() -> dict[str, tirx.PrimFunc]:
     row, column = two.get_loops(two.get_sblock("compute"))
     _outer, inner = two.split(column, [None, 5])
     two.annotate(row, "pragma_auto_unroll_max_step", 4)
+    two.annotate(inner, "pragma_unroll_explicit", 0)
     two.parallel(inner)
     scheduled = {"dense": dense, "softmax": softmax, "relu 1": one, "relu 2": two}
     return {title: schedule.mod["main"] for title, schedule in scheduled.items()} | {
@@ -338,19 +340,23 @@ def _require_only_serial(func: tirx.PrimFunc, came: tirx.PrimFunc) -> None:
     """Raise CheckFailed unless one PrimFunc is another with its parallel loops made serial."""
     def serial(loop: tirx.For) -> tirx.For:
         return loop if loop.kind != tirx.ForKind.PARALLEL else tirx.For(
-            loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
+            loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body,
+            annotations=loop.annotations, step=loop.step)
 
     before, left = (sum(loop.kind == tirx.ForKind.PARALLEL for loop, _place in walk(one.body)
                         if isinstance(loop, tirx.For)) for one in (func, came))
     if left:
-        raise CheckFailed(_("no parallel loop"), _("{count} of {all}").format(
-            count=left, all=before))
+        raise CheckFailed(
+            _("no parallel loop"), _("{count} of {all}").format(count=left, all=before),
+            next(line.strip() for line in came.script().splitlines() if "T.parallel(" in line))
     wanted = tirx.PrimFunc(func.params, tvm_ffi.structural_map(func.body, (tirx.For, serial)),
                            func.ret_type, attrs=func.attrs)
     there = came.with_attr("global_symbol", func.attrs["global_symbol"])
-    lines = [f"main({', '.join(param.name for param in one.params)})"  # code outside may use them
-             for one in (wanted, there)]
-    if differ := tvm_ffi.get_first_structural_mismatch(wanted, there):
+    # of a PrimFunc: what code outside may use
+    lines = [", ".join([f"main({', '.join(param.name for param in one.params)})", *sorted(
+        f"{name}: {value}" for name, value in one.attrs.items() if name != "global_symbol")])
+        for one in (wanted, there)]
+    if lines[0] == lines[1] and (differ := tvm_ffi.get_first_structural_mismatch(wanted, there)):
         lines = list(map(_line, (wanted, there), differ))
     if lines[0] != lines[1]:
         raise CheckFailed(_("everything else as it was: `{source}`").format(source=lines[0]),

@@ -52,9 +52,10 @@ def _merged(answer: Callable) -> Callable[..., np.ndarray]:
             raise CheckFailed(_("a tuple: a number, a number, an array {shape}").format(
                 shape=one[2].shape), _("{value}, of type {type}").format(
                     value=repr(came)[:80], type=type(came).__name__))
-        if not all(np.array_equal(kept, part[2], equal_nan=True)
-                   for kept, part in zip(given, (one, other), strict=True)):
-            raise CheckFailed(_("the given parts as they were"), _("another array in one of them"))
+        for name, kept, part in zip(("one[2]", "other[2]"), given, (one, other), strict=True):
+            if not np.array_equal(kept, part[2], equal_nan=True):
+                raise CheckFailed(_("{name} to stay as it was").format(name=name),
+                                  _("other numbers in it"))
         return came
 
     def of(scores: np.ndarray, values: np.ndarray, cuts: tuple[int, ...]) -> np.ndarray:
@@ -82,7 +83,7 @@ def _cut_rows() -> Cases:
 _MERGE = Spec(_merged, lambda scores, values, cuts: _numbers(_part(scores, values)), _cut_rows,
               {"scores": "n", "values": "n d"}, least={"n": 1, "d": 1},
               fits=lambda given: all(cut >= 0 for cut in given["cuts"]), fault=CheckFailed,
-              shown=_as_parts, atol=1e-5)
+              shown=_as_parts, result=_("largest, sum, values"), atol=1e-5)
 
 
 @exercise("12.1", "merge(one, other)", seconds=10)
@@ -172,13 +173,17 @@ def exercise_12_3(coefficients: Callable) -> str:
         if not np.abs(error).max() <= most:
             worst = int(np.argmax(np.abs(error)))  # of NaN the first
             taylor = [math.log(2) ** k / math.factorial(k) for k in range(degree + 1)]
+            coarse = np.array(_through_chebyshevs_points(degree)).astype(came.dtype)
             raise CheckFailed(
                 _("a relative error of at most {most}, degree {degree}").format(
                     most=f"{most:.2g}", degree=degree),
                 _("{error} at f = {place}").format(error=f"{abs(error[worst]):.2g}",
                                                   place=f"{f[worst]:.4g}"),
                 _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
-                  "stretch") if np.allclose(came, taylor, 1e-6, 0) else "")
+                  "stretch") if np.allclose(came, taylor, 1e-6, 0) else
+                _("in {dtype} even Chebyshev's coefficients are off by more than this").format(
+                    dtype=came.dtype) if came.dtype.kind == "f" and np.abs(
+                        _errors(coarse)[1]).max() > most else "")
     return _("near the best that a polynomial can do, for degrees {first} to {last}").format(
         first=_DEGREES[0], last=_DEGREES[-1])
 

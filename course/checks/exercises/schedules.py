@@ -277,11 +277,15 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same, on large numbers."""
+    _require_shapes(before, after)
+    _require_same(functools.partial(run_prim_func, after), before)
+
+
+def _require_shapes(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
     taken, wanted = map(_shapes, (after, before))
     if taken != wanted:
         raise CheckFailed(_("a PrimFunc of buffers {shapes}, as the one that is given").format(
             shapes=wanted), taken)
-    _require_same(functools.partial(run_prim_func, after), before)
 
 
 def _require_same(run: Callable[..., np.ndarray], before: tvm.tirx.PrimFunc) -> None:
@@ -304,6 +308,7 @@ def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, name: str) -> 
 
     The model's own activations are small and hide a cut. Both are compiled at once.
     """
+    _require_shapes(original[name], mod[name])  # else it is `alone` that TVM refuses
     bb = relax.BlockBuilder(mod)
     *inputs, output = [relax.TensorType(tuple(map(int, param.shape)), "float32")
                        for param in mod[name].params]

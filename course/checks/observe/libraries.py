@@ -11,7 +11,7 @@ import tvm_ffi
 from course.checks.observe.memory import Fenced
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_calling
-from course.checks.say.messages import CheckFailed, reason
+from course.checks.say.messages import CheckFailed, reason, where
 from course.words import _
 
 
@@ -155,6 +155,9 @@ def require_call(calls: list[list[np.ndarray]], name: str, **expected: tuple[int
 def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) -> None:
     """Raise Misused where a library function was given other numbers than these."""
     for (key, wanted), array in zip(expected.items(), came, strict=False):
-        if not np.array_equal(array, wanted):
+        if (differ := array != wanted).any():
+            at = tuple(np.argwhere(differ)[0])
             raise Misused(_("{name} to be given {key} as it is").format(name=name, key=key),
-                          _("other numbers of its shape"))
+                          _("{value} instead of {right} at {place}, and {count} more that differ"
+                            ).format(value=f"{array[at]:.4g}", right=f"{wanted[at]:.4g}",
+                                     place=where(differ), count=int(differ.sum()) - 1))

@@ -2,6 +2,7 @@
 
 import builtins
 import functools
+import itertools
 import re
 import textwrap
 import traceback
@@ -144,8 +145,10 @@ def reason(error: BaseException) -> str:
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
-            return first[:300] if more or number + 1 == len(lines) or line.endswith(".") \
-                else f"{first} {lines[number + 1]}"[:300]
+            below = lines[number + 1:]
+            listed = list(itertools.takewhile(re.compile(r"\d\)").match, below))
+            return first[:300] if more or not below or line.endswith(".") \
+                else " ".join([first, *(listed or below[:1])])[:500]
         if line.startswith("error: ") or "Cannot find ffi::Function" in line:
             text = line.removeprefix("error: ")  # TVMScript and the VM: details follow
             for later in lines[number + 1:]:

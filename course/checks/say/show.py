@@ -183,7 +183,7 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
     if not wrong.all() or other.sum() > value.size // 2:  # else most of it says it
         other |= wrong
     if many := other.sum() > value.size // 2:
-        other |= first  # what is usual is not said then
+        other[...] = True  # what is usual is not said then
     at = np.concatenate([np.argwhere(other & first), np.argwhere(other & ~first)])
     if not len(at):
         return whole

@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch.utils._pytree import tree_leaves, tree_map
 
+from course.checks.run.answer import checked, line_at
 from course.checks.say.messages import CheckFailed
 from course.words import _
 
@@ -32,8 +33,12 @@ class _Refusals(list[CheckFailed]):
 
     def refuse(self, what: str) -> NoReturn:
         """Raise CheckFailed, and keep it."""
+        frame = sys._getframe()  # an answer may catch what is raised, and lose its traceback
+        while frame and frame.f_code.co_filename not in checked.names:
+            frame = frame.f_back
+        line = line_at(frame.f_code.co_filename, frame.f_lineno) if frame else ""
         # form: no-loops
-        self.append(CheckFailed(_("explicit loops over single elements"), what))
+        self.append(CheckFailed(_("explicit loops over single elements"), what, line))
         raise self[-1]
 
     def called(self, name: str, function: Callable, given: tuple, options: dict) -> Any:
@@ -98,8 +103,8 @@ class Elements(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array__(self, *given: Any, **options: Any) -> np.ndarray:
         if self._array.size > MOST:
-            self._refused.refuse(_("{call} on {size} numbers").format(
-                call="np.asarray", size=self._array.size))
+            self._refused.refuse(_("{size} numbers handed to NumPy at once").format(
+                size=self._array.size))
         return np.array(self._array, *given, **options)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *given: Any, **options: Any) -> Any:

@@ -16,6 +16,7 @@ Inputs = dict[str, Any]
 
 NUMBERS = (0, 1, -1, 2, 3, 0.5, 10, -10, 100, 1000, -1000)  # the simplest first
 MOST, FEW = 400, 12  # tries in all; in vain, of a step of the first round
+LARGE = 24  # numbers, more than a table shows
 SECONDS, LATE = 1.0, 4.0  # of this thread's processor time, of wall time for an answer that waits
 _NO_LEAST: Mapping[str, int] = {}
 
@@ -61,13 +62,15 @@ def _holds(dtype: np.dtype, number: float) -> bool:
 def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
     """Yield arrays of the same shape with more zeros, then with simpler numbers."""
     places = np.flatnonzero(array)
+    kept = array.flat[places]
     if len(places) > 1:
         yield np.zeros_like(array)
+    if len(places) > LARGE and not np.isin(kept, NUMBERS).all():  # else it ends where the
+        yield (array != 0).astype(array.dtype)  # difference is as small as the tolerance
     for some in _stretches(len(places)):
         fewer = array.copy()
         fewer.flat[places[some]] = 0
         yield fewer
-    kept = array.flat[places]
     least = len(NUMBERS) if not np.isin(kept, NUMBERS).all() \
         else max(map(_rank, kept.tolist()), default=0)
     for number in NUMBERS[1:least]:
