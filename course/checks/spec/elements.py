@@ -33,7 +33,8 @@ class _Refusals(list[CheckFailed]):
 
     def refuse(self, what: str) -> NoReturn:
         """Raise CheckFailed, and keep it."""
-        frame = sys._getframe()  # an answer may catch what is raised, and lose its traceback
+        # an answer may catch what is raised, and lose its traceback
+        frame: types.FrameType | None = sys._getframe()
         while frame and frame.f_code.co_filename not in checked.names:
             frame = frame.f_back
         line = line_at(frame.f_code.co_filename, frame.f_lineno) if frame else ""
