@@ -312,7 +312,7 @@ def create_linear_module(weight, bias):
 # %% 3.4 wrong: padding "same" and cut off at the wrong end -> padding is 1, and the output is cut to its size
 # bias.flatten()) => bias.flatten(), padding=1)[:, :, :result.shape[2], :result.shape[3]]
 
-# %% 3.4 wrong: writes image 0 only -> got: [[[*nan*]]
+# %% 3.4 wrong: writes image 0 only -> [[[*nan*]]
 # result.copy_(nn.functional.conv2d(images => result[0].copy_(nn.functional.conv2d(images[0]
 
 # %% 3.4 wrong: float64 for the images alone -> env.conv2d to run on x (1, 1, 2, 2)
@@ -571,7 +571,7 @@ def storages_needed(reads):
 # %% 3.3 wrong: the output without its first axis -> with (1, 784), (128, 784), (128,), (128,)
 # (1, m) => (m,)
 
-# %% 3.3 wrong: zeros in the place of the weight -> other numbers of its shape
+# %% 3.3 wrong: zeros in the place of the weight -> 0 instead of 1 at [0, 0]
 # relax.const(weight => relax.const(np.zeros_like(weight)
 
 # %% 3.3 wrong: called twice -> 2 calls

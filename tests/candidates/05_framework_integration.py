@@ -83,7 +83,7 @@ def mend():
 def mend():
     return {"lv1": bias_with()}
 
-# %% 5.1 wrong: the other diagonal -> zeros but *0* at [0, 0, 0,
+# %% 5.1 wrong: the other diagonal -> zeros but *0* at [0,
 def mend():
     return both(lv3=largest_with("other"))
 
@@ -352,7 +352,7 @@ def map_gelu(bb, node_map, node):
     e = bb.emit_te(topi.erf, bb.emit_te(topi.divide, x, 2**0.5))
     return bb.emit_te(topi.multiply, bb.emit_te(topi.add, e, 1.0), bb.emit_te(topi.multiply, x, 0.5))
 
-# %% 5.4 wrong: the kernel is flipped -> *-0.2392* at [0, 0, 0, 1]
+# %% 5.4 wrong: the kernel is flipped -> [[-0.2597]]
 def cnn_rules():
     return rules_with(conv=conv_rule(weight=lambda w: w.flip(2, 3)))
 
@@ -509,7 +509,7 @@ def map_gelu(bb, node_map, node):
     gelu_at = lambda v: 0.5 * v * (1.0 + te.erf(v * 0.5**0.5))
     return bb.emit_te(form[len(x.ty.shape)], x)
 
-# %% 5.4 wrong: numbers or pairs, and not both in one layer -> your code to run; MaxPool2d(kernel_size=(3, 5), stride=2
+# %% 5.4 wrong: numbers or pairs, and not both in one layer -> your code to run; MaxPool2d(kernel_size=(2, 1), stride=1
 def cnn_rules():
     def rule(bb, node_map, node, l):
         if isinstance(l.kernel_size, int):
@@ -528,7 +528,7 @@ def cnn_rules():
 # %% 5.4 wrong: the latest value in the convolution -> got: 2 x 3 x 5 x 7 numbers
 # conv2d, node_map[node.args[0]] => conv2d, list(node_map.values())[-1]
 
-# %% 5.4 wrong: main's input in the pooling -> got: 3 x 3 x 3 x 4 zeros
+# %% 5.4 wrong: main's input in the pooling -> [[-0.5, -0.5, -0.5]
 # pool2d, node_map[node.args[0]] => pool2d, next(iter(node_map.values()))
 
 # %% 5.4 wrong: every negative dim is the last -> got: [[0.5, 0.5]

@@ -326,7 +326,7 @@ def replayed(record, func):
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, seeded=7)
 
-# %% 8.1 wrong: what was drawn is not used -> the draw for the loop over 26 does not split it | seed 400,000,000
+# %% 8.1 wrong: what was drawn is not used -> no split by the factors 13 x 2 as they were drawn | seed 400,000,000
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, used=False)
 
@@ -424,7 +424,7 @@ def full(func, seed):
     conv = s.get_sblock("conv2d_nchw")
     return s, conv, s.get_loops(conv)
 
-# %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> does not split it
+# %% 8.1 wrong: the draw of y is used for x too (typo), x's own draw unused -> no split by the factors
 def random_conv2d(func, seed, most):
     s, conv, (n, f, y, x, rc, ry, rx) = full(func, seed)
     tf = s.sample_perfect_tile(f, 2, 1)

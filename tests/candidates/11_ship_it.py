@@ -608,7 +608,7 @@ def one_more_letter(model, token, keys, values):
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token.squeeze()[..., None], keys, values)
 
-# %% 11.5 wrong: without attributes -> everything else as it was: `T.func_attr({"tirx.noalias": True})` | <missing:"tirx.noalias">
+# %% 11.5 wrong: without attributes -> everything else as it was: `main(x, w, dense), s_tir: True, tirx.noalias: True` | got: main(x, w, dense)
 def for_the_browser(func):
     plain = without(func)
     return tirx.PrimFunc(plain.params, plain.body, plain.ret_type)
@@ -637,7 +637,7 @@ def for_the_browser(func: tirx.PrimFunc) -> tirx.PrimFunc:
     def on_one_thread(loop: tirx.For) -> tirx.For:
         if loop.kind != tirx.ForKind.PARALLEL:
             return loop
-        return tirx.For(loop.loop_var, tirx.IntImm("int32", 0), loop.extent, tirx.ForKind.SERIAL, loop.body)
+        return tirx.For(loop.loop_var, tirx.IntImm("int32", 0), loop.extent, tirx.ForKind.SERIAL, loop.body, annotations=loop.annotations)
 
     body = tvm_ffi.structural_map(func.body, (tirx.For, on_one_thread))
     return tirx.PrimFunc(func.params, body, func.ret_type, attrs=func.attrs)
@@ -666,6 +666,6 @@ def for_all(processors):
 # %% 11.5 wrong: annotations of what was parallel are lost -> everything else as it was: | pragma_unroll_explicit
 # annotations=loop.annotations,  =>
 
-# %% 11.5 wrong: only plain numbers in the text -> no parallel loop; from 2 | 1 of 1 | T.parallel(2, 10)
+# %% 11.5 wrong: only plain numbers in the text -> no parallel loop; relu 2 | 1 of 1 | in T.parallel(5, annotations
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", r"range(\1)", func.script()))

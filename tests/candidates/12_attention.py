@@ -306,7 +306,7 @@ def merge(one, other):
 def merge(one, other):
     return list(merged(one, other))
 
-# %% 12.1 wrong: writes into the given array -> the given parts as they were
+# %% 12.1 wrong: writes into the given array -> one[2] to stay as it was
 def merge(one, other):
     m, total, weighted = merged(one, other)
     one[2][:] = weighted

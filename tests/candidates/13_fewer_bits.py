@@ -289,7 +289,7 @@ def grouped(weights, size, bits):
     steps = np.maximum(np.abs(groups).max(-1), 1e-30) / ((1 << bits - 1) - 1)
     return np.asfortranarray(np.rint(groups / steps[..., None]).reshape(weights.shape).astype("int8")), steps.astype("float32")
 
-# %% 13.2 wrong: nothing is returned -> input x:    [1] | None, of type NoneType
+# %% 13.2 wrong: nothing is returned -> input x:    [1, 2] | None, of type NoneType
 def best_range(x, bits):
     lost(x, float(x.max()), bits)
 
@@ -368,7 +368,7 @@ def best_range(x, bits):
         return float(((np.floor(x.clip(0, most) / step) * step - x) ** 2).mean())
     return min(np.geomspace(x.max() / 1000, x.max(), 700), key=loss)
 
-# %% 13.2 wrong: a search by thirds -> 301 numbers | 20 at [300]
+# %% 13.2 wrong: a search by thirds -> all 1 but 20 at
 def best_range(x, bits):
     def loss(most):
         step = most / (2**bits - 1)

@@ -364,10 +364,13 @@ def _require_only_serial(func: tirx.PrimFunc, came: tirx.PrimFunc) -> None:
 
 
 def _line(func: tirx.PrimFunc, path: Any) -> str:
-    """Return the line of a PrimFunc's script that has what a path leads to, or the path."""
-    lines = [line.strip() for line in func.script(path_to_underline=[path]).splitlines()]
-    below = next((number for number, line in enumerate(lines) if set(line) == {"^"}), 0)
-    return lines[below - 1] if below and "<missing" not in str(path) else str(path)
+    """Return the line of a PrimFunc's script with what a path leads to, or is around it."""
+    while path:
+        lines = [line.strip() for line in func.script(path_to_underline=[path]).splitlines()]
+        if below := next((number for number, line in enumerate(lines) if set(line) == {"^"}), 0):
+            return lines[below - 1]
+        path = path.parent  # what is missing has no line
+    return ""
 
 
 # ---- products ------------------------------------------------------------------------------

@@ -16,7 +16,7 @@ Inputs = dict[str, Any]
 
 NUMBERS = (0, 1, -1, 2, 3, 0.5, 10, -10, 100, 1000, -1000)  # the simplest first
 MOST, FEW = 400, 12  # tries in all; in vain, of a step of the first round
-LARGE = 24  # numbers, more than a table shows
+LARGE = 1000  # numbers: of a whole model's values
 SECONDS, LATE = 1.0, 4.0  # of this thread's processor time, of wall time for an answer that waits
 _NO_LEAST: Mapping[str, int] = {}
 
