@@ -68,8 +68,9 @@ def test_its_layout_for_wide_vectors_is_right_on_any_cpu(threads: int, batch: in
 
 @pytest.mark.parametrize("batch", [1, 4])
 @pytest.mark.parametrize("threads", [1, 2, 3])
-def test_three_regions_equal_pytorch(threads: int, batch: int) -> None:
-    _equals_pytorch(batch, threads, CPUS["host"], CPUS["host"], regions=3)
+@pytest.mark.parametrize("regions", [2, 3])
+def test_several_regions_equal_pytorch(regions: int, threads: int, batch: int) -> None:
+    _equals_pytorch(batch, threads, CPUS["host"], CPUS["host"], regions)
 
 
 def _operations(value: Any) -> int:

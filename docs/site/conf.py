@@ -97,7 +97,7 @@ def setup(app):
     app.connect("builder-inited", search.replace)
     app.connect("html-page-context", _describe)
     app.connect("build-finished", search.write)
-    app.connect("doctree-resolved", tables.stack)  # after the search has read them
+    app.connect("doctree-resolved", tables.stack)  # in what is written, not what is stored
     # MathML: browsers draw it themselves, and no script comes from a network
     app.add_html_math_renderer("mathml", inline_renderers=(_inline, None),
                                block_renderers=(_block, None))

@@ -822,7 +822,7 @@ def create_model_with_library_conv2d(weights):
 # %% 3.3 wrong: the weight in half precision -> input weight: | env.linear to be given w as it is
 # relax.const(weight, "float32") => relax.const(weight.astype("float16").astype("float32"))
 
-# %% 3.3 wrong: x is divided by 255 first -> to be given x as it is | instead of
+# %% 3.3 wrong: x is divided by 255 first -> to be given x as it is | 0.003922 instead of 1 at [0, 0]
 def create_linear_module(weight, bias):
     m, k = weight.shape
     w, b = relax.const(weight, "float32"), relax.const(bias, "float32")

@@ -652,7 +652,7 @@ def for_all(processors: list[str]) -> tvm.target.Target:
 def products_in_rows(mod):
     return in_rows(mod, names=lambda name: name in ("matmul", "matmul1"))
 
-# %% 11.7 wrong: without a triple -> mtriple x86_64-linux-gnu
+# %% 11.7 wrong: without a triple -> mtriple x86_64-linux-gnu | llvm with mtriple None
 def for_all(processors):
     shared = set.intersection(*map(features, processors))
     return tvm.target.Target({"kind": "llvm", "mattr": [f"+{name}" for name in sorted(shared)]})
@@ -664,7 +664,7 @@ def for_all(processors):
 # func.ret_type, attrs=func.attrs) => func.ret_type).with_attr("tirx.noalias", True)
 
 # %% 11.5 wrong: annotations of what was parallel are lost -> everything else as it was: | pragma_unroll_explicit
-# annotations=loop.annotations,  =>
+# annotations=loop.annotations => annotations={}
 
 # %% 11.5 wrong: only plain numbers in the text -> no parallel loop; relu 2 | 1 of 1 | in T.parallel(5, annotations
 def for_the_browser(func):

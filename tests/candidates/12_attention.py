@@ -399,7 +399,7 @@ def attention_on_gpu(n, d):
 # %% 12.5 wrong: scales from a table of two sizes -> your code to run; 992 positions, 1 numbers | got:      KeyError: 1
 # scale = 1 / math.sqrt(d) => scale = {12: 12**-0.5, 16: 0.25}[d]
 
-# %% 12.1 wrong: zeros taken for empty -> expected: | got:
+# %% 12.1 wrong: zeros taken for empty -> (-inf, 0, [0]) | expected, largest, sum, values: [0, 1, 0] | [*-inf*, *0*, 0]
 def merge(one, other):
     if not np.any(one[2]):
         return other

@@ -361,7 +361,7 @@ def longest_sum(one, other, bits):
 # %% 13.1 wrong: zeros take the largest step -> float32 (1, 1) > 0 | float32 (1, 1) in [0, 0]
 # np.where(steps > 0, steps, 1) => np.where(steps > 0, steps, steps.max())
 
-# %% 13.2 wrong: rounded down in the loss -> an rms error of at most 1.02
+# %% 13.2 wrong: rounded down in the loss -> an rms error of at most 1.02 | that of the range 1000 | 6.989 with the range 990.2
 def best_range(x, bits):
     def loss(most):
         step = most / (2**bits - 1)

@@ -94,7 +94,7 @@ def panels(svg: str) -> list[Bbox]:
     root = ElementTree.fromstring(svg)
     figure = next(node for node in root.iter(f"{SVG}g") if node.get("id") == "figure_1")
     clips = {clip.get("id", ""): _box(x, y, x + float(rect.get("width", 0)),
-                                     y + float(rect.get("height", 0)))
+                                      y + float(rect.get("height", 0)))
              for clip in root.iter(f"{SVG}clipPath") for rect in clip.iter(f"{SVG}rect")
              for x, y in [(float(rect.get("x", 0)), float(rect.get("y", 0)))]}
     parts = [boxes for node in figure if node.get("id") != "patch_1"

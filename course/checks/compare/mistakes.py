@@ -1,4 +1,4 @@
-"""The convolution of 2.3, 3.4 and 3.5 by PyTorch, and mistakes in it by their hints."""
+"""The convolution of 2.3 and 3.4 to 3.6 by PyTorch, and mistakes in it by their hints."""
 
 from collections.abc import Callable
 from typing import Any

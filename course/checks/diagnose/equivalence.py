@@ -223,7 +223,7 @@ def require_same_at_random(mod: tvm.IRModule, model: nn.Sequential, machine: rel
 
 def refusal(given: str, mod: tvm.IRModule, model: nn.Sequential, inputs: Sequence[np.ndarray],
             target: Any = LIGHT) -> CheckFailed:
-    """Return what `diagnose` finds, which says first on which inputs, or with which weights."""
+    """Return what `diagnose` finds, which says too on which inputs, or with which weights."""
     refused = diagnose(mod, model, inputs, target)
     expected, says, look_at = refused.parts
     said = _("{given}: {expected}")

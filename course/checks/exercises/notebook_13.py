@@ -98,7 +98,7 @@ def _best(x: np.ndarray, bits: int, count: int = 500) -> tuple[float, float]:
 
 
 def _fair(given: Inputs) -> bool:
-    """Whether the best range loses something, and a search in coarser ratios one as good."""
+    """Whether the best range loses something, and a search in coarser ratios is as good."""
     x, bits = given["x"], given["bits"]
     if not (2 <= bits <= 8 and (x >= 0).all() and (x > 0).any()):
         return False

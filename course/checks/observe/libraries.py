@@ -157,7 +157,8 @@ def require_values(name: str, came: list[np.ndarray], **expected: np.ndarray) ->
     for (key, wanted), array in zip(expected.items(), came, strict=False):
         if (differ := array != wanted).any():
             at = tuple(np.argwhere(differ)[0])
+            said = (_("{value} instead of {right} at {place}, and {count} more that differ")
+                    if differ.sum() > 1 else _("{value} instead of {right} at {place}"))
             raise Misused(_("{name} to be given {key} as it is").format(name=name, key=key),
-                          _("{value} instead of {right} at {place}, and {count} more that differ"
-                            ).format(value=f"{array[at]:.4g}", right=f"{wanted[at]:.4g}",
+                          said.format(value=f"{array[at]:.4g}", right=f"{wanted[at]:.4g}",
                                      place=where(differ), count=int(differ.sum()) - 1))

@@ -60,7 +60,7 @@ def _holds(dtype: np.dtype, number: float) -> bool:
 
 
 def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
-    """Yield arrays of the same shape with more zeros, then with simpler numbers."""
+    """Yield arrays with more zeros, then with simpler numbers; of a large one first one of ones."""
     places = np.flatnonzero(array)
     kept = array.flat[places]
     if len(places) > 1:

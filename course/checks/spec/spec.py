@@ -74,7 +74,7 @@ class Rerun(NamedTuple):
             if isinstance(value, np.ndarray) and not np.array_equal(
                     value, own[name], equal_nan=value.dtype.kind == "f"):
                 raise _Changed(_("{name} to stay as it was").format(name=name),
-                              _("other numbers in it"))
+                               _("other numbers in it"))
         return came
 
     def called(self, given: Inputs) -> Any:
