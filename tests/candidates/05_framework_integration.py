@@ -186,7 +186,7 @@ def cnn_rules():
         return bb.emit_te(conv2d, node_map[node.args[0]], *params)
     return rules_with(conv=conv) | {nn.ReLU: lambda *_: 1 / 0}
 
-# %% 5.5 wrong: a fixed batch -> a module that runs; 1: (n, 6) | (1 vs. 4)
+# %% 5.5 wrong: a fixed batch -> inputs (n, 6); 1: (n, 6) | got: (4, 6)
 # (batch, width) => (4, width)
 
 # %% 5.5 wrong: a variable for each input -> inputs whose batches differ to be refused | main ran with batches of 3, 2
@@ -750,3 +750,12 @@ def import_for_any_batch(model, features):
     batch = tvm.tirx.Var("n", "int64")
     return from_fx(fx.symbolic_trace(model), [(batch, width) for width in features],
                    {operator.add: map_add}, MLP_RULES | {nn.ReLU: map_inner_relu})
+
+# %% 5.5 wrong: features first -> inputs (n, 6) | got: (6, n)
+def import_for_any_batch(model: nn.Module, features: list[int]) -> tvm.IRModule:
+    def map_add(bb, node_map, node):
+        return bb.emit_te(topi.add, *(node_map[arg] for arg in node.args))
+
+    batch = tvm.tirx.Var("n", "int64")
+    shapes = [(width, batch) for width in features]
+    return from_fx(fx.symbolic_trace(model), shapes, {operator.add: map_add}, MLP_RULES)

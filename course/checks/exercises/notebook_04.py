@@ -45,7 +45,8 @@ def exercise_4_2(schedule_add: Callable) -> str:
     for shape, after in schedules.applied(schedule_add, _addition, (64, 128), (16, 24),
                                           (136, 264), (17, 8), (22, 16), (31, 40)):
         found = nests(after)
-        schedules.require_threads(4, *found)
+        with schedules.sized(after):
+            schedules.require_threads(4, *found)
         # the sum may have been inlined into a copy of it, which then is the last block
         nest = next((nest for nest in found if nest.block == "C"), found[-1])
         lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block), 8)

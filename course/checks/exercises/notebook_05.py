@@ -11,7 +11,7 @@ import torch
 import tvm
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
-from tvm import relax, topi
+from tvm import relax, tirx, topi
 
 from course.checks.compare.tolerance import fractions, random
 from course.checks.diagnose.equivalence import build, renamed, require_same
@@ -372,6 +372,10 @@ def _sum_of_relus(self: Any, x: Tensor, y: Tensor) -> Tensor:
     return self.relu(x) + self.relu(y)
 
 
+def _text(shapes: Sequence[tuple[int | str, ...]]) -> str:
+    return ", ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
+
+
 _SMALL = {6: "x + y", 7: "relu(x) + relu(y)"}  # without weights: a reader can work them out
 
 
@@ -431,12 +435,16 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
     torch.manual_seed(1)
     models = _several()
     mains, arrays = {}, {}
-    titles = [f"{_SMALL.get(number, number)}: " + ", ".join(f"(n, {width})" for width in features)
+    titles = [f"{_SMALL.get(number, number)}: {_text([('n', width) for width in features])}"
               for number, (_model, features) in enumerate(models, start=1)]
     for title, (model, features) in zip(titles, models, strict=True):
         with naming(title):
             mod = import_for_any_batch(copy.deepcopy(model), list(features))
             machine = build(mod, QUICK)
+            taken = [tuple(int(extent) if isinstance(extent, tirx.IntImm) else "n"
+                           for extent in param.ty.shape or ()) for param in mod["main"].params]
+            if taken != (wanted := [("n", width) for width in features]):
+                raise CheckFailed(_("inputs {shapes}").format(shapes=_text(wanted)), _text(taken))
             _require_no_library(mod, _("the module"))
             if len(features) > 1:
                 _require_refusals(machine, features)

@@ -191,7 +191,8 @@ def exercise_7_4(one_region: Callable) -> str:
     """three blocks in one parallel region."""
     for sizes, after in schedules.applied(one_region, _in_parts, (2, 4, 8, 6), (3, 2, 5, 4),
                                           (4, 1, 6, 3)):
-        _require_one_region(after, sizes)
+        with schedules.sized(after):
+            _require_one_region(after, sizes)
     return _("one parallel loop around act, wide and rest, one part of act for each thread, the "
              "same results for three shapes")
 

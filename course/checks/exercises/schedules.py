@@ -19,6 +19,7 @@ from course.checks.observe.primfuncs import require_inside_buffers, run_prim_fun
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason, require_type
+from course.checks.spec.forms import naming
 from course.checks.spec.spec import Spec, check
 from course.tir.evaluate import every
 from course.tir.loops import Nest, is_reduction, lives, nests
@@ -181,6 +182,11 @@ def applied(answer: Callable, make: Callable[..., tvm.tirx.PrimFunc], *cases: tu
             after = _scheduled(answer, before, *more.get(sizes, ()))
         yield sizes, after
         require_same_results(before, after)
+
+
+def sized(func: tvm.tirx.PrimFunc) -> contextlib.AbstractContextManager[None]:
+    """Raise CheckFailed with the shapes of a PrimFunc's buffers, where what is asked needs them."""
+    return naming(_("for buffers {shapes}").format(shapes=_shapes(func)), runs=False)
 
 
 @contextlib.contextmanager
