@@ -1,6 +1,6 @@
 """Programs for a GPU, run without one: what the checks of 10 and of 12.5 ask of each."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -9,9 +9,10 @@ import tvm
 from course import gpu
 from course.checks.compare.tolerance import random
 from course.checks.say.messages import CheckFailed, require_type
+from course.checks.say.show import shown
 from course.checks.spec.forms import naming
 from course.tir.threads import Launch, thread_name
-from course.words import _
+from course.words import Sentence, _
 from data.store import CourseError
 
 MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
@@ -40,6 +41,20 @@ def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], ti
         raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
     require_at_most(MOST_THREADS, launch.threads, _("threads a block"), title)
     return launch
+
+
+def inputs(simple: Iterable[np.ndarray], drawn: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
+    """Yield arrays X that a reader can work out, with what they are, then one of many numbers."""
+    for array in simple:
+        yield Sentence("X: {numbers}").format(numbers=shown(array)), array
+    yield f"X {drawn.shape}", drawn
+
+
+def alone(value: float, place: tuple[int, ...], *shape: int) -> np.ndarray:
+    """Return float32 zeros with one other number."""
+    found = np.zeros(shape, "float32")
+    found[place] = value
+    return found
 
 
 def numbers(*shape: int, seed: int = 0) -> np.ndarray:

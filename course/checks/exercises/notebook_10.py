@@ -141,10 +141,10 @@ def _smoothed(X: np.ndarray) -> np.ndarray:
 @exercise("10.4", "with_barriers()")
 def exercise_10_4(with_barriers: Callable) -> str:
     """barriers where they belong."""
-    title = _("the program that smooths")
-    X, Y = gpus.numbers(128), np.full(128, np.nan, "float32")
-    launch = gpus.ran(with_barriers, (), (X, Y), title, barriers=False)
-    gpus.require_result(Y, _smoothed(X), title, launch)
+    for title, X in gpus.inputs([gpus.alone(1, (0,), 128)], gpus.numbers(128)):
+        Y = np.full(128, np.nan, "float32")
+        launch = gpus.ran(with_barriers, (), (X, Y), title, barriers=False)
+        gpus.require_result(Y, _smoothed(X), title, launch)
     gpus.require_launch(launch, (X.size // _WIDTH, 1, 1), (_WIDTH, 1, 1), title)
     gpus.require_few(launch.loads, "X", X.size, _("loads of X"), title)
     gpus.require_at_most(_BARRIERS, launch.barriers, _("barriers for each thread"), title)
@@ -167,11 +167,12 @@ def _row_sums(n: int, k: int) -> tvm.tirx.PrimFunc:
 def exercise_10_5(block_for_each_row: Callable) -> str:
     """sums of rows, each by the threads of a block."""
     for n, k in _ROWS:
-        title = f"X {(n, k)}"
-        X, Y = gpus.numbers(n, k), np.full(n, np.nan, "float32")
-        launch = gpus.ran(block_for_each_row, (_row_sums(n, k),), (X, Y), title)
+        for title, X in gpus.inputs([gpus.alone(1, (0, k - 1), n, k), gpus.alone(-1, (0, 0), n, k)],
+                                    gpus.numbers(n, k)):
+            Y = np.full(n, np.nan, "float32")
+            launch = gpus.ran(block_for_each_row, (_row_sums(n, k),), (X, Y), title)
+            gpus.require_result(Y, X.sum(axis=1), title, launch)
         gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
-        gpus.require_result(Y, X.sum(axis=1), title, launch)
         gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
                          _at_once(launch))
     return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
@@ -188,14 +189,16 @@ def _softmax(n: int, k: int) -> tvm.tirx.PrimFunc:
 def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
     """a softmax in one kernel, a block for each row."""
     for n, k in _ROWS:
-        title = f"X {(n, k)}"
-        X, Y = random(n, k, seed=k) * 3, np.full((n, k), np.nan, "float32")
-        X[1], X[2] = X[1] + 200, X[2] - 200  # without the maximum: inf / inf and 0 / 0
-        X[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
-        launch = gpus.ran(softmax_in_one_kernel, (_softmax(n, k),), (X, Y), title)
+        drawn = random(n, k, seed=k) * 3
+        drawn[1], drawn[2] = drawn[1] + 200, drawn[2] - 200  # without the maximum: inf / inf, 0 / 0
+        drawn[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
+        each = [np.full((n, k), number, "float32") for number in (1, -200, 200)]
+        for title, X in gpus.inputs(each, drawn):
+            Y = np.full((n, k), np.nan, "float32")
+            launch = gpus.ran(softmax_in_one_kernel, (_softmax(n, k),), (X, Y), title)
+            power = np.exp(X - X.max(axis=1, keepdims=True))
+            gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
         gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
-        power = np.exp(X - X.max(axis=1, keepdims=True))
-        gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
         gpus.require_few(launch.transactions, launch.transactions, 3 * n * k // 32,
                          _("transactions"), title)
     return _("one kernel, a block of 32 threads for each row, X read at most twice")

@@ -89,6 +89,11 @@ class Example(NamedTuple):
                 + "".join(map(shown, self.parts)) + "</div>")
 
 
+def shown(value: Any) -> str:
+    """Return how a value is shown in words: of a large array what is usual in it, and the rest."""
+    return _part("", value).text
+
+
 def differ(came: np.ndarray, right: np.ndarray, rtol: float, atol: float) -> np.ndarray:
     """Return a mask of the numbers that are not right: whole ones have to be right exactly."""
     if came.dtype.kind in "iub" and right.dtype.kind in "iub":
