@@ -30,8 +30,8 @@ def filler() -> Callable[[str, str], str]:
                        if (grader := cell.metadata.get("nbgrader", {})).get("grade")]
               for number, some in cells.items()}
     books, total = len(cells), sum(map(len, points.values()))
-    hours = round(sum(int(found[1]) for some in cells.values()
-                      if (found := MINUTES.search("\n".join(cell.source for cell in some)))) / 60)
+    texts = {number: "\n".join(cell.source for cell in some) for number, some in cells.items()}
+    hours = round(sum(int(found[1]) for found in map(MINUTES.search, texts.values()) if found) / 60)
 
     def fill(name: str, text: str) -> str:
         if name not in READMES:
@@ -41,9 +41,8 @@ def filler() -> Callable[[str, str], str]:
             else ("en", ", ", f"{total} exercises in {books} notebooks, about {hours} hours"))
         for place, said in ((COUNTED, told(progress, language)), (EXERCISES, exercises)):
             text = re.sub(f"{place}.*?(?=<!--)", place + said, text, flags=re.DOTALL)
-        for number, some in cells.items():
+        for number, box in texts.items():
             text = re.sub(WEEK.format(number), rf"\g<1> {sum(points[number])} |", text)
-            box = "\n".join(cell.source for cell in some)
             if (minutes := MINUTES.search(box)) and (needs := NEEDS.search(box)):
                 before = comma.join(sorted({*re.findall(r"\b\d\d\b", needs[1])}))
                 text = re.sub(ROW.format(number), rf"\g<1>| {minutes[1]} | {len(points[number])} "

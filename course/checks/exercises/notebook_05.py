@@ -364,25 +364,14 @@ def _within(given: Inputs) -> float:
 # ---- symbolic shapes -----------------------------------------------------------------------
 
 
-def _sum(_self: Any, x: Tensor, y: Tensor) -> Tensor:
-    return x + y
-
-
-def _sum_of_relus(self: Any, x: Tensor, y: Tensor) -> Tensor:
-    return self.relu(x) + self.relu(y)
-
-
 def _text(shapes: Sequence[tuple[int | str, ...]]) -> str:
     return ", ".join(f"({', '.join(map(str, shape))})" for shape in shapes)
 
 
-_SMALL = {6: "x + y", 7: "relu(x) + relu(y)"}  # without weights: a reader can work them out
+def _several() -> dict[str, tuple[nn.Module, list[int]]]:
+    """Return models of one to four inputs (n, width), and these widths, by their titles.
 
-
-def _several() -> list[tuple[nn.Module, list[int]]]:
-    """Return models of one to four inputs (n, width), and these widths.
-
-    One layer has no bias, one is used twice, one is the last as well, and one value is added to
+    Those without weights a reader can work out. One layer has no bias, one is used twice, one is the last as well, and one value is added to
     itself. Two linear layers of the third are of one shape, so that either may get what is the
     other's.
     """
@@ -399,8 +388,13 @@ def _several() -> list[tuple[nn.Module, list[int]]]:
     four = model_of(
         lambda self, x, y, z, w: self.relu(self.a(x) + self.b(y)) + (self.c(z) + self.d(w)),
         a=linear(2, 4), b=linear(5, 4), c=linear(3, 4), d=linear(6, 4), relu=nn.ReLU())
-    return [(once, [6]), (two, [6, 4]), (three, [4, 4, 7]), (four, [2, 5, 3, 6]), (again, [6]),
-            (model_of(_sum), [3, 3]), (model_of(_sum_of_relus, relu=nn.ReLU()), [3, 3])]
+    added = model_of(lambda self, x, y: x + y)
+    relus = model_of(lambda self, x, y: self.relu(x) + self.relu(y), relu=nn.ReLU())
+    return {f"{name}: {_text([('n', width) for width in features])}": (model, features)
+            for name, model, features in (
+                ("1", once, [6]), ("2", two, [6, 4]), ("3", three, [4, 4, 7]),
+                ("4", four, [2, 5, 3, 6]), ("5", again, [6]), ("x + y", added, [3, 3]),
+                ("relu(x) + relu(y)", relus, [3, 3]))}
 
 
 def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:
@@ -435,9 +429,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
     torch.manual_seed(1)
     models = _several()
     mains, arrays = {}, {}
-    titles = [f"{_SMALL.get(number, number)}: {_text([('n', width) for width in features])}"
-              for number, (_model, features) in enumerate(models, start=1)]
-    for title, (model, features) in zip(titles, models, strict=True):
+    for title, (model, features) in models.items():
         with naming(title):
             mod = import_for_any_batch(copy.deepcopy(model), list(features))
             machine = build(mod, QUICK)
@@ -452,7 +444,7 @@ def exercise_5_5(import_for_any_batch: Callable) -> str:
         arrays[title] = [[np.float32(30 if size == 3 else 1)  # activations above 6
                           * random(size, width, seed=10 * size + i)
                           for i, width in enumerate(features)] for size in (1, 3, 7)]
-    check(compiled(dict(zip(titles, (model for model, _features in models), strict=True)),
+    check(compiled({title: model for title, (model, _features) in models.items()},
                    lambda model, *inputs: model(*inputs), arrays,
                    lambda given: 3e-4 if len(given["x0"]) == 3 else 1e-5), mains)
     return _("one module each for a model of one input, of two, of three and of four, run with "

@@ -377,7 +377,7 @@ def _line(func: tirx.PrimFunc, path: Any) -> str:
 
 @prepared
 def _products() -> tvm.IRModule:
-    """Return x (n, 8) times (8, 48), ReLU, times (48, 95), and that times its transpose."""
+    """Return x times (8, 48), ReLU, times (48, 95), times its transpose, times the ReLU."""
     n = tirx.Var("n", "int64")
     x = relax.Var("x", relax.TensorType((n, 8), "float32"))
     w, v = (relax.const(random(*shape, seed=sum(shape))) for shape in ((8, 48), (48, 95)))
