@@ -371,9 +371,9 @@ def _text(shapes: Sequence[tuple[int | str, ...]]) -> str:
 def _several() -> dict[str, tuple[nn.Module, list[int]]]:
     """Return models of one to four inputs (n, width), and these widths, by their titles.
 
-    Those without weights a reader can work out. One layer has no bias, one is used twice, one is the last as well, and one value is added to
-    itself. Two linear layers of the third are of one shape, so that either may get what is the
-    other's.
+    Those without weights a reader can work out. One layer has no bias, one is used twice, one is
+    the last as well, and one value is added to itself. Two linear layers of the third are of one
+    shape, so that either may get what is the other's.
     """
     linear = nn.Linear
     once, again = (nn.Sequential(linear(6, 9), nn.ReLU(), linear(9, 4)).eval()
