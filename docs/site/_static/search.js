@@ -70,6 +70,10 @@
     return words.join(" ").replace(/ +/g, " ");
   };
 
+  // The same of the words that say what it is about.
+  const telling = (text) => phrase(pieces(text).map(([piece]) => piece)
+    .filter((piece) => !ASKING.has(piece.toLowerCase())).join(" "));
+
   // The places in a text, [start, end], of what is found by one of these forms.
   const places = (text, wanted) => {
     const joined = [];
@@ -95,6 +99,7 @@
     constructor(sections) {
       this.sections = sections.map((section) => ({
         ...section, keys: section.names.map(phrase), head: phrase(section.title),
+        said: telling(section.text),
       }));
       this.index = new Map();  // of each form, of each section's number, how often in which field
       this.spelt = new Map();  // of each word and name as it is spelt, the form by which it is found
@@ -185,6 +190,8 @@
       const meant = wishes.reduce((text, { found, piece }) =>
         piece && found.length === 1 ? text.replace(piece, found[0]) : text, without(query));
       const asked = [...new Set([query, without(query), meant])].map(phrase);
+      const heard = [query, meant].map(telling)  // three words in a row are a quotation
+        .filter((one) => one.trim().split(" ").length > 2);
       const share = (part, whole) =>
         whole.includes(part) ? part.trim().length / whole.trim().length : 0;
       const most = (of) => Math.max(...asked.map(of));
@@ -201,7 +208,9 @@
         if (!score) return;
         score += 1.5 * named ** 2 / sum;
         score *= covered / sum;
-        if (MESSAGES.has(section.page) && !failing) score *= CALM;
+        const quoted = heard.some((one) => section.said.includes(one));
+        if (quoted) score += 3 * sum;
+        else if (MESSAGES.has(section.page) && !failing) score *= CALM;
         // what the section is of, as the query or a part of it; the query as a part of its title
         score += 4 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
         score += 5 * sum * most((one) => share(one, section.head));
