@@ -246,6 +246,15 @@ def _(make: Callable) -> None:
     schedule.fuse(i, k)
 
 
+@provokes("to be higher than all the loops related to reduce block var", SCHEDULES)
+def _(make: Callable) -> None:
+    schedule = make(product())
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    schedule.reorder(i, k, j)
+    schedule.decompose_reduction(block, j)
+
+
 @provokes("The loop no longer exists in the IRModule", SCHEDULES)
 def _(make: Callable) -> None:
     schedule = make(doubled())
@@ -274,6 +283,16 @@ def _(make: Callable) -> None:
         schedule.compute_inline(schedule.get_sblock("C"))
     schedule = make(with_alloc_buffer)
     schedule.compute_inline(schedule.get_sblock("B"))
+
+
+@provokes("has init statement", SCHEDULES)
+def _(make: Callable) -> None:
+    schedule = make(product())
+    schedule.cache_read("C", 0, "global")
+    with pytest.raises(tvm.s_tir.ScheduleError, match="has init statement"):
+        schedule.reverse_compute_inline("C")
+    schedule.cache_write("C", 0, "global")
+    schedule.compute_inline("C")
 
 
 provokes("Cannot find a block with the", SCHEDULES)(

@@ -834,3 +834,17 @@ def create_linear_module(weight, bias):
             gv = bb.emit_output(relax.op.call_dps_packed("env.linear", (less, w, b), relax.TensorType((1, m), "float32")))
         bb.emit_func_output(gv)
     return bb.get()
+
+# %% 3.5 wrong: stops at the first zero of a kernel -> input w:
+def register_conv2d_numpy() -> None:
+    @tvm.register_global_func("env.conv2d", override=True)
+    def conv2d(x, w, b, out) -> None:
+        images, kernels, bias, result = map(np.from_dlpack, (x, w, b, out))
+        height, width = result.shape[2:]
+        result[...] = bias
+        for f, c in np.ndindex(kernels.shape[:2]):
+            for p, q in np.ndindex(kernels.shape[2:]):
+                number = kernels[f, c, p, q]
+                if number == 0:
+                    break
+                result[:, f] += number * images[:, c, p:p + height, q:q + width]

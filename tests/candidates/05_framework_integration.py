@@ -186,7 +186,7 @@ def cnn_rules():
         return bb.emit_te(conv2d, node_map[node.args[0]], *params)
     return rules_with(conv=conv) | {nn.ReLU: lambda *_: 1 / 0}
 
-# %% 5.5 wrong: a fixed batch -> inputs (n, 6); 1: (n, 6) | got: (4, 6)
+# %% 5.5 wrong: a fixed batch -> inputs (n, 3), (n, 3); x + y: (n, 3), (n, 3) | got: (4, 3), (4, 3)
 # (batch, width) => (4, width)
 
 # %% 5.5 wrong: a variable for each input -> inputs whose batches differ to be refused | main ran with batches of 3, 2
@@ -356,7 +356,7 @@ def map_gelu(bb, node_map, node):
 def cnn_rules():
     return rules_with(conv=conv_rule(weight=lambda w: w.flip(2, 3)))
 
-# %% 5.4 wrong: only the first number of each pair -> got: 1 x 2 x 8 x 11 zeros
+# %% 5.4 wrong: only the first number of each pair -> input program: Conv2d(1, 1, kernel_size=(1, 1), stride=(1, 2) | got: [[0, 0, 0], [0, 0, 0], [0, 0, 0]], shape (1, 1, 3, 3)
 # else tuple(value) => else (value[0], value[0])
 
 # %% 5.4 wrong: the four numbers in the wrong order -> got: [[[[0, 0, 0]
@@ -737,7 +737,7 @@ def mend():
 # %% 5.1 wrong: the bias of a channel further in each row -> input x: 1 x 32 x 2 x 2 zeros
 # b[f] => b[(f + i) % 32]
 
-# %% 5.5 wrong: a ReLU that comes last is left out -> input program: 2: (n, 6), (n, 4) | expected: [[0, 0, 0]]
+# %% 5.5 wrong: a ReLU that comes last is left out -> input program: relu(last(relu(left(x) + right(y)))): (n, 6), (n, 4) | expected: [[0, 0, 0]]
 def import_for_any_batch(model, features):
     def map_add(bb, node_map, node):
         return bb.emit_te(topi.add, *(node_map[arg] for arg in node.args))
@@ -751,7 +751,7 @@ def import_for_any_batch(model, features):
     return from_fx(fx.symbolic_trace(model), [(batch, width) for width in features],
                    {operator.add: map_add}, MLP_RULES | {nn.ReLU: map_inner_relu})
 
-# %% 5.5 wrong: features first -> inputs (n, 6) | got: (6, n)
+# %% 5.5 wrong: features first -> inputs (n, 3), (n, 3) | got: (3, n), (3, n)
 def import_for_any_batch(model: nn.Module, features: list[int]) -> tvm.IRModule:
     def map_add(bb, node_map, node):
         return bb.emit_te(topi.add, *(node_map[arg] for arg in node.args))
@@ -759,3 +759,6 @@ def import_for_any_batch(model: nn.Module, features: list[int]) -> tvm.IRModule:
     batch = tvm.tirx.Var("n", "int64")
     shapes = [(width, batch) for width in features]
     return from_fx(fx.symbolic_trace(model), shapes, {operator.add: map_add}, MLP_RULES)
+
+# %% 5.5 wrong: every ReLU stops at 6 -> input program: relu(x) + relu(y): (n, 3), (n, 3) | *6*
+# MLP_RULES => MLP_RULES | {nn.ReLU: lambda bb, node_map, node, layer: bb.emit_te(topi.clip, node_map[node.args[0]], 0.0, 6.0)}

@@ -343,7 +343,7 @@ def fast_dense(mod, name):
     s.cache_write(s.get_sblock("matmul", func_name=name), 0, "local")
     return s.mod
 
-# %% 6.3 wrong: lanes along the images -> lanes that are neighbours in | of [(0, 0)]
+# %% 6.3 wrong: lanes along the images -> of 8 or 16 lanes | i0: 4 vectorized
 def fast_dense(mod, name):
     s = tvm.s_tir.Schedule(dense_with(mod, name, lanes=False, decompose=False))
     partial = s.get_sblock("matmul_rf", func_name=name)
@@ -572,10 +572,25 @@ def faster(a, b, now):
 # %% 6.3 wrong: the weights in half precision -> expected | got:
 # schedule.parallel(j0) => schedule.parallel(j0); half = schedule.cache_read(partial, 1, "local"); schedule.unsafe_set_dtype(half, 0, "float16")
 
-# %% 6.5 wrong: square tiles alone -> a change of the schedule that is given, for buffers (32, 48), (48, 64), (32, 64) | the program is as it was
+# %% 6.5 wrong: square tiles alone -> at most 81,920 bytes for matrices (32, 48) x (48, 64) | got: 6,305,792, | C in i: 32 > j: 64 > k: 48
 def in_tiles(schedule, rows, columns, portion):
     if rows == columns:
         cut = [schedule.split(loop, [None, factor]) for loop, factor in zip(
             schedule.get_loops(schedule.get_sblock("C")), (rows, columns, portion))]
         (i0, i1), (j0, j1), (k0, k1) = cut
+        schedule.reorder(i0, j0, k0, i1, k1, j1)
+
+# %% 6.1 wrong: the program itself, not its name -> expected: 'a'; a steady machine | got: the function a instead of its name in 5 of 5 tries
+def faster(a, b, now):
+    return {"a": a, "b": b, None: None}[measuring()(a, b, now)]
+
+# %% 6.3 wrong: only the copy is a vector -> around block matmul_rf, of 8 or 16 lanes | got: k_1: 16
+# schedule.vectorize(vector) => _ = None if vector is lanes else schedule.vectorize(vector)
+
+# %% 6.5 wrong: nothing to do where a portion is the whole depth -> with tiles of 8 x 16, portions of 8 | got: 148,480, | C in i: 32 > j: 128 > k: 8
+def in_tiles(schedule, rows, columns, portion):
+    loops = schedule.get_loops(schedule.get_sblock("C"))
+    if schedule.get(loops[2]).extent.value > portion:
+        (i0, i1), (j0, j1), (k0, k1) = (schedule.split(loop, [None, factor]) for loop, factor in zip(
+            loops, (rows, columns, portion)))
         schedule.reorder(i0, j0, k0, i1, k1, j1)

@@ -255,7 +255,7 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return plain(mod, name, channels=16)
 
-# %% 7.2 wrong: the sums of two channels share one kernel -> layer 0, Conv2d to layer 2, MaxPool2d
+# %% 7.2 wrong: the sums of two channels share one kernel -> the PrimFunc as it was: 4 x 32 x 13 x 13 zeros but 1 at [0, 0, 0, 0] | *1* at [0, 1, 0, 0]
 def fast_conv_pool(mod, name):
     mod = plain(mod, name)
     text = helpers.script(mod[name])
@@ -414,7 +414,7 @@ def fast_conv_pool(mod, name):
 def follow_layout(weights, places, lanes):
     return torch.from_numpy(weights).reshape(len(weights), -1, lanes, places).transpose(2, 3).flatten(1)
 
-# %% 7.2 wrong: the bias is left out -> layer 0, Conv2d to layer 2, MaxPool2d: lv | input input: 4 x 1 x 28 x 28 zeros
+# %% 7.2 wrong: the bias is left out -> input lv1: 1 x 32 x 1 x 1 zeros but 1 at [0, | *0* at [:,
 def fast_conv_pool(mod, name):
     made = plain(mod, name)
     bias = made[name].params[2].name
@@ -425,7 +425,7 @@ def fast_conv_pool(mod, name):
 # %% 7.4 wrong: two times two images, whatever the batch -> every index inside its buffer | axis v_n of block wide goes from 0 to 1, but is 2
 #     schedule.parallel(part) =>     schedule.split(schedule.get_loops(wide)[1], [2, 2], disable_predication=True); schedule.parallel(part)
 
-# %% 7.2 wrong: the last image is left out -> layer 0, Conv2d to layer 2, MaxPool2d: lv | *nan* at [3, 0, 0, 0]
+# %% 7.2 wrong: the last image is left out -> every element of pool_max_intermediate to be written | pool_max_intermediate[3, 0, 0, 0] is not written, nor 5407 others
 def fast_conv_pool(mod, name):
     made = plain(mod, name)
     text = made[name].script()

@@ -566,3 +566,33 @@ fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := abs(g) / np.sqrt(v + 
 
 # %% 9.1 wrong: in the other order too -> operators minimum, nn.relu; relu(minimum(x, 6)) | got: clip
 # return rewritten(mod, cut, clip) => return rewritten(mod, cut | is_op("relax.nn.relu")(is_op("relax.minimum")(x, number)), clip)
+
+# %% 9.1 wrong: numbers of float32 alone -> operators clip; minimum(relu(x), 6)  # float64
+# if most.ndim == 0 else found => if most.ndim == 0 and most.dtype == "float32" else found
+
+# %% 9.1 wrong: two cuts are one -> operators clip, minimum; minimum(minimum(relu(x), 6), 4) | got: clip
+def use_clip(mod: tvm.IRModule) -> tvm.IRModule:
+    x, number, second = wildcard(), is_const(), is_const()
+
+    def either(one, other):
+        return is_op("relax.minimum")(one, other) | is_op("relax.minimum")(other, one)
+
+    once = either(is_op("relax.nn.relu")(x), number)
+    twice = either(once, second)
+
+    def clip(found: relax.Expr, parts: dict) -> relax.Expr:
+        limits = [parts[each].value.numpy() for each in (number, second) if each in parts]
+        if any(limit.ndim for limit in limits):
+            return found
+        return relax.op.clip(parts[x], 0, min(float(limit) for limit in limits))
+
+    return rewritten(rewritten(mod, twice, clip), once, clip)
+
+# %% 9.1 wrong: a leaky ReLU is one, too -> operators nn.leakyrelu, minimum; minimum(leaky(x), 6) | got: clip
+# positive = is_op("relax.nn.relu")(x) => positive = is_op("relax.nn.relu")(x) | is_op("relax.nn.leakyrelu")(x)
+
+# %% 9.5 wrong: no storage above sixteen times the size -> at most 1,010 bytes | 1,020
+# if until < first] => if until < first and sizes[number] <= 16 * count]
+
+# %% 9.6 wrong: the weights have to be constants -> operators call_dps_packed, negative; -(b + matmul(x, w)) | got: matmul, add, negative
+# is_op("relax.matmul")(wildcard(), wildcard()) => is_op("relax.matmul")(wildcard(), is_const())

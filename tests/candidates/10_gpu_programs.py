@@ -157,7 +157,7 @@ def main(X: T.Buffer(({n + 4},), "float32"), W: T.Buffer((5,), "float32"), Y: T.
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.x", "blockIdx.y", "threadIdx.x", "threadIdx.y"))
 
-# %% 10.1 wrong: threads alone exchanged -> row 0, column 1: thread 1 of block 0 | thread (0, 1) of block 0
+# %% 10.1 wrong: threads alone exchanged -> row 0, column 1: thread 1 of block 0; X (33, 7) | thread (0, 1) of block 0
 def thread_for_each_pixel(func):
     return pixels(func, tags=("blockIdx.y", "blockIdx.x", "threadIdx.x", "threadIdx.y"))
 
@@ -310,7 +310,7 @@ def tile_for_each_thread(func):
 def tile_for_each_thread(func):
     return register_tile(func, 8, 4)
 
-# %% 10.8 wrong: from global memory alone -> at most 48 loads of X
+# %% 10.8 wrong: from global memory alone -> at most 11 loads of X; n = 7 | got: 35
 def window_of_five(n):
     return window(n, shared=False)
 
@@ -318,15 +318,15 @@ def window_of_five(n):
 def window_of_five(n):
     return window(n, barrier=False)
 
-# %% 10.8 wrong: the halo is not loaded -> held
+# %% 10.8 wrong: the halo is not loaded -> n = 33 | reads held[32], which was never written
 def window_of_five(n):
     return window(n, rounds=1)
 
-# %% 10.8 wrong: no guard beyond X -> outside X: element 44
+# %% 10.8 wrong: no guard beyond X -> outside X: element 11
 def window_of_five(n):
     return window(n, guard=False)
 
-# %% 10.8 wrong: a block too many -> blocks (2, 1, 1), threads (32, 1, 1)
+# %% 10.8 wrong: a block too many -> blocks (1, 1, 1), threads (32, 1, 1); n = 7 | blocks (2, 1, 1)
 def window_of_five(n):
     return window(n, blocks=n // 32 + 2)
 
@@ -367,7 +367,7 @@ def with_barriers():
 def tile_for_each_thread(func):
     return register_tile(func, scope="shared.dyn", offset=5)
 
-# %% 10.8 wrong: the window is turned -> there, by thread 6 of block 0; 100% of the values
+# %% 10.8 wrong: the window is turned -> n = 7; inputs of 0, 1, 2, ... | 7 of 7 values differ
 def window_of_five(n):
     return window(n, turned=True)
 
@@ -375,7 +375,7 @@ def window_of_five(n):
 def window_of_five(n):
     return window(n, weights=True)
 
-# %% 10.8 wrong: from thread to thread of a warp, without shared memory -> at least 48 stores into shared memory | got: 0
+# %% 10.8 wrong: from thread to thread of a warp, without shared memory -> at least 11 stores into shared memory | got: 0
 def window_of_five(n):
     blocks = (n + 31) // 32
     @T.prim_func(s_tir=True)
@@ -441,7 +441,7 @@ def dense_in_tiles(func):
 def dense_in_tiles(func):
     return tiles(func, 32, 16, 32, own=2)
 
-# %% 10.4 wrong: the neighbour on the right -> of the values differ
+# %% 10.4 wrong: the neighbour on the right -> of 128 values differ
 def with_barriers():
     half = HALF.replace("thread - 1", "(thread + 31) % 32 + 0").replace("held[(", "held[(")
     return smoothing([FIRST, LOOP, "    " + SYNC, OWN, IF, half.replace("+ 31", "+ 30"), "    " + SYNC, BACK, OUT])
@@ -683,3 +683,23 @@ def block_for_each_row(func):
 
 # %% 10.8 wrong: blocks from a table of two sizes -> your code to run; n = 7 | got:      KeyError: 7
 # blocks = -(-n // 32) => blocks = {40: 2, 64: 2}[n]
+
+# %% 10.7 wrong: the tiles are as deep as the rows -> at most 49,152 bytes of shared memory a block; X (32, 224) | got: 57,600
+# tile, within = schedule.split(over, [None, 32]) => tile, within = schedule.split(over, [1, None])
+
+# %% 10.3 wrong: an even number of tiles of the sum -> 96 at [0, 0]; X (64, 96), W (64, 96); inputs of 1, 1, 1, ... | got: 64 there, by thread 0 of block 0; 4,096 of 4,096 values differ
+def dense_in_tiles(func):
+    (n, k), (m, _) = ([int(extent) for extent in param.shape] for param in func.params[:2])
+    X, W = te.placeholder((n, k), name="X"), te.placeholder((m, k), name="W")
+    over = te.reduce_axis((0, max(32, k // 64 * 64)), name="over")
+    return tiles(te.create_prim_func([X, W, te.compute((n, m), lambda i, j: te.sum(X[i, over] * W[j, over], over), name="Y")]))
+
+# %% 10.6 wrong: the minimum is subtracted -> 1 at [0, 95]; X: 5 x 96 zeros but 200 at [0, 95] | nan there, by thread 31 of block 0; 1 of 480 values
+def softmax_in_one_kernel(func):
+    n, k = (int(extent) for extent in func.params[0].shape)
+    X = te.placeholder((n, k), name="X")
+    over, again = te.reduce_axis((0, k), name="over"), te.reduce_axis((0, k), name="again")
+    least = te.compute((n,), lambda i: te.min(X[i, over], axis=over), name="T_softmax_maxelem")
+    power = te.compute((n, k), lambda i, j: te.exp(X[i, j] - least[i]), name="T_softmax_exp")
+    total = te.compute((n,), lambda i: te.sum(power[i, again], axis=again), name="T_softmax_expsum")
+    return softmax(te.create_prim_func([X, te.compute((n, k), lambda i, j: power[i, j] / total[i], name="T_softmax_norm")]))

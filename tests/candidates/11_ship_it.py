@@ -430,9 +430,9 @@ def products_in_rows(mod):
     for variable, func in mod.functions_items():
         if variable.name_hint.startswith("matmul") and isinstance(func.params[-1].shape[-1], tirx.IntImm):
             block = s.get_sblock("matmul", func_name=variable.name_hint)
-            i, j, k = s.get_loops(block)
+            *batch, i, j, k = s.get_loops(block)
             j, lanes = s.split(j, [None, 16])
-            s.reorder(i, j, k, lanes)
+            s.reorder(*batch, i, j, k, lanes)
             s.vectorize(lanes)
             s.reverse_compute_at(s.cache_write(block, 0, "local"), j)
             s.decompose_reduction(block, k)
@@ -582,7 +582,7 @@ def for_the_browser(func):
 def for_the_browser(func):
     return func.script().replace("T.parallel(", "T.serial(")
 
-# %% 11.5 wrong: one iteration less -> everything else as it was: `for i_j_0_fused in range(24):` | range(23):
+# %% 11.5 wrong: one iteration less -> parallel loops serial: `for i_j_0_fused in range(24):` | range(23):
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", lambda found: f"T.serial({int(found[1]) - 1})", func.script()))
 
@@ -608,12 +608,12 @@ def one_more_letter(model, token, keys, values):
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token.squeeze()[..., None], keys, values)
 
-# %% 11.5 wrong: without attributes -> everything else as it was: `main(x, w, dense), s_tir: True, tirx.noalias: True` | got: main(x, w, dense)
+# %% 11.5 wrong: without attributes -> parallel loops serial: `main(x, w, dense), s_tir: True, tirx.noalias: True` | got: (x, w, dense)
 def for_the_browser(func):
     plain = without(func)
     return tirx.PrimFunc(plain.params, plain.body, plain.ret_type)
 
-# %% 11.5 wrong: the word, wherever it is -> everything else as it was: `main(parallel, T_softmax_norm) | main(serial,
+# %% 11.5 wrong: the word, wherever it is -> parallel loops serial: `main(parallel, T_softmax_norm) | main(serial,
 def for_the_browser(func):
     return tvm.script.from_source(func.script().replace("parallel", "serial"))
 
@@ -629,10 +629,10 @@ def for_any_batch(module, example):
 # %% 11.3 wrong: a decision that depends on the numbers -> Could not guard on data-dependent expression | your line 14: past
 # past, kept = keys.shape[3], [] => past, kept = keys.shape[3], [0] * (float(keys.sum()) > 1e30)
 
-# %% 11.8 wrong: the result in the folder -> No such file or directory: 'y.npy' | the folder has model.so, run.py, y.npy
+# %% 11.8 wrong: the result in the folder -> No such file or directory: 'y.npy' | the folder has model.so, run.py, y.npy; where it was called: received, x.npy
 # np.save(sys.argv[2], => np.save(str(Path(__file__).with_name(sys.argv[2])),
 
-# %% 11.5 wrong: every loop from 0 -> from 2 | everything else as it was
+# %% 11.5 wrong: every loop from 0 -> from 2 | the given program, its parallel loops serial
 def for_the_browser(func: tirx.PrimFunc) -> tirx.PrimFunc:
     def on_one_thread(loop: tirx.For) -> tirx.For:
         if loop.kind != tirx.ForKind.PARALLEL:
@@ -660,12 +660,57 @@ def for_all(processors):
 # %% 11.8 wrong: axes of one are dropped -> (3, 1, 5) | (3, 5)
 # result.numpy() => result.numpy().squeeze()
 
-# %% 11.5 wrong: noalias is the only attribute -> as it was: `main( | s_tir: True` | tirx.noalias: True
+# %% 11.5 wrong: noalias is the only attribute -> serial: `main( | s_tir: True` | tirx.noalias: True
 # func.ret_type, attrs=func.attrs) => func.ret_type).with_attr("tirx.noalias", True)
 
-# %% 11.5 wrong: annotations of what was parallel are lost -> everything else as it was: | pragma_unroll_explicit
+# %% 11.5 wrong: annotations of what was parallel are lost -> parallel loops serial: | pragma_unroll_explicit
 # annotations=loop.annotations => annotations={}
 
 # %% 11.5 wrong: only plain numbers in the text -> no parallel loop; relu 2 | 1 of 1 | in T.parallel(5, annotations
 def for_the_browser(func):
     return tvm.script.from_source(re.sub(r"T\.parallel\((\d+)\)", r"range(\1)", func.script()))
+
+# %% 11.1 wrong: a tuple with the tensor in it -> main to return a tensor; x: (n, 1, 6, 6) | Tuple(R.Tensor((
+# return imported(module, several, tuple( => return from_exported_program(torch.export.export(module.eval(), several, dynamic_shapes=tuple(
+# {0: size} for _ in example)) => {0: size} for _ in example)))
+
+# %% 11.1 wrong: one tensor for inputs of one shape -> input program: x: (n, 8), y: (n, 3), u: (n, 8)
+# several = tuple(torch.cat([each, each]) for each in example) => by_shape = {each.shape: torch.cat([each, each]) for each in example}; several = tuple(by_shape[each.shape] for each in example)
+
+# %% 11.2 wrong: an expression that is not emitted -> a Relax variable; amax(x) | got: Call
+# return importer.block_builder.emit( => return (
+
+# %% 11.2 wrong: always in float32 -> expected: int64 | got: float32
+# importer.env[value] => relax.op.astype(importer.env[value], "float32")
+
+# %% 11.5 wrong: a loop of one stays -> no parallel loop; nested | 1 of 2 | in T.parallel(1)
+# if loop.kind != tirx.ForKind.PARALLEL: => if loop.kind != tirx.ForKind.PARALLEL or isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == 1:
+
+# %% 11.5 wrong: called main from now on -> parallel loops serial: `nested(x, y), s_tir: True` | got: main(x, y), s_tir: True
+# attrs=func.attrs) => attrs=func.attrs).with_attr("global_symbol", "main")
+
+# %% 11.5 wrong: the outer one of nested loops -> no parallel loop; nested | 1 of 2 | in T.parallel(10)
+def for_the_browser(func):
+    lines, inside = [], None
+    for line in func.script().splitlines():
+        depth = len(line) - len(line.lstrip())
+        if inside is not None and line.strip() and depth <= inside:
+            inside = None
+        if inside is None and " in T.parallel(" in line:
+            line, inside = line.replace(" in T.parallel(", " in T.serial("), depth
+        lines.append(line)
+    return tvm.script.from_source("\n".join(lines))
+
+# %% 11.6 wrong: always three loops -> your code to run | too many values to unpack (expected 3)
+# *_batch, column, over = schedule => _row, column, over = schedule
+
+# %% 11.6 wrong: rows and columns fused -> lanes of matmul1 that are neighbours in matmul | steps in matmul of [(0, 1), (1, -94)], with
+# *_batch, column, over = schedule => *_batch, row, column, over = schedule
+# schedule.split(column, [None, 16]) => schedule.split(schedule.fuse(row, column), [None, 16])
+# schedule.reorder(over, column, lanes) => schedule.reorder(column, over, lanes)
+
+# %% 11.7 wrong: the first is forgotten -> your code to run; for nehalem | TypeError
+# set.intersection(*map(features, processors)) => set.intersection(*map(features, processors[1:]))
+
+# %% 11.8 wrong: an older result stays -> expected, x.npy: int64 (5,); y.npy is there already | int64 [7, 0, 3, 8, 3]
+# np.save(sys.argv[2], result.numpy()) => Path(sys.argv[2]).exists() or np.save(sys.argv[2], result.numpy())

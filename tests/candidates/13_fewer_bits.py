@@ -378,3 +378,13 @@ def best_range(x, bits):
         one, other = low + (high - low) / 3, high - (high - low) / 3
         low, high = (low, other) if loss(one) < loss(other) else (one, high)
     return (low + high) / 2
+
+# %% 13.3 wrong: the product of largest magnitude alone -> input one: (-1, 1) | input bits: 2 | expected: 1 | got: 2
+def longest_sum(one: tuple[int, int], other: tuple[int, int], bits: int) -> int:
+    largest = max((a * b for a in one for b in other), key=abs)
+    if largest > 0:
+        return (2 ** (bits - 1) - 1) // largest
+    return 2 ** (bits - 1) // -largest
+
+# %% 13.3 wrong: products in 32 bits -> expected: 0 | got: 124
+# products = [a * b for a in one for b in other] => products = np.outer(np.array(one, "int32"), np.array(other, "int32")).ravel().tolist()

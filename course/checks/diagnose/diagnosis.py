@@ -232,7 +232,7 @@ def diagnose(mod: tvm.IRModule, model: nn.Module,
         if partings := chain.partings():
             break
     else:
-        return _returns_another(chain, mod, model)
+        return wrong_alone(mod, model, inputs, target) or _returns_another(chain, mod, model)
     parting = partings[0]
     if early := _ends_early(chain, parting):
         return early

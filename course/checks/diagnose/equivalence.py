@@ -72,8 +72,9 @@ def build(mod: Any, target: Any = LIGHT) -> relax.VirtualMachine:
         return helpers.build(mod, target)
     except Exception as error:  # TVM raises many kinds here
         if "Cannot find ffi::Function" in str(error):
-            raise CheckFailed(_("every library function to be registered"),
-                              reason(error)) from None
+            raise CheckFailed(
+                _("a function under each name that main calls: registered, or in a module that a "
+                  "code generator returns"), reason(error)) from None
         raise CheckFailed(_("a module that builds"), reason(error)) from None
 
 

@@ -1,6 +1,8 @@
 """Programs for a GPU, run without one: what the checks of 10 and of 12.5 ask of each."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+import contextlib
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +13,9 @@ from course.checks.compare.tolerance import random
 from course.checks.say.messages import CheckFailed, require_type
 from course.checks.say.show import shown
 from course.checks.spec.forms import naming
+from course.gpu.simulated import lowered
 from course.tir.threads import Launch, thread_name
+from course.tir.walk import walk
 from course.words import Sentence, _
 from data.store import CourseError
 
@@ -24,16 +28,10 @@ def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], ti
 
     With at least so many threads a block: with fewer NumPy would take long.
     """
-    with naming(title):
-        func = answer(*given)
-    require_type(func, tvm.tirx.PrimFunc, _("a PrimFunc; {title}").format(title=title))
-    try:
+    func = _made(answer, given, title)
+    with _runs(title):
         threads = gpu.threads_of(func, barriers)
         launch = gpu.run(func, *arrays, barriers=barriers) if threads >= least else None
-    except CourseError as error:
-        # form: no-gpu-program
-        raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
-                          error.args[0]) from None
     if not launch:
         raise CheckFailed(_("at least {least} threads a block; {title}").format(
             least=least, title=title), f"{threads}")
@@ -41,6 +39,36 @@ def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], ti
         raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
     require_at_most(MOST_THREADS, launch.threads, _("threads a block"), title)
     return launch
+
+
+def _made(answer: Callable, given: Iterable[Any], title: str) -> tvm.tirx.PrimFunc:
+    with naming(title):
+        func = answer(*given)
+    require_type(func, tvm.tirx.PrimFunc, _("a PrimFunc; {title}").format(title=title))
+    return func
+
+
+@contextlib.contextmanager
+def _runs(title: str) -> Iterator[None]:
+    """Raise CheckFailed where something is no program for a GPU."""
+    try:
+        yield
+    except CourseError as error:
+        # form: no-gpu-program
+        raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
+                          error.args[0]) from None
+
+
+def require_shared(answer: Callable, given: Iterable[Any], title: str) -> None:
+    """Raise CheckFailed where a block needs too much shared memory; nothing is run."""
+    func = _made(answer, given, title)
+    with _runs(title):
+        held = [node.buffer for node, _place in walk(lowered(func).body)
+                if isinstance(node, tvm.tirx.AllocBuffer)
+                and node.buffer.scope().startswith("shared")]
+    sizes = [one.dtype.itemsize * math.prod(
+        map(int, (one.strides[0], one.shape[0]) if one.strides else one.shape)) for one in held]
+    require_at_most(MOST_SHARED, sum(sizes), _("bytes of shared memory a block"), title)
 
 
 def inputs(simple: Iterable[np.ndarray], drawn: np.ndarray) -> Iterator[tuple[str, np.ndarray]]:
@@ -73,10 +101,32 @@ def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Laun
         writer = next(iter(launch.writer.values())).reshape(right.shape)[at]
         raise CheckFailed(_("{right} at {place}; {title}").format(
             right=f"{right[at]:.4g}", place=list(at), title=title),
-            _("{came} there, by {thread}; {share} of the values differ").format(
-                came=f"{came[at]:.4g}", share=f"{wrong.mean():.0%}",
+            _("{came} there, by {thread}; {count} of {all} values differ").format(
+                came=f"{came[at]:.4g}", count=f"{wrong.sum():,}", all=f"{wrong.size:,}",
                 thread=thread_name(*launch.names(writer)))
             if writer >= 0 else _("no thread writes it"))
+
+
+def ran_right(answer: Callable, given: tuple[Any, ...], arrays: Sequence[np.ndarray],
+              right: Callable[..., np.ndarray], title: str,
+              simpler: Sequence[Callable] = (np.ones, np.arange), **options: Any) -> Launch:
+    """Do as `ran`, and raise CheckFailed where the result is another than right(*arrays).
+
+    Where it is wrong for simpler arrays too, show that.
+    """
+    wanted = right(*arrays)
+    came = np.full_like(wanted, np.nan)
+    launch = ran(answer, given, (*arrays, came), title, **options)
+    try:
+        require_result(came, wanted, title, launch)
+    except CheckFailed:
+        for make in simpler:
+            simple = [make(one.size).astype(one.dtype).reshape(one.shape) for one in arrays]
+            says = _("inputs of {numbers}, ...").format(
+                numbers=", ".join(f"{number:g}" for number in make(3)))
+            ran_right(answer, given, simple, right, _("; ").join([title, says]), (), **options)
+        raise
+    return launch
 
 
 def require_launch(launch: Launch, grid: tuple[int, ...], block: tuple[int, ...], title: str

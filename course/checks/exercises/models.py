@@ -147,6 +147,9 @@ def _require_kept(given: Mapping[str, np.ndarray], weights: Mapping[str, np.ndar
         came = _("{name} is not in it any more").format(name=gone[0])
     elif new := [name for name in given if name not in weights]:
         came = _("{name} is new in it").format(name=new[0])
+    elif shapes := [name for name, array in weights.items()
+                    if np.shape(given[name]) != array.shape]:
+        came = _("{name} of shape {shape}").format(name=shapes[0], shape=np.shape(given[shapes[0]]))
     elif other := [name for name, array in weights.items()
                    if not np.array_equal(given[name], array)]:
         came = _("other numbers in {name}").format(name=other[0])

@@ -30,7 +30,7 @@ from course.words import _
 _SOFTMAX = softmax_spec(element_by_element, "X")
 
 
-@exercise("0.1", "lnumpy_softmax(X, Y)", seconds=5)
+@exercise("0.1", "lnumpy_softmax(X, Y)", seconds=20)
 def exercise_0_1(lnumpy_softmax: Callable) -> str:
     """softmax with explicit loops.
 
@@ -335,11 +335,12 @@ def exercise_0_5(create_deep_mlp: Callable) -> str:
     _require_calls(mod)
     with registry():
         machine = build(mod, primfuncs.QUICK)
+    unwritten = False
     for given in _deep_inputs():
         for at_start in (False, True):
             with guarded(machine, mod, at_start=at_start):
-                came = _called(machine["main"])(**given)
+                unwritten |= bool(np.isnan(_called(machine["main"])(**given)).any())
     # what is not written is NaN in guarded arrays; without them a search is faster
-    check(_DEEP_MLP, fenced(machine, mod) if np.isnan(came).any() else machine["main"])
+    check(_DEEP_MLP, fenced(machine, mod) if unwritten else machine["main"])
     return _("equal to NumPy for 1, 5, 3 and 90 images with one executable; every step by "
              "R.call_tir")

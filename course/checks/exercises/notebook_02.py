@@ -182,8 +182,10 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
                 _("the {layer} as one PrimFunc, of x {shape}, {parameters}").format(
                     layer=_SAYS[type(model[index])], shape=values[index].shape,
                     parameters=", ".join(parameters)),
-                _("{kernel} has all of it but {lacking}").format(
-                    kernel=nearest.kernel, lacking=_(", ").join(lacking)))
+                _("{kernel} has all of it but {lacking}; it takes {taken}").format(
+                    kernel=nearest.kernel, lacking=_(", ").join(lacking),
+                    taken=_(", ").join(str(known[one].shape if isinstance(one, str) else one.shape)
+                                       for one in nearest.takes)))
         inside = _reductions(made.mod[nearest.kernel])  # also of what was fused since
         sums = [operation.name for func, operations in expressions.made
                 if any(tvm_ffi.structural_equal(one, other, True)

@@ -251,7 +251,9 @@ def _layers() -> list[tuple[nn.Module, tuple[int, ...]]]:
         (nn.Conv2d(2, 3, (2, 3), dilation=(2, 3)), (1, 2, 7, 11)),
         (nn.Conv2d(4, 1, 1), (2, 4, 1, 5)),
         (nn.Conv2d(1, 1, 2, dilation=2, bias=False), (1, 1, 3, 3)),
+        (nn.Conv2d(1, 1, 1, stride=(1, 2), bias=False), (1, 1, 3, 3)),
         (nn.MaxPool2d((2, 1), stride=1), (1, 1, 3, 3)),
+        (nn.MaxPool2d(2, stride=1, padding=1), (1, 1, 2, 2)),
         # what may be wrong only together; and the first one's shape again, with other weights
         (nn.Conv2d(1, 3, 3, stride=(1, 2), dilation=(2, 1)), (2, 1, 7, 9)),
         (nn.Conv2d(2, 2, (3, 2), padding=(2, 1), dilation=(1, 2), bias=False), (1, 2, 6, 8)),
@@ -371,9 +373,9 @@ def _text(shapes: Sequence[tuple[int | str, ...]]) -> str:
 def _several() -> dict[str, tuple[nn.Module, list[int]]]:
     """Return models of one to four inputs (n, width), and these widths, by their titles.
 
-    Those without weights a reader can work out. One layer has no bias, one is used twice, one is
-    the last as well, and one value is added to itself. Two linear layers of the third are of one
-    shape, so that either may get what is the other's.
+    Those without weights a reader can work out: they come first. One layer has no bias, one is
+    used twice, one is the last as well, and one value is added to itself. Two linear layers of one
+    model are of one shape, so that either may get what is the other's.
     """
     linear = nn.Linear
     once, again = (nn.Sequential(linear(6, 9), nn.ReLU(), linear(9, 4)).eval()
@@ -392,9 +394,13 @@ def _several() -> dict[str, tuple[nn.Module, list[int]]]:
     relus = model_of(lambda self, x, y: self.relu(x) + self.relu(y), relu=nn.ReLU())
     return {f"{name}: {_text([('n', width) for width in features])}": (model, features)
             for name, model, features in (
-                ("1", once, [6]), ("2", two, [6, 4]), ("3", three, [4, 4, 7]),
-                ("4", four, [2, 5, 3, 6]), ("5", again, [6]), ("x + y", added, [3, 3]),
-                ("relu(x) + relu(y)", relus, [3, 3]))}
+                ("x + y", added, [3, 3]), ("relu(x) + relu(y)", relus, [3, 3]),
+                ("linear2(relu(linear1(x)))", once, [6]),
+                ("relu(last(relu(left(x) + right(y))))", two, [6, 4]),
+                ("last((x + block(block(y))) + (x + (wide + wide))), wide = third(z)", three,
+                 [4, 4, 7]),
+                ("relu(a(x) + b(y)) + (c(z) + d(w))", four, [2, 5, 3, 6]),
+                ("linear4(relu(linear3(x)))", again, [6]))}
 
 
 def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:

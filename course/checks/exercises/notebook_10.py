@@ -47,18 +47,17 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     """a thread for each pixel."""
     for rows, columns in _PIXELS:
         title = f"X {(rows, columns)}"
-        X, Y = gpus.numbers(rows, columns), np.full((rows, columns), np.nan, "float32")
-        launch = gpus.ran(thread_for_each_pixel, (_brighter(rows, columns),), (X, Y), title)
+        launch = gpus.ran_right(thread_for_each_pixel, (_brighter(rows, columns),),
+                                [gpus.numbers(rows, columns)], lambda X: X * 0.5 + 0.25, title)
         grid = (-(-columns // _SIDE), -(-rows // _SIDE), 1)
         gpus.require_launch(launch, grid, (_SIDE, _SIDE, 1), title)
-        gpus.require_result(Y, X * 0.5 + 0.25, title, launch)
         i, j = np.indices((rows, columns))
         owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
         writer = launch.writer["Y"].reshape(rows, columns)
         if (writer != owner).any():
             at = tuple(int(place) for place in np.argwhere(writer != owner)[0])
-            raise CheckFailed(_("row {row}, column {column}: {thread}").format(
-                row=at[0], column=at[1], thread=thread_name(*launch.names(owner[at]))),
+            raise CheckFailed(_("; ").join([_("row {row}, column {column}: {thread}").format(
+                row=at[0], column=at[1], thread=thread_name(*launch.names(owner[at]))), title]),
                 thread_name(*launch.names(writer[at])))
     return _("blocks of 16 by 16 threads, as few as cover each of {count} images, and one thread "
              "for each pixel").format(count=len(_PIXELS))
@@ -97,6 +96,10 @@ def _dense(n: int, k: int, m: int) -> tvm.tirx.PrimFunc:
         (n, m), lambda i, j: te.sum(X[i, over] * W[j, over], over), name="Y")])
 
 
+def _of_sizes(n: int, k: int, m: int) -> str:
+    return f"X {(n, k)}, W {(m, k)}"
+
+
 def _of_dense(answer: Callable, sizes: Sequence[tuple[int, int, int]] = _DENSE
               ) -> Iterator[tuple[str, int, Launch]]:
     """Yield what an answer did for dense layers of several sizes, with a title and n * m * k.
@@ -104,10 +107,10 @@ def _of_dense(answer: Callable, sizes: Sequence[tuple[int, int, int]] = _DENSE
     Raises CheckFailed where the result is wrong, or what each of these exercises asks is not met.
     """
     for n, k, m in sizes:
-        title = f"X {(n, k)}, W {(m, k)}"
-        X, W, Y = gpus.numbers(n, k), random(m, k, seed=1), np.full((n, m), np.nan, "float32")
-        launch = gpus.ran(answer, (_dense(n, k, m),), (X, W, Y), title, least=16)
-        gpus.require_result(Y, X @ W.T, title, launch)
+        title = _of_sizes(n, k, m)
+        launch = gpus.ran_right(answer, (_dense(n, k, m),),
+                                [gpus.numbers(n, k), random(m, k, seed=1)],
+                                lambda X, W: X @ W.T, title, (np.ones,), least=16)
         gpus.require_at_most(gpus.MOST_SHARED, launch.shared_bytes,
                              _("bytes of shared memory a block"), title)
         gpus.require_few(launch.stores, "Y", n * m, _("stores of Y"), title)
@@ -192,7 +195,8 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         drawn = random(n, k, seed=k) * 3
         drawn[1], drawn[2] = drawn[1] + 200, drawn[2] - 200  # without the maximum: inf / inf, 0 / 0
         drawn[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
-        each = [np.full((n, k), number, "float32") for number in (1, -200, 200)]
+        each = [*(np.full((n, k), number, "float32") for number in (1, -200, 200)),
+                gpus.alone(200, (0, k - 1), n, k)]
         for title, X in gpus.inputs(each, drawn):
             Y = np.full((n, k), np.nan, "float32")
             launch = gpus.ran(softmax_in_one_kernel, (_softmax(n, k),), (X, Y), title)
@@ -215,6 +219,8 @@ def exercise_10_7(tile_for_each_thread: Callable) -> str:
         gpus.require_few(launch.loads, shared, products // 2, _("reads of shared memory"), title)
         gpus.require_few(launch.conflicts, shared, 0, _("rounds for bank conflicts"), title)
         gpus.require_few(launch.loads, "XW", products // 16, _("loads of X and W"), title)
+    # to run it would take as long again
+    gpus.require_shared(tile_for_each_thread, [_dense(*_LONG)], _of_sizes(*_LONG))
     return _("equal, without a race, half a read of shared memory for each multiply-add, without "
              "bank conflicts, for {count} sizes").format(count=len(_DENSE))
 
@@ -227,14 +233,14 @@ _TAPS, _OF_ONE_BLOCK = 5, 32
 @exercise("10.8", "window_of_five(n)", seconds=10)
 def exercise_10_8(window_of_five: Callable) -> str:
     """a window that slides over a signal, its numbers in shared memory, written by hand."""
-    sizes = (40, 64, 7, 33, 61)
+    sizes = (7, 33, 40, 61, 64)
     for n in sizes:
         title = f"n = {n}"
-        X, W, Y = gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n), np.full(n, np.nan, "float32")
-        launch = gpus.ran(window_of_five, (n,), (X, W, Y), title, barriers=False)
-        gpus.require_result(Y, np.convolve(X, W[::-1], "valid").astype("float32"), title, launch)
+        launch = gpus.ran_right(
+            window_of_five, (n,), [gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n)],
+            lambda X, W: np.convolve(X, W[::-1], "valid"), title, barriers=False)
         gpus.require_launch(launch, (-(-n // _OF_ONE_BLOCK), 1, 1), (_OF_ONE_BLOCK, 1, 1), title)
-        most = sum(min(_OF_ONE_BLOCK + _TAPS - 1, X.size - first)
+        most = sum(min(_OF_ONE_BLOCK, n - first) + _TAPS - 1
                    for first in range(0, n, _OF_ONE_BLOCK))
         gpus.require_few(launch.loads, "X", most, _("loads of X"), title)
         if (put := sum(launch.stores[name] for name in launch.rounds)) < most:

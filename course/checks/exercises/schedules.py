@@ -1,21 +1,21 @@
 """Schedules: how the blocks of a PrimFunc move, what they keep, and what is required of them."""
 
 import contextlib
-import functools
 import itertools
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 import tvm
 import tvm_ffi
-from tvm import relax, te
+from tvm import te
 
 from course.checks.compare.tolerance import ATOL, fractions
-from course.checks.diagnose.equivalence import build, require_same
+from course.checks.diagnose.equivalence import require_same
 from course.checks.exercises.models import cnn, reference_200
-from course.checks.observe.primfuncs import require_inside_buffers, run_prim_func
+from course.checks.observe.primfuncs import Uncompiled, require_inside_buffers, run_prim_func
 from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason, require_type
@@ -152,17 +152,10 @@ def _shapes(func: tvm.tirx.PrimFunc) -> str:
 
 
 def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tirx.PrimFunc:
-    """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results.
-
-    Raises CheckFailed where the answer changes nothing.
-    """
+    """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results."""
     schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
-    before = schedule.mod["main"]
     answer(schedule, *more)
     after = schedule.mod["main"]
-    if tvm_ffi.structural_equal(before, after):
-        raise CheckFailed(_("a change of the schedule that is given, for buffers {shapes}").format(
-                              shapes=_shapes(func)), _("the program is as it was"))
     warn_of_copies(after)
     return after
 
@@ -173,13 +166,19 @@ def applied(answer: Callable, make: Callable[..., tvm.tirx.PrimFunc], *cases: tu
     """Yield the sizes of each case, and the PrimFunc that an answer makes of make(*sizes).
 
     The answer gets a schedule, and what `more` has for the case. Raises CheckFailed where it
-    changes nothing, where TVM refuses for other sizes a step that it accepted for the first, and
-    where the results, which are compared after what the caller does with the PrimFunc, are others.
+    changes nothing in the first, as later ones may need nothing; where it stops at other sizes than
+    the first; where it changes the buffers' shapes; and where the results, which are compared after
+    what the caller does with the PrimFunc, are others.
     """
     for number, sizes in enumerate(cases):
         before = make(*sizes)
         with for_any_shape(before) if number else contextlib.nullcontext():
             after = _scheduled(answer, before, *more.get(sizes, ()))
+        if not number and tvm_ffi.structural_equal(before, after):
+            raise CheckFailed(
+                _("a change of the schedule that is given, for buffers {shapes}").format(
+                    shapes=_shapes(before)), _("the program is as it was"))
+        _require_shapes(before, after)
         yield sizes, after
         require_same_results(before, after)
 
@@ -191,12 +190,16 @@ def sized(func: tvm.tirx.PrimFunc) -> contextlib.AbstractContextManager[None]:
 
 @contextlib.contextmanager
 def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
-    """Raise CheckFailed where TVM refuses a step for a PrimFunc that it accepted for another."""
+    """Raise CheckFailed where an answer raises for a PrimFunc, and did not for another."""
     try:
         yield
-    except tvm.s_tir.ScheduleError as error:
+    except (CheckFailed, NotImplementedError):
+        raise
+    except Exception as error:  # whatever the answer raises
+        if not (line := line_of_answer(error)):
+            raise
         raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
-                              shapes=_shapes(func)), reason(error), line_of_answer(error)) from None
+                              shapes=_shapes(func)), reason(error), line) from None
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds
@@ -251,9 +254,9 @@ def only_changed(mod: tvm.IRModule, original: tvm.IRModule, names: Collection[st
     """
     before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
                      for m in (original, mod))
-    if set(before) != set(after):
-        raise CheckFailed(_("functions {names}").format(names=sorted(before)),
-                          str(sorted(after)))
+    for name in sorted(before.keys() ^ after.keys()):
+        raise CheckFailed(_("the functions that are given, and no others"), (
+            _("{name} is missing") if name in before else _("{name} is new")).format(name=name))
     for other in before:
         if other not in names and not tvm_ffi.structural_equal(before[other], after[other]):
             raise CheckFailed(_("no change besides {called}").format(called=called),
@@ -284,7 +287,20 @@ def changed(mod: tvm.IRModule, original: tvm.IRModule, name: str, called: str = 
 def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed unless both PrimFuncs (inputs, output) give the same, on large numbers."""
     _require_shapes(before, after)
-    _require_same(functools.partial(run_prim_func, after), before)
+    shapes = {param.name: tuple(map(int, param.shape)) for param in before.params}
+    *inputs, output = shapes
+
+    def of(func: tvm.tirx.PrimFunc) -> Callable[..., np.ndarray]:
+        return lambda **given: run_prim_func(func, [*given.values()], shapes[output])
+    right = of(before)
+    # fine ones all: none of them, read by way of half precision, is what it was
+    given = {name: fractions(*shapes[name], seed=i) for i, name in enumerate(inputs)}
+    largest = float(np.abs(right(**given)).max())
+    try:
+        check(Spec(of, right, lambda: [given], result=_("the PrimFunc as it was"),
+                   atol=max(ATOL, 1e-6 * largest)), after)  # a sum's order is free
+    except Uncompiled as failed:
+        raise CheckFailed(*failed.parts[:2], told(nests(after))) from None
 
 
 def _require_shapes(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None:
@@ -294,38 +310,14 @@ def _require_shapes(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) -> None
             shapes=wanted), taken)
 
 
-def _require_same(run: Callable[..., np.ndarray], before: tvm.tirx.PrimFunc) -> None:
-    """Raise CheckFailed unless run(arrays, shape) gives what a PrimFunc gives, on large numbers."""
-    shapes = {param.name: tuple(map(int, param.shape)) for param in before.params}
-    *inputs, output = shapes
-
-    def of(run: Callable[..., np.ndarray]) -> Callable[..., np.ndarray]:
-        return lambda **given: run([*given.values()], shapes[output])
-    right = of(functools.partial(run_prim_func, before))
-    # fine ones all: none of them, read by way of half precision, is what it was
-    given = {name: fractions(*shapes[name], seed=i) for i, name in enumerate(inputs)}
-    largest = float(np.abs(right(**given)).max())
-    check(Spec(of, right, lambda: [given], result=_("the PrimFunc as it was"),
-               atol=max(ATOL, 1e-6 * largest)), run)  # a sum's order is free
-
-
 def require_same_model(mod: tvm.IRModule, original: tvm.IRModule, name: str) -> str:
-    """Do as require_same for the CNN, and compare a PrimFunc with the original's, on large numbers.
+    """Compare a PrimFunc with the original's, then do as require_same for the CNN.
 
-    The model's own activations are small and hide a cut. Both are compiled at once.
+    The model's own activations are small and hide a cut.
     """
-    _require_shapes(original[name], mod[name])  # else it is `alone` that TVM refuses
-    bb = relax.BlockBuilder(mod)
-    *inputs, output = [relax.TensorType(tuple(map(int, param.shape)), "float32")
-                       for param in mod[name].params]
-    params = [relax.Var(f"x{i}", kind) for i, kind in enumerate(inputs)]
-    with bb.function("alone", params):
-        bb.emit_func_output(bb.emit(relax.call_tir(mod.get_global_var(name), params, output)))
-    machine = build(bb.get())
-    verified = require_same(mod, cnn()[1], reference_200(), machine=machine)
-    _require_same(lambda arrays, _: machine["alone"](
-        *map(tvm.runtime.tensor, arrays)).numpy(), original[name])
-    return verified
+    require_inside_buffers(tvm.IRModule({name: mod[name]}))  # by its own name
+    require_same_results(original[name], mod[name])
+    return require_same(mod, cnn()[1], reference_200())
 
 
 def after_sums(found: Sequence[Nest], update: Nest) -> list[Nest]:
@@ -413,7 +405,12 @@ def require_neighbours(nest: Nest, loop: Loop, *regions: Any, what: str = _("lan
     They are what a block reads or writes; in the others the loop moves nothing. `what` its
     iterations are called in messages.
     """
-    steps = [moves(nest, loop, indices(region)) for region in regions]
+    few = replace(nest, place=replace(nest.place, loops=tuple(
+        one if one == loop else replace(one, extent=min(_most(one), 16)) for one in nest.loops)))
+    steps = [sorted({tuple(map(int, way)) for other in few.loops  # each in turn, the others at 0
+                     for row in places(few, indices(region), [other, loop]).reshape(
+                         -1, _most(loop), len(region.region)) for way in np.diff(row, axis=0)})
+             for region in regions]
     last = sorted((any(way[:-1]), way[-1]) for step in steps for way in step)
     if last != [(False, 0)] * (len(steps) - 1) + [(False, 1)]:
         names = [region.source.name for region in regions]
@@ -438,7 +435,8 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
                               _("block {base_name} takes them out {times} times, under {inside}, "
                                 "where they are not").format(base_name=base_name(reader),
                                                              times=times,
-                                                             inside=", ".join(map(str, inside))))
+                                                             inside=", ".join(map(str, inside))),
+                              told([nest, reader]))
 
 
 def require_decomposed(func: tvm.tirx.PrimFunc, *only: Nest) -> None:

@@ -10,7 +10,7 @@ from tvm import tirx
 
 from course.checks.observe.memory import require_safe_access, run_fenced
 from course.checks.run.check import several_threads
-from course.checks.say.messages import CheckFailed, require_type
+from course.checks.say.messages import CheckFailed, reason, require_type
 from course.tir.walk import constant, loads, stores, walk
 from course.words import _
 
@@ -125,12 +125,19 @@ def require_inside_buffers(mod: tvm.IRModule) -> None:
             require_safe_access(variable.name_hint, func)
 
 
+class Uncompiled(CheckFailed):
+    """What TVM says of a PrimFunc that it does not compile."""
+
+
 @functools.lru_cache(2)
 def _compiled(func: tvm.tirx.PrimFunc) -> Callable:
     """Compile a PrimFunc, the same two only once: a search runs them on many inputs."""
     mod = tvm.IRModule({"main": func.with_attr("global_symbol", "main")})
     require_inside_buffers(mod)
-    return tvm.compile(mod, target=QUICK)["main"]
+    try:
+        return tvm.compile(mod, target=QUICK)["main"]
+    except Exception as error:  # TVM raises many kinds here
+        raise Uncompiled(_("a program that compiles"), reason(error)) from None
 
 
 class Misuse(CheckFailed):
@@ -151,8 +158,8 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
 
     It runs twice: with one thread on arrays that end where memory ends, and with several threads
     on arrays that begin where it begins. Raises CheckFailed where that gives different numbers,
-    where an input changes, or where something is written beside an array; Misuse where something
-    is left out.
+    where an input changes, or where something is written beside an array; Uncompiled where TVM
+    refuses it; Misuse where something is left out.
     """
     main, title = _compiled(func), _("the PrimFunc")
     (once,), (again,) = (

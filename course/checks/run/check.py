@@ -306,9 +306,6 @@ def _in_child(run: Callable[[], str], reaches: Callable[[], bool]) -> Outcome:
 
 # ---- and its verdict -----------------------------------------------------------------------
 
-_LOOPS = _("your loops: does each end, and does each count what it should?")
-
-
 def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
     """Say what became of a check that gave no verdict: expected, came, look at."""
     seconds = limits.asleep
@@ -316,7 +313,7 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
         case "computing":
             return (_("an answer in time"),
                     _("still running after {seconds} seconds of computing").format(
-                        seconds=f"{seconds:g}"), _read(_note) or _LOOPS)
+                        seconds=f"{seconds:g}"), _read(_note))
         case "asleep":
             return (_("an answer in time"),
                     _("still running after {seconds} seconds, in which it waited and computed "
@@ -398,7 +395,7 @@ def isolated(run: Callable[[], str], seconds: float,
             return alarmed(lambda: outcome(run, reaches), seconds)
         except TimeoutError:
             came = _("still running after {seconds} seconds").format(seconds=f"{seconds:g}")
-            return False, (_("an answer in time"), came, _LOOPS)
+            return False, (_("an answer in time"), came, "")
     global _note, _called
     _note, _called = _shared()  # kernels that are forked from one process would write into one
     limits = Limits(asleep=seconds, wall=PATIENCE * seconds, computing=seconds,

@@ -50,15 +50,14 @@ class Example(NamedTuple):
         What differs by more than the tolerances is marked. `result` says what the last two are.
         """
         wrong = _wrong(right, came, rtol, atol)
-        digits = _digits(right, came, wrong)
+        digits = max(_digits(right, came, wrong), _digits_of_difference(right, came, wrong))
         kinds = "", ""
         if isinstance(right, np.ndarray) and isinstance(came, np.ndarray):
             kinds = (f"{right.dtype} ", f"{came.dtype} ") if right.dtype != came.dtype \
                 else ("", "")
         shapes = isinstance(came, np.ndarray) and np.shape(right) != came.shape
         return cls([
-            *(_part(_("input {name}:").format(name=name), value,
-                    digits=max(digits, _digits_of_inputs(right, came, wrong)))
+            *(_part(_("input {name}:").format(name=name), value, digits=digits)
               for name, value in inputs.items()),
             _part(_("expected, {what}:").format(what=result) if result else _("expected:"),
                   right, None, digits, kinds[0], shapes, wrong),
@@ -118,8 +117,8 @@ def _digits(right: Any, came: Any, wrong: np.ndarray | None) -> int:
                 DIGITS[-1])
 
 
-def _digits_of_inputs(right: Any, came: Any, wrong: np.ndarray | None) -> int:
-    """Return with how many digits inputs differ from themselves by a tenth of what is wrong."""
+def _digits_of_difference(right: Any, came: Any, wrong: np.ndarray | None) -> int:
+    """Return with how many digits numbers are shown to a tenth of what is wrong."""
     if wrong is None or not wrong.any():
         return DIGITS[0]
     a, b = (np.asarray(value)[wrong].astype("float64") for value in (right, came))

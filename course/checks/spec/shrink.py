@@ -50,6 +50,13 @@ def _numbers(value: float) -> Iterator[float]:
     yield from NUMBERS[:_rank(value)]
     if np.isfinite(value) and value != round(value):
         yield float(round(value))
+        yield float(f"{value:.4g}")  # what is shown of it
+
+
+def _whole(value: int) -> Iterator[int]:
+    """Yield ints nearer to 0: half, and the next."""
+    step = 1 if value > 0 else -1
+    yield from (less for less in (step * (abs(value) // 2), value - step) if less not in NUMBERS)
 
 
 def _holds(dtype: np.dtype, number: float) -> bool:
@@ -79,7 +86,9 @@ def _arrays(array: np.ndarray) -> Iterator[np.ndarray]:
             same.flat[places] = number
             yield same
     for place in places:
-        for number in _numbers(float(array.flat[place])):
+        value = array.flat[place]
+        for number in (*_numbers(float(value)),
+                       *(_whole(int(value)) if array.dtype.kind in "iu" else ())):
             if _holds(array.dtype, number):
                 other = array.copy()
                 other.flat[place] = number
@@ -97,9 +106,7 @@ def _values(value: Any) -> Iterator[Any]:
             whole = int(value)
             yield from (int(number) for number in _numbers(float(whole))
                         if number == int(number) and abs(number) <= abs(whole))
-            step = 1 if whole > 0 else -1  # towards 0
-            yield from (less for less in (step * (abs(whole) // 2), whole - step)
-                        if less not in NUMBERS)
+            yield from _whole(whole)
         case float() | np.floating():
             yield from map(float, _numbers(float(value)))
         case list() | tuple():
@@ -127,7 +134,7 @@ def _shorter(inputs: Inputs, axes: Mapping[str, str], least: Mapping[str, int]
                     cut[name] = cut[name].take(places, number)
         return cut
 
-    for most in (1, 2, 3, 4):  # of squares no axis can be cut alone
+    for most in (1, 2, 3, 4, 5, 6):  # of squares no axis can be cut alone
         shorter = inputs
         for axis, size in sizes.items():
             shorter = kept(shorter, axis, range(min(size, max(most, least.get(axis, 1)))))
