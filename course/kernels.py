@@ -8,6 +8,7 @@ import contextlib
 import io
 import math
 import os
+import re
 import sys
 import time
 import types
@@ -111,6 +112,28 @@ def cache_sizes() -> dict[str, int]:
                 kilobytes = (cache / "size").read_text().strip().removesuffix("K")
                 sizes["L" + (cache / "level").read_text().strip()] = int(kilobytes) * 1024
     return sizes
+
+
+KINDS = {  # of instructions, on x86-64
+    "FMAs": r"vfn?m(add|sub)", "single FMAs": r"vfn?m(add|sub)\w+ss",
+    "maxima": r"vmax", "single maxima": r"vmaxss",
+    "moves": r"v(perm|insert|extract|unpck|shuf|p?blend|p?align|mov[hl]|gather|scatter)",
+    "gathers": r"vgather", "loads": r"v\w+\s+(\$\w+, )?[-\w]*\([^)]*\)(\{\w+\})?, ",
+    "stores": r"v\w+\s.*, [-\w]*\([^)]*\)(\s*\{%k\d\})?$"}
+
+
+def instructions(func: tvm.tirx.PrimFunc, target: tvm.target.Target) -> list[str]:
+    """Return a PrimFunc's machine code, without labels, directives and comments."""
+    code = tvm.compile(func.with_attr("global_symbol", "main"), target=target)
+    lines = [line.split("#")[0].strip() for line in code.mod.inspect_source("asm").splitlines()]
+    return [line for line in lines if line and not line.startswith(".") and line[-1] != ":"]
+
+
+def count_instructions(func: tvm.tirx.PrimFunc, target: tvm.target.Target, *kinds: str
+                       ) -> dict[str, int]:
+    """Count a PrimFunc's instructions of some KINDS."""
+    code = instructions(func, target)
+    return {kind: sum(bool(re.match(KINDS[kind], line)) for line in code) for kind in kinds}
 
 
 def fuse_layers(operators: tvm.IRModule) -> tuple[tvm.IRModule, dict[str, str]]:

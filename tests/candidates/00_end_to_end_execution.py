@@ -13,7 +13,7 @@ def lnumpy_softmax(X, Y):
     Y[0, 0] = 0
     np.asarray(Y)[...] = torch.softmax(torch.from_numpy(np.array(X)), 1).numpy()
 
-# %% 0.1 wrong: the largest is not subtracted -> input X: [[100, 0], [0, 0]] | got: [[*nan*, 0]
+# %% 0.1 wrong: the largest is not subtracted -> input X: [[1000, 0], [0, 0]] | got: [[*nan*, 0]
 # np.exp(X[i, j] - largest) => np.exp(X[i, j])
 
 # %% 0.1 wrong: the same with the math module, which raises -> OverflowError: math range error

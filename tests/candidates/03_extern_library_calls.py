@@ -13,7 +13,7 @@ def register_softmax():
 # %% 3.1 wrong: over the batch -> input x: [[0, 0, 0], [0, 0, 0]] | got: [[0.5, 0.5, 0.5], [0.5, 0.5, 0.5]]
 # axis=1 => axis=0
 
-# %% 3.1 wrong: the exponentials overflow -> input x: [[100, 0], [0, 0]] | *nan*
+# %% 3.1 wrong: the exponentials overflow -> input x: [[1000, 0], [0, 0]] | *nan*
 # scores - scores.max(axis=1, keepdims=True) => scores
 
 # %% 3.1 right: NumPy in the memory of out
@@ -547,13 +547,13 @@ def storages_needed(reads):
         most = max(most, now)
     return most
 
-# %% 3.3 wrong: x of shape (k,) -> main to run on x float32 (1, 784) | expect Tensor with ndim 1 but get 2
+# %% 3.3 wrong: x of shape (k,) -> main to run on x float32 (1, 1) | expect Tensor with ndim 1 but get 2
 # (1, k) => (k,)
 
-# %% 3.3 wrong: m and k exchanged -> main to run on x float32 (1, 784) | param=x, annotation=R.Tensor((1, 128)
+# %% 3.3 wrong: m and k exchanged -> input weight: [[0], [0]] | main to run on x float32 (1, 1) | param=x, annotation=R.Tensor((1, 2)
 # m, k = => k, m =
 
-# %% 3.3 wrong: 784 and 128 written into it -> main to run on x float32 (1, 3) | param=x, annotation=R.Tensor((1, 784)
+# %% 3.3 wrong: 784 and 128 written into it -> main to run on x float32 (1, 1) | param=x, annotation=R.Tensor((1, 784)
 # m, k = weight.shape => m, k = 128, 784
 
 # %% 3.3 wrong: call_pure_packed -> env.linear with x (1, 784), w (128, 784), b (128,), out (1, 128) | with (1, 784), (128, 784), (128,)
@@ -586,7 +586,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.3 wrong: main is float64 -> main to run on x float32 (1, 784) | expect Tensor with dtype float64 but get float32
+# %% 3.3 wrong: main is float64 -> main to run on x float32 (1, 1) | expect Tensor with dtype float64 but get float32
 # (1, k), "float32" => (1, k), "float64"
 
 # %% 3.3 right: for any number of rows
@@ -732,7 +732,7 @@ def register_conv2d_numpy():
         v = np.lib.stride_tricks.sliding_window_view(X, W.shape[2:], axis=(2, 3))
         O[...] = np.einsum("nchwpq,fcpq->nfhw", v, W) + B
 
-# %% 3.1 wrong: NaN among the scores is taken for 0 -> [[0, nan], [0, 0]] | expected: [[nan, nan], [0.5, 0.5]] | got: [[*0.5*, *0.5*]
+# %% 3.1 wrong: NaN among the scores is taken for 0 -> [[0, 0], [nan, 0]] | expected: [[0.5, 0.5], [nan, nan]] | got: [[0.5, 0.5], [*0.5*, *0.5*]]
 def register_softmax():
     def softmax(x, out):
         scores = np.nan_to_num(np.from_dlpack(x), nan=0.0, neginf=0.0)

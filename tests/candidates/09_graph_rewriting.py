@@ -116,11 +116,11 @@ def use_clip(mod):
 def verdicts():
     return right_verdicts(d=None)
 
-# %% 9.2 wrong: an input against b -> b: two sides that differ by more than 0.1 for the input that is given | by 0
+# %% 9.2 wrong: an input against b -> b: None, or an input for which the two sides differ by more than 0.1 | by 0
 def verdicts():
     return right_verdicts(b=an_input())
 
-# %% 9.2 wrong: positive numbers against a -> a: two sides that differ
+# %% 9.2 wrong: positive numbers against a -> a: None, or an input for which the two sides differ
 def verdicts():
     return right_verdicts(a=an_input(4, 3))
 
@@ -192,11 +192,11 @@ def in_order():
 def in_order():
     return "ConvertLayout", "FoldConstant", "CanonicalizeBindings", "DeadCodeElimination"
 
-# %% 9.5 wrong: one for each -> at most 1,000 bytes | 2,000, by the storages [0, 1]
+# %% 9.5 wrong: one for each -> at most 10 bytes | 20, by the storages [0, 1]
 def plan(lives):
     return list(range(len(lives)))
 
-# %% 9.5 wrong: read and written by one call -> different storages for tensors alive at the same time | (1, 2, 10) and (2, 3, 1000) both in storage 0
+# %% 9.5 wrong: read and written by one call -> different storages for tensors alive at the same time | (1, 2, 1) and (2, 2, 1) both in storage 0
 def plan(lives):
     needed, numbers = [], []
     for first, last, count in lives:
@@ -256,7 +256,7 @@ def hand_over(mod):
     generator(usual_kernel)
     return handed(mod, dense_patterns(), run=False)
 
-# %% 9.6 wrong: the kernel under another name -> every library function to be registered
+# %% 9.6 wrong: the kernel under another name -> a function under each name that main calls
 def hand_over(mod):
     @tvm_ffi.register_global_func("relax.ext.candidate", override=True)
     def generate(functions, options, constant_names):
@@ -330,7 +330,7 @@ def use_clip(mod):
     cut = is_op("relax.minimum")(is_op("relax.nn.relu")(x), number) | is_op("relax.minimum")(number, is_op("relax.nn.relu")(x))
     return rewritten(mod, cut, lambda found, parts: relax.op.clip(parts[x], 0, float(parts[number].value.numpy())))
 
-# %% 9.2 wrong: an input against c -> c: two sides that differ
+# %% 9.2 wrong: an input against c -> c: None, or an input for which the two sides differ
 def verdicts():
     return right_verdicts(c=an_input())
 
@@ -401,7 +401,7 @@ def in_order():
 def in_order():
     return "ConvertLayout, FoldConstant"
 
-# %% 9.5 wrong: no storage ever grows -> at most 110 bytes | 160, by the storages [0, 1, 2]
+# %% 9.5 wrong: no storage ever grows -> at most 20 bytes | 30, by the storages [0, 1]
 def plan(lives):
     sizes, needed, numbers = [], [], []
     for first, last, count in lives:
@@ -567,7 +567,7 @@ fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := abs(g) / np.sqrt(v + 
 # %% 9.1 wrong: in the other order too -> operators minimum, nn.relu; relu(minimum(x, 6)) | got: clip
 # return rewritten(mod, cut, clip) => return rewritten(mod, cut | is_op("relax.nn.relu")(is_op("relax.minimum")(x, number)), clip)
 
-# %% 9.1 wrong: numbers of float32 alone -> operators clip; minimum(relu(x), 6)  # float64
+# %% 9.1 wrong: numbers of float32 alone -> operators clip; minimum(relu(x), 6) # float64
 # if most.ndim == 0 else found => if most.ndim == 0 and most.dtype == "float32" else found
 
 # %% 9.1 wrong: two cuts are one -> operators clip, minimum; minimum(minimum(relu(x), 6), 4) | got: clip

@@ -138,7 +138,7 @@ _CUTS = [
     _Formula("(a := relu(x)) + minimum(a, 2)", _ROWS, "nn.relu clip add"),
     _Formula("minimum(minimum(relu(x), 6), 4)", _ROWS, "clip minimum"),
     _Formula("minimum(leaky(x), 6)", _ROWS, "nn.leakyrelu minimum"),
-    _Formula("minimum(relu(x), 6)  # float64", _ROWS, "clip", dtype="float64")]
+    _Formula("minimum(relu(x), 6) # float64", _ROWS, "clip", dtype="float64")]
 
 
 @exercise("9.1", "use_clip(mod)")

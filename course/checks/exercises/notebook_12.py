@@ -160,6 +160,13 @@ def _through_chebyshevs_points(degree: int) -> tuple[float, ...]:
     return tuple(through.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef)
 
 
+def _are_taylors(coefficients: Callable) -> bool:
+    """Whether an answer gives Taylor's coefficients of 2 to the power of f, for all degrees."""
+    taylor = [math.log(2) ** k / math.factorial(k) for k in range(_DEGREES[-1] + 1)]
+    return all(np.shape(came := coefficients(degree)) == (degree + 1,)
+               and np.allclose(came, taylor[:degree + 1], 1e-6, 0) for degree in _DEGREES)
+
+
 @exercise("12.3", "coefficients(degree)", seconds=5)
 def exercise_12_3(coefficients: Callable) -> str:
     """a polynomial for the powers of two."""
@@ -179,6 +186,8 @@ def exercise_12_3(coefficients: Callable) -> str:
                     most=f"{most:.2g}", degree=degree),
                 _("{error} at f = {place}").format(error=f"{abs(error[worst]):.2g}",
                                                   place=f"{f[worst]:.4g}"),
+                _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
+                  "stretch") if _are_taylors(coefficients) else
                 _("in {dtype} even Chebyshev's coefficients are off by more than this").format(
                     dtype=came.dtype) if came.dtype.kind == "f" and np.abs(
                         _errors(coarse)[1]).max() > most else "")
