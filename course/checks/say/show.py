@@ -50,7 +50,7 @@ class Example(NamedTuple):
         What differs by more than the tolerances is marked. `result` says what the last two are.
         """
         wrong = _wrong(right, came, rtol, atol)
-        digits = max(_digits(right, came, wrong), _digits_of_difference(right, came, wrong))
+        digits = _digits(right, came, wrong)
         kinds = "", ""
         if isinstance(right, np.ndarray) and isinstance(came, np.ndarray):
             kinds = (f"{right.dtype} ", f"{came.dtype} ") if right.dtype != came.dtype \
@@ -109,23 +109,19 @@ def _wrong(right: Any, came: Any, rtol: float, atol: float) -> np.ndarray | None
 
 
 def _digits(right: Any, came: Any, wrong: np.ndarray | None) -> int:
-    """Return how many digits tell what came from what is right."""
+    """Return how many digits tell what came from what is right, to a tenth of the difference."""
     if wrong is None or not wrong.any():
         return DIGITS[0]
-    pairs = list(zip(np.asarray(right)[wrong].tolist(), came[wrong].tolist(), strict=True))
-    return next((n for n in DIGITS if all(f"{a:.{n}g}" != f"{b:.{n}g}" for a, b in pairs)),
-                DIGITS[-1])
-
-
-def _digits_of_difference(right: Any, came: Any, wrong: np.ndarray | None) -> int:
-    """Return with how many digits numbers are shown to a tenth of what is wrong."""
-    if wrong is None or not wrong.any():
-        return DIGITS[0]
-    a, b = (np.asarray(value)[wrong].astype("float64") for value in (right, came))
+    right, came = np.asarray(right)[wrong], came[wrong]
+    pairs = list(zip(right.tolist(), came.tolist(), strict=True))
+    apart = next((n for n in DIGITS if all(f"{a:.{n}g}" != f"{b:.{n}g}" for a, b in pairs)),
+                 DIGITS[-1])
+    a, b = (value.astype("float64") for value in (right, came))
     with np.errstate(all="ignore"):
         off = np.abs(a - b) / np.maximum(np.abs(a), np.abs(b))
     largest = off[np.isfinite(off)].max(initial=0) or 1  # NaN and infinity need no digits
-    return next((n for n in DIGITS[:3] if 10.0 ** (1 - n) / 2 <= largest / 10), DIGITS[2])
+    return max(apart, next((n for n in DIGITS[:3] if 10.0 ** (1 - n) / 2 <= largest / 10),
+                           DIGITS[2]))
 
 
 def _number(number: Any, digits: int = DIGITS[0]) -> str:
