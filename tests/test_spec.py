@@ -302,7 +302,7 @@ def test_a_large_array_is_what_is_usual_in_it_and_the_rest() -> None:
     assert _texts(x * 0, most)[1] == "4 x 10 numbers, all 1"
     assert _texts(most - (x > 0), most)[1] == "4 x 10 numbers: *1* at [3, 1]"
     many = _texts(x, np.arange(40, dtype="float32").reshape(4, 10))[1]
-    assert many.startswith("4 x 10 numbers: ") and many.endswith("and 36 more")
+    assert many.startswith("4 x 10 numbers: ") and many.endswith(", ...")
 
 
 def test_an_example_leaves_a_process_as_json_and_is_shown_in_both_languages() -> None:

@@ -66,9 +66,9 @@ def throughput(speeds: dict[int, float], link: float) -> None:
     for sums, speed in speeds.items():
         _note(axes, f"{speed:.0f}", (sums, speed), (0, 6), ha="center", color="black")
     _note(axes, _("each sum waits for itself"), (peak / link / 2, peak / 2), (12, -8), size=9)
-    _note(axes, _("every pipe is busy"), (max(speeds), peak), (0, -30), ha="right", size=9)
+    _note(axes, _("every pipe is busy"), (max(speeds) * 0.7, peak), (0, 22), ha="center", size=9)
     axes.set(xlabel=_("independent sums (vectors) in one thread"), ylabel="GFLOP/s",
-             xlim=(0, None), ylim=(0, peak * 1.15), xticks=list(speeds))
+             xlim=(0, None), ylim=(0, peak * 1.3), xticks=list(speeds))
     said = _(", ").join(f"{sums}: {speed:.0f}" for sums, speed in speeds.items())
     show(figure, _("GFLOP/s of one thread against the number of independent sums: {speeds}."
                    ).format(speeds=said), measured=True)
@@ -260,6 +260,11 @@ def by_length(lines: Mapping[str, Mapping[float, float]], what: str, measured: b
              xticks=lengths, xticklabels=lengths, xlabel=_(along), ylabel=_(what))
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter("{x:,.4g}")
+    values = [value for line in lines.values() for value in line.values()]
+    if max(values) < 100 * min(values):  # then most ticks are minor ones
+        axes.yaxis.set_minor_formatter("{x:,.4g}")
+    if 10 <= max(values) / min(values) < 100:  # all of them would be too many
+        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
     axes.grid(axis="y", color="#eaeef2")
     figure.legend(loc="outside right center", reverse=True, fontsize=9, frameon=False)
     said = _("; ").join(_("{name}: {shares}").format(name=_(name), shares=_(", ").join(

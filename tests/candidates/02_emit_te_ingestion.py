@@ -627,3 +627,6 @@ def leaky_relu(x, slope):
 # %% 2.6 right: the parameter is made once, in the cell
 # x = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32")) => x = images
 images = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
+
+# %% 2.3 wrong: three channels at most -> x: 
+# te.reduce_axis((0, channels), name="c") => te.reduce_axis((0, min(int(channels), 3)), name="c")

@@ -848,3 +848,14 @@ def register_conv2d_numpy() -> None:
                 if number == 0:
                     break
                 result[:, f] += number * images[:, c, p:p + height, q:q + width]
+
+# %% 3.1 wrong: only where the name is free -> the new function registered as env.softmax, where another | the other one still has it
+def register_softmax() -> None:
+    if tvm.get_global_func("env.softmax", allow_missing=True) is not None:
+        return
+
+    @tvm.register_global_func("env.softmax")
+    def softmax(x: tvm.runtime.Tensor, out: tvm.runtime.Tensor) -> None:
+        scores, probabilities = np.from_dlpack(x), np.from_dlpack(out)
+        np.exp(scores - scores.max(axis=1, keepdims=True), out=probabilities)
+        probabilities /= probabilities.sum(axis=1, keepdims=True)

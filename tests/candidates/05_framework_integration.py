@@ -762,3 +762,13 @@ def import_for_any_batch(model: nn.Module, features: list[int]) -> tvm.IRModule:
 
 # %% 5.5 wrong: every ReLU stops at 6 -> input program: relu(x) + relu(y): (n, 3), (n, 3) | *6*
 # MLP_RULES => MLP_RULES | {nn.ReLU: lambda bb, node_map, node, layer: bb.emit_te(topi.clip, node_map[node.args[0]], 0.0, 6.0)}
+
+# %% 5.5 wrong: from the third input on an unknown of its own -> inputs whose batches differ to be refused | batches of 2, 2, 3
+def import_for_any_batch(model, features):
+    def map_add(bb, node_map, node):
+        return bb.emit_te(topi.add, *(node_map[arg] for arg in node.args))
+
+    batch = tvm.tirx.Var("n", "int64")
+    shapes = [(batch if place < 2 else tvm.tirx.Var("n", "int64"), width)
+              for place, width in enumerate(features)]
+    return from_fx(fx.symbolic_trace(model), shapes, {operator.add: map_add}, MLP_RULES)

@@ -594,3 +594,7 @@ def in_tiles(schedule, rows, columns, portion):
         (i0, i1), (j0, j1), (k0, k1) = (schedule.split(loop, [None, factor]) for loop, factor in zip(
             loops, (rows, columns, portion)))
         schedule.reorder(i0, j0, k0, i1, k1, j1)
+
+# %% 6.4 wrong: times a reciprocal, rounded down -> input columns: 49
+def tile_bytes(n, m, depth, rows, columns):
+    return 4 * (int(n * (1 / rows)) * int(m * (1 / columns)) * depth * (rows + columns) + n * m)

@@ -596,3 +596,20 @@ def use_clip(mod: tvm.IRModule) -> tvm.IRModule:
 
 # %% 9.6 wrong: the weights have to be constants -> operators call_dps_packed, negative; -(b + matmul(x, w)) | got: matmul, add, negative
 # is_op("relax.matmul")(wildcard(), wildcard()) => is_op("relax.matmul")(wildcard(), is_const())
+
+# %% 9.1 wrong: a maximum with 0 is a ReLU, too -> operators maximum, minimum; minimum(maximum(x, 0), 6) | clip
+def use_clip(mod):
+    x, number, floor = wildcard(), is_const(), is_const()
+    positive = is_op("relax.nn.relu")(x) | is_op("relax.maximum")(x, floor)
+    cut = is_op("relax.minimum")(positive, number) | is_op("relax.minimum")(number, positive)
+
+    def clip(found, parts):
+        most = parts[number].value.numpy()
+        if floor in parts and parts[floor].value.numpy().any():
+            return found
+        return relax.op.clip(parts[x], 0, float(most)) if most.ndim == 0 else found
+
+    return rewritten(mod, cut, clip)
+
+# %% 9.6 wrong: a leaky ReLU behind a layer is taken, too -> call_dps_packed, nn.leakyrelu; leaky(matmul(x, w0) + b0)
+# is_op("relax.nn.relu")(dense)), ("mine.dense" => is_op("relax.nn.relu")(dense) | is_op("relax.nn.leakyrelu")(dense)), ("mine.dense"

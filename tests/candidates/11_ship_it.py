@@ -331,7 +331,7 @@ def ship(mod, target, folder):
 def ship(mod, target, folder):
     sent(mod, target, folder, "np.save(sys.argv[2], y)", "np.save(sys.argv[2], y.astype('float64'))")
 
-# %% 11.8 wrong: float32 only -> a result in y.npy | int64
+# %% 11.8 wrong: float32 only -> a result in rows/y.npy | int64
 def ship(mod, target, folder):
     sent(mod, target, folder, "np.load(sys.argv[1])", "np.load(sys.argv[1]).astype('float32')")
 
@@ -345,7 +345,7 @@ def ship(mod, target, folder):
     relax.build(mod, target).export_library(str(folder / "lib.tar"))
     (folder / "run.py").write_text(RUN.replace("lib.so", "lib.tar"))
 
-# %% 11.8 wrong: the first one's library -> a result in y.npy
+# %% 11.8 wrong: the first one's library -> a result in rows/y.npy
 def ship(mod, target, folder, kept=[]):
     sent(mod, target, folder)
     kept.append((folder / "lib.so").read_bytes())
@@ -629,7 +629,7 @@ def for_any_batch(module, example):
 # %% 11.3 wrong: a decision that depends on the numbers -> Could not guard on data-dependent expression | your line 14: past
 # past, kept = keys.shape[3], [] => past, kept = keys.shape[3], [0] * (float(keys.sum()) > 1e30)
 
-# %% 11.8 wrong: the result in the folder -> No such file or directory: 'y.npy' | the folder has model.so, run.py, y.npy; where it was called: received, x.npy
+# %% 11.8 wrong: the result in the folder -> No such file or directory: 'y.npy' | the folder has model.so, run.py, y.npy; where it was called: received, rows, tokens, x.npy
 # np.save(sys.argv[2], => np.save(str(Path(__file__).with_name(sys.argv[2])),
 
 # %% 11.5 wrong: every loop from 0 -> from 2 | the given program, its parallel loops serial
@@ -648,7 +648,7 @@ def for_all(processors: list[str]) -> tvm.target.Target:
     return tvm.target.Target({"kind": "llvm", "mtriple": LINUX,
                               "mattr": [f"+{name}" for name in sorted(shared)]})
 
-# %% 11.6 wrong: the length of the sum is asked -> of 16 lanes | matmul3
+# %% 11.6 wrong: the length of the sum is asked -> of 16 lanes | matmul4
 def products_in_rows(mod):
     return in_rows(mod, names=lambda name: name in ("matmul", "matmul1"))
 
@@ -674,7 +674,7 @@ def for_the_browser(func):
 # return imported(module, several, tuple( => return from_exported_program(torch.export.export(module.eval(), several, dynamic_shapes=tuple(
 # {0: size} for _ in example)) => {0: size} for _ in example)))
 
-# %% 11.1 wrong: one tensor for inputs of one shape -> input program: x: (n, 8), y: (n, 3), u: (n, 8)
+# %% 11.1 wrong: one tensor for inputs of one shape -> input program: x: (n, 8), y: (n, 3), u: (n, 8), v: (n,)
 # several = tuple(torch.cat([each, each]) for each in example) => by_shape = {each.shape: torch.cat([each, each]) for each in example}; several = tuple(by_shape[each.shape] for each in example)
 
 # %% 11.2 wrong: an expression that is not emitted -> a Relax variable; amax(x) | got: Call
@@ -712,5 +712,23 @@ def for_the_browser(func):
 # %% 11.7 wrong: the first is forgotten -> your code to run; for nehalem | TypeError
 # set.intersection(*map(features, processors)) => set.intersection(*map(features, processors[1:]))
 
-# %% 11.8 wrong: an older result stays -> expected, x.npy: int64 (5,); y.npy is there already | int64 [7, 0, 3, 8, 3]
+# %% 11.8 wrong: an older result stays -> expected, tokens/x.npy: int64 (5,); rows/y.npy is there already | int64 [7, 0, 3, 8, 3]
 # np.save(sys.argv[2], result.numpy()) => Path(sys.argv[2]).exists() or np.save(sys.argv[2], result.numpy())
+
+# %% 11.1 wrong: a list of numbers has no batch -> x
+# {0: size} for _ in example => {0: size} if each.ndim > 1 else {} for each in example
+
+# %% 11.6 wrong: a name and a number -> matmul_rows
+# if variable.name_hint.startswith("matmul")] => if re.fullmatch(r"matmul\d*", variable.name_hint)]
+
+# %% 11.8 wrong: the names of the example -> a result in rows/y.npy after | No such file or directory: 'x.npy'
+# np.load(sys.argv[1]) => np.load("x.npy")
+# np.save(sys.argv[2], => np.save("y.npy",
+
+# %% 11.8 wrong: the library beside the folder -> a result in y.npy after | cannot find file
+# export_library(folder / "model.so" => export_library(folder.parent / "model.so"
+# Path(__file__).with_name("model.so") => Path(__file__).resolve().parents[1] / "model.so"
+
+# %% 11.8 wrong: names without their folders -> a result in rows/y.npy after | No such file or directory: 'x.npy'
+# np.load(sys.argv[1]) => np.load(Path(sys.argv[1]).name)
+# np.save(sys.argv[2], => np.save(Path(sys.argv[2]).name,

@@ -388,3 +388,6 @@ def longest_sum(one: tuple[int, int], other: tuple[int, int], bits: int) -> int:
 
 # %% 13.3 wrong: products in 32 bits -> expected: 0 | got: 124
 # products = [a * b for a in one for b in other] => products = np.outer(np.array(one, "int32"), np.array(other, "int32")).ravel().tolist()
+
+# %% 13.1 wrong: tiny weights are zeros -> weights
+# np.where(steps > 0, steps, 1) => np.where(steps > 1e-8, steps, 1)

@@ -210,9 +210,10 @@ def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[st
         off = np.abs(came_ - right)
         differs = _("max |difference| {difference} at {place}").format(
             difference=f"{off.max():.2g}", place=where(off == off.max()))
-    return CheckFailed(_("{layer}, {shape}, as in PyTorch").format(layer=steps_,
-                                                                   shape=right.shape),
-                       differs, look_at, example=example)
+    says = _("{layer} to take {shape}, as in PyTorch") if parting.takes_another \
+        else _("{layer}, {shape}, as in PyTorch")
+    return CheckFailed(says.format(layer=steps_, shape=right.shape), differs, look_at,
+                       example=example)
 
 
 @torch.no_grad()

@@ -172,7 +172,8 @@ _FUNCTIONS: list[tuple[Any, ...]] = [
      np.where(_COUNTED < 2, np.float32(np.nan), _COUNTED)),
     (False, "out[...] = x; x[0, 3] += np.spacing(x[0, 3])", _SIZES),
     (False, "out[...] = x; out[0, 3] += next(calls) * np.spacing(x[0, 3])", _SIZES),
-    (True, "out[...] = 2 * x", np.where(_X < 0, np.float32(np.nan), _X))]
+    (True, "out[...] = 2 * x", np.where(_X < 0, np.float32(np.nan), _X)),
+    (False, "out += x", np.where(_X < 0, np.float32(np.nan), _X))]
 
 
 def _source(lines: str) -> str:

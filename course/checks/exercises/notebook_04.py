@@ -44,7 +44,7 @@ def exercise_4_1(inline_all: Callable) -> str:
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
     # then every remainder of 16 rows by the factors 2 to 8
-    for _shape, after in schedules.applied(schedule_add, _addition, (64, 128), (16, 24),
+    for _shape, after in schedules.applied(schedule_add, _addition, (48, 128), (16, 24),
                                            (136, 264), (17, 8), (22, 16), (31, 40)):
         with schedules.sized(after):
             _require_addition(after)
@@ -152,7 +152,7 @@ def exercise_4_5(sums_where_needed: Callable) -> str:
 def exercise_4_6(row_in_registers: Callable) -> str:
     """a row of sums in a local buffer."""
     for (_rows, columns, _depth), after in schedules.applied(
-            row_in_registers, _by_rows, (8, 8, 4), (5, 12, 3), (6, 7, 9)):
+            row_in_registers, _by_rows, (8, 8, 4), (5, 16, 3), (6, 7, 9)):
         with schedules.sized(after):
             _require_row(after, columns)
     return _("a row of sums in a local buffer, copied when complete, the same results for three "
@@ -186,8 +186,11 @@ def _require_partial_sums(func: tvm.tirx.PrimFunc, rows: int) -> None:
     """Raise CheckFailed unless a row's eight partial sums are the lanes of a vector."""
     partial = schedules.summing(func)[0]  # the row may be read through a copy
     if partial.buffer == "total":
-        raise CheckFailed(_("partial sums in a buffer of their own"),
-                          _("block {block} adds to the result").format(block=partial.block))
+        added = int(np.prod([int(loop.extent) for loop in schedules.reducing_loops(partial)]))
+        raise CheckFailed(_("eight partial sums for each of {rows} rows, in a buffer of their own"
+                            ).format(rows=rows),
+                          _("block {block} adds up {count} numbers for each row").format(
+                              block=partial.block, count=added), schedules.told([partial]))
     if (count := int(np.prod(schedules.written(partial).shape))) != 8 * rows:
         raise CheckFailed(_("eight partial sums for each of {count} rows").format(count=rows),
                           _("{count} in all").format(count=count), schedules.told([partial]))

@@ -2,6 +2,7 @@
 
 import copy
 import functools
+import itertools
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -405,7 +406,8 @@ def _several() -> dict[str, tuple[nn.Module, list[int]]]:
 
 def _require_refusals(machine: relax.VirtualMachine, features: Sequence[int]) -> None:
     """Raise CheckFailed unless main refuses inputs whose batches differ."""
-    for sizes in ([3] + [2] * (len(features) - 1), [3] + [1] * (len(features) - 1)):
+    for place, others in itertools.product(range(len(features)), (2, 1)):
+        sizes = [3 if each == place else others for each in range(len(features))]
         arrays = [tvm.runtime.tensor(random(size, width))
                   for size, width in zip(sizes, features, strict=True)]
         try:

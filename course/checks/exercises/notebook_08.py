@@ -373,9 +373,9 @@ def exercise_8_3(replayed: Callable) -> str:
         except NotImplementedError:  # the stub's
             raise
         except Exception as error:  # whatever the answer raises
-            wanted = _("your code to run")
-            raise CheckFailed(wanted, reason(error), line_of_answer(error), example=Example.of(
-                {"record": name}, wanted, reason(error))) from None
+            says = _("your code to run")
+            raise CheckFailed(says, reason(error), line_of_answer(error), example=Example.of(
+                {"record": name}, says, reason(error))) from None
         if not isinstance(came, tuple) or len(came) != 2 or not isinstance(came[0], Mapping) \
                 or not isinstance(came[1], tvm.tirx.PrimFunc):
             raise CheckFailed(_("a dictionary, and a PrimFunc"), ", ".join(

@@ -133,6 +133,7 @@ _CUTS = [
     _Formula("minimum(relu(x), [1, 4, 2, 8, 3])", _ROWS, "nn.relu minimum"),
     _Formula("minimum(relu(x), [3])", _ROWS, "nn.relu minimum"),  # it has an axis
     _Formula("maximum(relu(x), 0.5)", _ROWS, "nn.relu maximum"),
+    _Formula("minimum(maximum(x, 0), 6)", _ROWS, "maximum minimum"),
     _Formula("relu(minimum(x, 6))", _ROWS, "minimum nn.relu"),
     _Formula("minimum(tanh(x), 0.25) + relu(x)", _ROWS, "tanh minimum nn.relu add"),
     _Formula("(a := relu(x)) + minimum(a, 2)", _ROWS, "nn.relu clip add"),
@@ -510,7 +511,9 @@ _DENSE = [
              {"w0": (5, 4), "w1": (4, 6), "b1": (6,)}),
     _Formula("-relu(b1 + matmul(relu(matmul(x, w0) + m0), w1))", {"x": (3, 5)},
              "matmul add nn.relu call_dps_packed negative",
-             {"w0": (5, 4), "m0": (3, 4), "w1": (4, 6), "b1": (6,)})]
+             {"w0": (5, 4), "m0": (3, 4), "w1": (4, 6), "b1": (6,)}),
+    _Formula("leaky(matmul(x, w0) + b0)", {"x": (5, 3)}, "call_dps_packed nn.leakyrelu",
+             {"w0": (3, 8), "b0": (8,)})]
 
 
 @prepared

@@ -61,11 +61,13 @@ def _models() -> list[tuple[str, nn.Module, tuple[tuple[int, ...], ...]]]:
         torch.manual_seed(11)
         images = nn.Sequential(nn.Conv2d(1, 2, 3), nn.ReLU(), nn.Flatten(), nn.Linear(32, 5))
         joined = model_of(
-            lambda self, x, y, u: torch.cat(
-                [(z := x + torch.relu(self.wide(x))) + self.wide(z), self.narrow(y) - u], 1),
+            lambda self, x, y, u, v: torch.cat(
+                [(z := x + torch.relu(self.wide(x))) + self.wide(z),
+                 self.narrow(y) - u * v[:, None]], 1),
             wide=nn.Linear(8, 8), narrow=nn.Linear(3, 8))
         return [("x: (n, 1, 6, 6)", images.eval(), ((1, 1, 6, 6),)),
-                ("x: (n, 8), y: (n, 3), u: (n, 8)", joined, ((1, 8), (1, 3), (1, 8)))]
+                ("x: (n, 8), y: (n, 3), u: (n, 8), v: (n,)", joined,
+                 ((1, 8), (1, 3), (1, 8), (1,)))]
 
 
 def _inputs(shapes: Sequence[tuple[int, ...]], batch: int) -> list[torch.Tensor]:
@@ -85,7 +87,7 @@ def exercise_11_1(for_any_batch: Callable) -> str:
         check(compiled({title: model}, lambda model, *given: model(*given), {title: [
             [one.numpy() for one in _inputs(shapes, batch)] for batch in _BATCHES]}, 1e-4),
             {title: machine["main"]})
-    return _("{count} models, one with three inputs, for batches of {batches}").format(
+    return _("{count} models, one with four inputs, for batches of {batches}").format(
         count=len(_models()), batches=", ".join(map(str, _BATCHES)))
 
 
@@ -406,8 +408,9 @@ def _products() -> tvm.IRModule:
             two = bb.emit(relax.op.matmul(hidden, relax.const(random(2, 48, 48))))
             output = bb.emit_output(relax.op.add(rows, bb.emit(relax.op.sum(two, axis=0))))
         bb.emit_func_output(output)
-    # products are those whose names begin with "matmul"; this one has it inside
-    return renamed(relax.transform.LegalizeOps()(bb.get()), {"relu": "relu_of_matmul"})
+    # products are those whose names begin with "matmul"; the first has it inside
+    return renamed(relax.transform.LegalizeOps()(bb.get()),
+                   {"relu": "relu_of_matmul", "matmul3": "matmul_rows"})
 
 
 @exercise("11.6", "products_in_rows(mod)", seconds=20, prepare=[_products])
@@ -549,19 +552,20 @@ def _files(folder: Path) -> str:
     return ", ".join(sorted(file.name for file in folder.iterdir()))
 
 
-def _received(place: Path) -> np.ndarray:
-    """Return what received/run.py makes of x.npy, both in the folder `place`."""
+def _received(place: Path, given: str, result: str) -> np.ndarray:
+    """Return what received/run.py makes of a file; what is named lies in the folder `place`."""
     try:
-        native.elsewhere(place, Path("received", "run.py"), "x.npy", "y.npy")
-        return np.load(place / "y.npy")
+        native.elsewhere(place, Path("received", "run.py"), given, result)
+        return np.load(place / result)
     except CourseError as error:
         said, name = str(error), "run.py"
     except (OSError, EOFError, ValueError) as error:
         said, name = reason(error), "np.load"
-    said = said.replace(f"{place}/", "")
+    said = said.replace(f"{place}/", "").replace(f"{place.parent}/", "")
     line = re.search(r'run\.py", line (\d+).*\n *(.*)', said)
     raise CheckFailed(
-        _("a result in y.npy after python received/run.py x.npy y.npy"),
+        _("a result in {result} after python received/run.py {given} {result}").format(
+            given=given, result=result),
         _("{reason}, from {name}").format(reason=said.splitlines()[-1], name=name),
         _("line {number} of run.py: {source}").format(number=line[1], source=line[2]) if line
         else _("the folder has {files}; where it was called: {others}").format(
@@ -574,9 +578,9 @@ def exercise_11_8(ship: Callable) -> str:
     for mod, named, given, right in _sent():
         target = tvm.target.Target(named)
         with native.workplace() as name, native.workplace() as other, contextlib.chdir(other):
-            place = Path(name)
-            folder = place / "sent"
-            folder.mkdir()
+            folder, place = Path(name, "sent"), Path(name, "there")
+            for each in (folder, place / "tokens", place / "rows"):
+                each.mkdir(parents=True)
             targets = _written(functools.partial(ship, mod, target, folder))
             if not (folder / "run.py").is_file():
                 raise CheckFailed(_("run.py in the folder"), _files(folder) or _("no file"))
@@ -586,11 +590,14 @@ def exercise_11_8(ship: Callable) -> str:
                 raise CheckFailed(_("machine code for {target}").format(
                     target=json.dumps(named)), (others or [_("no machine code written")])[0])
             folder.rename(place / "received")
-            np.save(place / "x.npy", given)
-            words = f"x.npy: {given.dtype} {given.shape}"
+            file, result = "x.npy", "y.npy"
+            words = f"{given.dtype} {given.shape}"
             if given.dtype == "int64":
-                np.save(place / "y.npy", given)  # of an earlier run
-                words = _("{words}; y.npy is there already").format(words=words)
-            require_equal(_received(place), right, {}, atol=1e-4, words=words)
+                file, result = "tokens/x.npy", "rows/y.npy"
+                np.save(place / result, given)  # of an earlier run
+                words = _("{words}; {file} is there already").format(words=words, file=result)
+            np.save(place / file, given)
+            require_equal(_received(place, file, result), right, {}, atol=1e-4,
+                          words=f"{file}: {words}")
     return _("two models with their weights, each for its target: they run where there is neither "
              "torch nor a compiler")

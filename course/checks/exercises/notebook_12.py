@@ -74,7 +74,7 @@ def _cut_rows() -> Cases:
     masked[[0, 1, 4]] = -np.inf
     for scores in (np.full(1, -np.inf), 3 * random(6), np.arange(0, 12, 3),
                    np.array([2, 1, 2, 2]), 900 * random(5, seed=1), random(1), masked,
-                   np.full(3, -np.inf)):
+                   np.full(3, -np.inf), -1000 - np.arange(7)):
         scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
         values[:1] = 0  # a part may be worth nothing, and count
         for cuts in itertools.combinations_with_replacement(range(len(scores) + 1), 2):
@@ -207,7 +207,7 @@ def _all_at_once(M: np.ndarray, L: np.ndarray, A: np.ndarray) -> np.ndarray:
 def _some_parts() -> Cases:
     grow, far = 3 * np.arange(5, dtype="float32"), np.array([0, 300], "float32")
     for M in (np.array([0, 1], "float32"), random(4), random(1), 500 * random(6), random(3) - 500,
-              grow, grow[::-1].copy(), far, 40 * grow):
+              grow, grow[::-1].copy(), far, 40 * grow, 40 * np.arange(12, dtype="float32")):
         for empty in ([], [0], [len(M) - 1], [0, 1])[:4 if len(M) == 4 else 3 if len(M) > 2 else 1]:
             M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
             M[empty], L[empty], A[empty] = -np.inf, 0, 0

@@ -54,6 +54,7 @@ def _weights() -> Cases:
     weights[1, 8:] = -np.abs(weights[1, 8:])
     yield {"weights": weights, "size": 4, "bits": 4}
     yield {"weights": np.zeros((2, 4), "float32"), "size": 2, "bits": 4}
+    yield {"weights": random(4, 14, seed=8) * np.float32(1e-9), "size": 7, "bits": 4}
 
 
 def _without_ties(given: Inputs) -> bool:

@@ -47,7 +47,8 @@ def registry(keep: bool = False, **functions: Callable) -> Iterator[None]:
 def registered(register: Callable, name: str) -> Callable:
     """Return what an answer registers as `name`; it runs twice, as cells of a notebook do.
 
-    Raises CheckFailed where that name is not registered, or not a second time.
+    Raises CheckFailed where that name is not registered, or not a second time, when another
+    function has it: an earlier version of the answer's, say.
     """
     before = set(tvm_ffi.registry.list_global_func_names())
     register()
@@ -57,10 +58,15 @@ def registered(register: Callable, name: str) -> Callable:
         raise CheckFailed(_("a function registered as {name}").format(name=name),
                           _("{new} in the registry").format(new=", ".join(new) or _("nothing new"))
                           )
+    tvm.register_global_func(name, lambda *_arrays: None, override=True)
+    earlier = tvm.get_global_func(name)
     try:
         register()
     except RuntimeError as error:
         raise CheckFailed(_("a function that can run twice, as cells do"), reason(error)) from None
+    if (found := tvm.get_global_func(name)).same_as(earlier):
+        raise CheckFailed(_("the new function registered as {name}, where another has the name"
+                            ).format(name=name), _("the other one still has it"))
     return found
 
 

@@ -200,9 +200,10 @@ def place_in_script(error: BaseException) -> str:
         return ""
     line, column, source, carets = found.groups()
     indent = len(source) - len(source.lstrip())
-    text = _("your line {line}, column {column}:\n{source}").format(
-        line=line, column=column, source=source.strip()[:100])
-    if carets:
+    text = _("your line {line}: {source}").format(line=line, source=source.strip()[:100])
+    if carets:  # else TVM names a column beside the place
+        text = _("your line {line}, column {column}:\n{source}").format(
+            line=line, column=column, source=source.strip()[:100])
         before = len(carets) - len(carets.lstrip()) - indent
         text += f"\n{' ' * max(0, before)}{carets.strip()}"
     return text

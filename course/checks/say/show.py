@@ -202,7 +202,10 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
                 else _("{whole} but {places}").format(whole=whole, places=there)
     some = _(", ").join([_("{number} at {place}").format(
         number=text(place), place=[int(n) for n in place]) for place in at[:MOST_SAID]])
-    if (more := len(at) - MOST_SAID) > 0:
+    more = len(at) - MOST_SAID
+    if more > 0 and many:  # of what differs nobody counted how many
+        some = _("{some}, ...").format(some=some)
+    elif more > 0:
         some = _("{some} and {count} more").format(some=some, count=more)
     if many or mixed:
         return _("{shape} numbers: {places}").format(shape=shape, places=some)
