@@ -1,6 +1,7 @@
 """The checks of notebook 05: an importer and its rules."""
 
 import copy
+import dataclasses
 import functools
 import itertools
 import operator
@@ -62,7 +63,7 @@ def exercise_5_1(mend: Callable) -> str:
                           _("{name} is right as it is").format(name=innocent[0]))
     mended(faulty_cnn(), operations)
     for name in found:
-        check(_MENDED[name], operations[name])
+        check(dataclasses.replace(_MENDED[name], result=name), operations[name])
     if len(found) < len(FAULTS):
         raise CheckFailed(_("two fixed operations"),
                           _("{name} is fixed, and right; there is another mistake").format(
@@ -198,8 +199,8 @@ def exercise_5_3(map_gelu: Callable) -> str:
     The forms: https://docs.pytorch.org/docs/stable/generated/torch.nn.GELU.html
     """
     models = [_One.of(F.gelu, behind, shape) for behind, shape in (
-        (False, (16, 25)), (False, (2, 3, 4)), (False, (11,)), (False, (2,)), (False, (2, 1, 3, 2)),
-        (True, (9, 7)), (True, (2, 1, 3, 2, 5)))]
+        (False, (16, 25)), (False, (2, 3, 4)), (False, (11,)), (False, (2,)), (False, (2, 1)),
+        (False, (2, 1, 3, 2)), (True, (9, 7)), (True, (2, 1, 3, 2, 5)))]
     check(compiled({one.text: one for one in models}, _applied,
                    {one.text: [[scale * random(*one.shape)] for scale in (6, 300)]
                     for one in models}, 1e-5, {
@@ -374,9 +375,9 @@ def _text(shapes: Sequence[tuple[int | str, ...]]) -> str:
 def _several() -> dict[str, tuple[nn.Module, list[int]]]:
     """Return models of one to four inputs (n, width), and these widths, by their titles.
 
-    Those without weights a reader can work out: they come first. One layer has no bias, one is
-    used twice, one is the last as well, and one value is added to itself. Two linear layers of one
-    model are of one shape, so that either may get what is the other's.
+    What a reader can work out comes first: no weights, or a 2 and a 3. One layer has no bias, one
+    is used twice, one is the last as well, and one value is added to itself. Two linear layers of
+    one model are of one shape, so that either may get what is the other's.
     """
     linear = nn.Linear
     once, again = (nn.Sequential(linear(6, 9), nn.ReLU(), linear(9, 4)).eval()
@@ -392,10 +393,14 @@ def _several() -> dict[str, tuple[nn.Module, list[int]]]:
         lambda self, x, y, z, w: self.relu(self.a(x) + self.b(y)) + (self.c(z) + self.d(w)),
         a=linear(2, 4), b=linear(5, 4), c=linear(3, 4), d=linear(6, 4), relu=nn.ReLU())
     added = model_of(lambda self, x, y: x + y)
+    twice, three_times = (linear(1, 1, bias=False) for _each in range(2))
+    nn.init.constant_(twice.weight, 2)
+    nn.init.constant_(three_times.weight, 3)
     relus = model_of(lambda self, x, y: self.relu(x) + self.relu(y), relu=nn.ReLU())
     return {f"{name}: {_text([('n', width) for width in features])}": (model, features)
             for name, model, features in (
                 ("x + y", added, [3, 3]), ("relu(x) + relu(y)", relus, [3, 3]),
+                ("3 * (2 * x)", nn.Sequential(twice, three_times), [1]),
                 ("linear2(relu(linear1(x)))", once, [6]),
                 ("relu(last(relu(left(x) + right(y))))", two, [6, 4]),
                 ("last((x + block(block(y))) + (x + (wide + wide))), wide = third(z)", three,
