@@ -171,10 +171,10 @@ def _bwrap(program: list[str], filter_file: int) -> list[str]:
              if os.path.islink(f"/{name}"))
     binds = _binds()  # bubblewrap's own folders above them would be closed to others
     above = {"/etc", *(str(path) for _here, there in binds for path in Path(there).parents)}
-    shown = [*chain(*links, *(("--dir", path) for path in sorted(above)),
+    shown = ["--perms", "1777", "--size", str(SMALL), "--tmpfs", "/tmp",  # a clone may be below it
+             *chain(*links, *(("--dir", path) for path in sorted(above)),
                     *(("--ro-bind", *bind) for bind in binds),
                     *(("--ro-bind-try", f"/etc/{name}", f"/etc/{name}") for name in ETC)),
-             "--perms", "1777", "--size", str(SMALL), "--tmpfs", "/tmp",
              "--perms", "1777", "--size", str(DISK), "--tmpfs", "/course/work"]
     walls = ["--unshare-all", "--unshare-user", "--disable-userns", "--die-with-parent",
              "--new-session", "--cap-drop", "ALL", "--hostname", "box", "--seccomp",

@@ -590,14 +590,13 @@ def exercise_11_8(ship: Callable) -> str:
                 raise CheckFailed(_("machine code for {target}").format(
                     target=json.dumps(named)), (others or [_("no machine code written")])[0])
             folder.rename(place / "received")
-            file, result = "x.npy", "y.npy"
-            words = f"{given.dtype} {given.shape}"
-            if given.dtype == "int64":
-                file, result = "tokens/x.npy", "rows/y.npy"
+            second = given.dtype == "int64"
+            file, result = ("tokens/x.npy", "rows/y.npy") if second else ("x.npy", "y.npy")
+            words = f"{file}: {given.dtype} {given.shape}"
+            if second:
                 np.save(place / result, given)  # of an earlier run
                 words = _("{words}; {file} is there already").format(words=words, file=result)
             np.save(place / file, given)
-            require_equal(_received(place, file, result), right, {}, atol=1e-4,
-                          words=f"{file}: {words}")
+            require_equal(_received(place, file, result), right, {}, atol=1e-4, words=words)
     return _("two models with their weights, each for its target: they run where there is neither "
              "torch nor a compiler")
