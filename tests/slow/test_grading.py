@@ -17,6 +17,7 @@ from submissions import BOX, MASTER, OF, POINTS, ROOT, SOLVED, STEM, answers, ce
 from tqdm import tqdm
 
 from tools import grade, student
+from tools.grading import box
 from tools.grading.grader import Grader, Sitting
 from tools.grading.inputs import Found
 from tools.grading.job import Job, Kept, Result
@@ -318,6 +319,19 @@ exec "$@\""""})
     assert done.rows["one"]["total"] == "1"
     asked = (tmp_path / "asked").read_text()
     assert "-pMemoryMax=6442450944 -pMemorySwapMax=0 -pTasksMax=200 env -i" in asked
+
+
+@pytest.mark.skipif(box.keeper() != "bwrap", reason="no bubblewrap")
+def test_a_box_shows_what_lies_below_tmp(tmp_path, monkeypatch) -> None:
+    """A clone may be there, with its Python."""
+    (tmp_path / "there").write_text("seen")
+    tmp_path.chmod(0o755)
+    binds = [*box._binds(), (str(tmp_path), "/tmp/clone")]
+    monkeypatch.setattr(box, "_binds", lambda: binds)
+    with box.rules() as file:
+        done = subprocess.run(box._bwrap(["cat", "/tmp/clone/there"], file.fileno()), timeout=60,
+                              capture_output=True, pass_fds=[file.fileno()])
+    assert done.stdout == b"seen", done.stderr
 
 
 def test_a_container_is_told_what_to_keep_out(tmp_path) -> None:
