@@ -261,10 +261,10 @@ def by_length(lines: Mapping[str, Mapping[float, float]], what: str, measured: b
     axes.xaxis.set_minor_formatter(NullFormatter())
     axes.yaxis.set_major_formatter("{x:,.4g}")
     values = [value for line in lines.values() for value in line.values()]
-    if max(values) < 100 * min(values):  # then most ticks are minor ones
+    if (spread := max(values) / min(values)) < 100:  # then most ticks are minor ones
         axes.yaxis.set_minor_formatter("{x:,.4g}")
-    if 10 <= max(values) / min(values) < 100:  # all of them would be too many
-        axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
+        if spread >= 10:  # all of them would be too many
+            axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5)))
     axes.grid(axis="y", color="#eaeef2")
     figure.legend(loc="outside right center", reverse=True, fontsize=9, frameon=False)
     said = _("; ").join(_("{name}: {shares}").format(name=_(name), shares=_(", ").join(

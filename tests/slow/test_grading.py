@@ -321,7 +321,7 @@ exec "$@\""""})
     assert "-pMemoryMax=6442450944 -pMemorySwapMax=0 -pTasksMax=200 env -i" in asked
 
 
-@pytest.mark.skipif(box.keeper() != "bwrap", reason="no bubblewrap")
+@BOX
 def test_a_box_shows_what_lies_below_tmp(tmp_path, monkeypatch) -> None:
     """A clone may be there, with its Python."""
     (tmp_path / "there").write_text("seen")

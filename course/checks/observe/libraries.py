@@ -58,8 +58,7 @@ def registered(register: Callable, name: str) -> Callable:
         raise CheckFailed(_("a function registered as {name}").format(name=name),
                           _("{new} in the registry").format(new=", ".join(new) or _("nothing new"))
                           )
-    tvm.register_global_func(name, lambda *_arrays: None, override=True)
-    earlier = tvm.get_global_func(name)
+    earlier = tvm.register_global_func(name, lambda *_arrays: None, override=True)
     try:
         register()
     except RuntimeError as error:

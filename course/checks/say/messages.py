@@ -199,14 +199,13 @@ def place_in_script(error: BaseException) -> str:
     if not found:
         return ""
     line, column, source, carets = found.groups()
-    indent = len(source) - len(source.lstrip())
-    text = _("your line {line}: {source}").format(line=line, source=source.strip()[:100])
-    if carets:  # else TVM names a column beside the place
-        text = _("your line {line}, column {column}:\n{source}").format(
-            line=line, column=column, source=source.strip()[:100])
-        before = len(carets) - len(carets.lstrip()) - indent
-        text += f"\n{' ' * max(0, before)}{carets.strip()}"
-    return text
+    shown = source.strip()[:100]
+    if not carets:  # then the column that TVM names lies beside the place
+        return _("your line {line}: {source}").format(line=line, source=shown)
+    before = len(carets) - len(carets.lstrip()) - (len(source) - len(source.lstrip()))
+    text = _("your line {line}, column {column}:\n{source}").format(
+        line=line, column=column, source=shown)
+    return text + f"\n{' ' * max(0, before)}{carets.strip()}"
 
 
 def where(mask: np.ndarray) -> str:

@@ -202,11 +202,9 @@ def _sparse(value: np.ndarray, wrong: np.ndarray, digits: int, shape: str, first
                 else _("{whole} but {places}").format(whole=whole, places=there)
     some = _(", ").join([_("{number} at {place}").format(
         number=text(place), place=[int(n) for n in place]) for place in at[:MOST_SAID]])
-    more = len(at) - MOST_SAID
-    if more > 0 and many:  # of what differs nobody counted how many
-        some = _("{some}, ...").format(some=some)
-    elif more > 0:
-        some = _("{some} and {count} more").format(some=some, count=more)
+    if (more := len(at) - MOST_SAID) > 0:  # if `many`, what does not differ is among them
+        some = _("{some}, ...").format(some=some) if many \
+            else _("{some} and {count} more").format(some=some, count=more)
     if many or mixed:
         return _("{shape} numbers: {places}").format(shape=shape, places=some)
     return _("{whole} but {places}").format(whole=whole, places=some)
