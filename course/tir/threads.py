@@ -175,7 +175,7 @@ class Launch:
     `shared_bytes`: of one block. `barriers`: that each thread reaches. `writer`: for each buffer
     in global memory that is written, the number of the thread that wrote an element last, -1 for
     none; number = block number * threads of a block + thread number. `together`: for each buffer
-    in global memory the elements that the first warp accesses at once, the first time.
+    in global memory the elements of the access that takes a warp most transactions, the first such.
     """
 
     grid: tuple[int, ...]
@@ -261,6 +261,7 @@ class _Run:
         self.loaded: dict[tuple, np.ndarray] | None = None  # of one expression
         # inside a loop over a vector's lanes
         self.vector: dict[tuple[str, str], tuple[_Memory, list[np.ndarray]]] | None = None
+        self.most: Counter = Counter()  # transactions of one warp's access, for each buffer
 
     def index_of(self, tag: str) -> np.ndarray:
         """Return the value of blockIdx.x and so on in every thread."""
@@ -416,8 +417,6 @@ class _Run:
             return
         each = -(-self.launch.threads // WARP)  # warps of a block
         warps = self.blocks[lanes] * each + self.thread[lanes] // WARP
-        if memory.scope == "global" and len(first := flat[warps == 0]):
-            self.launch.together.setdefault(memory.name, first)
         reached = np.stack([warps, self.thread[lanes] % WARP, flat * memory.data.itemsize])
         if self.vector is None:
             self.count(memory, [reached])
@@ -433,8 +432,14 @@ class _Run:
         """
         warps, thread, byte = np.concatenate(reached, axis=1)
         if memory.scope == "global":
-            self.launch.transactions[memory.name] += len(np.unique(
-                warps * (memory.data.size + 1) + byte // SEGMENT))
+            stretches = memory.data.nbytes // SEGMENT + 1
+            fetched = np.unique(warps * stretches + byte // SEGMENT)
+            self.launch.transactions[memory.name] += len(fetched)
+            each, many = np.unique(fetched // stretches, return_counts=True)
+            if many.max() > self.most[memory.name]:
+                self.most[memory.name] = int(many.max())
+                self.launch.together[memory.name] = \
+                    byte[warps == each[many.argmax()]] // memory.data.itemsize
             return
         parts = max(1, len(reached) * memory.data.itemsize // WORD)
         words = memory.data.nbytes // WORD + 1

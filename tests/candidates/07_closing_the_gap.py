@@ -205,7 +205,7 @@ def fast_conv_pool(mod, name):
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, fuse_lanes=True)
 
-# %% 7.2 wrong: the window is not unrolled -> 3.02: inside ax3: 3 image and weights are loaded 53 times,
+# %% 7.2 wrong: the window is not unrolled -> 3.02: inside ax3: 3, image and weights are loaded 53 times,
 def fast_conv_pool(mod, name):
     return conv_with(mod, name, window=False)
 
@@ -239,11 +239,11 @@ def fast_conv_pool(mod, name):
     s.parallel(s.get_loops(s.get_sblock("matmul", func_name=head))[0])
     return s.mod
 
-# %% 7.2 wrong: one loop of the window is not unrolled, no lanes -> 2.67: inside ax2: 3 image and weights are loaded 6 times,
+# %% 7.2 wrong: one loop of the window is not unrolled, no lanes -> 2.67: inside ax2: 3, image and weights are loaded 6 times,
 def fast_conv_pool(mod, name):
     return plain(mod, name, unrolled=("rx",))
 
-# %% 7.2 wrong: unrolling is left to a pragma -> 4.00: inside ax3: 3 image and weights are loaded 2 times,
+# %% 7.2 wrong: unrolling is left to a pragma -> 4.00: inside ax3: 3, image and weights are loaded 2 times,
 def fast_conv_pool(mod, name):
     s = tvm.s_tir.Schedule(plain(mod, name, unrolled=()))
     loop = s.get_loops(s.get_sblock("conv2d_nchw_update", func_name=name))[0]

@@ -201,7 +201,7 @@ def transactions(first, step):
 def dense_in_tiles(func):
     return tiles(func, 8, 8, 8)
 
-# %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | accesses 0, 96, 192, 288, ... of X at once
+# %% 10.3 wrong: sixteen by sixteen, badly read -> transactions of X and W | accesses 0–1, 96–97, 192–193, 288–289, ... of X at once
 def dense_in_tiles(func):
     return tiles(func, 16, 16, 16, coalesced=False)
 
@@ -242,7 +242,7 @@ def with_barriers():
     return smoothing([FIRST, SYNC, LOOP, OWN, IF, HALF, "    " + SYNC, BACK,
                       "    if step < 2:", "        " + SYNC, OUT])
 
-# %% 10.5 wrong: each thread has neighbours of its own -> the first warp accesses 0, 3, 6, 9, ... of X at once
+# %% 10.5 wrong: each thread has neighbours of its own -> one warp accesses 0, 3, 6, 9, ... of X at once
 def block_for_each_row(func):
     return rows(func, neighbours=False)
 

@@ -712,7 +712,7 @@ def for_the_browser(func):
 # %% 11.7 wrong: the first is forgotten -> your code to run; for nehalem | TypeError
 # set.intersection(*map(features, processors)) => set.intersection(*map(features, processors[1:]))
 
-# %% 11.8 wrong: an older result stays -> expected, tokens/x.npy: int64 (5,); rows/y.npy is there already | int64 [7, 0, 3, 8, 3]
+# %% 11.8 wrong: an older result stays -> expected, tokens/x.npy: int64 (5,), the result over an older file | int64 [7, 0, 3, 8, 3]
 # np.save(sys.argv[2], result.numpy()) => Path(sys.argv[2]).exists() or np.save(sys.argv[2], result.numpy())
 
 # %% 11.1 wrong: a list of numbers has no batch -> x

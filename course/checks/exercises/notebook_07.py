@@ -121,7 +121,7 @@ def _require_little_traffic(conv: Nest) -> float:
         raise CheckFailed(
             _("no more than {most} loads and stores for each multiply-add").format(
                 most=_MOST_TRAFFIC),
-            _("{traffic}: inside {loop} image and weights are loaded {loads} times, sums loaded "
+            _("{traffic}: inside {loop}, image and weights are loaded {loads} times, sums loaded "
               "and stored {sums} times, for {adds} multiply-adds").format(
                 traffic=f"{traffic:.2f}", loop=left[-1], loads=loads, sums=f"{sums:g}", adds=adds),
             schedules.told([conv]))

@@ -17,16 +17,16 @@ from course.words import _
 
 
 def _at_once(launch: Launch, names: str = "X") -> str:
-    """Say which elements the first warp reaches at once, of the buffer that takes most for it."""
+    """Say which elements the worst access of a warp reaches, of the buffer that takes most."""
     name = max((one for one in names if one in launch.together),
                key=lambda one: launch.transactions[one] / launch.loads[one], default="")
     if not name:  # other warps load them
         return ""
-    places = launch.together[name]
+    places = np.unique(launch.together[name])
     begins = [at for at, place in enumerate(places) if not at or place != places[at - 1] + 1]
     runs = [(places[begin], places[end - 1])
             for begin, end in zip(begins, [*begins[1:], len(places)], strict=True)]
-    return _("the first warp accesses {elements} of {name} at once").format(
+    return _("one warp accesses {elements} of {name} at once").format(
         elements=", ".join(f"{first}" if first == last else f"{first}–{last}"
                            for first, last in runs[:4]) + ", ..." * (len(runs) > 4), name=name)
 

@@ -145,7 +145,10 @@ def reason(error: BaseException) -> str:
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
-            below = lines[number + 1:]
+            first, below = _named(first, lines[:number]), lines[number + 1:]
+            if broken := re.search(r" condition (#\d+)\.?$", first):  # of those that are listed
+                says = [one[2:] for one in below if one.startswith(f"{broken[1][1:]})")]
+                return f"{first.removesuffix('.')}:{says[0]}"[:500] if says else first[:300]
             listed = list(itertools.takewhile(re.compile(r"\d\)").match, below))
             return first[:300] if more or not below or line.endswith(".") \
                 else " ".join([first, *(listed or below[:1])])[:500]
@@ -155,11 +158,11 @@ def reason(error: BaseException) -> str:
                 if later.startswith("Traceback: "):  # of the analysis: the reason itself
                     text = later.removeprefix("Traceback: ")
             break
-        if explained(line):
-            text = line
-            break
         if line.startswith("- ") and lines[0].startswith("Constraints violated"):
             text = line.removeprefix("- ").partition(". ")[0]  # torch.export, and advice after it
+            break
+        if explained(line):
+            text = line
             break
     if text.startswith(_ILL_FORMED) and (why := _why_ill_formed(error)):
         return f"{name}: {_ILL_FORMED}: {why}"
@@ -167,6 +170,18 @@ def reason(error: BaseException) -> str:
         text = f"{lines[0].removesuffix(' when calling:')}, {lines[-1]}"  # of which argument
     text = _OPERATOR.sub(r"\1", text.removeprefix(f"{name}: "))
     return f"{name}: {text[:300]}{'...' * (len(text) > 300)}"
+
+
+def _named(message: str, program: Sequence[str]) -> str:
+    """Return a ScheduleError's message with the names of blocks and loops for TVM's numbers.
+
+    In the program, which comes first, a comment above each has its number.
+    """
+    for mark, line in itertools.pairwise(program):
+        if named := re.match(r'with T\.sblock\(("\w+")|for (\w+) in ', line):
+            message = re.sub(rf"{re.escape(mark.removeprefix('# '))}\b",
+                             named[1] or named[2], message)
+    return message
 
 
 _OPERATOR = re.compile(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)')
