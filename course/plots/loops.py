@@ -41,6 +41,17 @@ class _Row:
     block: str = ""
     height: int = 1  # in rows, down to where the loops end
 
+    @property
+    def says(self) -> str:
+        """What stands at the left."""
+        kind = self.loops[0].kind
+        loops = ", ".join(f"{loop.name} in {loop.extent}" for loop in self.loops)
+        return loops if kind == "serial" else f"{loops}  {kind}"
+
+    def has_room(self, block: str) -> bool:
+        """Whether an sblock fits beside the loops: in a box's width are some 64 letters."""
+        return len(self.says) + len(block) + 4 * self.depth <= 62
+
 
 def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
     """Return the rows of a PrimFunc, one for each loop and one for each sblock.
@@ -63,7 +74,7 @@ def _rows(func: tvm.tirx.PrimFunc, share: bool = False) -> list[_Row]:
             else nest.block
         new = [_Row(common + i, group) for i, group in enumerate(groups[common:])]
         opened[common:] = new
-        if share and new and held[nest.loops[-1]] == 1:
+        if share and new and held[nest.loops[-1]] == 1 and new[-1].has_room(block):
             new[-1].block = block
         else:
             new = [*new, _Row(len(groups), [], "sblock " + block)]
@@ -93,12 +104,9 @@ def loop_nests(**funcs: tvm.tirx.PrimFunc) -> None:
         for y, row in enumerate(rows):
             left, says = row.depth * 0.42 + 0.1, {"y": y + 0.5, "va": "center"}
             if row.loops:
-                kind = row.loops[0].kind
                 box(axes, left - 0.1, y + 0.06, 8.6 - row.depth * 0.52, row.height - 0.12,
-                    _INK[kind], lw=0.7)
-                loops = ", ".join(f"{loop.name} in {loop.extent}" for loop in row.loops)
-                axes.text(left, s=loops + ("" if kind == "serial" else f"  {kind}"), size=8,
-                          family="monospace", **says)
+                    _INK[row.loops[0].kind], lw=0.7)
+                axes.text(left, s=row.says, size=8, family="monospace", **says)
             if row.block:
                 side = {"x": 8.5 - row.depth * 0.1, "ha": "right"} if row.loops else {"x": left}
                 axes.text(s=row.block, size=7.5, weight="bold", family="monospace", **side, **says)

@@ -124,7 +124,7 @@ def _draw_roof(axes: plt.Axes, peak: float, bandwidth: float, ceilings: dict[str
     roof, end = np.minimum(peak, bandwidth * intensity), intensity[-1]
     axes.plot(intensity, roof, color=EDGE)
     slope = (intensity[0] * peak / bandwidth) ** 0.5  # the middle of the slope, for its label
-    _note(axes, f"{bandwidth:.0f} GB/s", (slope, bandwidth * slope), (-4, 4), ha="right")
+    _note(axes, f"{bandwidth:.0f} GB/s", (slope, bandwidth * slope), (8, -8))
     _note(axes, _peak(peak, unit), (end, peak), (-4, 4), ha="right")
     for name, ceiling in ceilings.items():
         axes.plot([ceiling / bandwidth, end], [ceiling] * 2, linestyle="--", lw=0.8, color=EDGE)
