@@ -22,7 +22,7 @@ from relax_models import relax_model, relu
 from tvm import te
 
 import helpers
-from course import plots, words
+from course import kernels, plots, words
 from course.plots import figure, graphs, layers, loops, measured
 from course.tir.threads import Launch
 from tools import pages
@@ -240,8 +240,23 @@ def test_tall_pictures_share_rows() -> None:
     rows, shared = loops._rows(cnn["conv2d"]), loops._rows(cnn["conv2d"], share=True)
     assert len(rows) == 13 and rows[0].height == 5 and not any(row.block for row in rows[:4])
     assert [[loop.extent for loop in row.loops] for row in shared] == [
-        [4, 1, 28, 28], [4, 32, 26, 26, 1, 3, 3]]
-    assert [row.block for row in shared] == ["pad_temp", "conv2d_nchw  (reduces, T.init)"]
+        [4, 1, 28, 28], [4, 32, 26, 26, 1, 3, 3], []]  # beside its loops there is no room
+    assert [row.block for row in shared] == [
+        "pad_temp", "", "sblock conv2d_nchw  (reduces, T.init)"]
+
+
+def test_no_text_of_a_tall_picture_covers_another(monkeypatch) -> None:
+    drawn = []
+    monkeypatch.setattr(loops, "show", lambda picture, _says: drawn.append(picture))
+    target = tvm.target.Target({"kind": "llvm", "mcpu": "x86-64-v4",
+                                "mtriple": "x86_64-linux-gnu"})
+    loops.loop_nests(one=kernels.packed_model(helpers.load_weights("cnn"), 4, target, 2)["cnn"])
+    drawn[0].draw_without_rendering()
+    places = [text.get_window_extent() for text in drawn[0].axes[0].texts]
+    assert len(places) > 60
+    over = [(one, other) for one, other in itertools.combinations(places, 2)
+            if one.overlaps(other)]
+    assert not over
 
 
 # ---- contrast: WCAG 2.2 wants 4.5 to 1 for text ----
