@@ -772,3 +772,14 @@ def import_for_any_batch(model, features):
     shapes = [(batch if place < 2 else tvm.tirx.Var("n", "int64"), width)
               for place, width in enumerate(features)]
     return from_fx(fx.symbolic_trace(model), shapes, {operator.add: map_add}, MLP_RULES)
+
+
+# %% 5.3 wrong: overwrites the argument in node_map -> node_map[x] to stay as it was | the rule for gelu changed it
+def map_gelu(bb: relax.BlockBuilder, node_map: dict, node: fx.Node) -> relax.Var:
+    def gelu(x: te.Tensor) -> te.Tensor:
+        return te.compute(
+            x.shape, lambda *i: x(*i) / 2.0 * (1.0 + te.erf(x(*i) / 2.0**0.5)), name="gelu")
+
+    source = node.args[0]
+    node_map[source] = bb.emit_te(gelu, node_map[source])
+    return node_map[source]

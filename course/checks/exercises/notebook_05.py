@@ -1,11 +1,12 @@
 """The checks of notebook 05: an importer and its rules."""
 
+import contextlib
 import copy
 import dataclasses
 import functools
 import itertools
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,7 +145,7 @@ def _add_function(bb: relax.BlockBuilder, name: str, traced: fx.GraphModule, sha
                     case "call_module":
                         layer = traced.get_submodule(node.target)
                         rule = _("the rule for {layer}").format(layer=layer)
-                        with TorchCalls() as calls:
+                        with _kept(node_map, rule), TorchCalls() as calls:
                             value = modules[type(layer)](bb, node_map, node, layer)
                         if used := sorted(_COMPUTES & set(calls.names)):
                             raise CheckFailed(_("operators that compute when the module runs"),
@@ -152,9 +153,21 @@ def _add_function(bb: relax.BlockBuilder, name: str, traced: fx.GraphModule, sha
                                                   rule=rule, used=used[0]))
                         node_map[node] = _emitted(value, rule)
                     case "call_function":
-                        value = functions[node.target](bb, node_map, node)
+                        with _kept(node_map, answer):
+                            value = functions[node.target](bb, node_map, node)
                         node_map[node] = _emitted(value, answer)
         bb.emit_func_output(result, params=[x])
+
+
+@contextlib.contextmanager
+def _kept(node_map: Mapping[fx.Node, Any], rule: str) -> Iterator[None]:
+    """Raise CheckFailed where a rule changes what earlier nodes are: later ones use them too."""
+    before = dict(node_map)
+    yield
+    for node, variable in before.items():
+        if node_map.get(node) is not variable:
+            raise CheckFailed(_("node_map[{node}] to stay as it was").format(node=node),
+                              _("{rule} changed it").format(rule=rule))
 
 
 def _emitted(value: Any, rule: str) -> Any:

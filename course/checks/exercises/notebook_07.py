@@ -193,8 +193,8 @@ def exercise_7_4(one_region: Callable) -> str:
                                           (4, 1, 6, 3)):
         with schedules.sized(after):
             _require_one_region(after, sizes)
-    return _("one parallel loop around act, wide and rest, one part of act for each thread, the "
-             "same results for three shapes")
+    return _("one parallel loop, no more than a part of act at a time for each thread, the same "
+             "results for three shapes")
 
 
 def _require_one_region(func: tvm.tirx.PrimFunc, sizes: tuple[int, ...]) -> None:
