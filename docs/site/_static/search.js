@@ -37,6 +37,8 @@
   // Words of a question about something that went wrong.
   const FAILING = new RegExp(String.raw`\b(errors?|exceptions?|fail(s|ed|ure)?|crash(es|ed)?|broken|d(ies|ied|ying)|wrong`
     + String.raw`|missing|cannot|can't|unable|invalid|unexpected|mismatch)\b|报错|错误|失败|崩溃|出错|不匹配|找不到|无法|异常`, "i");
+  // Words of a question for what a page comes to.
+  const RECAP = /\b(recaps?|summar(y|ies|ise|ize)|takeaways?|key points)\b|小结|总结|要点|回顾/i;
   const ZH_ASKING = /什么是|是什么|什么|怎么样|怎么|怎样|如何|为什么|为何|哪里|哪个|在哪|能不能|可不可以|可以|吗|呢|的/gu;
   const without = (query) => {
     const left = query.replace(ZH_ASKING, " ");
@@ -214,9 +216,9 @@
         // what the section is of, as the query or a part of it; the query as a part of its title
         score += 4 * sum * Math.max(...section.keys.map((name) => most((one) => share(name, one)))) ** 3;
         score += 5 * sum * most((one) => share(one, section.head));
-        if (MESSAGES.has(section.page) && failing) score *= 6;
+        if (MESSAGES.has(section.page) && failing) score *= 3;
         if (!section.above.length) score *= 0.5;  // the top of a page, if none of its sections does
-        if (section.id === "recap") score *= 0.5;  // it repeats what others explain
+        if (section.id === "recap") score *= RECAP.test(query) ? 3 : 0.5;  // it repeats what others explain
         if (LISTS.has(section.page)) score *= 0.6;  // they name what others explain
         results.push({ section, score });
       });
