@@ -176,7 +176,7 @@ def tune(candidates, is_correct, time_of, repeats=5):
 # %% 8.3 wrong: the place in the list -> 'unrolled': 64} | 'unrolled': 2}
 replayed = replaying(place=True)
 
-# %% 8.3 wrong: all decisions are taken for tiles -> {'tiles': [[2, 6]] | {'tiles': [[2, 6], 0, [3, 2]]
+# %% 8.3 wrong: all decisions are taken for tiles -> {'tiles': [[2, 6]] | {'tiles': [0, [2, 6], [3, 2]]
 replayed = replaying(all_kinds=True)
 
 # %% 8.3 wrong: the last steps are left out -> the first line that differs: for
@@ -296,7 +296,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return kept.setdefault("drawn", drawn), program
 
-# %% 8.3 wrong: drawn anew by the space -> the first line that differs: for i_0 in range(2): | for i_0 in range(3):
+# %% 8.3 wrong: drawn anew by the space -> the first line that differs: for i_0, i_1 in T.grid(2, 6): | for i_0, i_1 in T.grid(
 def replayed(record, func):
     drawn, _ = replaying()(record, func)
     undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
@@ -573,3 +573,18 @@ def tune(candidates: dict[str, Any], is_correct: Callable[[Any], bool],
 
 # %% 8.3 wrong: under the function's own name -> your code to run
 # return drawn, schedule.mod["main"] => return drawn, schedule.mod[func.attrs["global_symbol"]]
+
+# %% 8.3 wrong: the decisions beside the draws that count -> expected, {'tiles': [[2, 6]], 'unrolled': None} | {'tiles': [0], 'unrolled': None}
+def replayed(record, func):
+    instructions, decisions = record
+    drawing = [step for step in instructions
+               if step[0] in ("SamplePerfectTile", "SampleCategorical")]
+    drawn = {"tiles": [], "unrolled": None}
+    for step, (_number, decision) in zip(drawing, decisions):
+        if step[0] == "SamplePerfectTile":
+            drawn["tiles"].append(decision)
+        else:
+            drawn["unrolled"] = step[2][0][decision]
+    schedule = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
+    return drawn, schedule.mod["main"]

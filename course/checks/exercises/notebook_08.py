@@ -332,13 +332,12 @@ def _short() -> tuple[list, tvm.tirx.PrimFunc]:
     doubled = te.compute((12,), lambda i: x[i] * 2.0, name="B")
     func = te.create_prim_func([x, te.compute((12,), lambda i: doubled[i] + 1.0, name="C")])
     return [[["GetSBlock", [], ["B", "main"], ["b0"]], ["GetSBlock", [], ["C", "main"], ["b1"]],
-             ["GetLoops", ["b1"], [], ["l2"]],
-             ["SamplePerfectTile", ["l2"], [2, 12], ["v3", "v4"]],
-             ["Split", ["l2", "v3", "v4"], [1, 0], ["l5", "l6"]],
-             ["SampleComputeLocation", ["b0"], [], ["l7"]],
-             ["ComputeAt", ["b0", "l7"], [1, -1], []],
-             ["SamplePartitionedTile", ["l6"], [2, 1, 2], ["v8", "v9"]]],
-            [[3, [2, 6]], [5, 0], [7, [3, 2]]]], func.with_attr("global_symbol", "short")
+             ["SampleComputeLocation", ["b0"], [], ["l2"]],
+             ["ComputeAt", ["b0", "l2"], [1, -1], []], ["GetLoops", ["b1"], [], ["l3"]],
+             ["SamplePerfectTile", ["l3"], [2, 12], ["v4", "v5"]],
+             ["Split", ["l3", "v4", "v5"], [1, 0], ["l6", "l7"]],
+             ["SamplePartitionedTile", ["l7"], [2, 1, 2], ["v8", "v9"]]],
+            [[2, 0], [5, [2, 6]], [7, [3, 2]]]], func.with_attr("global_symbol", "short")
 
 
 @prepared
