@@ -1,6 +1,7 @@
 """All threads of a GPU program, run on NumPy: its result, and what the threads did."""
 
 import math
+import re
 
 import numpy as np
 from tvm import tirx
@@ -16,8 +17,8 @@ def run(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True) -> thre
     """Run a PrimFunc of one kernel on NumPy and return what it did; see `run_kernels`."""
     launches = run_kernels(func, *arrays, barriers=barriers)
     if len(launches) != 1:
-        raise CourseError(_("{count} kernels, not one: bind the loops of every sblock to blocks "
-                            "and threads, or compute it inside another one").format(
+        raise CourseError(_("{count} kernels, not one: an sblock with bound loops of its own is a "
+                            "kernel, one that is computed inside another is not").format(
             count=len(launches)))
     return launches[0]
 
@@ -38,6 +39,9 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
     try:
         return threads.run(low, *arrays)
     except threads.Unknown as unknown:
+        if scope := re.search(r'tvm_storage_sync\("(\w+)"', str(unknown)):
+            raise CourseError(_("a barrier of scope {scope}; one for the threads of a block is "
+                                "T.tvm_storage_sync(\"shared\")").format(scope=scope[1])) from None
         raise CourseError(_("something is outside blocks and threads, or unknown to gpu.run: {what}"
                             ).format(what=last_line(unknown))) from None
 

@@ -588,3 +588,18 @@ def replayed(record, func):
     schedule = tvm.s_tir.Schedule(func)
     tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
     return drawn, schedule.mod["main"]
+
+# %% 8.3 wrong: takes the decisions out of the record while reading -> record to stay as it was | , []]
+def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
+    """Return what a record drew, and the PrimFunc that it makes of `func`."""
+    steps, decisions = record
+    drawn = {"tiles": [], "unrolled": None}
+    while decisions:
+        number, decision = decisions.pop(0)
+        if steps[number][0] == "SamplePerfectTile":
+            drawn["tiles"].append(list(decision))
+        if steps[number][0] == "SampleCategorical":
+            drawn["unrolled"] = steps[number][2][0][decision]
+    schedule = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
+    return drawn, schedule.mod["main"]

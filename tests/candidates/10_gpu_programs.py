@@ -519,7 +519,7 @@ def thread_for_each_pixel(func):
 def with_barriers():
     return smoothing([FIRST, LOOP, "    if step == 0:", "        " + SYNC, OWN, IF, HALF, "    " + SYNC, BACK, OUT])
 
-# %% 10.4 wrong: a barrier for a warp -> or unknown to gpu.run
+# %% 10.4 wrong: a barrier for a warp -> a barrier of scope warp; one for the threads of a block is T.tvm_storage_sync("shared")
 def with_barriers():
     return smoothing([FIRST, LOOP, "    T.tvm_storage_sync('warp')", OWN, IF, HALF, "    T.tvm_storage_sync('warp')", BACK, OUT])
 

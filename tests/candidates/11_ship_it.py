@@ -135,7 +135,7 @@ def convert_amax(node, importer):
             axes = dim or None
     return importer.block_builder.emit(relax.op.max(importer.env[x], axes, stays))
 
-# %% 11.3 wrong: always the first place -> input past: 1 | got: 1 x 1 x 95 numbers
+# %% 11.3 wrong: always the first place -> input past: 1 | result: keys | got: 
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, place=lambda past: 0)
 
@@ -164,7 +164,7 @@ def for_any_batch(module, example):
 def convert_amax(node, importer):
     return largest(node, importer, first=True)
 
-# %% 11.3 wrong: causal -> input past: 1 | got: 1 x 1 x 95 numbers
+# %% 11.3 wrong: causal -> input past: 1 | result: keys | got: 
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, causal=True)
 
@@ -674,7 +674,7 @@ def for_the_browser(func):
 # return imported(module, several, tuple( => return from_exported_program(torch.export.export(module.eval(), several, dynamic_shapes=tuple(
 # {0: size} for _ in example)) => {0: size} for _ in example)))
 
-# %% 11.1 wrong: one tensor for inputs of one shape -> input program: x: (n, 8), y: (n, 3), u: (n, 8), v: (n,)
+# %% 11.1 wrong: one tensor for inputs of one shape -> main to use each of its inputs; x: (n, 8) | got: x is never used
 # several = tuple(torch.cat([each, each]) for each in example) => by_shape = {each.shape: torch.cat([each, each]) for each in example}; several = tuple(by_shape[each.shape] for each in example)
 
 # %% 11.2 wrong: an expression that is not emitted -> a Relax variable; amax(x) | got: Call
@@ -732,3 +732,25 @@ def for_the_browser(func):
 # %% 11.8 wrong: names without their folders -> a result in rows/y.npy after | No such file or directory: 'x.npy'
 # np.load(sys.argv[1]) => np.load(Path(sys.argv[1]).name)
 # np.save(sys.argv[2], => np.save(Path(sys.argv[2]).name,
+
+# %% 11.8 wrong: the folder's path written into run.py -> /.../sent/model.so
+def ship(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:
+    """Fill a folder that runs a module: python run.py x.npy y.npy."""
+    library = (Path(folder) / "model.so").resolve()
+    with helpers.quiet():
+        executable = relax.build(mod, target)
+    executable.export_library(str(library), fcompile=native.linker())
+    (folder / "run.py").write_text(inspect.cleandoc(f"""
+        import sys
+
+        import numpy as np
+        import tvm
+        from tvm.runtime.vm import VirtualMachine
+
+        machine = VirtualMachine(tvm.runtime.load_module({str(library)!r}), tvm.cpu())
+        x = tvm.runtime.tensor(np.load(sys.argv[1]))
+        np.save(sys.argv[2], machine["main"](x).numpy())
+    """))
+
+# %% 11.1 wrong: from a batch of two on -> any batch from 1 | got: any batch from 2
+# min=1 => min=2

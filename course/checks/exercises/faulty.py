@@ -8,6 +8,7 @@ from tvm import relax, te, topi
 from course.checks.exercises.models import INPUT, cnn
 from course.checks.run.check import prepared
 from course.checks.say.messages import CheckFailed, require_type
+from course.checks.spec.forms import naming
 from course.words import _
 
 
@@ -71,7 +72,9 @@ def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModul
         kernel, arguments = bindings[name].value.args[:2]
         taken = [te.placeholder(tuple(argument.ty.shape), argument.ty.dtype)
                  for argument in arguments.fields]
-        output = operation(*taken)
+        with naming(_("the operation for {name}, which gets {shapes}").format(
+                name=name, shapes=", ".join(str(tuple(map(int, one.shape))) for one in taken))):
+            output = operation(*taken)
         require_type(output, te.Tensor, _("a te.Tensor as the result"))
         came, expected = (f"{one.dtype} {tuple(map(int, one.shape))}"
                           for one in (output, bindings[name].var.ty))

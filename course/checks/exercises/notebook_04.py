@@ -44,7 +44,7 @@ def exercise_4_1(inline_all: Callable) -> str:
 def exercise_4_2(schedule_add: Callable) -> str:
     """threads and lanes of an addition."""
     # then every remainder of 16 rows by the factors 2 to 8
-    for _shape, after in schedules.applied(schedule_add, _addition, (48, 128), (16, 24),
+    for _shape, after in schedules.applied(schedule_add, _addition, (16, 24), (48, 128),
                                            (136, 264), (17, 8), (22, 16), (31, 40)):
         with schedules.sized(after):
             _require_addition(after)

@@ -405,14 +405,15 @@ def _several() -> dict[str, tuple[nn.Module, list[int]]]:
     four = model_of(
         lambda self, x, y, z, w: self.relu(self.a(x) + self.b(y)) + (self.c(z) + self.d(w)),
         a=linear(2, 4), b=linear(5, 4), c=linear(3, 4), d=linear(6, 4), relu=nn.ReLU())
-    added = model_of(lambda self, x, y: x + y)
+    added, doubled = model_of(lambda self, x, y: x + y), model_of(lambda self, x: x + x)
     twice, three_times = (linear(1, 1, bias=False) for _each in range(2))
     nn.init.constant_(twice.weight, 2)
     nn.init.constant_(three_times.weight, 3)
     relus = model_of(lambda self, x, y: self.relu(x) + self.relu(y), relu=nn.ReLU())
     return {f"{name}: {_text([('n', width) for width in features])}": (model, features)
             for name, model, features in (
-                ("x + y", added, [3, 3]), ("relu(x) + relu(y)", relus, [3, 3]),
+                ("x + y", added, [3, 3]), ("x + x", doubled, [3]),
+                ("relu(x) + relu(y)", relus, [3, 3]),
                 ("3 * (2 * x)", nn.Sequential(twice, three_times), [1]),
                 ("linear2(relu(linear1(x)))", once, [6]),
                 ("relu(last(relu(left(x) + right(y))))", two, [6, 4]),

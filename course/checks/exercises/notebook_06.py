@@ -152,7 +152,8 @@ def exercise_6_1(faster: Callable) -> str:
         came = [one.verdict(faster) for one in tries]
         wrong = [number for number, (said, _line) in enumerate(came) if said != repr(machine.right)]
         if len(wrong) > _FORGIVEN:
-            said, count = Counter(came[number][0] for number in wrong).most_common(1)[0]
+            every = Counter(came[number][0] for number in wrong).most_common()
+            said = every[0][0]
             first = next(number for number in wrong if came[number][0] == said)
             # counts explain a verdict, not another type, nor where enough was measured in peace
             measured = said == _NO_VERDICT or said in ("'a'", "'b'", "None") and not (
@@ -162,8 +163,9 @@ def exercise_6_1(faster: Callable) -> str:
                 _("{right}; {title}, {a} µs for a, {b} µs for b").format(
                     right=repr(machine.right), title=machine.title,
                     a=f"{machine.costs[0]:g}", b=f"{machine.costs[1]:g}"),
-                _("{came} in {count} of {tries} tries").format(came=said, count=count,
-                                                               tries=_TRIES),
+                _("{came} of {tries} tries").format(
+                    came=_(", ").join(_("{came} in {count}").format(came=one, count=count)
+                                      for one, count in every), tries=_TRIES),
                 came[first][1] or (tries[first].counted() if measured else ""))
     return _("right on machines with slow first calls, rare long ones, a coarse clock, heat, "
              "neighbours\nand noise; None if two programs take the same time")

@@ -23,6 +23,7 @@ from course.checks.diagnose.equivalence import build, require_well_formed
 from course.checks.exercises.models import INPUT, cnn, model_of, random_cnn
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed
+from course.checks.say.show import shown
 from course.checks.spec.forms import compiled, naming, result
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Spec, check
@@ -196,15 +197,16 @@ def exercise_9_2(verdicts: Callable) -> str:
             raise CheckFailed(_("{letter}: a float32 array of shape {shape}, with numbers from "
                                 "{least} to {most}").format(letter=letter, shape=_SHAPE,
                                                             least=-_MOST, most=_MOST), says)
-        says = _("{letter}: None, or an input for which the two sides differ by more than {least}"
-                 ).format(letter=letter, least=_LEAST)
+        says = _("{letter}: an input for which the two sides differ by more than {least}").format(
+            letter=letter, least=_LEAST)
         if given is None:
-            raise CheckFailed(says, "None")
+            raise CheckFailed(_("{what}: there is one").format(what=says), "None")
+        says = _("{what}, or None if there is none").format(what=says)
         x = torch.from_numpy(np.ascontiguousarray(given))  # it takes no negative strides
         difference = float((before(x) - after(x)).abs().max())
         if difference <= _LEAST:
-            raise CheckFailed(says, _("an input for which they differ by {difference} at most"
-                                      ).format(difference=f"{difference:.2g}"))
+            raise CheckFailed(says, _("they differ by {difference} at most for {numbers}").format(
+                difference=f"{difference:.2g}", numbers=shown(given)))
     return _("two rewrites are right; for each of the other three, both sides were run on your "
              "input, and differ")
 

@@ -186,6 +186,10 @@ def exercise_12_3(coefficients: Callable) -> str:
                     most=f"{most:.2g}", degree=degree),
                 _("{error} at f = {place}").format(error=f"{abs(error[worst]):.2g}",
                                                   place=f"{f[worst]:.4g}"),
+                _("these coefficients, from the highest power to the lowest, are near enough")
+                if np.abs(_errors(came[::-1])[1]).max() <= most else
+                _("these coefficients are near enough as those of (2 f)**k")
+                if np.abs(_errors(came * 2.0 ** np.arange(degree + 1))[1]).max() <= most else
                 _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
                   "stretch") if _are_taylors(coefficients) else
                 _("in {dtype} even Chebyshev's coefficients are off by more than this").format(

@@ -154,7 +154,7 @@ def _shapes(func: tvm.tirx.PrimFunc) -> str:
 
 def _scheduled(answer: Callable, func: tvm.tirx.PrimFunc, *more: Any) -> tvm.tirx.PrimFunc:
     """Let an answer change a schedule of a PrimFunc, and return the PrimFunc that results."""
-    schedule = tvm.s_tir.Schedule(func, error_render_level="fast")
+    schedule = tvm.s_tir.Schedule(func)
     answer(schedule, *more)
     after = schedule.mod["main"]
     warn_of_copies(after)

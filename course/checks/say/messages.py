@@ -145,7 +145,8 @@ def reason(error: BaseException) -> str:
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
             first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
-            first, below = _named(first, lines[:number]), lines[number + 1:]
+            first = f"{name}: {_named(first, lines[:number]).removeprefix(f'{name}: ')}"
+            below = lines[number + 1:]
             if broken := re.search(r" condition (#\d+)\.?$", first):  # of those that are listed
                 says = [one[2:] for one in below if one.startswith(f"{broken[1][1:]})")]
                 return f"{first.removesuffix('.')}:{says[0]}"[:500] if says else first[:300]
@@ -168,6 +169,9 @@ def reason(error: BaseException) -> str:
         return f"{name}: {_ILL_FORMED}: {why}"
     if lines and lines[0].endswith(" when calling:") and lines[-1].startswith("expected "):
         text = f"{lines[0].removesuffix(' when calling:')}, {lines[-1]}"  # of which argument
+        argument = re.match(r"\w+ (\w+)\.", text)
+        if argument and (taken := re.search(rf"\b{argument[1]}: Tensor\(.*?\)", lines[1])):
+            text += f"; {taken[0]}"
     text = _OPERATOR.sub(r"\1", text.removeprefix(f"{name}: "))
     return f"{name}: {text[:300]}{'...' * (len(text) > 300)}"
 
@@ -179,9 +183,9 @@ def _named(message: str, program: Sequence[str]) -> str:
     """
     for mark, line in itertools.pairwise(program):
         if named := re.match(r'with T\.sblock\(("\w+")|for (\w+) in ', line):
-            message = re.sub(rf"{re.escape(mark.removeprefix('# '))}\b",
+            message = re.sub(rf"{re.escape(mark.removeprefix('# '))}(?!\d)",
                              named[1] or named[2], message)
-    return message
+    return message.replace('""', '", "').replace('(s):"', '(s): "')  # a list of TVM's
 
 
 _OPERATOR = re.compile(r'ir\.Op\(.*?name="([\w.]+)".*?support_level=\d+\)')
