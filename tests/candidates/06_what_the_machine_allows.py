@@ -306,11 +306,11 @@ def fast_dense(mod, name):
 def fast_dense(mod, name):
     return dense_with(mod, name, under=False)
 
-# %% 6.3 wrong: the images outside the loop over k -> of all four images | of 1 images inside k_0: 338
+# %% 6.3 wrong: the images outside the loop over k -> of all four images | of 1 of 4 images, inside k_0: 338
 def fast_dense(mod, name):
     return dense_with(mod, name, images=False)
 
-# %% 6.3 wrong: one output at a time -> 8 to 40 results at a time | 4 of 4 images
+# %% 6.3 wrong: one output at a time -> 8 to 40 results at a time | 4 results at a time, of 4 of 4 images
 def fast_dense(mod, name):
     return dense_with(mod, name, tile=1)
 

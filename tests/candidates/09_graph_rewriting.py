@@ -180,7 +180,7 @@ def in_order():
 def in_order():
     return ["ConvertLayout", "FoldConstant", "CanonicalizeBindings"]
 
-# %% 9.4 wrong: passes instead of names -> a list with each of CanonicalizeBindings, | DataflowBlockPass
+# %% 9.4 wrong: passes instead of names -> a list with each of these strings once: 'CanonicalizeBindings', | DataflowBlockPass
 def in_order():
     return [to_nhwc, fold_constants, canonicalize, remove_dead_code]
 
@@ -397,7 +397,7 @@ def in_order():
 def in_order():
     return []
 
-# %% 9.4 wrong: a text -> a list with each of | got: str
+# %% 9.4 wrong: a text -> a list with each of these strings once | got: str
 def in_order():
     return "ConvertLayout, FoldConstant"
 

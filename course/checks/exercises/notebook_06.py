@@ -273,8 +273,9 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
     if kept > 40 or images < IMAGES or min(kept, results) < 8:
         raise CheckFailed(
             _("8 to 40 results at a time, of all four images, inside the loop over the inputs"),
-            _("{results} results of {images} images inside {loop}, {kept} kept in {buffer}").format(
-                results=results, images=images, loop=loop, kept=kept, buffer=partial.buffer),
+            _("{results} results at a time, of {images} of {all} images, inside {loop}; {kept} "
+              "kept in {buffer}").format(results=results, images=images, all=IMAGES, loop=loop,
+                                    kept=kept, buffer=partial.buffer),
             schedules.told(nests(func)))
     return kept
 

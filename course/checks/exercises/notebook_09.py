@@ -372,7 +372,8 @@ def exercise_9_4(in_order: Callable) -> str:
     names = [one if isinstance(one, str) else type(one).__name__ for one in order] \
         if isinstance(order, list | tuple) else [type(order).__name__]
     if sorted(names) != sorted(_PASSES):
-        raise CheckFailed(_("a list with each of {names} once").format(names=", ".join(_PASSES)),
+        raise CheckFailed(_("a list with each of these strings once: {names}").format(
+            names=", ".join(map(repr, _PASSES))),
                           ", ".join(names) or _("none"))
     says = _("{operators} operators, {bindings} bindings")
     for title, untidy, least in _untidy():

@@ -438,9 +438,9 @@ def require_complete(func: tvm.tirx.PrimFunc, nest: Nest, what: str) -> None:
             raise CheckFailed(_("{what} to leave {buffer} once, when they are complete").format(
                                   what=what, buffer=nest.buffer),
                               _("block {base_name} takes them out {times} times, under {inside}, "
-                                "where they are not").format(base_name=base_name(reader),
-                                                             times=times,
-                                                             inside=", ".join(map(str, inside))),
+                                "where they are not yet complete").format(
+                                  base_name=base_name(reader), times=times,
+                                  inside=", ".join(map(str, inside))),
                               told([nest, reader]))
 
 
