@@ -67,7 +67,7 @@ def make_relu6():
                 Y[a, b] = T.max(T.min(X[a, b], T.float32(6)), T.float32(0))
     return f
 
-# %% 0.3 wrong: without T.init -> every element to have an initial value | f adds to Y, or compares with it, in Y, and nothing was written
+# %% 0.3 wrong: without T.init -> every element to have an initial value | f adds to Y, or compares with it, in sblock Y, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -142,7 +142,7 @@ def looks_pure(function, x, shape):
 # (n, 64) => (1, 64)
 # (n, 10) => (1, 10)
 
-# %% 0.5 wrong: without T.init -> every element to have an initial value | PrimFunc linear adds to Y, or compares with it, in Y, and
+# %% 0.5 wrong: T.init keeps what is there -> every element to have an initial value | T.init of sblock Y of PrimFunc linear reads Y itself
 # Y[vi, vj] = T.float32(0) => Y[vi, vj] = Y[vi, vj]
 
 # %% 0.5 right: by a builder, static weights, the bias as the first value
@@ -267,7 +267,7 @@ def make_relu6():
                 C[vi, vj] = T.min(B[vi, vj], T.float32(6))
     return f
 
-# %% 0.3 wrong: without T.init in a temporary -> every element to have an initial value | f adds to M, or compares with it, in M, and nothing was written
+# %% 0.3 wrong: without T.init in a temporary -> every element to have an initial value | f adds to M, or compares with it, in sblock M, and nothing was written
 def make_row_max():
     @T.prim_func(s_tir=True)
     def f(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
@@ -808,7 +808,7 @@ def lnumpy_softmax(X, Y):
 # T.float32(0) => 0
 # T.float32(6) => 6
 
-# %% 0.2 wrong: reads Y in place of X -> relu6 adds to Y, or compares with it, in Y
+# %% 0.2 wrong: reads Y in place of X -> relu6 adds to Y, or compares with it, in sblock Y
 # T.max(X => T.max(Y
 
 # %% 0.2 wrong: arguments in the order Y, X -> the arguments in the order X, Y | the first argument, Y, is written, and the last, X, is only read

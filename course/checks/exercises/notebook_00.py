@@ -293,9 +293,10 @@ def _require_calls(mod: tvm.IRModule) -> None:
                 continue
             called = getattr(value.op, "name", type(value.op).__name__)
             if called != "relax.call_tir":
+                given = ", ".join(one.name if isinstance(one, relax.Var) else "..."
+                                  for one in value.args)
                 raise CheckFailed(_("PrimFuncs that are called by R.call_tir"),
-                                  _("{name} is {call}").format(name=binding.var.name, call=called),
-                                  f"{binding.var.name} = R.call_tir(...)")
+                                  _("main calls {call}").format(call=f"{called}({given})"))
             _require_shapes(mod, binding.var.name, value)
     for variable, func in mod.functions_items():
         if isinstance(func, tvm.tirx.PrimFunc):

@@ -35,7 +35,10 @@ _Data = Mapping[Any, np.ndarray]  # arrays of buffers that are only read, where 
 def _lowered(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     """The program without sblocks, as TVM's own first passes make it: real indices, real sizes."""
     passes = s_tir.transform
-    steps = [passes.CanonicalizeLoop(), passes.LowerInitBlock(),
+    # it lets each loop begin at 0, and then a variable in a message is not the reader's
+    from_0 = [passes.CanonicalizeLoop()] * any(
+        isinstance(node, tirx.For) and node.step is not None for node, _place in walk(func.body))
+    steps = [*from_0, passes.LowerInitBlock(),
              passes.PlanAndUpdateBufferAllocationLocation(), passes.ConvertBlocksToOpaque(),
              passes.CompactBufferAllocation(), passes.LowerMatchBuffer(), passes.LowerOpaqueBlock()]
     return tvm.transform.Sequential(steps)(tvm.IRModule({"main": func}))["main"]

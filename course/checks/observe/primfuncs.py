@@ -109,12 +109,15 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
         if buffer not in written and any(
                 access.buffer.name == buffer and structural_equal(access.indices, store.indices)
                 for access in loads(store.value)):
-            place = block.name_hint if block else "root"
+            begins = block and block.init is not None and any(
+                node.same_as(store) for node, _place in walk(block.init))
+            says = _("T.init of sblock {place} of {name} reads {buffer} itself, and nothing was "
+                     "written into {buffer} before") if begins else _(
+                "{name} adds to {buffer}, or compares with it, in sblock {place}, and nothing was "
+                "written into {buffer} before")
             raise CheckFailed(_("every element to have an initial value"),
-                              _("{name} adds to {buffer}, or compares with it, in {place}, and "
-                                "nothing was written into {buffer} before").format(name=name,
-                                                                                   buffer=buffer,
-                                                                                   place=place))
+                              says.format(name=name, buffer=buffer,
+                                          place=block.name_hint if block else "root"))
         written.add(buffer)
 
 
