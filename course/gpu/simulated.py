@@ -39,7 +39,7 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
     try:
         return threads.run(low, *arrays)
     except threads.Unknown as unknown:
-        if scope := re.search(r'tvm_storage_sync\("(\w+)"', str(unknown)):
+        if scope := re.match(r'T\.tvm_storage_sync\("([\w.]+)"', last_line(unknown)):
             raise CourseError(_("a barrier of scope {scope}; one for the threads of a block is "
                                 "T.tvm_storage_sync(\"shared\")").format(scope=scope[1])) from None
         raise CourseError(_("something is outside blocks and threads, or unknown to gpu.run: {what}"
