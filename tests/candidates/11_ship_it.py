@@ -752,5 +752,5 @@ def ship(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:
         np.save(sys.argv[2], machine["main"](x).numpy())
     """))
 
-# %% 11.1 wrong: from a batch of two on -> any batch from 1 | got: any batch from 2
-# min=1 => min=2
+# %% 11.1 right: a size that torch declares from 2 on, and that runs for 1
+# torch.export.Dim("size", min=1, max=64) => torch.export.Dim.DYNAMIC(max=64)
