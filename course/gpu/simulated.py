@@ -1,7 +1,6 @@
 """All threads of a GPU program, run on NumPy: its result, and what the threads did."""
 
 import math
-import re
 
 import numpy as np
 from tvm import tirx
@@ -39,9 +38,6 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
     try:
         return threads.run(low, *arrays)
     except threads.Unknown as unknown:
-        if scope := re.match(r'T\.tvm_storage_sync\("([\w.]+)"', last_line(unknown)):
-            raise CourseError(_("a barrier of scope {scope}; one for the threads of a block is "
-                                "T.tvm_storage_sync(\"shared\")").format(scope=scope[1])) from None
         raise CourseError(_("something is outside blocks and threads, or unknown to gpu.run: {what}"
                             ).format(what=last_line(unknown))) from None
 

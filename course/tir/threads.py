@@ -531,6 +531,9 @@ class _Run:
                 short = name.rpartition(".")[2]
                 if short == "tvm_storage_sync" and str(args[0].value).startswith("shared"):
                     self.barrier(active)
+                elif short == "tvm_storage_sync":
+                    raise Refused(_("a barrier of scope {scope}; one for the threads of a block is "
+                                    "T.tvm_storage_sync(\"shared\")").format(scope=args[0].value))
                 elif short == "tvm_thread_allreduce":
                     self.reduce(args, active)
                 elif (atomic := _atomic(node)) is not None:

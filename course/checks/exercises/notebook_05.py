@@ -166,7 +166,7 @@ def _kept(node_map: Mapping[fx.Node, Any], rule: str) -> Iterator[None]:
     yield
     for node, variable in before.items():
         if node_map.get(node) is not variable:
-            raise CheckFailed(_("node_map[{node}] to stay as it was").format(node=node),
+            raise CheckFailed(_("{name} to stay as it was").format(name=f"node_map[{node}]"),
                               _("{rule} changed it").format(rule=rule))
 
 

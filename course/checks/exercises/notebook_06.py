@@ -275,7 +275,7 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
             _("8 to 40 results at a time, of all four images, inside the loop over the inputs"),
             _("{results} results at a time, of {images} of {all} images, inside {loop}; {kept} "
               "kept in {buffer}").format(results=results, images=images, all=IMAGES, loop=loop,
-                                    kept=kept, buffer=partial.buffer),
+                                         kept=kept, buffer=partial.buffer),
             schedules.told(nests(func)))
     return kept
 

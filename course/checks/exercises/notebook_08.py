@@ -381,7 +381,7 @@ def exercise_8_3(replayed: Callable) -> str:
             raise CheckFailed(_("a dictionary, and a PrimFunc"), ", ".join(
                 type(one).__name__ for one in (came if isinstance(came, tuple) else (came,))))
         if given != record:
-            says, left = _("record to stay as it was"), f"{given}"[-200:]
+            says, left = _("{name} to stay as it was").format(name="record"), f"{given}"[-200:]
             raise CheckFailed(says, left, example=Example.of({"record": name}, says, left))
         drawn, program = came
         of_kind = [(record[0][number], decision) for number, decision in record[1]]

@@ -373,8 +373,7 @@ def exercise_9_4(in_order: Callable) -> str:
         if isinstance(order, list | tuple) else [type(order).__name__]
     if sorted(names) != sorted(_PASSES):
         raise CheckFailed(_("a list with each of these strings once: {names}").format(
-            names=", ".join(map(repr, _PASSES))),
-                          ", ".join(names) or _("none"))
+            names=", ".join(map(repr, _PASSES))), ", ".join(names) or _("none"))
     says = _("{operators} operators, {bindings} bindings")
     for title, untidy, least in _untidy():
         mod = tvm.transform.Sequential([_PASSES[name] for name in order])(untidy)

@@ -20,7 +20,7 @@ def _at_once(launch: Launch, names: str = "X") -> str:
     """Say which elements the worst access of a warp reaches, of the buffer that takes most."""
     name = max((one for one in names if one in launch.together),
                key=lambda one: launch.transactions[one] / launch.loads[one], default="")
-    if not name:  # other warps load them
+    if not name:  # nothing reaches them
         return ""
     places = np.unique(launch.together[name])
     begins = [at for at, place in enumerate(places) if not at or place != places[at - 1] + 1]

@@ -167,6 +167,24 @@ def _are_taylors(coefficients: Callable) -> bool:
                and np.allclose(came, taylor[:degree + 1], 1e-6, 0) for degree in _DEGREES)
 
 
+def _why_far(coefficients: Callable, came: np.ndarray, degree: int, most: float) -> str:
+    """Say what is proved of coefficients whose error is larger than `most`, or ""."""
+    def near(others: np.ndarray) -> bool:
+        return bool(np.abs(_errors(others)[1]).max() <= most)
+    if near(came[::-1]):
+        return _("these coefficients, from the highest power to the lowest, are near enough")
+    if near(came * 2.0 ** np.arange(degree + 1)):
+        return _("these coefficients are near enough as those of (2 f)**k")
+    if _are_taylors(coefficients):
+        return _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
+                 "stretch")
+    if came.dtype.kind == "f" and not near(
+            np.array(_through_chebyshevs_points(degree)).astype(came.dtype)):
+        return _("in {dtype} even Chebyshev's coefficients are off by more than this").format(
+            dtype=came.dtype)
+    return ""
+
+
 @exercise("12.3", "coefficients(degree)", seconds=5)
 def exercise_12_3(coefficients: Callable) -> str:
     """a polynomial for the powers of two."""
@@ -180,21 +198,12 @@ def exercise_12_3(coefficients: Callable) -> str:
         most = 1.5 * float(np.abs(_errors(_through_chebyshevs_points(degree))[1]).max())
         if not np.abs(error).max() <= most:
             worst = int(np.argmax(np.abs(error)))  # of NaN the first
-            coarse = np.array(_through_chebyshevs_points(degree)).astype(came.dtype)
             raise CheckFailed(
                 _("a relative error of at most {most}, degree {degree}").format(
                     most=f"{most:.2g}", degree=degree),
                 _("{error} at f = {place}").format(error=f"{abs(error[worst]):.2g}",
                                                   place=f"{f[worst]:.4g}"),
-                _("these coefficients, from the highest power to the lowest, are near enough")
-                if np.abs(_errors(came[::-1])[1]).max() <= most else
-                _("these coefficients are near enough as those of (2 f)**k")
-                if np.abs(_errors(came * 2.0 ** np.arange(degree + 1))[1]).max() <= most else
-                _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
-                  "stretch") if _are_taylors(coefficients) else
-                _("in {dtype} even Chebyshev's coefficients are off by more than this").format(
-                    dtype=came.dtype) if came.dtype.kind == "f" and np.abs(
-                        _errors(coarse)[1]).max() > most else "")
+                _why_far(coefficients, came, degree, most))
     return _("near the best that a polynomial can do, for degrees {first} to {last}").format(
         first=_DEGREES[0], last=_DEGREES[-1])
 

@@ -20,7 +20,6 @@ from course.checks.run.answer import line_of_answer
 from course.checks.run.check import while_running
 from course.checks.say.messages import CheckFailed, reason, require_type
 from course.checks.spec.forms import naming
-from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Spec, check
 from course.tir.evaluate import every
 from course.tir.loops import Nest, is_reduction, lives, nests
@@ -296,14 +295,10 @@ def require_same_results(before: tvm.tirx.PrimFunc, after: tvm.tirx.PrimFunc) ->
     right = of(before)
     # fine ones all: none of them, read by way of half precision, is what it was
     given = {name: fractions(*shapes[name], seed=i) for i, name in enumerate(inputs)}
-    largest = float(np.abs(right(**given)).max())
-
-    def atol(given: Inputs) -> float:  # a sum's order is free; a small example is judged as such
-        return max(ATOL, 1e-6 * min(largest, float(np.abs(right(**given)).max())))
-
     try:
-        check(Spec(of, right, lambda: [given], result=_("the PrimFunc as it was"), atol=atol),
-              after)
+        check(Spec(of, right, lambda: [given], result=_("the PrimFunc as it was"),
+                   atol=lambda given: max(ATOL, 1e-6 * float(np.abs(right(**given)).max()))),
+              after)  # a sum's order is free
     except Uncompiled as failed:
         raise CheckFailed(*failed.parts[:2], told(nests(after))) from None
 

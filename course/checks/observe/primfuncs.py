@@ -109,8 +109,7 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
         if buffer not in written and any(
                 access.buffer.name == buffer and structural_equal(access.indices, store.indices)
                 for access in loads(store.value)):
-            begins = block and block.init is not None and any(
-                node.same_as(store) for node, _place in walk(block.init))
+            begins = not any(store.same_as(other) for other, _block in stores(func))
             says = _("T.init of sblock {place} of {name} reads {buffer} itself, and nothing was "
                      "written into {buffer} before") if begins else _(
                 "{name} adds to {buffer}, or compares with it, in sblock {place}, and nothing was "

@@ -181,10 +181,10 @@ def _named(message: str, program: Sequence[str]) -> str:
 
     In the program, which comes first, a comment above each has its number.
     """
-    for mark, line in itertools.pairwise(program):
-        if named := re.match(r'with T\.sblock\(("\w+")|for (\w+) in ', line):
-            message = re.sub(rf"{re.escape(mark.removeprefix('# '))}(?!\d)",
-                             named[1] or named[2], message)
+    for mark, block, loop in re.findall(
+            r'^# (\S+#\d+)\n(?:with T\.sblock\(("\w+")|for (\w+) in )', "\n".join(program),
+            re.MULTILINE):
+        message = re.sub(rf"{re.escape(mark)}(?!\d)", block or loop, message)
     return message.replace('""', '", "').replace('(s):"', '(s): "')  # a list of TVM's
 
 
