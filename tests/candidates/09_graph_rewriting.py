@@ -192,7 +192,7 @@ def in_order():
 def in_order():
     return "ConvertLayout", "FoldConstant", "CanonicalizeBindings", "DeadCodeElimination"
 
-# %% 9.5 wrong: one for each -> at most 10 bytes | 20, by the storages [0, 1]
+# %% 9.5 wrong: one for each -> at most 1 bytes | 2, by the storages [0, 1]
 def plan(lives):
     return list(range(len(lives)))
 
@@ -229,7 +229,17 @@ def plan(lives):
 def plan(lives):
     return set(range(len(lives)))
 
-# %% 9.5 right: the largest tensors first
+# %% 9.5 right: the free one that fits best, by a dictionary
+def plan(lives):
+    storages, numbers = {}, []
+    for first, last, count in lives:
+        free = sorted((size < count, abs(size - count), n) for n, (size, until) in storages.items() if until < first)
+        number = free[0][2] if free else len(storages)
+        storages[number] = (max(count, storages.get(number, (0, 0))[0]), last)
+        numbers.append(number)
+    return numbers
+
+# %% 9.5 wrong: the largest tensors first -> at most
 def plan(lives):
     homes, numbers = [], [0] * len(lives)
     for place in sorted(range(len(lives)), key=lambda p: (-lives[p][2], lives[p][0])):
@@ -401,7 +411,7 @@ def in_order():
 def in_order():
     return "ConvertLayout, FoldConstant"
 
-# %% 9.5 wrong: no storage ever grows -> at most 20 bytes | 30, by the storages [0, 1]
+# %% 9.5 wrong: no storage ever grows -> at most 2 bytes | 3, by the storages [0, 1]
 def plan(lives):
     sizes, needed, numbers = [], [], []
     for first, last, count in lives:
@@ -414,16 +424,6 @@ def plan(lives):
 # %% 9.5 wrong: names of storages -> ints, 0 and above, one for each of 1 tensors | ['storage0']
 def plan(lives):
     return [f"storage{place}" for place, _ in enumerate(lives)]
-
-# %% 9.5 right: the free one that fits best, by a dictionary
-def plan(lives):
-    storages, numbers = {}, []
-    for first, last, count in lives:
-        free = sorted((size < count, abs(size - count), n) for n, (size, until) in storages.items() if until < first)
-        number = free[0][2] if free else len(storages)
-        storages[number] = (max(count, storages.get(number, (0, 0))[0]), last)
-        numbers.append(number)
-    return numbers
 
 # %% 9.5 right: other numbers
 def plan(lives):
@@ -528,7 +528,7 @@ def fold_batch_norm(mod):
         return relax.op.add(y, relax.const((f * (before - m) + s).reshape(1, -1, 1, 1), "float32"))
     return rewritten(mod, is_tuple_get_item(norm, 0), folded)
 
-# %% 9.5 wrong: the last free one grows -> input lives: [(1, 2, 50), (2, 3, 10), (5, 6, 100)] | at most 110 bytes | 150, by the storages
+# %% 9.5 wrong: the last free one grows -> at most 4 bytes | 5, by the storages [0, 1, 1]
 def plan(lives):
     sizes, until, numbers = [], [], []
     for first, last, count in lives:
@@ -555,7 +555,7 @@ fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := g / np.sqrt(v + e), f
 # %% 9.3 wrong: gamma's sign is lost -> input gamma: -1 | [-3, 0] | [*3*, 0]
 fold_batch_norm = fold_with(lambda b, g, s, m, v, e: (f := abs(g) / np.sqrt(v + e), f * (b - m) + s))
 
-# %% 9.5 wrong: what a storage has grown to is forgotten -> at most 150 bytes | 180, by the storages [0, 0, 1, 1]
+# %% 9.5 wrong: what a storage has grown to is forgotten -> by the storages [0, 0, 1, 1]
 # sizes[chosen], needed[chosen] = max(sizes[chosen], count), last => needed[chosen] = last
 
 # %% 9.5 right: an array of NumPy
@@ -591,7 +591,7 @@ def use_clip(mod: tvm.IRModule) -> tvm.IRModule:
 # %% 9.1 wrong: a leaky ReLU is one, too -> operators nn.leakyrelu, minimum; minimum(leaky(x), 6) | got: clip
 # positive = is_op("relax.nn.relu")(x) => positive = is_op("relax.nn.relu")(x) | is_op("relax.nn.leakyrelu")(x)
 
-# %% 9.5 wrong: no storage above sixteen times the size -> at most 1,010 bytes | 1,020
+# %% 9.5 wrong: no storage above sixteen times the size -> bytes | by the storages [0, 1]
 # if until < first] => if until < first and sizes[number] <= 16 * count]
 
 # %% 9.6 wrong: the weights have to be constants -> operators call_dps_packed, negative; -(b + matmul(x, w)) | got: matmul, add, negative

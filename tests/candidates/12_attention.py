@@ -457,6 +457,13 @@ def merge_parts(parts, d):
             Y[i] = Y[i] / total[0]
     return merged
 
+# %% 12.3 wrong: the stretch kept as the domain for one degree -> 0.21 at f = -0.5
+def coefficients(degree: int) -> np.ndarray:
+    """Return the coefficients of a polynomial for 2**f, f from -1/2 to 1/2, by rising powers."""
+    fitted = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=[-0.5, 0.5])
+    domain = [-0.5, 0.5] if degree == 1 else [-1, 1]
+    return fitted.convert(kind=np.polynomial.Polynomial, domain=domain).coef
+
 # %% 12.3 wrong: the stretch kept as the domain -> 0.21 at f = -0.5 | these coefficients are near enough as those of (2 f)**k
 def coefficients(degree: int) -> np.ndarray:
     """Return the coefficients of a polynomial for 2**f, f from -1/2 to 1/2, by rising powers."""

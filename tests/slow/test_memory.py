@@ -102,10 +102,18 @@ def threads_over_the_sum_of_any_length(x: T.handle, y: T.handle):
                 Y[vi] = Y[vi] + X[vi, vj]
 
 
+@T.prim_func(s_tir=True)
+def past_its_end_by_a_step(X: T.Buffer((7,), "float32"), Y: T.Buffer((7,), "float32")):
+    for i in range(0, 8, 2):
+        for j in range(2):
+            Y[i + j] = X[i + j]
+
+
 OUTSIDE = "outside the range"
 WRONG = [(past_its_axis, OUTSIDE), (past_its_guard, OUTSIDE), (before_its_buffer, OUTSIDE),
          (past_its_scratch, OUTSIDE), (threads_over_the_sum, "threads that write"),
          (lanes_over_the_sum, "lanes that write"), (reads_its_neighbour, "write and read"),
+         (past_its_end_by_a_step, r"X\[7\], outside the range [^;]*$"),  # i is 6, and 3 for TVM
          (one_scratch_for_all_threads, "both write scratch"),
          (threads_over_the_sum_of_any_length, "threads that write")]
 

@@ -165,7 +165,7 @@ def _kept(node_map: Mapping[fx.Node, Any], rule: str) -> Iterator[None]:
     before = dict(node_map)
     yield
     for node, variable in before.items():
-        if node_map.get(node) is not variable:
+        if not variable.same_as(node_map.get(node)):
             raise CheckFailed(_("{name} to stay as it was").format(name=f"node_map[{node}]"),
                               _("{rule} changed it").format(rule=rule))
 

@@ -3,7 +3,7 @@
 import functools
 import itertools
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
@@ -160,50 +160,55 @@ def _through_chebyshevs_points(degree: int) -> tuple[float, ...]:
     return tuple(through.convert(kind=np.polynomial.Polynomial, domain=[-1, 1]).coef)
 
 
-def _are_taylors(coefficients: Callable) -> bool:
-    """Whether an answer gives Taylor's coefficients of 2 to the power of f, for all degrees."""
-    taylor = [math.log(2) ** k / math.factorial(k) for k in range(_DEGREES[-1] + 1)]
-    return all(np.shape(came := coefficients(degree)) == (degree + 1,)
-               and np.allclose(came, taylor[:degree + 1], 1e-6, 0) for degree in _DEGREES)
+def _allowed(degree: int) -> float:
+    """Return the largest relative error that is near enough, for a degree."""
+    return 1.5 * float(np.abs(_errors(_through_chebyshevs_points(degree))[1]).max())
 
 
-def _why_far(coefficients: Callable, came: np.ndarray, degree: int, most: float) -> str:
-    """Say what is proved of coefficients whose error is larger than `most`, or ""."""
-    def near(others: np.ndarray) -> bool:
-        return bool(np.abs(_errors(others)[1]).max() <= most)
-    if near(came[::-1]):
+def _near(coefficients: np.ndarray, degree: int) -> bool:
+    return bool(np.abs(_errors(coefficients)[1]).max() <= _allowed(degree))
+
+
+def _why_far(came: Mapping[int, np.ndarray], degree: int) -> str:
+    """Say what is proved of all degrees' coefficients where one's are not near enough, or ""."""
+    def near_as(change: Callable[[np.ndarray], np.ndarray]) -> bool:
+        return all(_near(change(came[degree]), degree) for degree in came)
+    taylor = np.log(2) ** np.arange(9) / np.cumprod([1, *range(1, 9)])
+    if near_as(np.flip):
         return _("these coefficients, from the highest power to the lowest, are near enough")
-    if near(came * 2.0 ** np.arange(degree + 1)):
+    if near_as(lambda each: each * 2.0 ** np.arange(len(each))):
         return _("these coefficients are near enough as those of (2 f)**k")
-    if _are_taylors(coefficients):
+    if all(np.allclose(each, taylor[:len(each)], 1e-6, 0) for each in came.values()):
         return _("Taylor's coefficients are exact at 0 and worst at both ends: fit the whole "
                  "stretch")
-    if came.dtype.kind == "f" and not near(
-            np.array(_through_chebyshevs_points(degree)).astype(came.dtype)):
+    kind = came[degree].dtype
+    if kind.kind == "f" and not _near(np.array(_through_chebyshevs_points(degree)).astype(kind),
+                                      degree):
         return _("in {dtype} even Chebyshev's coefficients are off by more than this").format(
-            dtype=came.dtype)
+            dtype=kind)
     return ""
 
 
 @exercise("12.3", "coefficients(degree)", seconds=5)
 def exercise_12_3(coefficients: Callable) -> str:
     """a polynomial for the powers of two."""
+    came = {}
     for degree in _DEGREES:
         given = coefficients(degree)
-        came = np.asarray(given)
-        if came.shape != (degree + 1,) or came.dtype.kind not in "fiu":
+        came[degree] = np.asarray(given)
+        if came[degree].shape != (degree + 1,) or came[degree].dtype.kind not in "fiu":
             raise CheckFailed(_("{count} coefficients for degree {degree}").format(
-                count=degree + 1, degree=degree), f"{type(given).__name__} {came.shape}")
-        f, error = _errors(came)
-        most = 1.5 * float(np.abs(_errors(_through_chebyshevs_points(degree))[1]).max())
-        if not np.abs(error).max() <= most:
+                count=degree + 1, degree=degree), f"{type(given).__name__} {came[degree].shape}")
+    for degree in _DEGREES:
+        if not _near(came[degree], degree):
+            f, error = _errors(came[degree])
             worst = int(np.argmax(np.abs(error)))  # of NaN the first
             raise CheckFailed(
                 _("a relative error of at most {most}, degree {degree}").format(
-                    most=f"{most:.2g}", degree=degree),
+                    most=f"{_allowed(degree):.2g}", degree=degree),
                 _("{error} at f = {place}").format(error=f"{abs(error[worst]):.2g}",
                                                   place=f"{f[worst]:.4g}"),
-                _why_far(coefficients, came, degree, most))
+                _why_far(came, degree))
     return _("near the best that a polynomial can do, for degrees {first} to {last}").format(
         first=_DEGREES[0], last=_DEGREES[-1])
 

@@ -32,13 +32,17 @@ _Data = Mapping[Any, np.ndarray]  # arrays of buffers that are only read, where 
 # ---- inside the buffers --------------------------------------------------------------------
 
 
+def _has_steps(func: tvm.tirx.PrimFunc) -> bool:
+    return any(isinstance(node, tirx.For) and node.step is not None for node, _ in walk(func.body))
+
+
 def _lowered(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
-    """The program without sblocks, as TVM's own first passes make it: real indices, real sizes."""
+    """The program without sblocks, as TVM's own first passes make it: real indices, real sizes.
+
+    Where a loop has a step, each begins at 0 and counts by 1: its numbers are not the reader's.
+    """
     passes = s_tir.transform
-    # it lets each loop begin at 0, and then a variable in a message is not the reader's
-    from_0 = [passes.CanonicalizeLoop()] * any(
-        isinstance(node, tirx.For) and node.step is not None for node, _place in walk(func.body))
-    steps = [*from_0, passes.LowerInitBlock(),
+    steps = [*[passes.CanonicalizeLoop()] * _has_steps(func), passes.LowerInitBlock(),
              passes.PlanAndUpdateBufferAllocationLocation(), passes.ConvertBlocksToOpaque(),
              passes.CompactBufferAllocation(), passes.LowerMatchBuffer(), passes.LowerOpaqueBlock()]
     return tvm.transform.Sequential(steps)(tvm.IRModule({"main": func}))["main"]
@@ -94,8 +98,8 @@ def _require_loops_for(name: str, access: Access, bound: set[Any]) -> None:
                                                         axis=variable.name))
 
 
-def _require_inside(name: str, access: Access, data: _Data) -> None:
-    """Raise CheckFailed where a load or a store is outside its buffer.
+def _require_inside(name: str, access: Access, data: _Data, in_which: bool) -> None:
+    """Raise CheckFailed where a load or a store is outside its buffer; `in_which` iteration too.
 
     What depends on data that are not known is left to checks.observe.guard_pages.
     """
@@ -110,7 +114,8 @@ def _require_inside(name: str, access: Access, data: _Data) -> None:
                 "bounds memory access")
             raise CheckFailed(_("every index inside its buffer"),
                               says.format(name=name, place=_text(access.buffer, indices),
-                                          shape=shape) + f"; {where}" * bool(where))
+                                          shape=shape)
+                              + f"; {where}" * (in_which and bool(where)))
 
 
 def _require_axes(name: str, func: tvm.tirx.PrimFunc) -> None:
@@ -266,7 +271,7 @@ def require_safe_access(name: str, func: tvm.tirx.PrimFunc, arrays: Sequence[Any
     bound = variables(func.params) | {node.var for node, _ in nodes if isinstance(node, tirx.Bind)}
     for access in found:
         _require_loops_for(name, access, bound)
-        _require_inside(name, access, data)
+        _require_inside(name, access, data, not _has_steps(func))
     _require_apart(name, found, homes, data)
     if small := _with_numbers(func):
         _nodes, found, homes = _accessed(_lowered(small))
