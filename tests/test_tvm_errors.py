@@ -119,6 +119,7 @@ provokes("not supported type in emit_te")(
     lambda: model(lambda bb, x: bb.emit_te(topi.add, x, ONES)))
 provokes("shape is only available on a Var with BufferType")(
     lambda: model(lambda bb, x: bb.emit_te(topi.nn.relu(x))))
+provokes("dtype is only available on a Var with BufferType")(lambda: relax.Var("x", TYPE).dtype)
 provokes("no block is being built")(
     lambda: relax.BlockBuilder().emit_te(topi.nn.relu, relax.Var("x", TYPE)))
 
@@ -230,6 +231,18 @@ def _(make: Callable) -> None:
     i, _, k = schedule.get_loops(block)
     schedule.decompose_reduction(block, k)
     schedule.parallel(i)
+
+
+def read_twice(**options: str) -> None:
+    b = te.compute((4, 5), lambda i, j: A[i, j] * 2, name="B")
+    both = [te.compute((4, 5), lambda i, j: b[i, j] + 1, name=name) for name in "CD"]
+    schedule = tvm.s_tir.Schedule(te.create_prim_func([A, *both]), **options)
+    schedule.compute_at(schedule.get_sblock("B"), schedule.get_loops("C")[0])
+
+
+provokes("to be present under the target loop")(read_twice)
+provokes("Not all required blocks are under the loop scope")(
+    lambda: read_twice(error_render_level="fast"))
 
 
 @provokes("loops are not in a chain", SCHEDULES)

@@ -4,5 +4,5 @@ TVM writes CUDA without a GPU and without NVIDIA's tools.
 """
 
 from course.gpu.compiled import compiler, how, run_source
-from course.gpu.simulated import run, run_kernels, threads_of
+from course.gpu.simulated import launches_of, run, run_kernels
 from course.gpu.source import TARGET, ptx, source, tensor_core_intrinsics

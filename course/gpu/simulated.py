@@ -1,7 +1,5 @@
 """All threads of a GPU program, run on NumPy: its result, and what the threads did."""
 
-import math
-
 import numpy as np
 from tvm import tirx
 
@@ -42,9 +40,10 @@ def run_kernels(func: tirx.PrimFunc, *arrays: np.ndarray, barriers: bool = True
                             ).format(what=last_line(unknown))) from None
 
 
-def threads_of(func: tirx.PrimFunc, barriers: bool = True) -> int:
-    """Return the number of threads of a block, in the kernel of a PrimFunc that has the fewest."""
-    return min(math.prod(block) for _grid, block in threads.launches(lowered(func, barriers)))
+def launches_of(func: tirx.PrimFunc, barriers: bool = True
+                ) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Return the grid of blocks and the block of threads of each kernel, x first: none is run."""
+    return threads.launches(lowered(func, barriers))
 
 
 def _unread(func: tirx.PrimFunc) -> list[str]:

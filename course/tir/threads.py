@@ -391,9 +391,11 @@ class _Run:
                        flat: np.ndarray) -> None:
         if not there.all():
             at = int(np.argmin(there))
-            raise Refused(_("{thread} reads {buffer}[{index}], which was never written").format(
+            index = np.unravel_index(flat[at], memory.shape)
+            raise Refused(_("{thread} reads {buffer}[{index}], which was never written; its shape "
+                            "is {shape}").format(
                 thread=thread_name(*self.launch.names(lanes[at])), buffer=memory.name,
-                index=int(flat[at])))
+                index=", ".join(map(str, index)), shape=memory.shape))
 
     def store(self, node: tirx.BufferStore, active: np.ndarray) -> None:
         self.loaded = {}

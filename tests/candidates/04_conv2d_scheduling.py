@@ -181,7 +181,7 @@ def sums_where_needed(schedule):
 def sums_where_needed(schedule):
     schedule.compute_at(schedule.get_sblock("sums"), schedule.get_loops(schedule.get_sblock("pooled"))[1])
 
-# %% 4.6 wrong: no buffer of its own -> sums of a row in a buffer of scope "local"
+# %% 4.6 wrong: no buffer of its own -> the sums of block C in a buffer of scope "local"
 def row_in_registers(schedule):
     schedule.vectorize(schedule.get_loops(schedule.get_sblock("C"))[-1])
 
@@ -342,7 +342,7 @@ def schedule_conv2d(mod):
     new.update_func(mod.get_global_var("conv2d"), target_func)
     return new
 
-# %% 4.4 wrong: tiles for four images alone -> a schedule for any shape
+# %% 4.4 wrong: tiles for four images alone -> a schedule for 4 images and for 8: here for buffers (8, 1, 28, 28)
 def schedule_conv2d(mod):
     s = tvm.s_tir.Schedule(conv_schedule(mod, threads=False, decompose=False), error_render_level="fast")
     conv = s.get_sblock("conv2d_nchw", func_name="conv2d")
@@ -413,7 +413,7 @@ def sums_where_needed(schedule):
     schedule.compute_at(schedule.get_sblock("sums"), row)
     schedule.reverse_compute_at(copy, row)
 
-# %% 4.6 wrong: a buffer for what it reads -> sums of a row in a buffer of scope "local"
+# %% 4.6 wrong: a buffer for what it reads -> the sums of block C in a buffer of scope "local"
 def row_in_registers(schedule):
     schedule.cache_read(schedule.get_sblock("C"), 0, "local")
 
@@ -526,7 +526,7 @@ def inline_all(schedule):
 # %% 4.2 wrong: rows beyond the last one are written -> outside the range
 # parallel(i) => parallel(schedule.split(i, factors=[5, None], disable_predication=True)[0])
 
-# %% 4.2 wrong: the extents of the first shape are in the answer -> also for buffers (136, 264)
+# %% 4.2 wrong: the extents of the first shape are in the answer -> here for buffers (136, 264)
 # [None, 8] => [16, 8]
 # parallel(i) => parallel(schedule.split(i, factors=[8, 8])[0])
 
@@ -862,7 +862,7 @@ def eight_partial_sums(schedule):
 # _, lanes = schedule.split(j, factors=[None, 8]) => lanes, outer = schedule.split(j, factors=[8, None])
 # schedule.vectorize => schedule.reorder(outer, lanes); schedule.vectorize
 
-# %% 4.4 wrong: a module of conv2d alone -> the functions that are given, and no others | add is missing
+# %% 4.4 wrong: a module of conv2d alone -> the functions that are given, and no others | missing: add, add1
 def schedule_conv2d(mod):
     return tvm.IRModule({"conv2d": conv_schedule(mod)["conv2d"]})
 
@@ -892,7 +892,7 @@ def inline_all(schedule):
 # %% 4.2 wrong: six rows for each thread -> with 4 iterations or more; for buffers (16, 24) | i_0: 3 parallel
 # schedule.parallel(i) => schedule.parallel(schedule.split(i, factors=[None, 6])[0])
 
-# %% 4.4 wrong: the fast function gets a name of its own -> the functions that are given, and no others | conv2d_tiled is new
+# %% 4.4 wrong: the fast function gets a name of its own -> the functions that are given, and no others | new: conv2d_tiled
 def schedule_conv2d(mod):
     new = tvm.IRModule(dict(mod.functions_items()))
     new["conv2d_tiled"] = conv_schedule(mod)["conv2d"]
@@ -939,3 +939,25 @@ def row_in_registers(schedule):
         schedule.reorder(place, strip, k, eight)
         place = strip
     schedule.reverse_compute_at(copy, place)
+
+# %% 4.2 wrong: the lanes come from the rows -> lanes that are neighbours in C | steps in C of [(1, 0)]
+def schedule_add(schedule: tvm.s_tir.Schedule) -> None:
+    """Make the addition in block C parallel over rows and vectorised along rows."""
+    i, j = schedule.get_loops(schedule.get_sblock("C"))
+    rows, lanes = schedule.split(i, factors=[None, 8])
+    schedule.reorder(rows, j, lanes)
+    schedule.vectorize(lanes)
+    schedule.parallel(rows)
+
+# %% 4.3 wrong: partial sums along k as the lanes -> neighbours
+def schedule_matmul(schedule: tvm.s_tir.Schedule) -> None:
+    """Vectorise a matrix product along j, share i among threads, decompose the reduction."""
+    block = schedule.get_sblock("C")
+    i, j, k = schedule.get_loops(block)
+    k0, k1 = schedule.split(k, factors=[None, 8])
+    partial = schedule.rfactor(k1, 2)
+    i, j, k0, k1 = schedule.get_loops(partial)
+    schedule.vectorize(k1)
+    schedule.parallel(i)
+    schedule.decompose_reduction(partial, k0)
+    schedule.parallel(schedule.get_loops(block)[0])

@@ -783,3 +783,47 @@ def map_gelu(bb: relax.BlockBuilder, node_map: dict, node: fx.Node) -> relax.Var
     source = node.args[0]
     node_map[source] = bb.emit_te(gelu, node_map[source])
     return node_map[source]
+
+# %% 5.1 wrong: the bindings' variables as keys -> DataflowVar
+def mend() -> dict[str, Callable]:
+    """The two operations that are wrong in `faulty`, as they should be."""
+
+    def bias(x: te.Tensor, b: te.Tensor) -> te.Tensor:
+        return te.compute(x.shape, lambda n, c, h, w: x[n, c, h, w] + b[c], name="bias")
+
+    def pool(x: te.Tensor) -> te.Tensor:
+        return topi.nn.pool2d(x, (2, 2), (2, 2), (1, 1), (0, 0, 0, 0), "max")
+
+    variables = [binding.var for binding in faulty["main"].body.blocks[0].bindings]
+    return {variables[1]: bias, variables[3]: pool}
+
+# %% 5.4 wrong: reshapes the bias inside PyTorch's layer -> layer.bias to stay as it was
+def cnn_rules() -> dict[type[nn.Module], Callable]:
+    """Rules for nn.Conv2d, nn.MaxPool2d, nn.Flatten and nn.Softmax."""
+
+    def pair(value):
+        return (value, value) if isinstance(value, int) else tuple(value)
+
+    def map_conv2d(bb, node_map, node, layer):
+        x, w = node_map[node.args[0]], map_param(layer.weight)
+        y = bb.emit_te(topi.nn.conv2d, x, w, layer.stride, layer.padding, layer.dilation)
+        if layer.bias is None:
+            return y
+        layer.bias.data = layer.bias.data.reshape(1, -1, 1, 1)
+        return bb.emit_te(topi.add, y, map_param(layer.bias))
+
+    def map_max_pool(bb, node_map, node, layer):
+        padding = pair(layer.padding) + pair(layer.padding)
+        return bb.emit_te(
+            topi.nn.pool2d, node_map[node.args[0]], pair(layer.kernel_size), pair(layer.stride),
+            (1, 1), padding, "max",
+        )
+
+    def map_flatten(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.flatten, node_map[node.args[0]])
+
+    def map_softmax(bb, node_map, node, layer):
+        return bb.emit_te(topi.nn.softmax, node_map[node.args[0]], layer.dim)
+
+    return {nn.Conv2d: map_conv2d, nn.MaxPool2d: map_max_pool,
+            nn.Flatten: map_flatten, nn.Softmax: map_softmax}

@@ -598,3 +598,12 @@ def in_tiles(schedule, rows, columns, portion):
 # %% 6.4 wrong: times a reciprocal, rounded down -> input columns: 49
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (int(n * (1 / rows)) * int(m * (1 / columns)) * depth * (rows + columns) + n * m)
+
+# %% 6.2 wrong: products of the shapes in int32 -> expected
+def least_time(batch: int, inputs: int, outputs: int, peak: float, bandwidth: float) -> float:
+    """Return the least time of a dense layer in microseconds."""
+    sizes = np.array([batch, inputs, outputs], dtype="int32")
+    operations = np.int32(2) * np.prod(sizes, dtype="int32")
+    shapes = np.array([[batch, inputs], [outputs, inputs], [batch, outputs]], dtype="int32")
+    moved = 4 * np.prod(shapes, axis=1, dtype="int32").sum(dtype="int32")
+    return float(max(operations / peak, moved / bandwidth) / 1e3)

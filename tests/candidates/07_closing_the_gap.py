@@ -132,7 +132,7 @@ def fast_conv_pool(mod, name):
 def follow_layout(weights, places, lanes):
     return weights.copy()
 
-# %% 7.3 wrong: places and lanes in each other's place -> input places: 5 | input lanes: 3 | *0*, 0, *1*
+# %% 7.3 wrong: places and lanes in each other's place -> input places: 3 | input lanes: 2 | *0*, *1*
 def follow_layout(weights, places, lanes):
     return weights.reshape(len(weights), -1, places, lanes).transpose(0, 1, 3, 2).reshape(len(weights), -1)
 
@@ -455,3 +455,11 @@ def fast_conv_pool(mod, name):
     s.decompose_reduction(conv, ry)
     s.decompose_reduction(pool, py)
     return s.mod
+
+# %% 7.1 wrong: no more of the image than 28 rows and 28 columns -> expected
+def tile_traffic(rows: int, columns: int, channels: int) -> float:
+    """Return the loads and stores of a tile of the convolution, for each multiply-add."""
+    image = min(rows + 2, 28) * min(columns + 2, 28)
+    loads = image + 9 * channels
+    stores = rows * columns * channels
+    return (loads + stores) / (9 * stores)

@@ -85,7 +85,7 @@ def replaying(place=False, post=True, gives="func", all_kinds=False):
         return {"func": (drawn, s.mod["main"]), "mod": (drawn, s.mod), "drawn": drawn}[gives]
     return replay
 
-# %% 8.1 wrong: nothing is drawn -> draws for loops of none
+# %% 8.1 wrong: nothing is drawn -> no sample_perfect_tile in the trace
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most, cut="")
 
@@ -187,7 +187,7 @@ replayed = replaying(place=True)
 # %% 8.3 wrong: all decisions are taken for tiles -> {'tiles': [[2, 6]] | {'tiles': [0, [2, 6], [3, 2]]
 replayed = replaying(all_kinds=True)
 
-# %% 8.3 wrong: the last steps are left out -> the first line that differs: for
+# %% 8.3 wrong: the last steps are left out -> the first loop that differs: for
 replayed = replaying(post=False)
 
 # %% 8.3 wrong: the module -> dict, IRModule
@@ -304,7 +304,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return kept.setdefault("drawn", drawn), program
 
-# %% 8.3 wrong: drawn anew by the space -> the first line that differs: for i_0, i_1 in T.grid(2, 6): | for i_0, i_1 in T.grid(
+# %% 8.3 wrong: drawn anew by the space -> the first loop that differs: for i_0, i_1 in T.grid(2, 6): | for i_0, i_1 in T.grid(
 def replayed(record, func):
     drawn, _ = replaying()(record, func)
     undecided = [record[0], [d for d in record[1] if record[0][d[0]][0] != "SamplePerfectTile"]]
@@ -597,7 +597,7 @@ def replayed(record, func):
     tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
     return drawn, schedule.mod["main"]
 
-# %% 8.3 wrong: takes the decisions out of the record while reading -> record to stay as it was | , []]
+# %% 8.3 wrong: takes the decisions out of the record while reading -> record[1] to stay as it was | []
 def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
     """Return what a record drew, and the PrimFunc that it makes of `func`."""
     steps, decisions = record
@@ -611,3 +611,75 @@ def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm
     schedule = tvm.s_tir.Schedule(func)
     tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
     return drawn, schedule.mod["main"]
+
+# %% 8.3 wrong: the four values of MetaSchedule's rule, written down -> 'unrolled': 5
+def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
+    """Return what a record drew, and the PrimFunc that it makes of `func`."""
+    instructions, decisions = record
+    tiles, unrolled = [], None
+    for number, decision in decisions:
+        kind = instructions[number][0]
+        if kind == "SamplePerfectTile":
+            tiles.append(list(decision))
+        elif kind == "SampleCategorical":
+            unrolled = [0, 16, 64, 512][decision]
+    schedule = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
+    return {"tiles": tiles, "unrolled": unrolled}, schedule.mod["main"]
+
+# %% 8.3 wrong: the trace applied once more, as apply_to_schedule does by remove_postproc=True -> the first loop that differs
+def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
+    """Return what a record drew, and the PrimFunc that it makes of `func`."""
+    instructions, decisions = record
+    drawn: dict[str, Any] = {"tiles": [], "unrolled": None}
+    for number, decision in decisions:
+        kind, _inputs, attributes, _outputs = instructions[number]
+        if kind == "SamplePerfectTile":
+            drawn["tiles"].append(decision)
+        if kind == "SampleCategorical":
+            drawn["unrolled"] = attributes[0][decision]
+    first = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, first)
+    schedule = tvm.s_tir.Schedule(func)
+    first.trace.apply_to_schedule(schedule, remove_postproc=True)
+    return drawn, schedule.mod["main"]
+
+# %% 8.3 wrong: decisions are popped from the record -> record[1] to stay as it was | []
+def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
+    """Return what a record drew, and the PrimFunc that it makes of `func`."""
+    instructions, decisions = record
+    drawn: dict[str, Any] = {"tiles": [], "unrolled": None}
+    while decisions:
+        number, decision = decisions.pop(0)
+        kind, _, attributes, _ = instructions[number]
+        if kind == "SamplePerfectTile":
+            drawn["tiles"].append(decision)
+        elif kind == "SampleCategorical":
+            drawn["unrolled"] = attributes[0][decision]
+    schedule = tvm.s_tir.Schedule(func)
+    tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
+    return drawn, schedule.mod["main"]
+
+# %% 8.1 wrong: divisors chosen by a generator of NumPy -> sample_perfect_tile | no sample_perfect_tile in the trace
+def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Schedule:
+    """Return a schedule of a conv2d with tiles drawn by chance, of at most so many numbers."""
+    rng = np.random.default_rng(seed)
+    schedule = tvm.s_tir.Schedule(func, seed=seed)
+    schedule.compute_inline(schedule.get_sblock("pad_temp"))
+    conv = schedule.get_sblock("conv2d_nchw")
+    n, f, y, x, rc, ry, rx = schedule.get_loops(conv)
+    pieces, left = [], most
+    for loop in (x, y, f):
+        extent = int(schedule.get(loop).extent)
+        fitting = [d for d in range(1, extent + 1) if extent % d == 0 and d <= left]
+        inner = int(rng.choice(fitting))
+        pieces.append(schedule.split(loop, [extent // inner, inner]))
+        left //= inner
+    (x0, x1), (y0, y1), (f0, f1) = pieces
+    schedule.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
+    schedule.vectorize(x1)
+    schedule.unroll(ry)
+    schedule.unroll(rx)
+    schedule.parallel(schedule.fuse(n, f0))
+    schedule.decompose_reduction(conv, rc)
+    return schedule

@@ -613,3 +613,25 @@ def use_clip(mod):
 
 # %% 9.6 wrong: a leaky ReLU behind a layer is taken, too -> call_dps_packed, nn.leakyrelu; leaky(matmul(x, w0) + b0)
 # is_op("relax.nn.relu")(dense)), ("mine.dense" => is_op("relax.nn.relu")(dense) | is_op("relax.nn.leakyrelu")(dense)), ("mine.dense"
+
+# %% 9.3 wrong: the weights as a product of constants -> operators
+def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
+    """Fold each batch normalisation behind a convolution into its weights and bias."""
+    image, w, b = wildcard(), is_const(), is_const()
+    gamma, beta, mean, variance = statistics = [is_const() for _ in range(4)]
+    conv = is_op("relax.nn.conv2d")(image, w)
+    norm = is_op("relax.nn.batch_norm")(conv | is_op("relax.add")(conv, b), *statistics)
+
+    def folded(found: relax.Expr, parts: dict) -> relax.Expr:
+        g, shift, mu, var = (parts[each].value.numpy() for each in statistics)
+        factor = g / np.sqrt(var + parts[norm].attrs.epsilon)
+        on_axis_0 = relax.const(factor.reshape(-1, 1, 1, 1), "float32")
+        on_axis_1 = relax.const(factor.reshape(1, -1, 1, 1), "float32")
+        weight = relax.op.multiply(parts[w], on_axis_0)
+        rest = relax.const((shift - factor * mu).reshape(1, -1, 1, 1), "float32")
+        if b in parts:
+            rest = relax.op.add(relax.op.multiply(parts[b], on_axis_1), rest)
+        call = parts[conv]
+        return relax.op.add(relax.Call(call.op, [parts[image], weight], call.attrs), rest)
+
+    return rewritten(mod, is_tuple_get_item(norm, 0), folded)

@@ -652,7 +652,7 @@ def for_all(processors: list[str]) -> tvm.target.Target:
 def products_in_rows(mod):
     return in_rows(mod, names=lambda name: name in ("matmul", "matmul1"))
 
-# %% 11.7 wrong: without a triple -> mtriple x86_64-linux-gnu | llvm with mtriple None
+# %% 11.7 wrong: without a triple -> mtriple x86_64-linux-gnu | no mtriple given, so TVM took this machine's
 def for_all(processors):
     shared = set.intersection(*map(features, processors))
     return tvm.target.Target({"kind": "llvm", "mattr": [f"+{name}" for name in sorted(shared)]})
@@ -754,3 +754,50 @@ def ship(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:
 
 # %% 11.1 right: a size that torch declares from 2 on, and that runs for 1
 # torch.export.Dim("size", min=1, max=64) => torch.export.Dim.DYNAMIC(max=64)
+
+# %% 11.3 wrong: the new letter in front of the cache -> keys and values stand before the older ones
+def one_more_letter(model: gpt.GPT, token: torch.Tensor, keys: torch.Tensor,
+                    values: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return the logits for one more letter, and the keys and values with it."""
+    past = keys.shape[3]
+    x = model.token(token) + model.place(torch.arange(past, past + 1))
+    new_keys, new_values = [], []
+    for number, block in enumerate(model.blocks):
+        query, key, value = block.heads(x)
+        key = torch.cat([key, keys[number]], 2)
+        value = torch.cat([value, values[number]], 2)
+        new_keys.append(key)
+        new_values.append(value)
+        attended = nn.functional.scaled_dot_product_attention(query, key, value)
+        x = block.rest(x, attended)
+    return model.head(model.norm(x)), torch.stack(new_keys), torch.stack(new_values)
+
+# %% 11.8 wrong: an archive of object files -> without other programs | 'tar'
+def ship(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:
+    """Fill a folder that runs a module: python run.py x.npy y.npy."""
+    with helpers.quiet():
+        executable = relax.build(mod, target)
+    executable.export_library(str(folder / "model.tar"))
+    (folder / "run.py").write_text(inspect.cleandoc("""
+        import sys
+        from pathlib import Path
+
+        import numpy as np
+        import tvm
+        from tvm.runtime.vm import VirtualMachine
+
+        library = tvm.runtime.load_module(str(Path(__file__).with_name("model.tar")))
+        machine = VirtualMachine(library, tvm.cpu())
+        y = machine["main"](tvm.runtime.tensor(np.load(sys.argv[1])))
+        np.save(sys.argv[2], y.numpy())
+    """))
+
+# %% 11.2 wrong: keep the axes, then squeeze them all -> (2, 1, 4) | (2, 4)
+def convert_amax(node: torch.fx.Node, importer) -> relax.Var:
+    """Import torch.amax: (x), (x, dim) or (x, dim, keepdim)."""
+    value = importer.env[node.args[0]]
+    dim = list(node.args[1]) if len(node.args) > 1 and node.args[1] else None
+    result = relax.op.max(value, dim, keepdims=True)
+    if len(node.args) < 3 or not node.args[2]:
+        result = relax.op.squeeze(result)
+    return importer.block_builder.emit(result)

@@ -174,7 +174,8 @@ def _returns_another(chain: Chain, mod: tvm.IRModule, model: nn.Module) -> Check
     if place.position == final:
         if inexact := inexact_constant(mod, model):
             return inexact
-        return CheckFailed(_("PyTorch's values within the tolerance"), _("values close to them"))
+        return CheckFailed(_("PyTorch's values within the tolerance"), _differs(
+            chain.value(place)[0].numpy(), chain.right[last].numpy()))
     return CheckFailed(_("main to return {name}, which is {layer}").format(
                            name=_value(chain, place.position), layer=chain.step(last).says),
                        _value(chain, final))
@@ -202,18 +203,21 @@ def _told(chain: Chain, parting: Parting, piece: Piece | None, said: Sequence[st
             _("no value like it: {values}").format(values=values), look_at)
     came_, right = chain.value(parting.end)[0].numpy(), chain.made(
         parting, {taken: chain.own[taken][0] for taken in parting.takes}).numpy()
-    if came_.shape != right.shape:
-        differs = _("shape {shape}").format(shape=came_.shape)
-    elif np.isnan(came_).any() and not np.isnan(right).any():
-        differs = _("NaN or not written at {place}").format(place=where(np.isnan(came_)))
-    else:
-        off = np.abs(came_ - right)
-        differs = _("max |difference| {difference} at {place}").format(
-            difference=f"{off.max():.2g}", place=where(off == off.max()))
     says = _("{layer} to take {shape}, as in PyTorch") if parting.takes_another \
         else _("{layer}, {shape}, as in PyTorch")
-    return CheckFailed(says.format(layer=steps_, shape=right.shape), differs, look_at,
-                       example=example)
+    return CheckFailed(says.format(layer=steps_, shape=right.shape), _differs(came_, right),
+                       look_at, example=example)
+
+
+def _differs(came: np.ndarray, right: np.ndarray) -> str:
+    """Return in what a value differs from what is right."""
+    if came.shape != right.shape:
+        return _("shape {shape}").format(shape=came.shape)
+    if np.isnan(came).any() and not np.isnan(right).any():
+        return _("NaN or not written at {place}").format(place=where(np.isnan(came)))
+    off = np.abs(came - right)
+    return _("max |difference| {difference} at {place}").format(
+        difference=f"{off.max():.2g}", place=where(off == off.max()))
 
 
 @torch.no_grad()

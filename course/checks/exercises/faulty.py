@@ -68,7 +68,8 @@ def mended(mod: tvm.IRModule, operations: Mapping[str, Callable]) -> tvm.IRModul
     for name, operation in operations.items():
         if name not in bindings:
             raise CheckFailed(_("names of bindings of main: {names}").format(
-                                  names=", ".join(bindings)), repr(name))
+                names=", ".join(map(repr, bindings))),
+                repr(name) if isinstance(name, str) else f"{name}, {type(name).__name__}")
         kernel, arguments = bindings[name].value.args[:2]
         taken = [te.placeholder(tuple(argument.ty.shape), argument.ty.dtype)
                  for argument in arguments.fields]

@@ -30,7 +30,7 @@ def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], ti
     """
     func = _made(answer, given, title)
     with _runs(title):
-        threads = gpu.threads_of(func, barriers)
+        threads = min(math.prod(block) for _grid, block in gpu.launches_of(func, barriers))
         launch = gpu.run(func, *arrays, barriers=barriers) if threads >= least else None
     if not launch:
         raise CheckFailed(_("at least {least} threads a block; {title}").format(
@@ -57,6 +57,22 @@ def _runs(title: str) -> Iterator[None]:
         # form: no-gpu-program
         raise CheckFailed(_("a program for a GPU that runs; {title}").format(title=title),
                           error.args[0]) from None
+
+
+def require_launch(answer: Callable, given: Iterable[Any], title: str, grid: tuple[int, ...],
+                   block: tuple[int, ...] = (), barriers: bool = True) -> None:
+    """Raise CheckFailed unless a kernel has these blocks, each of these threads; nothing is run.
+
+    x, y, z; any threads will do if `block` is empty.
+    """
+    func = _made(answer, given, title)
+    with _runs(title):
+        kernels = gpu.launches_of(func, barriers)
+    blocks, threads = kernels[0]
+    if len(kernels) == 1 and kernels[0] != (grid, block or threads):
+        says = _("blocks {grid}, threads {block}")
+        raise CheckFailed(_("; ").join([says.format(grid=grid, block=block or threads), title]),
+                          says.format(grid=blocks, block=threads))
 
 
 def require_shared(answer: Callable, given: Iterable[Any], title: str) -> None:
@@ -127,15 +143,6 @@ def ran_right(answer: Callable, given: tuple[Any, ...], arrays: Sequence[np.ndar
             ran_right(answer, given, simple, right, _("; ").join([title, says]), (), **options)
         raise
     return launch
-
-
-def require_launch(launch: Launch, grid: tuple[int, ...], block: tuple[int, ...], title: str
-                   ) -> None:
-    """Raise CheckFailed unless a program has these blocks, and each these threads: x, y, z."""
-    if (launch.grid, launch.block) != (grid, block):
-        says = _("blocks {grid}, threads {block}")
-        raise CheckFailed(_("; ").join([says.format(grid=grid, block=block), title]),
-                          says.format(grid=launch.grid, block=launch.block))
 
 
 def require_at_most(most: int, came: int, what: str, title: str, look_at: str = "") -> None:

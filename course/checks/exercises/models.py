@@ -120,8 +120,7 @@ class Made(NamedTuple):
                 raise CheckFailed(_("a model with the weights that your function is given"),
                                   _("whatever it is given, the model has the trained weights"),
                                   # cause: own-weights
-                                  _("where the weights come from: the argument, not a "
-                                    "variable of the notebook")) from None
+                                  _("where the weights come from: the argument alone")) from None
             raise
 
 

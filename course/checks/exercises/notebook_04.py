@@ -54,11 +54,11 @@ def exercise_4_2(schedule_add: Callable) -> str:
 def _require_addition(func: tvm.tirx.PrimFunc) -> None:
     """Raise CheckFailed unless threads share the rows, and eight lanes run along a row."""
     found = nests(func)
-    schedules.require_threads(4, *found)
     # the sum may have been inlined into a copy of it, which then is the last block
     nest = next((nest for nest in found if nest.block == "C"), found[-1])
     lanes = schedules.require_lanes(nest, _("block {block}").format(block=nest.block), 8)
     schedules.require_neighbours(nest, lanes, nest.realize.block.writes[0])
+    schedules.require_threads(4, *found)
 
 
 @exercise("4.3", "schedule_matmul(schedule)", seconds=10)
@@ -79,7 +79,6 @@ def _require_product(func: tvm.tirx.PrimFunc, least: int) -> None:
 
     The outermost loops have to have at least `least` iterations.
     """
-    schedules.require_decomposed(func)
     update = schedules.summing(func)[0]
     found = nests(func)
     # the small sums of the partial ones may be left to one thread
@@ -92,6 +91,7 @@ def _require_product(func: tvm.tirx.PrimFunc, least: int) -> None:
     schedules.require_neighbours(update, lanes, *(
         read for read in update.realize.block.reads
         if not read.source.same_as(schedules.written(update))))
+    schedules.require_decomposed(func)
 
 
 @exercise("4.4", "schedule_conv2d(mod)", seconds=10,
@@ -104,7 +104,7 @@ def exercise_4_4(schedule_conv2d: Callable) -> str:
         schedules.require_scheduled(func)
     verified = schedules.require_same_model(mod, original, "conv2d")
     more = imported_cnn_of_8()
-    with schedules.for_any_shape(more["conv2d"]):
+    with schedules.for_more(more["conv2d"], _("a schedule for 4 images and for 8")):
         mod = schedules.returned(schedule_conv2d, more)
     with schedules.changed(mod, more, "conv2d") as func:
         with schedules.sized(func):
@@ -162,7 +162,7 @@ def exercise_4_6(row_in_registers: Callable) -> str:
 def _require_row(func: tvm.tirx.PrimFunc, columns: int) -> None:
     """Raise CheckFailed unless the sums of a row grow side by side, in a local buffer."""
     update = schedules.adds_up(func)
-    schedules.require_local(update, _("a row"))
+    schedules.require_local(update)
     schedules.require_complete(func, update, _("the sums"))
     schedules.require_few_sums(func, update, columns)
     first = update.loops.index(schedules.reducing_loops(update)[-1])

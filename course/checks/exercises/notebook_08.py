@@ -119,10 +119,11 @@ def _require_draws(schedule: tvm.s_tir.Schedule, func: tvm.tirx.PrimFunc, most: 
     cut = sorted(math.prod(factors) for _inst, factors in drawn)
     _n, channels, rows, columns = map(int, func.params[-1].shape)
     if [extent for extent in cut if extent > 1] != sorted([channels, rows, columns]):
-        raise CheckFailed(_("three draws: of the loops over {channels} channels, {rows} rows and "
-                            "{columns} columns").format(channels=channels, rows=rows,
-                                                        columns=columns),
-                          _("draws for loops of {cut}").format(cut=cut or _("none")))
+        raise CheckFailed(_("three draws by sample_perfect_tile: of the loops over {channels} "
+                            "channels, {rows} rows and {columns} columns").format(
+                                channels=channels, rows=rows, columns=columns),
+                          _("draws for loops of {cut}").format(cut=cut) if cut
+                          else _("no sample_perfect_tile in the trace"))
     for inst, factors in drawn:
         if not any(split.inputs[0].same_as(inst.inputs[0])
                    and len(split.inputs) == len(inst.outputs) + 1
@@ -380,6 +381,10 @@ def _records() -> list[tuple[str, list, tvm.tirx.PrimFunc]]:
     found = [(json.dumps(short), short, doubled), *(
         (f"{file}:{line}", record, ms.database.Workload.from_json(workloads[number]).mod["main"])
         for line, (number, (record, *_rest)) in enumerate(lines, 1))]
+    drawing = copy.deepcopy(short)
+    drawing[0].append(["SampleCategorical", [], [[3, 5], [0.5, 0.5]], ["v10"]])
+    drawing[1].append([8, 1])
+    found.append((json.dumps(drawing), drawing, doubled))
     name, record, func = found[1]
     for place, tile in ((0, [1, 4, 1, 1]), (2, [1, 13, 1, 2])):
         other = copy.deepcopy(record)
@@ -407,7 +412,9 @@ def exercise_8_3(replayed: Callable) -> str:
             raise CheckFailed(_("a dictionary, and a PrimFunc"), ", ".join(
                 type(one).__name__ for one in (came if isinstance(came, tuple) else (came,))))
         if given != record:
-            says, left = _("{name} to stay as it was").format(name="record"), f"{given}"[-200:]
+            part = next(i for i in (1, 0) if given[i:i + 1] != record[i:i + 1])
+            says = _("{name} to stay as it was").format(name=f"record[{part}]")
+            left = f"{given[part:]}"[1:-1][:200]
             raise CheckFailed(says, left, example=Example.of({"record": name}, says, left))
         drawn, program = came
         of_kind = [(record[0][number], decision) for number, decision in record[1]]
@@ -424,8 +431,10 @@ def exercise_8_3(replayed: Callable) -> str:
         tvm.s_tir.Trace.apply_json_to_schedule(record, made)
         if not tvm_ffi.structural_equal(program, right := made.mod["main"]):
             expected, got = _first_difference(right, program)
+            says = _("the first loop that differs") if expected.startswith("for ") \
+                else _("the first line that differs")
             raise CheckFailed(expected, got, example=Example.of(
-                {"record": name}, expected, got, result=_("the first line that differs")))
+                {"record": name}, expected, got, result=says))
     return _("{count} records read and replayed: their tiles, their steps to unroll, and the "
              "same programs as\nTVM's replay").format(count=len(_records()))
 

@@ -47,10 +47,10 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
     """a thread for each pixel."""
     for rows, columns in _PIXELS:
         title = f"X {(rows, columns)}"
-        launch = gpus.ran_right(thread_for_each_pixel, (_brighter(rows, columns),),
-                                [gpus.numbers(rows, columns)], lambda X: X * 0.5 + 0.25, title)
-        grid = (-(-columns // _SIDE), -(-rows // _SIDE), 1)
-        gpus.require_launch(launch, grid, (_SIDE, _SIDE, 1), title)
+        grid, given = (-(-columns // _SIDE), -(-rows // _SIDE), 1), (_brighter(rows, columns),)
+        gpus.require_launch(thread_for_each_pixel, given, title, grid, (_SIDE, _SIDE, 1))
+        launch = gpus.ran_right(thread_for_each_pixel, given, [gpus.numbers(rows, columns)],
+                                lambda X: X * 0.5 + 0.25, title)
         i, j = np.indices((rows, columns))
         owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
         writer = launch.writer["Y"].reshape(rows, columns)
@@ -145,11 +145,12 @@ def _smoothed(X: np.ndarray) -> np.ndarray:
 @exercise("10.4", "with_barriers()")
 def exercise_10_4(with_barriers: Callable) -> str:
     """barriers where they belong."""
+    gpus.require_launch(with_barriers, (), "X (128,)", (128 // _WIDTH, 1, 1), (_WIDTH, 1, 1),
+                        barriers=False)
     for title, X in gpus.inputs([gpus.alone(1, (0,), 128)], gpus.numbers(128)):
         Y = np.full(128, np.nan, "float32")
         launch = gpus.ran(with_barriers, (), (X, Y), title, barriers=False)
         gpus.require_result(Y, _smoothed(X), title, launch)
-    gpus.require_launch(launch, (X.size // _WIDTH, 1, 1), (_WIDTH, 1, 1), title)
     gpus.require_few(launch.loads, "X", X.size, _("loads of X"), title)
     gpus.require_at_most(_BARRIERS, launch.barriers, _("barriers for each thread"), title)
     return _("no race, and {count} barriers for each thread").format(count=launch.barriers)
@@ -171,12 +172,13 @@ def _row_sums(n: int, k: int) -> tvm.tirx.PrimFunc:
 def exercise_10_5(block_for_each_row: Callable) -> str:
     """sums of rows, each by the threads of a block."""
     for n, k in _ROWS:
+        gpus.require_launch(block_for_each_row, (_row_sums(n, k),), f"X {(n, k)}", (n, 1, 1),
+                            (32, 1, 1))
         for title, X in gpus.inputs([gpus.alone(1, (0, k - 1), n, k), gpus.alone(-1, (0, 0), n, k)],
                                     gpus.numbers(n, k)):
             Y = np.full(n, np.nan, "float32")
             launch = gpus.ran(block_for_each_row, (_row_sums(n, k),), (X, Y), title)
             gpus.require_result(Y, X.sum(axis=1), title, launch)
-        gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
                          _at_once(launch))
     return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
@@ -193,6 +195,8 @@ def _softmax(n: int, k: int) -> tvm.tirx.PrimFunc:
 def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
     """a softmax in one kernel, a block for each row."""
     for n, k in _ROWS:
+        gpus.require_launch(softmax_in_one_kernel, (_softmax(n, k),), f"X {(n, k)}", (n, 1, 1),
+                            (32, 1, 1))
         drawn = random(n, k, seed=k) * 3
         drawn[1], drawn[2] = drawn[1] + 200, drawn[2] - 200  # without the maximum: inf / inf, 0 / 0
         drawn[0, 7 * k // 11] += 200  # and with another number than the maximum of all the row
@@ -203,7 +207,6 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
             launch = gpus.ran(softmax_in_one_kernel, (_softmax(n, k),), (X, Y), title)
             power = np.exp(X - X.max(axis=1, keepdims=True))
             gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
-        gpus.require_launch(launch, (n, 1, 1), (32, 1, 1), title)
         gpus.require_few(launch.transactions, launch.transactions, 3 * n * k // 32,
                          _("transactions"), title)
     return _("one kernel, a block of 32 threads for each row, X read at most twice")
@@ -237,10 +240,11 @@ def exercise_10_8(window_of_five: Callable) -> str:
     sizes = (7, 33, 40, 61, 64)
     for n in sizes:
         title = f"n = {n}"
+        gpus.require_launch(window_of_five, (n,), title, (-(-n // _OF_ONE_BLOCK), 1, 1),
+                            (_OF_ONE_BLOCK, 1, 1), barriers=False)
         launch = gpus.ran_right(
             window_of_five, (n,), [gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n)],
             lambda X, W: np.convolve(X, W[::-1], "valid"), title, barriers=False)
-        gpus.require_launch(launch, (-(-n // _OF_ONE_BLOCK), 1, 1), (_OF_ONE_BLOCK, 1, 1), title)
         most = sum(min(_OF_ONE_BLOCK, n - first) + _TAPS - 1
                    for first in range(0, n, _OF_ONE_BLOCK))
         gpus.require_few(launch.loads, "X", most, _("loads of X"), title)

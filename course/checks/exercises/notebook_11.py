@@ -34,7 +34,7 @@ from course.checks.spec.forms import compiled, naming
 from course.checks.spec.spec import Cases, Spec, check, require_equal
 from course.ship import native
 from course.tir.walk import walk
-from course.words import CourseError, _
+from course.words import CourseError, Sentence, _
 from data import gpt
 
 # ---- any batch -----------------------------------------------------------------------------
@@ -116,9 +116,10 @@ def _require_any_batch(main: relax.Function, inputs: int) -> None:
 # ---- an operator ---------------------------------------------------------------------------
 
 _AMAX = (
-    "amax(x)", "amax(x, [1])", "amax(x, [-1], True)", "amax(x, [0, 2])", "amax(x, [2], False)",
-    "amax(x, [], True)", "amax(x * x, [1, -1], True)", "amax(x, [2, 0])", "amax(x, [0, 1])",
-    "amax(x, [-2])", "amax(x, [0, 1, 2], True)", "amax(x[:, None], [2, -3, -1])",
+    "amax(x)", "amax(x, [1])", "amax(x, [-1], True)", "amax(x, [0, 2])",
+    "amax(x[:, None], [2], False)", "amax(x, [], True)", "amax(x * x, [1, -1], True)",
+    "amax(x, [2, 0])", "amax(x, [0, 1])", "amax(x, [-2])", "amax(x, [0, 1, 2], True)",
+    "amax(x[:, None], [2, -3, -1])",
     "amax(100 * x[0], [1])", "amax(1_000_001 * x.long(), [1])")
 
 
@@ -215,9 +216,16 @@ def _steps() -> Cases:
                     for past in every for result in ("keys", "values", "logits"))  # as computed
 
 
+def _new_letter_first(result: str, **given: int) -> np.ndarray:
+    right = _right(result=result, **given)
+    return right if result == "logits" else np.roll(right, 1, axis=3)
+
+
 _PARTS = ("logits", "keys", "values")
 _STEPS = Spec(_stepping, _right, _steps, fits=lambda given: given["past"] >= 0
-              and 1 <= given["blocks"] <= gpt.LAYERS and 1 <= given["texts"] <= _TEXTS)
+              and 1 <= given["blocks"] <= gpt.LAYERS and 1 <= given["texts"] <= _TEXTS,
+              named={_("the new letter's keys and values stand before the older ones"):
+                     _new_letter_first})
 
 
 @exercise("11.3",
@@ -483,12 +491,13 @@ def exercise_11_7(for_all: Callable) -> str:
                               ", ".join(map(str, names)))
         require_type(target, tvm.target.Target, _("a Target {given}").format(given=given))
         kind, triple = target.kind.name, str(target.attrs.get("mtriple", ""))
+        wanted = _("a target of kind llvm with mtriple {triple}").format(triple=machine["mtriple"])
         if triple == llvm_get_system_triple() and triple not in said:
-            triple = ""  # nobody asked for it: TVM took this machine's
+            raise CheckFailed(wanted, _("no mtriple given, so TVM took this machine's, {triple}"
+                                        ).format(triple=triple))
         if kind != "llvm" or not triple.startswith("x86_64") or "linux" not in triple:
-            raise CheckFailed(_("a target of kind llvm with mtriple {triple}").format(
-                triple=machine["mtriple"]), _("{kind} with mtriple {triple}").format(
-                    kind=kind, triple=triple or None))
+            raise CheckFailed(wanted, _("{kind} with mtriple {triple}").format(
+                kind=kind, triple=triple or None))
         shared, came = set.intersection(*(known[name] for name in fleet)), _has(target)
         if came != shared:
             lacks = next((name for name in fleet if came - known[name]), None)
@@ -569,13 +578,16 @@ def _received(place: Path, given: str, result: str) -> np.ndarray:
     except (OSError, EOFError, ValueError) as error:
         said, name = reason(error).replace(f"{place}/", ""), "np.load"
     line = re.search(r'run\.py", line (\d+).*\n *(.*)', said)
-    raise CheckFailed(
-        _("a result in {result} after python received/run.py {given} {result}").format(
-            given=given, result=result),
-        _("{reason}, from {name}").format(reason=said.splitlines()[-1], name=name),
-        _("line {number} of run.py: {source}").format(number=line[1], source=line[2]) if line
-        else _("the folder has {files}; where it was called: {others}").format(
+    look_at = [_("line {number} of run.py: {source}").format(number=line[1], source=line[2])] \
+        if line else []
+    if not line or "No such file" in said:
+        look_at.append(_("the folder has {files}; where it was called: {others}").format(
             files=_files(place / "received"), others=_files(place)))
+    raise CheckFailed(
+        _("a result in {result} after python received/run.py {given} {result}, without other "
+          "programs").format(given=given, result=result),
+        _("{reason}, from {name}").format(reason=said.splitlines()[-1], name=name),
+        Sentence("\n").join(look_at))
 
 
 @exercise("11.8", "ship(mod, target, folder)", seconds=90, prepare=[_sent], needs="shared")

@@ -270,11 +270,11 @@ def exercise_12_5(attention_on_gpu: Callable) -> str:
         Q, K, V = 9 * random(n, d), 9 * random(n, d, seed=1), random(n, d, seed=2)
         Q[5], K[:, 0] = 0, -1 - np.abs(K[:, 0])
         Q[5, 0] = 1e5  # all scores of this query are far below 0
+        blocks = n // _SIDE  # one for 32 queries
+        gpus.require_launch(made, (n, d), title, (blocks, 1, 1), barriers=False)
         launch = gpus.ran_right(made, (n, d), [Q, K, V], _attention, title,
                                 barriers=False, least=_SIDE)
         q, k, v, y = (param.name for param in made(n, d).params)
-        blocks = n // _SIDE
-        gpus.require_launch(launch, (blocks, 1, 1), launch.block, title)  # one for 32 queries
         gpus.require_few(launch.loads, (k, v), 2 * blocks * n * d, _("loads of K and V"), title)
         gpus.require_few(launch.transactions, (k, v), 2 * blocks * n * d // _SIDE,
                          _("transactions of K and V"), title)

@@ -24,7 +24,7 @@ from course.checks.spec.spec import Spec, check
 from course.tir.evaluate import every
 from course.tir.loops import Nest, is_reduction, lives, nests
 from course.tir.walk import Loop
-from course.words import _
+from course.words import Sentence, _
 
 # ---- how blocks move -----------------------------------------------------------------------
 
@@ -172,7 +172,8 @@ def applied(answer: Callable, make: Callable[..., tvm.tirx.PrimFunc], *cases: tu
     """
     for number, sizes in enumerate(cases):
         before = make(*sizes)
-        with for_any_shape(before) if number else contextlib.nullcontext():
+        with for_more(before, _("a schedule for any shape")) if number \
+                else contextlib.nullcontext():
             after = _scheduled(answer, before, *more.get(sizes, ()))
         if not number and tvm_ffi.structural_equal(before, after):
             raise CheckFailed(
@@ -189,7 +190,7 @@ def sized(func: tvm.tirx.PrimFunc) -> contextlib.AbstractContextManager[None]:
 
 
 @contextlib.contextmanager
-def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
+def for_more(func: tvm.tirx.PrimFunc, expected: Sentence) -> Iterator[None]:
     """Raise CheckFailed where an answer raises for a PrimFunc, and did not for another."""
     try:
         yield
@@ -198,8 +199,8 @@ def for_any_shape(func: tvm.tirx.PrimFunc) -> Iterator[None]:
     except Exception as error:  # whatever the answer raises
         if not (line := line_of_answer(error)):
             raise
-        raise CheckFailed(_("a schedule for any shape, also for buffers {shapes}").format(
-                              shapes=_shapes(func)), reason(error), line) from None
+        raise CheckFailed(_("{expected}: here for buffers {shapes}").format(
+            expected=expected, shapes=_shapes(func)), reason(error), line) from None
 
 
 _MANY = 500  # copies of a statement: they compile in a few seconds
@@ -254,9 +255,11 @@ def only_changed(mod: tvm.IRModule, original: tvm.IRModule, names: Collection[st
     """
     before, after = ({variable.name_hint: func for variable, func in m.functions_items()}
                      for m in (original, mod))
-    for name in sorted(before.keys() ^ after.keys()):
-        raise CheckFailed(_("the functions that are given, and no others"), (
-            _("{name} is missing") if name in before else _("{name} is new")).format(name=name))
+    for some, says in ((before.keys() - after.keys(), _("missing: {names}")),
+                        (after.keys() - before.keys(), _("new: {names}"))):
+        if some:
+            raise CheckFailed(_("the functions that are given, and no others"),
+                              says.format(names=", ".join(sorted(some))))
     for other in before:
         if other not in names and not tvm_ffi.structural_equal(before[other], after[other]):
             raise CheckFailed(_("no change besides {called}").format(called=called),
@@ -471,11 +474,12 @@ def require_no_blocks(func: tvm.tirx.PrimFunc, names: Sequence[str]) -> None:
                               "compute_inline")
 
 
-def require_local(nest: Nest, what: str) -> None:
+def require_local(nest: Nest) -> None:
     """Raise CheckFailed unless the buffer that a block writes has the scope "local"."""
     if (scope := written(nest).scope()) != "local":
-        raise CheckFailed(_('sums of {what} in a buffer of scope "local"').format(what=what),
-                          _('{buffer}, of scope "{scope}"').format(buffer=nest.buffer, scope=scope))
+        raise CheckFailed(_('the sums of block {block} in a buffer of scope "local"').format(
+            block=nest.block), _('{buffer}, of scope "{scope}"').format(buffer=nest.buffer,
+                                                                       scope=scope))
 
 
 def require_scheduled(func: tvm.tirx.PrimFunc) -> list[Nest]:

@@ -17,6 +17,7 @@ import tvm
 import tvm_ffi
 from tvm import te
 
+from course.checks.run.answer import line_that_runs
 from course.checks.say.messages import CheckFailed
 from course.words import _
 
@@ -50,7 +51,7 @@ class Expressions:
 
     def __init__(self) -> None:
         self.own: set[Any] = set()  # operations
-        self.from_operator: set[Any] = set()
+        self.from_operator: dict[Any, str] = {}  # of an operation, the line of the answer
         self.by: dict[Any, str] = {}  # of an operation, the function of TOPI's that returned it
         self.made: list[tuple[tvm.tirx.PrimFunc, list[Any]]] = []  # PrimFuncs, operations of TOPI's
 
@@ -80,7 +81,7 @@ class Expressions:
             if not inside.startswith(_TOPI):
                 self.own |= made
             elif inside == _OPERATORS:
-                self.from_operator |= made
+                self.from_operator |= dict.fromkeys(made, line_that_runs())
             if path.startswith(_TOPI):
                 self.by |= dict.fromkeys(made, name)  # the outermost returns last
 
@@ -105,9 +106,8 @@ class Expressions:
         for operation in itertools.chain(*every):
             if operation in self.from_operator:
                 raise CheckFailed(_("an expression of your own, with te and without topi"),
-                                  _("an operator between whole te.Tensors (+, *, ...): these are "
-                                    "TOPI's"),
-                                  _("a te.compute over the elements: lambda i, j: y[i, j] + b[j]"))
+                                  _("an operator on a whole te.Tensor (+, *, ...): these are "
+                                    "TOPI's"), self.from_operator[operation])
             raise CheckFailed(_("an expression of your own"),
                               _("one by TOPI: topi's {name}").format(name=self.by[operation])
                               if operation in self.by else
@@ -126,22 +126,21 @@ def _tensors(value: Any) -> Iterator[te.Tensor]:
 
 
 @contextlib.contextmanager
-def require_no_tvm(expected: str, look_at: str,
-                   asked: Sequence[str] = ("compile", "build")) -> Iterator[None]:
+def require_no_tvm(expected: str, asked: Sequence[str] = ("compile", "build")) -> Iterator[None]:
     """Raise CheckFailed after the `with` if a pass of TVM's ran inside, or one of these functions.
 
     A pass is seen by TVM itself, whoever fetched it; a function by the file in which it stands,
     whatever its name is in the answer. A PassContext of the answer's would hide passes: it counts.
     """
-    found: list[str] = []
+    found: list[tuple[str, str]] = []  # names, and the answer's lines
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
         name, path = frame.f_code.co_name, frame.f_code.co_filename
         if event == "call" and path.startswith(_TVM):
             if name in asked:
-                found.append(name)
+                found.append((name, line_that_runs()))
             elif name == "__enter__" and path == _PASSES:
-                found.append("PassContext")
+                found.append(("PassContext", line_that_runs()))
 
     @tvm.ir.instrument.pass_instrument
     class Passes:
@@ -149,12 +148,13 @@ def require_no_tvm(expected: str, look_at: str,
 
         def run_before_pass(self, mod: tvm.IRModule, info: Any) -> None:
             """Note one."""
-            found.append(info.name)
+            found.append((info.name, line_that_runs()))
 
     with tvm.transform.PassContext(instruments=[Passes()]), _events(note):
         yield
     if found:
-        raise CheckFailed(expected, _("TVM was called: {name}").format(name=found[0]), look_at)
+        name, line = found[0]
+        raise CheckFailed(expected, _("TVM was called: {name}").format(name=name), line)
 
 
 # ---- PyTorch -------------------------------------------------------------------------------
@@ -180,11 +180,15 @@ class TorchCalls(torch.overrides.TorchFunctionMode):
     def __init__(self) -> None:
         super().__init__()
         self.names: list[str] = []
+        self.first = "", ""  # the name of the first, as one writes it, and the line that called it
         self.products = False  # whether a tensor was multiplied by another
 
     def __torch_function__(self, function: Callable, types: Any, args: Any = (),
                            kwargs: Any = None) -> Any:
         name = getattr(function, "__name__", str(function))
+        if not self.names:
+            of_tensor = "TensorBase." in getattr(function, "__qualname__", "")
+            self.first = f"{'Tensor.' * of_tensor}{name}", line_that_runs()
         self.names.append(name)
         came = function(*args, **(kwargs or {}))
         if not self.products and any(word in name for word in _MULTIPLIES):
@@ -206,19 +210,19 @@ class TorchCalls(torch.overrides.TorchFunctionMode):
 
 
 @contextlib.contextmanager
-def require_numpy_only(expected: str, look_at: str) -> Iterator[None]:
+def require_numpy_only(expected: str) -> Iterator[None]:
     """Raise CheckFailed after the `with` if a function of PyTorch was called inside."""
     with TorchCalls() as calls:
         yield
     if calls.names:
-        raise CheckFailed(expected, _("PyTorch's {names} was called").format(names=calls.names[0]),
-                          look_at)
+        name, line = calls.first
+        raise CheckFailed(expected, _("PyTorch's {names} was called").format(names=name), line)
 
 
 @contextlib.contextmanager
-def require_torch(expected: str, look_at: str) -> Iterator[None]:
+def require_torch(expected: str) -> Iterator[None]:
     """Raise CheckFailed after the `with` if PyTorch multiplied no two tensors inside."""
     with TorchCalls() as calls:
         yield
     if not calls.products:
-        raise CheckFailed(expected, _("PyTorch multiplied no tensor by another"), look_at)
+        raise CheckFailed(expected, _("PyTorch multiplied no tensor by another"))

@@ -10,7 +10,7 @@ import os
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -63,13 +63,22 @@ def calls_of_answer(trace: str) -> list[tuple[str, int]]:
 
 def line_of_answer(error: BaseException) -> str:
     """Return the line that raised, as "look at" text: the answer's own; "" if none is known."""
-    frames = [frame for frame in reversed(traceback.extract_tb(error.__traceback__))
-              if _of_answer(frame)]
-    for frame in [frame for frame in frames if frame.filename in checked.names] or frames:
+    frames = traceback.extract_tb(error.__traceback__)
+    if isinstance(error, SyntaxError) and error.text and not any(map(_of_answer, frames)):
+        return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
+    return _innermost(frames)
+
+
+def line_that_runs() -> str:
+    """Return the answer's line that runs now, as "look at" text; "" if none does."""
+    return _innermost(traceback.extract_stack())
+
+
+def _innermost(frames: Sequence[traceback.FrameSummary]) -> str:
+    own = [frame for frame in reversed(frames) if _of_answer(frame)]
+    for frame in [frame for frame in own if frame.filename in checked.names] or own:
         if line := line_at(frame.filename, frame.lineno or 0):
             return line
-    if isinstance(error, SyntaxError) and error.text and not frames:
-        return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
     return ""
 
 

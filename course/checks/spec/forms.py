@@ -160,6 +160,7 @@ def compiled(what: Mapping[str, Any], right: Callable[..., torch.Tensor],
     return Spec(
         lambda mains: lambda program, **inputs: result(
             mains[program], *inputs.values(), title=program), of(right),
-        lambda: ({"program": title, **{f"x{place}": x for place, x in enumerate(inputs)}}
-                 for title, every in arrays.items() for inputs in every),
+        lambda: ({"program": title, **dict(zip(getattr(what[title], "inputs", None) or (
+            f"x{place}" for place in range(len(inputs))) if len(inputs) > 1 else "x", inputs,
+            strict=True))} for title, every in arrays.items() for inputs in every),
         named={hint: of(mistake) for hint, mistake in (named or {}).items()}, atol=atol)

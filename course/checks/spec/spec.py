@@ -115,13 +115,18 @@ class Rerun(NamedTuple):
 
     def smallest(self, given: Inputs) -> Example | None:
         """Return the smallest example of what is wrong for inputs; None where it does not recur."""
+        found = self.searched(given)
+        return self.shown(*found) if found else None
+
+    def searched(self, given: Inputs) -> tuple[Inputs, Any, np.ndarray] | None:
+        """Return the smallest inputs that go wrong as these do, what came, and what is right."""
         search = Search(lambda inputs: self.kind(
             inputs, self.called(inputs), self.expected(inputs)),
             given, self.spec.axes, self.spec.least, self.spec.fits)
         with contextlib.suppress(TimeoutError):
             alarmed(search.run, LATE) if forks() else search.run()
         best = search.best, self.called(search.best), self.expected(search.best)
-        return self.shown(*best) if self.kind(*best) else None
+        return best if self.kind(*best) else None
 
     def shown(self, given: Inputs, came: Any, right: np.ndarray) -> Example:
         """Return an example of inputs, of what came and of what is right."""
@@ -246,9 +251,12 @@ def _shown(rerun: Rerun, error: Exception, given: Inputs) -> Exception:
         frame.filename in checked.names for frame in traceback.extract_tb(error.__traceback__))
     if not own and not isinstance(error, (rerun.spec.fault, _Changed)):
         return error
+    found = rerun.searched(given)
+    if found and isinstance(found[1], Exception):  # it may be another error, on another line
+        error = found[1]
     parts = error.parts if isinstance(error, CheckFailed) else (
         _("your code to run"), reason(error), place_in_script(error) or line_of_answer(error))
-    return CheckFailed(*parts, example=rerun.smallest(given))
+    return CheckFailed(*parts, example=rerun.shown(*found) if found else None)
 
 
 def _cause(rerun: Rerun, every: Sequence[_Tried], mistakes: Mistakes) -> str:
