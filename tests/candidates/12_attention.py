@@ -470,3 +470,23 @@ def coefficients(degree: int) -> np.ndarray:
     stretch = [-0.5, 0.5]
     fitted = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=stretch)
     return fitted.convert(kind=np.polynomial.Polynomial, domain=stretch).coef
+
+# %% 12.4 wrong: float64 in place of the largest -> nan
+def merge_parts(parts: int, d: int) -> tvm.tirx.PrimFunc:
+    """Return Y (d,): M (parts,), L (parts,), A (parts, d) merged, divided by the merged sum."""
+    @T.prim_func(s_tir=True)
+    def merged(M: T.Buffer((parts,), "float32"), L: T.Buffer((parts,), "float32"),
+               A: T.Buffer((parts, d), "float32"), Y: T.Buffer((d,), "float32")):
+        total = T.alloc_buffer((1,), "float64", scope="local")
+        value = T.alloc_buffer((1,), "float64", scope="local")
+        # exp of hundreds fits a float64, so no largest is needed
+        total[0] = T.float64(0)
+        for p in range(parts):
+            total[0] = total[0] + T.Cast("float64", L[p]) * T.exp(T.Cast("float64", M[p]))
+        for i in range(d):
+            value[0] = T.float64(0)
+            for p in range(parts):
+                value[0] = value[0] + T.Cast("float64", A[p, i]) * T.exp(T.Cast("float64", M[p]))
+            Y[i] = T.Cast("float32", value[0] / total[0])
+
+    return merged

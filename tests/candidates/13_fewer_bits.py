@@ -391,3 +391,16 @@ def longest_sum(one: tuple[int, int], other: tuple[int, int], bits: int) -> int:
 
 # %% 13.1 wrong: tiny weights are zeros -> weights
 # np.where(steps > 0, steps, 1) => np.where(steps > 1e-8, steps, 1)
+
+# %% 13.2 wrong: a hundred ranges in equal distances -> at most
+def best_range(x: np.ndarray, bits: int) -> float:
+    """Return the range with which numbers x (n,), from 0 on, lose least in so many bits."""
+    most = 2**bits - 1
+    best, least = float(x.max()), np.inf
+    for candidate in np.linspace(0, float(x.max()), 101)[1:]:
+        step = candidate / most
+        back = np.rint(np.minimum(x, candidate) / step) * step
+        error = float(np.sqrt(np.mean((back - x) ** 2)))
+        if error < least:
+            best, least = float(candidate), error
+    return best

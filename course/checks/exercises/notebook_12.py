@@ -224,8 +224,9 @@ def _all_at_once(M: np.ndarray, L: np.ndarray, A: np.ndarray) -> np.ndarray:
 
 def _some_parts() -> Cases:
     grow, far = 3 * np.arange(5, dtype="float32"), np.array([0, 300], "float32")
-    for M in (np.array([0, 1], "float32"), random(4), random(1), 500 * random(6), random(3) - 500,
-              grow, grow[::-1].copy(), far, 40 * grow, 40 * np.arange(12, dtype="float32")):
+    for M in (np.array([0, 1], "float32"), random(4), random(1), 500 * random(6), random(3) - 900,
+              random(3) + 900, grow, grow[::-1].copy(), far, 40 * grow,
+              40 * np.arange(12, dtype="float32")):
         for empty in ([], [0], [len(M) - 1], [0, 1])[:4 if len(M) == 4 else 3 if len(M) > 2 else 1]:
             M, L, A = M.copy(), 1 + random(len(M), seed=1) ** 2, random(len(M), 3, seed=2)
             M[empty], L[empty], A[empty] = -np.inf, 0, 0
