@@ -175,7 +175,8 @@ class Launch:
     `shared_bytes`: of one block. `barriers`: that each thread reaches. `writer`: for each buffer
     in global memory that is written, the number of the thread that wrote an element last, -1 for
     none; number = block number * threads of a block + thread number. `together`: for each buffer
-    in global memory the elements of the access that takes a warp most transactions, the first such.
+    the elements of the access that takes a warp most transactions, or most rounds in shared memory,
+    there those of one bank; the first such.
     """
 
     grid: tuple[int, ...]
@@ -261,7 +262,7 @@ class _Run:
         self.loaded: dict[tuple, np.ndarray] | None = None  # of one expression
         # inside a loop over a vector's lanes
         self.vector: dict[tuple[str, str], tuple[_Memory, list[np.ndarray]]] | None = None
-        self.most: Counter = Counter()  # transactions of one warp's access, for each buffer
+        self.most: Counter = Counter()  # of one warp's access, for each buffer: see `together`
 
     def index_of(self, tag: str) -> np.ndarray:
         """Return the value of blockIdx.x and so on in every thread."""
@@ -449,6 +450,11 @@ class _Run:
         part, word = np.divmod(both[np.diff(both, prepend=-1) > 0], words)
         each = np.bincount(part * BANKS + word % BANKS, minlength=(part[-1] + 1) * BANKS)
         rounds = each.reshape(-1, BANKS).max(axis=1)
+        if rounds.max() > self.most[memory.name]:
+            self.most[memory.name] = int(rounds.max())
+            bank = (part == rounds.argmax()) & (word % BANKS == each.reshape(-1, BANKS)[
+                rounds.argmax()].argmax())
+            self.launch.together[memory.name] = word[bank] * WORD // memory.data.itemsize
         self.launch.rounds[memory.name] += int(rounds.sum())
         self.launch.conflicts[memory.name] += int((rounds - 1)[rounds > 0].sum())
 

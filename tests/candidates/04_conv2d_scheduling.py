@@ -551,7 +551,7 @@ def schedule_add(schedule):
     schedule.parallel(i)
     schedule.vectorize(schedule.split(j, factors=[None, 8])[1])
 
-# %% 4.3 wrong: the extents of the first shape are in the answer -> also for buffers (72, 80)
+# %% 4.3 wrong: the extents of the first shape are in the answer -> here for buffers (72, 80)
 def schedule_matmul(schedule):
     c = schedule.get_sblock("C")
     i, j, k = schedule.get_loops(c)
@@ -879,7 +879,7 @@ def row_in_registers(schedule):
 # %% 4.7 wrong: the partial sums in half precision -> input A: 4 x 32 zeros but 128.969 at [1, 1] | [0, 128.969, 0, 0] | *129*
 # schedule.vectorize(schedule.get_loops(partial)[-1]) => schedule.vectorize(schedule.get_loops(partial)[-1]); schedule.unsafe_set_dtype(partial, 0, "float16")
 
-# %% 4.1 wrong: fused afterwards, for matrices alone -> a schedule for any shape, also for buffers (7,), (7,) | i, j = schedule.get_loops
+# %% 4.1 wrong: fused afterwards, for matrices alone -> a schedule for any shape: here for buffers (7,), (7,) | i, j = schedule.get_loops
 def inline_all(schedule):
     schedule.compute_inline(schedule.get_sblock("doubled"))
     schedule.compute_inline(schedule.get_sblock("shifted"))

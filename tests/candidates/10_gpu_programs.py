@@ -294,7 +294,7 @@ def tile_for_each_thread(func):
 def tile_for_each_thread(func):
     return register_tile(func, 2, 16)
 
-# %% 10.7 wrong: rows of 32 numbers -> no rounds for bank conflicts
+# %% 10.7 wrong: rows of 32 numbers -> no rounds for bank conflicts | one warp accesses 0, 128, 256, 384, ... of W_shared at once, all in one bank
 def tile_for_each_thread(func):
     return register_tile(func, offset=0)
 

@@ -468,7 +468,7 @@ def for_all(processors):
 def convert_amax(node, importer):
     return importer.block_builder.emit(relax.op.max(importer.env[node.args[0]], node.args[1], node.args[2]))
 
-# %% 11.3 wrong: the new letter first -> got: 1 x 1 x 4 x 2 x 16 numbers
+# %% 11.3 wrong: the new letter first -> the new letter's keys and values stand before the older ones
 def one_more_letter(model, token, keys, values):
     return stepped_with(model, token, keys, values, order=-1)
 

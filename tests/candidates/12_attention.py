@@ -329,7 +329,7 @@ def attention_on_gpu(n, d):
 def attention_on_gpu(n, d):
     return blocks(n, d, scale=1)
 
-# %% 12.5 wrong: a block too few -> no thread writes it
+# %% 12.5 wrong: a block too few -> blocks (2, 1, 1) | blocks (1, 1, 1)
 def attention_on_gpu(n, d):
     return blocks(n, d, count=max(n // 32 - 1, 1))
 

@@ -161,3 +161,28 @@ def require_few(found: Mapping[str, int], buffers: Iterable[str], most: int, wha
     require_at_most(most, sum(made.values()), what, title, look_at or (_(", ").join(
         _("{name} {count}").format(name=name, count=f"{count:,}")
         for name, count in made.items()) if len(made) > 1 else ""))
+
+
+def require_no_conflicts(launch: Launch, title: str) -> None:
+    """Raise CheckFailed where a warp wants several words of one bank of shared memory at once."""
+    worst = max(launch.conflicts, key=lambda name: launch.conflicts[name], default="")
+    require_few(launch.conflicts, list(launch.rounds), 0, _("rounds for bank conflicts"), title,
+                _("one warp accesses {elements} of {name} at once, all in one bank").format(
+                    elements=_elements(launch.together[worst]), name=worst)
+                if launch.conflicts[worst] else "")
+
+
+def at_once(launch: Launch, names: Iterable[str]) -> str:
+    """Say which elements the worst access of a warp reaches, of the buffer that takes most."""
+    name = max((one for one in names if one in launch.together),
+               key=lambda one: launch.transactions[one] / launch.loads[one], default="")
+    return _("one warp accesses {elements} of {name} at once").format(
+        elements=_elements(launch.together[name]), name=name) if name else ""
+
+
+def _elements(places: np.ndarray) -> str:
+    """Return places of elements as text, neighbours as one stretch: 0–3, 32, 64, ..."""
+    places = np.unique(places)
+    runs = np.split(places, np.flatnonzero(np.diff(places) > 1) + 1)
+    return ", ".join(f"{run[0]}" if len(run) == 1 else f"{run[0]}–{run[-1]}"
+                     for run in runs[:4]) + ", ..." * (len(runs) > 4)

@@ -63,7 +63,7 @@ class _Machine:
 
 _STEADY, _EQUAL = _("a steady machine"), _("two equal programs")
 _WARM = _("up to {count} calls of a program are slow at first").format(count=_COLD)
-_RARE = _("one call in {count} takes 600 times as long").format(count=f"{_RARELY:,}")
+_RARE = _("one call of b in {count} takes 600 times as long").format(count=f"{_RARELY:,}")
 _STEPS, _HEAT = _("a clock in steps of 100 µs"), _("a machine that gets slower")
 _NO_VERDICT = _("no verdict within a second of the clock")
 _NEIGHBOUR, _NOISE = _("a machine with a neighbour"), _("a noisy machine")

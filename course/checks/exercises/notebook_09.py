@@ -88,13 +88,14 @@ class _Formula(NamedTuple):
         return eval(self.text, names | dict(zip(self.inputs, inputs, strict=True)))
 
 
-_tidy = tvm.transform.Sequential([
+_clean = tvm.transform.Sequential([
     relax.transform.CanonicalizeBindings(), relax.transform.DeadCodeElimination()])
+_tidy = tvm.transform.Sequential([relax.transform.FoldConstant(), _clean])
 
 
 def _imported(model: nn.Module, shape: tuple[int, ...]) -> tvm.IRModule:
     """Return a model as 9.3 is given it: what helpers.import_operators makes of it, tidied."""
-    return _tidy(relax.transform.FoldConstant()(helpers.import_operators(model, shape)))
+    return _tidy(helpers.import_operators(model, shape))
 
 
 def _answered(answer: Callable, mods: Mapping[str, tvm.IRModule], left: Mapping[str, str],
@@ -325,7 +326,7 @@ def exercise_9_3(fold_batch_norm: Callable) -> str:
     """a normalisation folded into the convolution before it."""
     models = {one.title: one for one, _mod in _normalized()}
     mains = _answered(fold_batch_norm, {one.title: mod for one, mod in _normalized()},
-                      {title: one.left for title, one in models.items()}, _tidy)
+                      {title: one.left for title, one in models.items()}, _clean)
     check(_FOLDED, functools.partial(result, mains[_CHANNELS], title=_CHANNELS))
     check(compiled(models, lambda one, x: one.model(x), {
         title: [[random(*one.shape, seed=7)]] for title, one in models.items()}, 1e-4), mains)

@@ -15,22 +15,6 @@ from course.checks.spec.spec import Spec, check
 from course.tir.threads import Launch, thread_name
 from course.words import _
 
-
-def _at_once(launch: Launch, names: str = "X") -> str:
-    """Say which elements the worst access of a warp reaches, of the buffer that takes most."""
-    name = max((one for one in names if one in launch.together),
-               key=lambda one: launch.transactions[one] / launch.loads[one], default="")
-    if not name:  # nothing reaches them
-        return ""
-    places = np.unique(launch.together[name])
-    begins = [at for at, place in enumerate(places) if not at or place != places[at - 1] + 1]
-    runs = [(places[begin], places[end - 1])
-            for begin, end in zip(begins, [*begins[1:], len(places)], strict=True)]
-    return _("one warp accesses {elements} of {name} at once").format(
-        elements=", ".join(f"{first}" if first == last else f"{first}–{last}"
-                           for first, last in runs[:4]) + ", ..." * (len(runs) > 4), name=name)
-
-
 # ---- a thread for each pixel ---------------------------------------------------------------
 
 _PIXELS, _SIDE = [(33, 7), (16, 16), (5, 100), (20, 40), (48, 64)], 16
@@ -125,7 +109,7 @@ def exercise_10_3(dense_in_tiles: Callable) -> str:
     for title, products, launch in _of_dense(dense_in_tiles, sizes):
         gpus.require_few(launch.loads, "XW", products // 8, _("loads of X and W"), title)
         gpus.require_few(launch.transactions, "XW", products // 128, _("transactions of X and W"),
-                     title, _at_once(launch, "XW"))
+                     title, gpus.at_once(launch, "XW"))
     return _("equal, without a race, at most a sixteenth of the loads, in a sixteenth as many "
              "transactions, for {count} sizes").format(count=len(sizes))
 
@@ -180,7 +164,7 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
             launch = gpus.ran(block_for_each_row, (_row_sums(n, k),), (X, Y), title)
             gpus.require_result(Y, X.sum(axis=1), title, launch)
         gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
-                         _at_once(launch))
+                         gpus.at_once(launch, "X"))
     return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
 
 
@@ -221,7 +205,7 @@ def exercise_10_7(tile_for_each_thread: Callable) -> str:
     for title, products, launch in _of_dense(tile_for_each_thread):
         shared = list(launch.rounds)
         gpus.require_few(launch.loads, shared, products // 2, _("reads of shared memory"), title)
-        gpus.require_few(launch.conflicts, shared, 0, _("rounds for bank conflicts"), title)
+        gpus.require_no_conflicts(launch, title)
         gpus.require_few(launch.loads, "XW", products // 16, _("loads of X and W"), title)
     # to run it would take as long again
     gpus.require_shared(tile_for_each_thread, [_dense(*_LONG)], _of_sizes(*_LONG))

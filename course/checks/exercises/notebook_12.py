@@ -280,8 +280,7 @@ def exercise_12_5(attention_on_gpu: Callable) -> str:
         gpus.require_few(launch.transactions, (k, v), 2 * blocks * n * d // _SIDE,
                          _("transactions of K and V"), title)
         gpus.require_few(launch.stores, (y,), n * d, _("stores of the result"), title)
-        gpus.require_few(launch.conflicts, list(launch.rounds), 0,
-                         _("rounds for bank conflicts"), title)
+        gpus.require_no_conflicts(launch, title)
         if others := set(launch.transactions) - {q, k, v, y}:
             raise CheckFailed(_("nothing else in global memory; {title}").format(title=title),
                               ", ".join(sorted(others)))
