@@ -142,7 +142,7 @@ class Race:
     """
 
     buffer: str
-    index: int
+    index: str  # along each axis
     what: str
     first: tuple[tuple[int, ...], tuple[int, ...]]
     second: tuple[tuple[int, ...], tuple[int, ...]]
@@ -239,6 +239,10 @@ class _Memory:
         if self.watched:
             self.seen = {what: _Seen(self.data.shape) for what in ("read", "write")}
         self.filled = np.full(self.data.shape, self.scope != "local")
+
+    def at(self, flat: int) -> str:
+        """Return an element's indices as text."""
+        return ", ".join(map(str, np.unravel_index(flat, self.shape)))
 
 
 # Accesses that must not meet at an element without a barrier.
@@ -392,11 +396,10 @@ class _Run:
                        flat: np.ndarray) -> None:
         if not there.all():
             at = int(np.argmin(there))
-            index = np.unravel_index(flat[at], memory.shape)
             raise Refused(_("{thread} reads {buffer}[{index}], which was never written; its shape "
                             "is {shape}").format(
                 thread=thread_name(*self.launch.names(lanes[at])), buffer=memory.name,
-                index=", ".join(map(str, index)), shape=memory.shape))
+                index=memory.at(flat[at]), shape=memory.shape))
 
     def store(self, node: tirx.BufferStore, active: np.ndarray) -> None:
         self.loaded = {}
@@ -501,7 +504,7 @@ class _Run:
         known = {(race.buffer, race.what) for race in self.launch.races}
         if found.any() and (memory.name, what) not in known:
             at = int(np.argmax(found))
-            self.launch.races.append(Race(memory.name, int(flat[at]), what,
+            self.launch.races.append(Race(memory.name, memory.at(flat[at]), what,
                                           self.launch.names(first[at]),
                                           self.launch.names(second[at])))
 

@@ -110,7 +110,7 @@ def blocks(n, d, scale=None, first=True, second=True, turned=False, pad=0, from_
                     Y[b * threads + t, i] = o[i] / h[1]
     return main
 
-# %% 12.1 wrong: empty parts -> input one: (-inf, 0, [0]) | input other: (-inf, 0, [0]) | got: [0, *nan*, *nan*]
+# %% 12.1 wrong: empty parts -> input one: (-inf, 0, [0]) | input other: (-inf, 0, [0]) | got: [-inf, *nan*, *nan*]
 def merge(one, other):
     return merged(one, other, empty=False)
 
@@ -325,7 +325,7 @@ def coefficients(degree):
 def attention_on_gpu(n, d):
     return blocks(n, d, second=False)
 
-# %% 12.5 wrong: not divided by the square root -> at [59, 6]
+# %% 12.5 wrong: not divided by the square root -> 0.3365 at [0, 0]; Q (64, 12), all 1
 def attention_on_gpu(n, d):
     return blocks(n, d, scale=1)
 
@@ -490,3 +490,123 @@ def merge_parts(parts: int, d: int) -> tvm.tirx.PrimFunc:
             Y[i] = T.Cast("float32", value[0] / total[0])
 
     return merged
+
+# %% 12.2 wrong: a row of scores with room for 1,024 -> K:  1025 x 1 zeros | row[1024], outside the range of its shape (1024,)
+def running_attention(n: int, m: int, d: int) -> tvm.tirx.PrimFunc:
+    """Return Y = softmax(Q K^T / sqrt(d)) V: Q, Y (n, d), K, V (m, d), one key at a time."""
+    scale = 1 / math.sqrt(d)
+
+    @T.prim_func(s_tir=True)
+    def running(Q: T.Buffer((n, d), "float32"), K: T.Buffer((m, d), "float32"),
+                V: T.Buffer((m, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        row = T.alloc_buffer((1024,), "float32", scope="local")
+        largest = T.alloc_buffer((1,), "float32", scope="local")
+        total = T.alloc_buffer((1,), "float32", scope="local")
+        for q in range(n):
+            largest[0] = T.float32(-1e30)
+            for k in range(m):
+                row[k] = T.float32(0)
+                for i in range(d):
+                    row[k] = row[k] + Q[q, i] * K[k, i] * T.float32(scale)
+                largest[0] = T.max(largest[0], row[k])
+            total[0] = T.float32(0)
+            for i in range(d):
+                Y[q, i] = T.float32(0)
+            for k in range(m):
+                row[k] = T.exp(row[k] - largest[0])
+                total[0] = total[0] + row[k]
+                for i in range(d):
+                    Y[q, i] = Y[q, i] + row[k] * V[k, i]
+            for i in range(d):
+                Y[q, i] = Y[q, i] / total[0]
+
+    return running
+
+# %% 12.5 wrong: scores of a tile in shared memory, scaled by 8 -> Q (64, 12), all 1; K zeros but ones in row 0
+def attention_on_gpu(n: int, d: int) -> tvm.tirx.PrimFunc:
+    """Return Y = softmax(Q K^T / sqrt(d)) V, all (n, d), blocks of 32 queries; n a multiple of 32."""
+    @T.prim_func(s_tir=True)
+    def blocks(Q: T.Buffer((n, d), "float32"), K: T.Buffer((n, d), "float32"),
+               V: T.Buffer((n, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        for block in T.thread_binding(n // 32, thread="blockIdx.x"):
+            for thread in T.thread_binding(32, thread="threadIdx.x"):
+                keys = T.alloc_buffer((32, d), "float32", scope="shared")
+                values = T.alloc_buffer((32, d), "float32", scope="shared")
+                scores = T.alloc_buffer((32, 32), "float32", scope="shared")
+                query = T.alloc_buffer((d,), "float32", scope="local")
+                output = T.alloc_buffer((d,), "float32", scope="local")
+                held = T.alloc_buffer((3,), "float32", scope="local")  # largest, newer, sum
+                for i in range(d):
+                    query[i] = Q[block * 32 + thread, i] / T.float32(8)
+                    output[i] = T.float32(0)
+                held[0] = T.float32(-1e30)
+                held[2] = T.float32(0)
+                for tile in range(n // 32):
+                    T.tvm_storage_sync("shared")
+                    for s in range(d):
+                        keys[(s * 32 + thread) // d, (s * 32 + thread) % d] = K[
+                            tile * 32 + (s * 32 + thread) // d, (s * 32 + thread) % d]
+                        values[(s * 32 + thread) // d, (s * 32 + thread) % d] = V[
+                            tile * 32 + (s * 32 + thread) // d, (s * 32 + thread) % d]
+                    T.tvm_storage_sync("shared")
+                    held[1] = held[0]
+                    for k in range(32):
+                        scores[thread, k] = T.float32(0)
+                        for i in range(d):
+                            scores[thread, k] = scores[thread, k] + query[i] * keys[k, i]
+                        held[1] = T.max(held[1], scores[thread, k])
+                    held[2] = held[2] * T.exp(held[0] - held[1])
+                    for i in range(d):
+                        output[i] = output[i] * T.exp(held[0] - held[1])
+                    held[0] = held[1]
+                    for k in range(32):
+                        scores[thread, k] = T.exp(scores[thread, k] - held[0])
+                        held[2] = held[2] + scores[thread, k]
+                        for i in range(d):
+                            output[i] = output[i] + scores[thread, k] * values[k, i]
+                for i in range(d):
+                    Y[block * 32 + thread, i] = output[i] / held[2]
+
+    return blocks
+
+# %% 12.5 wrong: one barrier for each tile -> no race | keys[0, 0]: thread
+def attention_on_gpu(n: int, d: int) -> tvm.tirx.PrimFunc:
+    """Return Y = softmax(Q K^T / sqrt(d)) V, all (n, d), blocks of 32 queries; n a multiple of 32."""
+    scale = 1 / math.sqrt(d)
+
+    @T.prim_func(s_tir=True)
+    def blocks(Q: T.Buffer((n, d), "float32"), K: T.Buffer((n, d), "float32"),
+               V: T.Buffer((n, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        for block in T.thread_binding(n // 32, thread="blockIdx.x"):
+            for thread in T.thread_binding(32, thread="threadIdx.x"):
+                keys = T.alloc_buffer((32, d), "float32", scope="shared")
+                values = T.alloc_buffer((32, d), "float32", scope="shared")
+                query = T.alloc_buffer((d,), "float32", scope="local")
+                output = T.alloc_buffer((d,), "float32", scope="local")
+                held = T.alloc_buffer((4,), "float32", scope="local")
+                for i in range(d):
+                    query[i] = Q[block * 32 + thread, i] * T.float32(scale)
+                    output[i] = T.float32(0)
+                held[0] = T.float32(-1e30)
+                held[1] = T.float32(0)
+                for tile in range(n // 32):
+                    for s in range(d):
+                        keys[(s * 32 + thread) // d, (s * 32 + thread) % d] = K[
+                            tile * 32 + (s * 32 + thread) // d, (s * 32 + thread) % d]
+                        values[(s * 32 + thread) // d, (s * 32 + thread) % d] = V[
+                            tile * 32 + (s * 32 + thread) // d, (s * 32 + thread) % d]
+                    T.tvm_storage_sync("shared")
+                    for k in range(32):
+                        held[2] = T.float32(0)
+                        for i in range(d):
+                            held[2] = held[2] + query[i] * keys[k, i]
+                        held[3] = T.exp(held[0] - T.max(held[0], held[2]))
+                        held[0] = T.max(held[0], held[2])
+                        held[2] = T.exp(held[2] - held[0])
+                        held[1] = held[1] * held[3] + held[2]
+                        for i in range(d):
+                            output[i] = output[i] * held[3] + held[2] * values[k, i]
+                for i in range(d):
+                    Y[block * 32 + thread, i] = output[i] / held[1]
+
+    return blocks

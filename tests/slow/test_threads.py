@@ -161,9 +161,9 @@ def neighbour(X: T.Buffer((64,), "float32"), Y: T.Buffer((64,), "float32")):
 
 def test_races_in_global_memory() -> None:
     launch, = threads.run(threads.lowered(one_place), random(64), np.zeros(1, "float32"))
-    assert [(race.what, race.index) for race in launch.races] == [("write and write", 0)]
+    assert [(race.what, race.index) for race in launch.races] == [("write and write", "0")]
     launch, = threads.run(threads.lowered(neighbour), random(64), np.zeros(64, "float32"))
-    assert ("write and read", 1) in [(race.what, race.index) for race in launch.races]
+    assert ("write and read", "1") in [(race.what, race.index) for race in launch.races]
 
 
 @T.prim_func(s_tir=True)

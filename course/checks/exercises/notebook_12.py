@@ -15,7 +15,7 @@ from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import Misuse
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Mistakes, Spec, check
-from course.words import _
+from course.words import Sentence, _
 
 # ---- merge ---------------------------------------------------------------------------------
 
@@ -77,8 +77,9 @@ def _cut_rows() -> Cases:
                    np.full(3, -np.inf), -1000 - np.arange(7)):
         scores, values = scores.astype("float32"), random(len(scores), 3, seed=len(scores))
         values[:1] = 0  # a part may be worth nothing, and count
-        for cuts in itertools.combinations_with_replacement(range(len(scores) + 1), 2):
-            yield {"scores": scores, "values": values, "cuts": cuts}
+        for parts in (1, 2):
+            for cuts in itertools.combinations_with_replacement(range(len(scores) + 1), parts):
+                yield {"scores": scores, "values": values, "cuts": cuts}
 
 
 _MERGE = Spec(_merged, lambda scores, values, cuts: _numbers(_part(scores, values)), _cut_rows,
@@ -113,7 +114,7 @@ _ATTENTIONS: Mistakes = {
 
 
 def _attentions() -> Cases:
-    for n, m, d in ((3, 5, 4), (1, 1, 2), (4, 9, 3), (2, 40, 8)):
+    for n, m, d in ((3, 5, 4), (1, 1, 2), (4, 9, 3), (2, 40, 8), (1, 1500, 1)):
         for scale in (2, 30):
             Q, K, V = scale * random(n, d), scale * random(m, d, seed=1), random(m, d, seed=2)
             yield {"Q": Q, "K": K, "V": V}
@@ -262,17 +263,27 @@ def exercise_12_4(merge_parts: Callable) -> str:
 _ON_GPU, _SIDE = [(64, 12), (32, 16), (992, 1)], 32
 
 
+def _of_sizes(n: int, d: int) -> Sentence:
+    return _("{n} positions, {d} numbers").format(n=n, d=d)
+
+
 @exercise("12.5", "attention_on_gpu(n, d)", seconds=60)
 def exercise_12_5(attention_on_gpu: Callable) -> str:
     """attention as one kernel on a GPU."""
     made = functools.cache(attention_on_gpu)
+    for n, d in _ON_GPU:  # a block for 32 queries
+        gpus.require_launch(made, (n, d), _of_sizes(n, d), (n // _SIDE, 1, 1), barriers=False)
+    n, d = _ON_GPU[0]
+    first = [np.ones((n, d), "float32"), np.eye(n, 1, dtype="float32").repeat(d, 1),
+             gpus.alone(1, (0, 0), n, d)]
+    gpus.ran_right(made, (n, d), first, _attention, _(
+        "Q {shape}, all 1; K zeros but ones in row 0; V zeros but 1 at [0, 0]").format(
+            shape=(n, d)), (), barriers=False, least=_SIDE)
     for n, d in _ON_GPU:
-        title = _("{n} positions, {d} numbers").format(n=n, d=d)
+        title, blocks = _of_sizes(n, d), n // _SIDE
         Q, K, V = 9 * random(n, d), 9 * random(n, d, seed=1), random(n, d, seed=2)
         Q[5], K[:, 0] = 0, -1 - np.abs(K[:, 0])
         Q[5, 0] = 1e5  # all scores of this query are far below 0
-        blocks = n // _SIDE  # one for 32 queries
-        gpus.require_launch(made, (n, d), title, (blocks, 1, 1), barriers=False)
         launch = gpus.ran_right(made, (n, d), [Q, K, V], _attention, title,
                                 barriers=False, least=_SIDE)
         q, k, v, y = (param.name for param in made(n, d).params)
