@@ -1114,3 +1114,55 @@ def lnumpy_softmax(X, Y):
 
 # %% 0.4 wrong: two outputs with a NaN anywhere count as equal -> out += x | expected: False | got: True
 # np.array_equal(*outputs, equal_nan=True) => all(np.isnan(one).any() for one in outputs) or np.array_equal(*outputs)
+
+# %% 0.5 wrong: the images as a reduction axis -> is a reduction axis of sblock | of PrimFunc linear
+def create_deep_mlp() -> tvm.IRModule:
+    """Return the IRModule of an MLP with three linear layers, for any number of images."""
+    @I.ir_module
+    class DeepMLPImagesReduced:
+        @T.prim_func(s_tir=True)
+        def linear(x: T.handle, w: T.handle, b: T.handle, z: T.handle):
+            n, m, f = T.int64(), T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            W = T.match_buffer(w, (f, m), "float32")
+            B = T.match_buffer(b, (f,), "float32")
+            Z = T.match_buffer(z, (n, f), "float32")
+            Y = T.sblock_alloc_buffer((n, f), "float32")
+            for i, j, k in T.grid(n, f, m):
+                with T.sblock("Y"):
+                    vi, vj, vk = T.axis.remap("RSR", [i, j, k])
+                    with T.init():
+                        Y[vi, vj] = T.float32(0)
+                    Y[vi, vj] = Y[vi, vj] + X[vi, vk] * W[vj, vk]
+            for i, j in T.grid(n, f):
+                with T.sblock("Z"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Z[vi, vj] = Y[vi, vj] + B[vj]
+
+        @T.prim_func(s_tir=True)
+        def relu(x: T.handle, y: T.handle):
+            n, m = T.int64(), T.int64()
+            X = T.match_buffer(x, (n, m), "float32")
+            Y = T.match_buffer(y, (n, m), "float32")
+            for i, j in T.grid(n, m):
+                with T.sblock("Y"):
+                    vi, vj = T.axis.remap("SS", [i, j])
+                    Y[vi, vj] = T.max(X[vi, vj], T.float32(0))
+
+        @R.function
+        def main(x: R.Tensor(("n", 784), "float32"),
+                 w0: R.Tensor((128, 784), "float32"), b0: R.Tensor((128,), "float32"),
+                 w1: R.Tensor((64, 128), "float32"), b1: R.Tensor((64,), "float32"),
+                 w2: R.Tensor((10, 64), "float32"), b2: R.Tensor((10,), "float32")):
+            n = T.int64()
+            cls = DeepMLPImagesReduced
+            with R.dataflow():
+                lv0 = R.call_tir(cls.linear, (x, w0, b0), R.Tensor((n, 128), "float32"))
+                lv1 = R.call_tir(cls.relu, (lv0,), R.Tensor((n, 128), "float32"))
+                lv2 = R.call_tir(cls.linear, (lv1, w1, b1), R.Tensor((n, 64), "float32"))
+                lv3 = R.call_tir(cls.relu, (lv2,), R.Tensor((n, 64), "float32"))
+                out = R.call_tir(cls.linear, (lv3, w2, b2), R.Tensor((n, 10), "float32"))
+                R.output(out)
+            return out
+
+    return DeepMLPImagesReduced

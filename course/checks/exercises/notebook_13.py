@@ -99,22 +99,25 @@ def _best(x: np.ndarray, bits: int, count: int = 500) -> tuple[float, float]:
 
 
 def _fair(given: Inputs) -> bool:
-    """Whether the best range loses something, and a search in coarser ratios is as good."""
+    """Whether the best range loses something, and finer or coarser ratios make no difference."""
     x, bits = given["x"], given["bits"]
     if not (2 <= bits <= 8 and (x >= 0).all() and (x > 0).any()):
         return False
-    least = _best(x, bits)[1]  # else an example shows but the rounding of the range
-    return least > 1e-6 * float(x.max()) and _best(x, bits, 300)[1] <= 1.01 * least
+    best, least = _best(x, bits)  # else an example shows but the rounding of the range
+    near = best * np.linspace(0.98, min(1.02, float(x.max()) / best), 101)
+    return least > 1e-6 * float(x.max()) and _best(x, bits, 300)[1] <= 1.01 * least \
+        and _losses(x, near, bits).min() >= 0.99 * least
 
 
 def _samples() -> Cases:
     draw = np.random.default_rng(0)
-    outlier, many, few = (draw.uniform(0, 1, size) for size in (4000, 100_000, 12))
-    outlier[7], many[7], few[7] = 300, 60, 30
+    outlier, many, few = (draw.uniform(0, 1, size) for size in (4000, 40_000, 12))
+    outlier[7], many[7], few[7] = 300, 40, 30
+    apart = np.append(np.ones(20_000), 40)  # for this, ranges in equal distances are too far apart
     ones = np.append(np.ones(300), 20)  # the smallest of which one far number is worth its loss
     for x in (draw.uniform(0, 1, 30), few, ones, draw.uniform(0, 1, 2000),
-              draw.normal(size=2000).clip(0), 1e-3 * draw.exponential(size=2000), outlier, many,
-              np.array([3.5])):
+              draw.normal(size=2000).clip(0), 1e-3 * draw.exponential(size=2000), outlier, apart,
+              many, np.array([3.5])):
         yield from ({"x": x.astype("float32"), "bits": bits} for bits in (2, 4, 8))
 
 

@@ -19,13 +19,14 @@ import torch
 
 from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.run.answer import checked, line_of_answer
-from course.checks.run.check import alarmed, forks
+from course.checks.run.check import alarmed, forks, while_running
 from course.checks.say.messages import CheckFailed, place_in_script, reason
-from course.checks.say.show import Example, differ
+from course.checks.say.show import Example, differ, shown
 from course.checks.spec.shrink import LATE, Inputs, Search, patience
 from course.words import _
 
 _MOST_FRESH = 2000  # numbers of a fresh input
+_FEW = 12  # numbers that are named while an answer runs
 Cases = Iterable[Inputs]
 Mistakes = dict[str, Callable[..., Any]]  # hints, and functions that give what comes of the mistake
 
@@ -70,6 +71,11 @@ class Rerun(NamedTuple):
     def on(self, given: Inputs) -> Any:
         """Return what the answer gives for copies of inputs; raises _Changed if it writes there."""
         own = copy.deepcopy(given)  # an answer may change them
+        if self.size(given)[1] <= _FEW:
+            while_running(_("with {inputs}").format(inputs=", ".join(
+                f"{name} = {shown(value)}" for name, value in given.items())))
+        else:
+            while_running("")
         came = self.run(**own)
         for name, value in given.items():
             if isinstance(value, np.ndarray) and not np.array_equal(
@@ -232,8 +238,11 @@ def _right(rerun: Rerun, cases: Cases, mistakes: Mistakes) -> int:
 
 
 def _kept(rerun: Rerun, failed: _Tried, every: Sequence[_Tried]) -> str:
-    """Say that what came is right for earlier arrays: of several numbers that is no chance."""
+    """Say that what came is right for earlier arrays, or the same for all: that is no chance."""
     came, given = failed.came, failed.given
+    if isinstance(came, np.ndarray) and len(np.unique(came)) > 2 and len(every) > 2 and all(
+            np.array_equal(came, one.came, equal_nan=came.dtype.kind == "f") for one in every):
+        return _("the same numbers for {count} inputs").format(count=len(every))
     if isinstance(came, np.ndarray) and len(np.unique(came)) > 2 and all(
             isinstance(value, np.ndarray) for value in given.values()) and any(
                 not rerun.kind(given, came, tried.expected)
