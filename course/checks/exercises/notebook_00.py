@@ -45,6 +45,7 @@ def exercise_0_1(lnumpy_softmax: Callable) -> str:
 
 def _relu6_cases() -> Cases:
     yield {"X": np.linspace(-8, 11.5, 40, dtype="float32").reshape(4, 10)}
+    yield {"X": np.geomspace(1, 1e9, 40, dtype="float32").reshape(4, 10)}
     yield from ({"X": x} for x in rows(4, 10))
 
 

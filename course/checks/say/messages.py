@@ -204,7 +204,7 @@ def _why_ill_formed(error: BaseException) -> str:
             try:
                 relax.analysis.well_formed(frame.f_locals["check_ret"])
             except Exception as why:  # TVM raises many kinds here
-                return reason(why)
+                return re.sub(r"^\w+: Check failed: \(.*?\) is false: (?=.)", "", reason(why))
     return ""
 
 
