@@ -439,17 +439,16 @@ def _every() -> list[_Lives]:
 
 def _most(lives: _Lives) -> int:
     """Return the bytes that the text allows: by its rule, or TVM's where those are more."""
-    sizes: list[int] = []
-    needed: list[int] = []
-    for first, last, count in lives:
-        free = [number for number, until in enumerate(needed) if until < first]
-        if free:
-            chosen = min(free, key=lambda n: (sizes[n] < count, abs(sizes[n] - count)))
-            sizes[chosen], needed[chosen] = max(sizes[chosen], count), last
-        else:
-            sizes.append(count)
-            needed.append(last)
-    return max([sum(sizes), *(count for of_tvm, count in OF_TVM if of_tvm == lives)])
+    storages: list[list[int]] = []  # of each its bytes, and the last call that needs it
+    for begin, end, size in lives:
+        idle = sorted(one for one in storages if one[1] < begin)
+        if not idle:
+            storages.append([size, end])
+            continue
+        taken = next((one for one in idle if one[0] >= size), idle[-1])
+        taken[:] = max(taken[0], size), end
+    return max([sum(size for size, _end in storages),
+                *(size for of_tvm, size in OF_TVM if of_tvm == lives)])
 
 
 def _planned(plan: Callable) -> Callable[..., np.ndarray]:
