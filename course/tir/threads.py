@@ -242,7 +242,11 @@ class _Memory:
 
     def at(self, flat: int) -> str:
         """Return an element's indices as text."""
-        return ", ".join(map(str, np.unravel_index(flat, self.shape)))
+        places = []
+        for stride in self.strides:  # of padded rows, which are longer than the shape says
+            place, flat = divmod(int(flat), stride)
+            places.append(place)
+        return ", ".join(map(str, places))
 
 
 # Accesses that must not meet at an element without a barrier.

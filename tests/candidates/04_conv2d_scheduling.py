@@ -949,7 +949,7 @@ def schedule_add(schedule: tvm.s_tir.Schedule) -> None:
     schedule.vectorize(lanes)
     schedule.parallel(rows)
 
-# %% 4.3 wrong: partial sums along k as the lanes -> neighbours
+# %% 4.3 wrong: partial sums along k as the lanes -> lanes that are neighbours in B | steps in A of [(0, 1)]
 def schedule_matmul(schedule: tvm.s_tir.Schedule) -> None:
     """Vectorise a matrix product along j, share i among threads, decompose the reduction."""
     block = schedule.get_sblock("C")

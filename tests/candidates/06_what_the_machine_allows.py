@@ -599,7 +599,7 @@ def in_tiles(schedule, rows, columns, portion):
 def tile_bytes(n, m, depth, rows, columns):
     return 4 * (int(n * (1 / rows)) * int(m * (1 / columns)) * depth * (rows + columns) + n * m)
 
-# %% 6.2 wrong: products of the shapes in int32 -> expected
+# %% 6.2 wrong: products of the shapes in int32 -> expected: 2.148e+04 | got: 1069
 def least_time(batch: int, inputs: int, outputs: int, peak: float, bandwidth: float) -> float:
     """Return the least time of a dense layer in microseconds."""
     sizes = np.array([batch, inputs, outputs], dtype="int32")

@@ -456,7 +456,7 @@ def fast_conv_pool(mod, name):
     s.decompose_reduction(pool, py)
     return s.mod
 
-# %% 7.1 wrong: no more of the image than 28 rows and 28 columns -> expected
+# %% 7.1 wrong: no more of the image than 28 rows and 28 columns -> input columns: 27 | expected: 0.5062 | got: 0.4938
 def tile_traffic(rows: int, columns: int, channels: int) -> float:
     """Return the loads and stores of a tile of the convolution, for each multiply-add."""
     image = min(rows + 2, 28) * min(columns + 2, 28)

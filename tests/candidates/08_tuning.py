@@ -597,7 +597,7 @@ def replayed(record, func):
     tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
     return drawn, schedule.mod["main"]
 
-# %% 8.3 wrong: takes the decisions out of the record while reading -> record[1] to stay as it was | []
+# %% 8.3 wrong: takes the decisions out of the record while reading -> record[1][0] to stay as it was | none
 def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
     """Return what a record drew, and the PrimFunc that it makes of `func`."""
     steps, decisions = record
@@ -644,7 +644,7 @@ def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm
     first.trace.apply_to_schedule(schedule, remove_postproc=True)
     return drawn, schedule.mod["main"]
 
-# %% 8.3 wrong: decisions are popped from the record -> record[1] to stay as it was | []
+# %% 8.3 wrong: decisions are popped from the record -> record[1][0] to stay as it was | none
 def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
     """Return what a record drew, and the PrimFunc that it makes of `func`."""
     instructions, decisions = record

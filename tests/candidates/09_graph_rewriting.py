@@ -614,7 +614,7 @@ def use_clip(mod):
 # %% 9.6 wrong: a leaky ReLU behind a layer is taken, too -> call_dps_packed, nn.leakyrelu; leaky(matmul(x, w0) + b0)
 # is_op("relax.nn.relu")(dense)), ("mine.dense" => is_op("relax.nn.relu")(dense) | is_op("relax.nn.leakyrelu")(dense)), ("mine.dense"
 
-# %% 9.3 wrong: the weights as a product of constants -> operators
+# %% 9.3 wrong: the weights as a product of constants -> operators nn.conv2d, add; | multiply, nn.conv2d, add
 def fold_batch_norm(mod: tvm.IRModule) -> tvm.IRModule:
     """Fold each batch normalisation behind a convolution into its weights and bias."""
     image, w, b = wildcard(), is_const(), is_const()

@@ -392,7 +392,7 @@ def longest_sum(one: tuple[int, int], other: tuple[int, int], bits: int) -> int:
 # %% 13.1 wrong: tiny weights are zeros -> weights
 # np.where(steps > 0, steps, 1) => np.where(steps > 1e-8, steps, 1)
 
-# %% 13.2 wrong: a hundred ranges in equal distances -> at most
+# %% 13.2 wrong: a hundred ranges in equal distances -> all 1 but 40 at | that of the range 3.005 | with the range 3.2
 def best_range(x: np.ndarray, bits: int) -> float:
     """Return the range with which numbers x (n,), from 0 on, lose least in so many bits."""
     most = 2**bits - 1
@@ -405,7 +405,7 @@ def best_range(x: np.ndarray, bits: int) -> float:
             best, least = float(candidate), error
     return best
 
-# %% 13.5 wrong: steps of the first 16 outputs for all, sums in y -> y[0] is read, and nothing was written there before
+# %% 13.5 wrong: steps of the first 16 outputs for all, sums in y -> y[0] depends on what was in y before
 def times_four_bits(n: int, k: int) -> tvm.tirx.PrimFunc:
     """Return y (n,): weights of four bits W (n // 32, k, 16) with steps S, times x (k,)."""
     @T.prim_func(s_tir=True)

@@ -435,3 +435,8 @@ def test_an_h100_counts_the_same(kernel: str, notebook_10: dict[str, Any]) -> No
     stores = launch.transactions[func.params[-1].name]
     loads = launch.transactions.total() - stores
     assert (loads, stores, launch.conflicts.total()) == COUNTED[kernel]
+
+
+def test_an_element_of_padded_rows_is_named_by_its_axes() -> None:
+    memory = threads._Memory("held", "shared", np.zeros((1, 33 * 32)), 0, (32, 32), (33, 1), False)
+    assert [memory.at(flat) for flat in (0, 33, 33 * 31 + 31)] == ["0, 0", "1, 0", "31, 31"]

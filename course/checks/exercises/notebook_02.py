@@ -167,18 +167,20 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
             """Return what of the layer's a call neither takes nor gives."""
             taken = [one for given in call.takes
                      if (one := known.get(given) if isinstance(given, str) else given) is not None]
+            result = _("the result {shape}").format(shape=values[index + 1].shape)
             there = {
                 f"x {values[index].shape}": any(
                     is_layer(one, values[index], nn.Identity()) for one in taken),
                 **{one: any(_holds(array, weights[one]) for array in taken) for one in parameters},
-                _("the result {shape}").format(shape=values[index + 1].shape): any(
+                result: any(
                     is_layer(call.value, after, model[place])  # with what is done to it inside
                     for place, after in enumerate(values[index + 1:], index))}
-            return [part for part, found in there.items() if not found]
+            lacking = [part for part, found in there.items() if not found]
+            # what is not given cannot be in the result
+            return [part for part in lacking if part != result] or lacking
 
         nearest = min(calls, key=lambda call: len(lacks(call)))
         if lacking := lacks(nearest):
-            lacking = lacking[:-1] or lacking  # what is not given cannot be in the result
             raise CheckFailed(
                 _("the {layer} as one PrimFunc, of x {shape}, {parameters}").format(
                     layer=_SAYS[type(model[index])], shape=values[index].shape,

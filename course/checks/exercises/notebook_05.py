@@ -164,13 +164,18 @@ def _kept(node_map: Mapping[fx.Node, Any], rule: str, layer: nn.Module | None = 
           ) -> Iterator[None]:
     """Raise CheckFailed where a rule changes its layer, or what earlier nodes are."""
     before = dict(node_map)
-    weights = {name: one.clone() for name, one in layer.named_parameters()} if layer else {}
+    kept = copy.deepcopy(layer)
     yield
-    for name, tensor in weights.items():
-        now = getattr(layer, name, None)
-        if now is None or now.shape != tensor.shape or not torch.equal(now, tensor):
-            raise CheckFailed(_("{name} to stay as it was").format(name=f"layer.{name}"),
-                              _("{rule} changed it").format(rule=rule))
+    if layer is not None and kept is not None:
+        if str(layer) != str(kept):
+            raise CheckFailed(_("{name} to stay as it was").format(name=kept),
+                              _("{rule} made {layer} of it").format(rule=rule, layer=layer))
+        now = dict(layer.named_parameters())
+        for name, tensor in kept.named_parameters():
+            if name not in now or now[name].dtype != tensor.dtype \
+                    or not torch.equal(now[name], tensor):
+                raise CheckFailed(_("{name} to stay as it was").format(name=f"layer.{name}"),
+                                  _("{rule} changed it").format(rule=rule))
     for node, variable in before.items():
         if not variable.same_as(node_map.get(node)):
             raise CheckFailed(_("{name} to stay as it was").format(name=f"node_map[{node}]"),

@@ -174,7 +174,7 @@ def _why_far(came: Mapping[int, np.ndarray], degree: int) -> str:
     """Say what is proved of all degrees' coefficients where one's are not near enough, or ""."""
     def near_as(change: Callable[[np.ndarray], np.ndarray]) -> bool:
         return all(_near(change(came[degree]), degree) for degree in came)
-    taylor = np.log(2) ** np.arange(9) / np.cumprod([1, *range(1, 9)])
+    taylor = [math.log(2) ** k / math.factorial(k) for k in range(_DEGREES[-1] + 1)]
     if near_as(np.flip):
         return _("these coefficients, from the highest power to the lowest, are near enough")
     if near_as(lambda each: each * 2.0 ** np.arange(len(each))):

@@ -14,7 +14,7 @@ from course.checks.run.check import several_threads
 from course.checks.say.messages import CheckFailed, reason, require_type
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
-from course.tir.walk import constant, loads, stores, walk
+from course.tir.walk import accesses, constant, loads, stores, walk
 from course.words import _
 
 # Small programs are compiled longer than they run: most of that time goes into optimising them
@@ -105,21 +105,23 @@ def require_first_values(func: tvm.tirx.PrimFunc, name: str) -> None:
     In program order; a T.init comes before its sblock's body, an `if vk == 0` before what follows.
     Of elements at other indices a run says more: it starts from NaN.
     """
-    given = {param.name for param in func.params[:-1]}
-    written = set(given)
+    written = {param.name for param in func.params[:-1]}
+    earlier, last = set(written), None  # what other sblocks wrote before this one
     for store, block in stores(func, inits=True):
         buffer = store.buffer.name
-        for axis in block.iter_vars if block and block.init and buffer not in given else ():
+        if block is None or last is None or not block.same_as(last):
+            earlier, last = set(written), block
+        adds = any(access.buffer.name == buffer and structural_equal(access.indices, store.indices)
+                   for access in loads(store.value))
+        for axis in block.iter_vars if adds and block and block.init else ():
             if is_reduction(axis) and constant(axis.dom.extent) != 1 \
-                    and axis.var in variables(store.indices):
+                    and buffer not in earlier and axis.var in variables(store.indices):
                 raise CheckFailed(_("every element to have an initial value"),
                                   _("{axis} is a reduction axis of sblock {place} of {name}: "
                                     "T.init runs only where it is 0, and {buffer} is written at "
                                     "each {axis}").format(axis=axis.var.name, place=block.name_hint,
                                                           name=name, buffer=buffer))
-        if buffer not in written and any(
-                access.buffer.name == buffer and structural_equal(access.indices, store.indices)
-                for access in loads(store.value)):
+        if adds and buffer not in written:
             begins = not any(store.same_as(other) for other, _block in stores(func))
             says = _("T.init of sblock {place} of {name} reads {buffer} itself, and nothing was "
                      "written into {buffer} before") if begins else _(
@@ -168,9 +170,6 @@ class Misuse(CheckFailed):
                     else _("{place} is not written")).format(place=place, count=others))
 
 
-_SIGNALLING = np.uint32(0x7FA00000)  # a NaN that no arithmetic leaves as it is
-
-
 def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
                   shape: Sequence[int]) -> np.ndarray:
     """Compile a PrimFunc and run it on float32 arrays and an output filled with NaN.
@@ -181,18 +180,18 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
     refuses it; Misuse where something is left out.
     """
     main, title = _compiled(func), _("the PrimFunc")
-    nobodys = np.full(shape, _SIGNALLING).view("float32")
     (once,), (again,) = (
-        run_fenced(main, arrays, [nobodys], title),
+        run_fenced(main, arrays, [np.full(shape, np.nan, "float32")], title),
         run_fenced(lambda *given: several_threads(functools.partial(main, *given)), arrays,
                    [np.full(shape, 1e30, "float32")], title, at_start=True))
-    kept, name = np.isnan(once) & (again == np.float32(1e30)), func.params[-1].name
-    if len(left := np.argwhere(kept & (once.view("uint32") == _SIGNALLING))):
-        raise Misuse.unwritten(name, left[0], len(left) - 1)
-    if len(added := np.argwhere(kept)):
+    if len(left := np.argwhere(np.isnan(once) & (again == np.float32(1e30)))):
+        output = func.params[-1]
+        if not any(access.buffer.name == output.name and not access.writes
+                   for node, place in walk(func.body) for access in accesses(node, place)):
+            raise Misuse.unwritten(output.name, left[0], len(left) - 1)
         raise Misuse(_("every element to be written before it is read"),
-                     _("{place} is read, and nothing was written there before").format(
-                         place=f"{name}{list(map(int, added[0]))}"))
+                     _("{place} depends on what was in {buffer} before").format(
+                         place=f"{output.name}{list(map(int, left[0]))}", buffer=output.name))
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),

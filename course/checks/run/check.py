@@ -18,7 +18,7 @@ import signal
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -255,6 +255,17 @@ _note, _called = _shared()
 def while_running(look_at: str) -> None:
     """Say what a reader should look at if the check comes to no end from here on."""
     _write(_note, look_at)
+
+
+@contextlib.contextmanager
+def while_inside(look_at: str) -> Iterator[None]:
+    """Do as `while_running` for a `with`; afterwards what was said before holds again."""
+    before = _note[:]
+    _write(_note, look_at)
+    try:
+        yield
+    finally:
+        _note[:] = before
 
 
 def while_calling(kernel: str) -> None:

@@ -160,7 +160,14 @@ def compiled(what: Mapping[str, Any], right: Callable[..., torch.Tensor],
     return Spec(
         lambda mains: lambda program, **inputs: result(
             mains[program], *inputs.values(), title=program), of(right),
-        lambda: ({"program": title, **dict(zip(getattr(what[title], "inputs", None) or (
-            f"x{place}" for place in range(len(inputs))) if len(inputs) > 1 else "x", inputs,
-            strict=True))} for title, every in arrays.items() for inputs in every),
+        lambda: ({"program": title, **dict(zip(_names(what[title], len(inputs)), inputs,
+                                               strict=True))}
+                 for title, every in arrays.items() for inputs in every),
         named={hint: of(mistake) for hint, mistake in (named or {}).items()}, atol=atol)
+
+
+def _names(what: Any, count: int) -> list[str]:
+    """Return what the inputs of a program are called: as it says, or x, or x0, x1 and so on."""
+    if inputs := getattr(what, "inputs", ()):
+        return [*inputs]
+    return ["x"] if count == 1 else [f"x{place}" for place in range(count)]

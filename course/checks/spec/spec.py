@@ -19,7 +19,7 @@ import torch
 
 from course.checks.compare.tolerance import ATOL, RTOL
 from course.checks.run.answer import checked, line_of_answer
-from course.checks.run.check import alarmed, forks, while_running
+from course.checks.run.check import alarmed, forks, while_inside
 from course.checks.say.messages import CheckFailed, place_in_script, reason
 from course.checks.say.show import Example, differ, shown
 from course.checks.spec.shrink import LATE, Inputs, Search, patience
@@ -71,12 +71,10 @@ class Rerun(NamedTuple):
     def on(self, given: Inputs) -> Any:
         """Return what the answer gives for copies of inputs; raises _Changed if it writes there."""
         own = copy.deepcopy(given)  # an answer may change them
-        if self.size(given)[1] <= _FEW:
-            while_running(_("with {inputs}").format(inputs=", ".join(
-                f"{name} = {shown(value)}" for name, value in given.items())))
-        else:
-            while_running("")
-        came = self.run(**own)
+        with while_inside(_("with {inputs}").format(inputs=", ".join(
+                f"{name} = {shown(value)}" for name, value in given.items()))) \
+                if self.size(given)[1] <= _FEW else contextlib.nullcontext():
+            came = self.run(**own)
         for name, value in given.items():
             if isinstance(value, np.ndarray) and not np.array_equal(
                     value, own[name], equal_nan=value.dtype.kind == "f"):
@@ -232,22 +230,28 @@ def _right(rerun: Rerun, cases: Cases, mistakes: Mistakes) -> int:
         kept = _kept(rerun, failed, every)
         example = not kept and rerun.smallest(least.given) or rerun.shown(*failed[:3])
         wanted, got = example.parts[-2:]
-        raise CheckFailed(wanted.text, got.text, kept or _cause(rerun, every, mistakes),
-                          example=example)
+        raise CheckFailed(wanted.text, got.text, kept or _same(every)
+                          or _cause(rerun, every, mistakes), example=example)
     return len(every)
 
 
 def _kept(rerun: Rerun, failed: _Tried, every: Sequence[_Tried]) -> str:
-    """Say that what came is right for earlier arrays, or the same for all: that is no chance."""
+    """Say that what came is right for earlier arrays: of several numbers that is no chance."""
     came, given = failed.came, failed.given
-    if isinstance(came, np.ndarray) and len(np.unique(came)) > 2 and len(every) > 2 and all(
-            np.array_equal(came, one.came, equal_nan=came.dtype.kind == "f") for one in every):
-        return _("the same numbers for {count} inputs").format(count=len(every))
     if isinstance(came, np.ndarray) and len(np.unique(came)) > 2 and all(
             isinstance(value, np.ndarray) for value in given.values()) and any(
                 not rerun.kind(given, came, tried.expected)
                 for tried in itertools.takewhile(lambda one: one is not failed, every)):
         return _("an earlier call, with another input: for that this would be right")
+    return ""
+
+
+def _same(every: Sequence[_Tried]) -> str:
+    """Say that the same came for all inputs: of several numbers that is no chance."""
+    came = every[0].came
+    if isinstance(came, np.ndarray) and len(np.unique(came)) > 2 and len(every) > 2 and all(
+            np.array_equal(came, one.came, equal_nan=came.dtype.kind == "f") for one in every):
+        return _("the same numbers for {count} inputs").format(count=len(every))
     return ""
 
 
