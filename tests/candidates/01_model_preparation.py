@@ -225,7 +225,7 @@ def conv2d_cost(batch, in_channels, out_channels, size, kernel, stride, padding)
 # %% 1.2 wrong: rounded to four digits -> input logits:
 # .mean()) => .mean().round(4))
 
-# %% 1.1 wrong: counts the notebook's labels and predictions -> the same numbers for
+# %% 1.1 wrong: counts the notebook's labels and predictions -> input confusion: 10 x 10
 def per_class_recall(confusion: np.ndarray) -> np.ndarray:
     """Recall of each class: confusion (10, 10), rows are labels, to (10,) float64."""
     recall = np.empty(10)

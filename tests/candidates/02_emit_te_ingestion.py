@@ -389,7 +389,7 @@ def of_columns(c, w, b):
 # %% 2.6 right: a linear layer and its ReLU in one PrimFunc
 # bb.emit_te(linear, lv, const["linear0_weight"] => bb.emit_te(lambda x, w, b: topi.nn.relu(linear(x, w, b)), lv, const["linear0_weight"]
 
-# %% 2.7 wrong: the softmax does not subtract the largest -> 4 x 10 zeros but 100 at [0, 6] | *nan* at [0, 6]
+# %% 2.7 wrong: the softmax does not subtract the largest -> 4 x 10 zeros but 100 at [0, | *nan* at [0,
 # te.exp(x[i, j] - largest[i]) => te.exp(x[i, j])
 
 # %% 2.7 wrong: the softmax over the batch -> layer 7, Softmax
@@ -540,7 +540,7 @@ def max_pool(x):
 # %% 2.4 right: shifted, so that the loops run backwards
 # 2 * i + p, 2 * j + q => 2 * i + 1 - p, 2 * j + 1 - q
 
-# %% 2.7 wrong: the largest of the whole batch -> 4 x 10 zeros but 1000 at [0, 6] | *nan* at [1, 0]
+# %% 2.7 wrong: the largest of the whole batch -> 4 x 10 zeros but 1000 at [0, | *nan* at [1, 0]
 # q = te.reduce_axis((0, x.shape[1]), name="q") => q = te.reduce_axis((0, x.shape[1]), name="q"); z = te.reduce_axis((0, x.shape[0]))
 # te.max(x[i, k], axis=k) => te.max(x[z, k], axis=[z, k])
 
@@ -631,7 +631,7 @@ images = relax.Var("x", relax.TensorType((4, 1, 28, 28), "float32"))
 # %% 2.3 wrong: three channels at most -> x: 
 # te.reduce_axis((0, channels), name="c") => te.reduce_axis((0, min(int(channels), 3)), name="c")
 
-# %% 2.7 wrong: a softmax in float64 in the place of the shift -> layer 7, Softmax | but 1000 at [3, 0] | *nan* at [3, 0]
+# %% 2.7 wrong: a softmax in float64 in the place of the shift -> layer 7, Softmax | but 1000 at | *nan* at
 def create_model_without_topi(weights: dict[str, np.ndarray]) -> tvm.IRModule:
     """Return the CNN for a batch of 4 images, with your own expressions only."""
     def relu_any(x: te.Tensor) -> te.Tensor:

@@ -425,7 +425,7 @@ def fast_conv_pool(mod, name):
 # %% 7.4 wrong: two times two images, whatever the batch -> every index inside its buffer | axis v_n of block wide goes from 0 to 1, but is 2
 #     schedule.parallel(part) =>     schedule.split(schedule.get_loops(wide)[1], [2, 2], disable_predication=True); schedule.parallel(part)
 
-# %% 7.2 wrong: the last image is left out -> every element of pool_max_intermediate to be written | pool_max_intermediate[3, 0, 0, 0] is not written, nor 5407 others
+# %% 7.2 wrong: the last image is left out -> every element to have an initial value | pool_max_intermediate[3, 0, 0, 0] holds what it held before, and 5407 others too
 def fast_conv_pool(mod, name):
     made = plain(mod, name)
     text = made[name].script()

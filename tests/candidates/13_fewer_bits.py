@@ -405,7 +405,7 @@ def best_range(x: np.ndarray, bits: int) -> float:
             best, least = float(candidate), error
     return best
 
-# %% 13.5 wrong: steps of the first 16 outputs for all, sums in y -> y[0] depends on what was in y before
+# %% 13.5 wrong: steps of the first 16 outputs for all, sums in y -> every element to have an initial value | y[0] holds what it held before, and 31 others too
 def times_four_bits(n: int, k: int) -> tvm.tirx.PrimFunc:
     """Return y (n,): weights of four bits W (n // 32, k, 16) with steps S, times x (k,)."""
     @T.prim_func(s_tir=True)

@@ -59,7 +59,7 @@ def test_wrong_behaviours_are_tried_too() -> None:
 
 
 def test_a_false_cause_is_found() -> None:
-    cause = _("where the weights come from: the argument, not a variable of the notebook")
+    cause = _("where the weights come from: the argument alone")
     assert not truths.false_causes("2.7", "its weights: those of the first call", cause)
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
     for title in ("its sum: of all rows", "its result: rounded to float16"):

@@ -189,9 +189,9 @@ def run_prim_func(func: tvm.tirx.PrimFunc, arrays: Sequence[np.ndarray],
         if not any(access.buffer.name == output.name and not access.writes
                    for node, place in walk(func.body) for access in accesses(node, place)):
             raise Misuse.unwritten(output.name, left[0], len(left) - 1)
-        raise Misuse(_("every element to be written before it is read"),
-                     _("{place} depends on what was in {buffer} before").format(
-                         place=f"{output.name}{list(map(int, left[0]))}", buffer=output.name))
+        raise Misuse(_("every element to have an initial value"),
+                     _("{place} holds what it held before, and {count} others too").format(
+                         place=f"{output.name}{list(map(int, left[0]))}", count=len(left) - 1))
     if not np.isnan(once).any() and not np.allclose(once, again, 1e-4, 1e-4, equal_nan=True):
         at = tuple(np.argwhere(~np.isclose(once, again, 1e-4, 1e-4))[0])
         raise CheckFailed(_("the same numbers from every run"),
