@@ -132,15 +132,19 @@ def require_no_tvm(expected: str, asked: Sequence[str] = ("compile", "build")) -
     A pass is seen by TVM itself, whoever fetched it; a function by the file in which it stands,
     whatever its name is in the answer. A PassContext of the answer's would hide passes: it counts.
     """
-    found: list[tuple[str, str]] = []  # names, and the answer's lines
+    found: list[tuple[str, str]] = []  # the first one's name, and the answer's line
+
+    def noted(name: str) -> None:
+        if not found:
+            found.append((name, line_that_runs()))
 
     def note(frame: types.FrameType, event: str, _: object) -> None:
         name, path = frame.f_code.co_name, frame.f_code.co_filename
         if event == "call" and path.startswith(_TVM):
             if name in asked:
-                found.append((name, line_that_runs()))
+                noted(name)
             elif name == "__enter__" and path == _PASSES:
-                found.append(("PassContext", line_that_runs()))
+                noted("PassContext")
 
     @tvm.ir.instrument.pass_instrument
     class Passes:
@@ -148,7 +152,7 @@ def require_no_tvm(expected: str, asked: Sequence[str] = ("compile", "build")) -
 
         def run_before_pass(self, mod: tvm.IRModule, info: Any) -> None:
             """Note one."""
-            found.append((info.name, line_that_runs()))
+            noted(info.name)
 
     with tvm.transform.PassContext(instruments=[Passes()]), _events(note):
         yield
