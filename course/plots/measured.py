@@ -81,8 +81,8 @@ def bandwidths(speeds: dict[int, float], caches: dict[str, int]) -> None:
     for name, size in caches.items():
         if size < max(speeds):
             axes.axvline(size / 1e3, linestyle="--", linewidth=1, color=EDGE)
-            _note(axes, f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 0.97), (3, 0),
-                  xycoords=("data", "axes fraction"), rotation=90, va="top")
+            _note(axes, f"{name}: {size / 1e3:,.0f} kB", (size / 1e3, 1), (0, 3),
+                  xycoords=("data", "axes fraction"), ha="center")
     axes.set(xscale="log", xlabel=_("kB that are read again and again"), ylabel="GB/s",
              ylim=(0, max(speeds.values()) * 1.1))
     axes.grid(color="#eaeef2")
