@@ -1117,3 +1117,33 @@ def lnumpy_softmax(X, Y):
 
 # %% 0.5 wrong: the images as a reduction axis -> is a reduction axis of sblock | of PrimFunc linear
 # T.axis.remap("SSR" => T.axis.remap("RSR"
+
+# %% 0.2 wrong: opaque axes -> axis vi is not spatial
+def make_relu6() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def relu6(X: T.Buffer((4, 10), "float32"), Y: T.Buffer((4, 10), "float32")):
+        for i in range(4):
+            for j in range(10):
+                with T.sblock("Y"):
+                    vi = T.axis.opaque(4, i)
+                    vj = T.axis.opaque(10, j)
+                    Y[vi, vj] = T.min(T.max(X[vi, vj], T.float32(0)), T.float32(6))
+
+    return relu6
+
+# %% 0.3 wrong: a T.init that keeps what an earlier block wrote -> the first value in T.init | T.init of sblock Y reads Y
+def make_row_max() -> tvm.tirx.PrimFunc:
+    @T.prim_func(s_tir=True)
+    def row_max(X: T.Buffer((5, 12), "float32"), Y: T.Buffer((5,), "float32")):
+        for i in T.serial(5):
+            with T.sblock("start"):
+                vi = T.axis.spatial(5, i)
+                Y[vi] = T.min_value("float32")
+        for i, k in T.grid(5, 12):
+            with T.sblock("Y"):
+                vi, vk = T.axis.remap("SR", [i, k])
+                with T.init():
+                    Y[vi] = Y[vi]
+                Y[vi] = T.max(Y[vi], X[vi, vk])
+
+    return row_max

@@ -85,8 +85,10 @@ def exercise_0_2(make_relu6: Callable) -> str:
     _require_usable(func)
     check(_CUT, func)
     _require_sblocks(func)
-    if any(is_reduction(axis) for block in sblocks(func) for axis in block.iter_vars):
-        raise CheckFailed(_("spatial axes only"), _("a reduction axis"))
+    for axis in (axis for block in sblocks(func) for axis in block.iter_vars):
+        if axis.iter_type != tvm.tirx.IterVar.DataPar:
+            raise CheckFailed(_("spatial axes only"),
+                              _("axis {name} is not spatial").format(name=axis.var.name))
     return _("TVMScript, in sblocks with spatial axes; min(max(x, 0), 6) for all 40 elements,\n"
              "whatever Y held before")
 
@@ -118,6 +120,14 @@ def exercise_0_3(make_row_max: Callable) -> str:
             raise CheckFailed(_("the first value in T.init"),
                               _("sblock {name_hint} has a reduction axis and no T.init").format(
                                   name_hint=block.name_hint))
+        inits = [each for node, place in walk(block.init) for each in accesses(node, place)] \
+            if block.init is not None else []
+        written = {each.buffer for each in inits if each.writes}
+        if read := [each.buffer.name for each in inits
+                    if not each.writes and each.buffer in written]:
+            raise CheckFailed(_("the first value in T.init"),
+                              _("T.init of sblock {name_hint} reads {buffer}").format(
+                                  name_hint=block.name_hint, buffer=read[0]))
     return _("TVMScript, a reduction axis and its T.init; the largest of each row, negative rows\n"
              "too, whatever Y held before")
 
