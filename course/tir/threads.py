@@ -401,7 +401,7 @@ class _Run:
         if not there.all():
             at = int(np.argmin(there))
             raise Refused(_("{thread} reads {buffer}[{index}], which was never written; its shape "
-                            "is {shape}").format(
+                            "in the lowered program is {shape}").format(
                 thread=thread_name(*self.launch.names(lanes[at])), buffer=memory.name,
                 index=memory.at(flat[at]), shape=memory.shape))
 

@@ -720,3 +720,10 @@ def block_for_each_row(func: tvm.tirx.PrimFunc) -> tvm.tirx.PrimFunc:
     schedule.bind(warp, "threadIdx.y")
     schedule.bind(lane, "threadIdx.x")
     return schedule.mod["main"]
+
+# %% 10.2 wrong: addresses in int32 -> 32
+def transactions(first: int, step: int) -> int:
+    """Return how many transactions a warp needs whose thread t loads element first + step * t."""
+    elements = first + step * np.arange(32, dtype="int32")
+    addresses = elements * np.int32(4)
+    return len(np.unique(addresses // 128))

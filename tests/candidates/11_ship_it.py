@@ -54,7 +54,7 @@ def laid_out(numbers, shape, axes, address, first, gap=4, bits=32, strides=0, de
 
 
 def without(func, which=lambda loop: loop.kind == tirx.ForKind.PARALLEL, kind=tirx.ForKind.SERIAL):
-    body = tvm_ffi.structural_map(func.body, (tirx.For, lambda loop: tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body, annotations=loop.annotations) if which(loop) else loop))
+    body = tvm_ffi.structural_map(func.body, (tirx.For, lambda loop: tirx.For(loop.loop_var, loop.min, loop.extent, kind, loop.body, annotations=loop.annotations, step=loop.step) if which(loop) else loop))
     return tirx.PrimFunc(func.params, body, func.ret_type, attrs=func.attrs)
 
 
@@ -267,7 +267,7 @@ def for_all(processors):
         if set(SETS) & features(level) <= shared:
             return tvm.target.Target({"kind": "llvm", "mtriple": LINUX, "mcpu": level})
 
-# %% 11.7 right: from one of them, what others lack is taken away
+# %% 11.7 wrong: from one of them, what others lack of SETS is taken away -> for znver3, alderlake | alderlake has no sse4a
 def for_all(processors):
     first, *others = processors
     lacks = set().union(*(set(SETS) - features(one) for one in others))
@@ -661,7 +661,8 @@ def for_all(processors):
 # result.numpy() => result.numpy().squeeze()
 
 # %% 11.5 wrong: noalias is the only attribute -> serial: `main( | s_tir: True` | tirx.noalias: True
-# func.ret_type, attrs=func.attrs) => func.ret_type).with_attr("tirx.noalias", True)
+# return func.with_body(tvm_ffi => body = (tvm_ffi
+# on_one_thread))) => on_one_thread))); return tirx.PrimFunc(func.params, body, func.ret_type).with_attr("tirx.noalias", True)
 
 # %% 11.5 wrong: annotations of what was parallel are lost -> parallel loops serial: | pragma_unroll_explicit
 # annotations=loop.annotations => annotations={}
@@ -687,9 +688,9 @@ def for_the_browser(func):
 # if loop.kind != tirx.ForKind.PARALLEL: => if loop.kind != tirx.ForKind.PARALLEL or isinstance(loop.extent, tirx.IntImm) and int(loop.extent) == 1:
 
 # %% 11.5 wrong: called main from now on -> parallel loops serial: `nested(x, y), s_tir: True` | got: main(x, y), s_tir: True
-# attrs=func.attrs) => attrs=func.attrs).with_attr("global_symbol", "main")
+# on_one_thread))) => on_one_thread))).with_attr("global_symbol", "main")
 
-# %% 11.5 wrong: the outer one of nested loops -> no parallel loop; nested | 1 of 2 | in T.parallel(10)
+# %% 11.5 wrong: the outer one of nested loops -> no parallel loop; nested | 1 of 2 | in T.parallel(0, 10, step=5)
 def for_the_browser(func):
     lines, inside = [], None
     for line in func.script().splitlines():
@@ -801,3 +802,22 @@ def convert_amax(node: torch.fx.Node, importer) -> relax.Var:
     if len(node.args) < 3 or not node.args[2]:
         result = relax.op.squeeze(result)
     return importer.block_builder.emit(result)
+
+# %% 11.6 wrong: no more lanes than columns -> of 16 lanes | i1_1: 10 vectorized
+def products_in_rows(mod: tvm.IRModule) -> tvm.IRModule:
+    """Return mod with the products of matrices in the order i, k, j, and lanes along j."""
+    schedule = tvm.s_tir.Schedule(mod)
+    for variable, _ in mod.functions_items():
+        if not variable.name_hint.startswith("matmul"):
+            continue
+        block = schedule.get_sblock("matmul", func_name=variable.name_hint)
+        *_, column, over = schedule.get_loops(block)
+        try:
+            columns = int(schedule.get(column).extent)
+        except TypeError:
+            continue
+        column, lanes = schedule.split(column, [None, min(16, columns)])
+        schedule.reorder(over, column, lanes)
+        schedule.vectorize(lanes)
+        schedule.decompose_reduction(block, over)
+    return schedule.mod

@@ -611,7 +611,7 @@ def attention_on_gpu(n: int, d: int) -> tvm.tirx.PrimFunc:
 
     return blocks
 
-# %% 12.1 wrong: merged results are remembered -> an earlier call, with another input
+# %% 12.1 wrong: merged results are remembered -> right for this input when it is called first
 _merged: dict[tuple, Part] = {}
 
 

@@ -251,7 +251,7 @@ def _normalized() -> list[tuple[_Normalized, tvm.IRModule]]:
             (nn.Sequential(conv(1, 4, 3, bias=False), norm(4)), (2, 1, 6, 7), one),
             # the same shapes, and other weights
             (nn.Sequential(conv(1, 4, 3, bias=False), norm(4)), (2, 1, 6, 7), one),
-            (nn.Sequential(conv(2, 3, (3, 2)), norm(3)), (1, 2, 7, 5), one),
+            (nn.Sequential(conv(2, 3, (3, 2), dilation=(1, 2)), norm(3)), (1, 2, 7, 5), one),
             (nn.Sequential(conv(3, 3, 1), norm(3), nn.ReLU()), (2, 3, 3, 3), one + " nn.relu"),
             (nn.Sequential(conv(2, 5, 3, stride=(2, 1), padding=(1, 2)), norm(5, eps=0.5)),
              (1, 2, 9, 6), one),

@@ -133,7 +133,7 @@ def _nobody_there() -> Iterator[None]:
     with mock.patch.object(builtins, "input", waits("input()")), \
             mock.patch.object(bdb.Bdb, "set_trace", waits("a debugger")), \
             mock.patch.object(sys, "breakpointhook", waits("breakpoint()")), \
-            mock.patch.object(sys, "stdin", mock.Mock(spec_set=["read", "readline"], **{
+            mock.patch.object(sys, "stdin", mock.Mock(spec_set=["read", "readline", "close"], **{
                 f"{name}.side_effect": _Waits("sys.stdin") for name in ("read", "readline")})):
         yield
 

@@ -9,9 +9,11 @@ import contextlib
 import copy
 import io
 import itertools
+import multiprocessing
 import traceback
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -27,6 +29,8 @@ from course.words import _
 
 _MOST_FRESH = 2000  # numbers of a fresh input
 _FEW = 12  # numbers that are named while an answer runs
+_FORKED = multiprocessing.get_context("fork" if forks() else None)
+_ALONE = _("right for this input when it is called first")
 Cases = Iterable[Inputs]
 Mistakes = dict[str, Callable[..., Any]]  # hints, and functions that give what comes of the mistake
 
@@ -201,9 +205,41 @@ class _Tried(NamedTuple):
 def check(spec: Spec, answer: Any) -> int:
     """Return on how many cases an answer is right; raise CheckFailed where it is not."""
     rerun = Rerun(spec.form(answer), spec)
-    count = _right(rerun, spec.cases(), spec.named)
-    _right(rerun, itertools.chain(spec.beyond(), _one_changed(rerun)), {})
+    with _before_any_call(rerun) as right_alone:
+        count = _right(rerun, spec.cases(), spec.named, right_alone)
+        _right(rerun, itertools.chain(spec.beyond(), _one_changed(rerun)), {}, right_alone)
     return count
+
+
+@contextlib.contextmanager
+def _before_any_call(rerun: Rerun) -> Iterator[Callable[[Inputs], bool]]:
+    """Yield what tells whether an answer is right for inputs where it was never called before.
+
+    A process that is forked here waits for them.
+    """
+    if not forks():
+        yield lambda given: False
+        return
+    ours, theirs = _FORKED.Pipe()
+    process = _FORKED.Process(target=_alone, args=(rerun, theirs), daemon=True)
+    process.start()
+    theirs.close()
+
+    def right_alone(given: Inputs) -> bool:
+        with contextlib.suppress(EOFError, OSError):  # it may have ended
+            ours.send(given)
+            return ours.poll(LATE) and ours.recv()
+        return False
+    try:
+        yield right_alone
+    finally:
+        process.kill()
+
+
+def _alone(rerun: Rerun, pipe: Connection) -> None:
+    """Tell whether an answer is right for the inputs that come."""
+    given = pipe.recv()
+    pipe.send(not rerun.kind(given, rerun.called(given), rerun.expected(given)))
 
 
 def _one_changed(rerun: Rerun) -> Cases:
@@ -224,7 +260,8 @@ def _one_changed(rerun: Rerun) -> Cases:
             yield other
 
 
-def _right(rerun: Rerun, cases: Cases, mistakes: Mistakes) -> int:
+def _right(rerun: Rerun, cases: Cases, mistakes: Mistakes,
+           right_alone: Callable[[Inputs], bool]) -> int:
     """Return how many cases there are; raise CheckFailed unless all are right.
 
     In shape, dtype and value, with the smallest input that fails as the first one does: from the
@@ -238,30 +275,19 @@ def _right(rerun: Rerun, cases: Cases, mistakes: Mistakes) -> int:
             came: Any = _as_array(rerun.on(given), expected)
         except Exception as error:
             if not failed:
-                raise _shown(rerun, error, given) from None
+                raise _shown(rerun, error, given, right_alone) from None
             came = error
         every.append(_Tried(given, came, expected, rerun.kind(given, came, expected)))
         failed = failed or (every[-1] if every[-1].kind else None)
     if failed:
         least = min((tried for tried in every if tried.kind == failed.kind),
                     key=lambda tried: rerun.size(tried.given))
-        kept = _kept(rerun, failed, every)
-        example = not kept and rerun.smallest(least.given) or rerun.shown(*failed[:3])
+        found = rerun.searched(least.given) or failed[:3]
+        example = rerun.shown(*found)
         wanted, got = example.parts[-2:]
-        raise CheckFailed(wanted.text, got.text, kept or _same(every)
-                          or _cause(rerun, every, mistakes), example=example)
+        raise CheckFailed(wanted.text, got.text, _ALONE if right_alone(found[0])
+                          else _same(every) or _cause(rerun, every, mistakes), example=example)
     return len(every)
-
-
-def _kept(rerun: Rerun, failed: _Tried, every: Sequence[_Tried]) -> str:
-    """Say that what came is right for earlier arrays: of several numbers that is no chance."""
-    came, given = failed.came, failed.given
-    if isinstance(came, np.ndarray) and len(np.unique(came)) > 2 and any(
-            isinstance(value, np.ndarray) for value in given.values()) and any(
-                not rerun.kind(given, came, tried.expected)
-                for tried in itertools.takewhile(lambda one: one is not failed, every)):
-        return _("an earlier call, with another input: for that this would be right")
-    return ""
 
 
 def _same(every: Sequence[_Tried]) -> str:
@@ -273,7 +299,8 @@ def _same(every: Sequence[_Tried]) -> str:
     return ""
 
 
-def _shown(rerun: Rerun, error: Exception, given: Inputs) -> Exception:
+def _shown(rerun: Rerun, error: Exception, given: Inputs,
+           right_alone: Callable[[Inputs], bool]) -> Exception:
     """Return what an answer raised with the smallest input on which it does.
 
     As it is where it is not the answer's own, or where the check refused more than a number.
@@ -287,6 +314,8 @@ def _shown(rerun: Rerun, error: Exception, given: Inputs) -> Exception:
         error = found[1]
     parts = error.parts if isinstance(error, CheckFailed) else (
         _("your code to run"), reason(error), place_in_script(error) or line_of_answer(error))
+    if found and right_alone(found[0]):
+        parts = (*parts[:2], _("; ").join(filter(None, [parts[2], _ALONE])))
     return CheckFailed(*parts, example=rerun.shown(*found) if found else None)
 
 
@@ -344,8 +373,8 @@ def require_equal(came: Any, expected: np.ndarray, mistakes: Mistakes, atol: flo
     For a single result, of which `words` say what it is; check is for several inputs, where a cause
     has to hold for all of them.
     """
-    check(Spec(lambda came: lambda: came, lambda: expected, lambda: [{}], named=mistakes,
-               result=words, atol=atol), came)
+    spec = Spec(lambda came: lambda: came, lambda: expected, result=words, atol=atol)
+    _right(Rerun(spec.form(came), spec), [{}], mistakes, lambda given: False)
 
 
 def not_finite(given: Inputs, numbers: Iterable[float] = (np.inf, -np.inf, np.nan)) -> Cases:
