@@ -389,7 +389,7 @@ def random_conv2d(func, seed, most):
         return draws_with(func, seed, most)
     return draws_with(func, seed, most, cut="xy")
 
-# %% 8.1 wrong: a limit of its own -> tiles of at most 34 numbers
+# %% 8.1 wrong: a limit of its own -> tiles of at most 1 numbers
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, 128)
 
@@ -524,7 +524,7 @@ def tune(candidates, is_correct, time_of, repeats):
         for n, c in right.items(): times[n].append(time_of(c))
     return min(times, key=lambda n: np.median(times[n]), default=None)
 
-# %% 8.1 wrong: one less than fits -> 1 x 1 x 34 is never drawn
+# %% 8.1 wrong: one less than fits -> 1 x 1 x 74 is never drawn
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most - 1)
 
@@ -537,7 +537,7 @@ def replayed(record, func):
     drawn, program = replaying()(record, func)
     return drawn | {"tiles": [decision for _, decision in record[1] if isinstance(decision, list)]}, program
 
-# %% 8.1 wrong: one more than fits -> tiles of at most 33 numbers | = 34
+# %% 8.1 wrong: one more than fits -> tiles of at most 1 numbers | = 2
 def random_conv2d(func, seed, most):
     return draws_with(func, seed, most + 1)
 
@@ -682,4 +682,56 @@ def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Sc
     schedule.unroll(rx)
     schedule.parallel(schedule.fuse(n, f0))
     schedule.decompose_reduction(conv, rc)
+    return schedule
+
+# %% 8.1 wrong: never more than 64 in one direction -> 74 is never drawn
+def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Schedule:
+    """Return a schedule of a conv2d with tiles drawn by chance, of at most so many numbers."""
+    def cut(loop, room):
+        factors = schedule.sample_perfect_tile(loop, 2, max_innermost_factor=min(room, 64))
+        outer, inner = schedule.split(loop, factors)
+        return outer, inner, room // schedule.get(factors[1])
+
+    schedule = tvm.s_tir.Schedule(func, seed=seed)
+    schedule.compute_inline(schedule.get_sblock("pad_temp"))
+    conv = schedule.get_sblock("conv2d_nchw")
+    n, f, y, x, rc, ry, rx = schedule.get_loops(conv)
+    x0, x1, left = cut(x, most)
+    y0, y1, left = cut(y, left)
+    f0, f1, left = cut(f, left)
+    schedule.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
+    schedule.vectorize(x1)
+    schedule.unroll(ry)
+    schedule.unroll(rx)
+    schedule.parallel(schedule.fuse(n, f0))
+    schedule.decompose_reduction(conv, rc)
+    return schedule
+
+# %% 8.1 wrong: draws without a limit, and again if the tile is too large -> tiles of at most 1 numbers
+def random_conv2d(func: tvm.tirx.PrimFunc, seed: int, most: int) -> tvm.s_tir.Schedule:
+    """Return a schedule of a conv2d with tiles drawn by chance, of at most so many numbers."""
+    def attempt(number: int) -> tuple[tvm.s_tir.Schedule, int]:
+        schedule = tvm.s_tir.Schedule(func, seed=number)
+        schedule.compute_inline(schedule.get_sblock("pad_temp"))
+        conv = schedule.get_sblock("conv2d_nchw")
+        n, f, y, x, rc, ry, rx = schedule.get_loops(conv)
+        pieces, tile = [], 1
+        for loop in (x, y, f):
+            whole = int(schedule.get(loop).extent)
+            factors = schedule.sample_perfect_tile(loop, 2, max_innermost_factor=whole)
+            pieces.append(schedule.split(loop, factors))
+            tile *= int(schedule.get(factors[1]))
+        (x0, x1), (y0, y1), (f0, f1) = pieces
+        schedule.reorder(n, f0, y0, x0, rc, ry, rx, f1, y1, x1)
+        schedule.vectorize(x1)
+        schedule.unroll(ry)
+        schedule.unroll(rx)
+        schedule.parallel(schedule.fuse(n, f0))
+        schedule.decompose_reduction(conv, rc)
+        return schedule, tile
+
+    for number in range(seed, seed + 21):
+        schedule, tile = attempt(number)
+        if tile <= most:
+            break
     return schedule

@@ -4,6 +4,7 @@ None measures a time.
 """
 
 import bisect
+import functools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -284,16 +285,16 @@ def _require_results(func: tvm.tirx.PrimFunc, partial: Nest, image: Any, output:
 # ---- tiles of a product --------------------------------------------------------------------
 
 
-def _tile_bytes(n: int, m: int, depth: int, rows: int, columns: int) -> float:
+def _tile_bytes(n: int, m: int, depth: int, rows: int, columns: int) -> int:
     """Return the bytes that a product moves, tile by tile."""
-    return 4.0 * (n * m + depth * (n * (m // columns) + m * (n // rows)))
+    return 4 * (n * m + depth * (n * (m // columns) + m * (n // rows)))
 
 
 _TILE_BYTES = Spec(
-    number, _tile_bytes,
+    functools.partial(number, kind=int), _tile_bytes,
     lambda: (dict(zip(("n", "m", "depth", "rows", "columns"), sizes, strict=True))
              for sizes in [(2, 2, 2, 1, 2), (64, 64, 64, 16, 16), (6, 4, 5, 3, 2), (8, 3, 1, 2, 1),
-                           (4, 10, 7, 4, 5), (512, 1024, 256, 32, 64), (1, 1, 9, 1, 1),
+                           (4, 10, 7, 4, 5), (5000, 3003, 77, 20, 21), (1, 1, 9, 1, 1),
                            (98, 49, 3, 49, 49)]),  # 98 * (1 / 49) is below 2
     atol=0, fits=lambda sizes: min(sizes.values()) > 0
     and sizes["n"] % sizes["rows"] == sizes["m"] % sizes["columns"] == 0)
@@ -323,7 +324,7 @@ def exercise_6_5(in_tiles: Callable) -> str:
         rows, columns, depth = _TILES[n, m, k]
         wide, deep = (-(-4 * side // LINE) for side in (columns, depth))  # a row of each in lines
         lines = rows * wide + 2 * (rows * deep + depth * wide)  # of which the next portion is one
-        most = round(_tile_bytes(n, m, k, rows, columns))
+        most = _tile_bytes(n, m, k, rows, columns)
         most_local = rows * columns + 2 * depth * (rows + columns)
         for nest in nests(after):  # what is local is not counted below
             if schedules.written(nest).scope() == "local":

@@ -14,7 +14,7 @@ from course.checks.exercises.models import fused_cnn, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import number
-from course.checks.spec.spec import Cases, Spec, check
+from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.kernels import relu
 from course.tir.loops import Nest, nests
 from course.words import _
@@ -155,6 +155,7 @@ def _layouts() -> Cases:
 
 _LAYOUT = Spec(
     _array, _reordered, _layouts, {"weights": "o k"}, atol=0,
+    beyond=lambda: not_finite({"weights": fractions(3, 8), "places": 2, "lanes": 2}),
     fits=lambda given: min(given["places"], given["lanes"]) > 0
     and given["weights"].shape[1] % (given["places"] * given["lanes"]) == 0)
 
