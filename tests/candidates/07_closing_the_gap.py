@@ -169,7 +169,7 @@ def one_region(schedule):
     act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
     schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[0], schedule.get_loops(rest)[0]))
 
-# %% 7.4 wrong: threads over the images of a part -> a parallel outermost loop | p_m: 2, around block act
+# %% 7.4 wrong: threads over the images of a part -> one parallel loop, over the 2 parts | n_m: 4 parallel
 def one_region(schedule):
     act, wide, rest = map(schedule.get_sblock, ("act", "wide", "rest"))
     schedule.compute_at(act, schedule.merge(schedule.get_loops(wide)[1], schedule.get_loops(rest)[1]))

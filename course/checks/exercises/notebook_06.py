@@ -28,7 +28,7 @@ from course.words import _
 
 _SECOND = 1e6  # microseconds of the made-up clock that a measurement may take
 _TRIES, _FORGIVEN = 5, 1
-_COLD, _SLOWER, _RARELY = 300, 2000, 3000  # calls
+_COLD, _RARELY = 300, 3000  # calls
 
 
 class _Late(Exception):
@@ -40,9 +40,9 @@ class _Machine:
     """A machine: what a call of a and of b takes, in µs, and what else happens on it.
 
     `cold`: the program whose first calls are slow. `rare`: that of which a rare call is. `step`: of
-    the clock. `slower`: by how much all calls take longer in the end. `phases`: by how much for
-    some milliseconds. `noise`: of single calls. `after`: what the first call after the other
-    program's takes more.
+    the clock. `slower`: by how much all calls take longer from call `until` on. `phases`: by how
+    much for some milliseconds. `noise`: of single calls. `after`: what the first call after the
+    other program's takes more.
     """
 
     title: str
@@ -51,6 +51,7 @@ class _Machine:
     rare: str = ""
     step: float = 0
     slower: float = 0
+    until: int = 2000
     phases: float = 0
     noise: float = 0.02
     after: tuple[float, float] = (0, 0)
@@ -76,6 +77,7 @@ _MACHINES = [
     _Machine(_WARM, (44, 40), cold="b"), _Machine(_RARE, (44, 40), rare="b"),
     _Machine(_STEPS, (40, 44), step=100), _Machine(_STEPS, (44, 40), step=100),
     _Machine(_HEAT, (44, 40), slower=1), _Machine(_HEAT, (40, 44), slower=1),
+    _Machine(_HEAT, (44, 40), slower=1, until=10_000),
     _Machine(_NEIGHBOUR, (40, 40), phases=0.5, noise=0.1), _Machine(_NOISE, (44, 40), noise=0.2),
     *(_Machine(_CACHES.format(a=after[0], b=after[1]), costs, after=after) for costs, after in (
         ((40, 44), (150, 100)), ((44, 40), (100, 150)), ((40, 40), (150, 100))))]
@@ -108,7 +110,7 @@ class _Try:
             self.last = name
             self.turns += 1
             cost += machine.after[which]
-        cost *= 1 + machine.slower * min(every, _SLOWER) / _SLOWER
+        cost *= 1 + machine.slower * min(every / machine.until, 1)
         self.time += cost * self.phases[bisect.bisect(self.ends, self.time) % 4096]
         if self.time > _SECOND:
             raise _Late
@@ -139,10 +141,11 @@ class _Try:
 
     def counted(self) -> str:
         """Say what was called."""
-        return _("the calls: {a} of a, {b} of b, {turns} of them first or after one of the other "
-                 "program; the clock was read {readings} times").format(
-                     a=f"{self.calls['a']:,}", b=f"{self.calls['b']:,}",
-                     turns=f"{self.turns:,}", readings=f"{self.readings:,}")
+        said = _("the first of these tries: {a} calls of a and {b} of b; the clock was read "
+                 "{readings} times").format(a=f"{self.calls['a']:,}", b=f"{self.calls['b']:,}",
+                                            readings=f"{self.readings:,}")
+        return _("; ").join([said, _("{turns} of the calls first or after one of the other program")
+                             .format(turns=f"{self.turns:,}")]) if any(self.machine.after) else said
 
 
 @exercise("6.1", "faster(a, b, now)", seconds=30)

@@ -209,5 +209,8 @@ def _require_one_region(func: tvm.tirx.PrimFunc, sizes: tuple[int, ...]) -> None
                           schedules.told(every))
     of = {name: [nest for nest in every if nest.block.split("_")[0] == name]  # and what copies it
           for name in ("act", "wide", "rest")}
-    schedules.require_threads(parts, *(nest for some in of.values() for nest in some))
+    if regions[0].extent != parts:
+        raise CheckFailed(_("one parallel loop, over the {parts} parts").format(parts=parts),
+                          f"{regions[0]}", schedules.told(every))
+    schedules.require_threads(1, *(nest for some in of.values() for nest in some))
     schedules.require_few_kept(func, list(map(schedules.written, of["act"])), batch * units)

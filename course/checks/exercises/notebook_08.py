@@ -426,6 +426,11 @@ def exercise_8_3(replayed: Callable) -> str:
         made = tvm.s_tir.Schedule(func)
         tvm.s_tir.Trace.apply_json_to_schedule(record, made)
         if not tvm_ffi.structural_equal(program, right := made.mod["main"]):
+            short = tvm.s_tir.Schedule(func)
+            made.trace.apply_to_schedule(short, remove_postproc=True)
+            if tvm_ffi.structural_equal(program, short.mod["main"]):
+                says, left = _("all steps of the record"), _("none of those after EnterPostproc")
+                raise CheckFailed(says, left, example=Example.of({"record": name}, says, left))
             expected, got = _first_difference(right, program)
             says = _("the first loop that differs") if expected.startswith("for ") \
                 else _("the first line that differs")
