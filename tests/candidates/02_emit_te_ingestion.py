@@ -298,7 +298,7 @@ def create_model_via_emit_te(weights):
 # %% 2.5 wrong: another bias -> layer 4, Linear: lv6 (4, 100) from dense, add1
 # const["linear0_bias"] => relax.const(weights["linear0_bias"].reshape(1, 100) + np.float32(0.1))
 
-# %% 2.5 wrong: the notebook's weights instead of the argument -> the argument alone
+# %% 2.5 wrong: the notebook's weights instead of the argument -> the trained weights again
 # (weights: => (given:
 
 # %% 2.5 wrong: PyTorch's model as one library function -> is a library call of env.whole
@@ -702,7 +702,7 @@ def leaky_relu(x: te.Tensor, slope: float) -> te.Tensor:
     choose = te.max if abs(slope) <= 1 else te.min
     return te.compute(x.shape, lambda i, j: choose(x[i, j], x[i, j] * slope), name="leaky_relu")
 
-# %% 2.5 wrong: returns the output in a list -> one output
+# %% 2.5 wrong: returns the output in a list -> main to return a tensor
 def create_model_via_emit_te(weights: dict[str, np.ndarray]) -> tvm.IRModule:
     const = {name: relax.const(value, "float32") for name, value in weights.items()}
     conv_bias = relax.const(weights["conv2d_bias"][None, :, None, None], "float32")

@@ -706,7 +706,7 @@ def create_model_with_library_conv2d(weights):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.6 wrong: the notebook's weights instead of the argument -> the argument alone
+# %% 3.6 wrong: the notebook's weights instead of the argument -> the trained weights again
 def create_model_with_library_conv2d(given):
     return library_cnn(cnn_weights)
 

@@ -118,9 +118,8 @@ class Made(NamedTuple):
             trained = cnn()[1](torch.from_numpy(x)).numpy()
             if hasattr(came, "numpy") and is_layer(came.numpy(), trained, model[-1]):
                 raise CheckFailed(_("a model with the weights that your function is given"),
-                                  _("whatever it is given, the model has the trained weights"),
-                                  # cause: own-weights
-                                  _("where the weights come from: the argument alone")) from None
+                                  _("the trained weights again, those of the call before")
+                                  ) from None
             raise
 
 
@@ -137,7 +136,7 @@ def create(answer: Callable, library: Sequence[str] = (), lowered: bool = True
         equivalence.require_well_formed(mod)
         require_prim_funcs(mod, library, lowered)  # at once: the second may register others anew
         if not isinstance(mod["main"].ret_ty, relax.TensorType):
-            raise CheckFailed(_("one output"), str(mod["main"].ret_ty))
+            raise CheckFailed(_("main to return a tensor"), str(mod["main"].ret_ty))
         return mod
     return made(cnn()[0]), made(random_cnn()[0])
 
@@ -148,6 +147,9 @@ def _require_kept(given: Mapping[str, np.ndarray], weights: Mapping[str, np.ndar
         came = _("{name} is not in it any more").format(name=gone[0])
     elif new := [name for name in given if name not in weights]:
         came = _("{name} is new in it").format(name=new[0])
+    elif others := [name for name in weights if not isinstance(given[name], np.ndarray)]:
+        came = _("{name} is now of type {type}").format(
+            name=others[0], type=type(given[others[0]]).__name__)
     elif shapes := [name for name, array in weights.items()
                     if np.shape(given[name]) != array.shape]:
         came = _("{name} of shape {shape}").format(name=shapes[0], shape=np.shape(given[shapes[0]]))
