@@ -547,13 +547,13 @@ def storages_needed(reads):
         most = max(most, now)
     return most
 
-# %% 3.3 wrong: x of shape (k,) -> main to run on x float32 (1, 1) | expect Tensor with ndim 1 but get 2
+# %% 3.3 wrong: x of shape (k,) -> main to take x: R.Tensor((1, 1), | R.Tensor((1,), 
 # (1, k) => (k,)
 
-# %% 3.3 wrong: m and k exchanged -> input weight: [[0], [0]] | main to run on x float32 (1, 1) | param=x, annotation=R.Tensor((1, 2)
+# %% 3.3 wrong: m and k exchanged -> input weight: [[0], [0]] | main to take x: R.Tensor((1, 1), | R.Tensor((1, 2),
 # m, k = => k, m =
 
-# %% 3.3 wrong: 784 and 128 written into it -> main to run on x float32 (1, 1) | param=x, annotation=R.Tensor((1, 784)
+# %% 3.3 wrong: 784 and 128 written into it -> main to take x: R.Tensor((1, 1), | R.Tensor((1, 784),
 # m, k = weight.shape => m, k = 128, 784
 
 # %% 3.3 wrong: call_pure_packed -> env.linear with x (1, 784), w (128, 784), b (128,), out (1, 128) | with (1, 784), (128, 784), (128,)
@@ -586,7 +586,7 @@ def create_linear_module(weight, bias):
         bb.emit_func_output(gv)
     return bb.get()
 
-# %% 3.3 wrong: main is float64 -> main to run on x float32 (1, 1) | expect Tensor with dtype float64 but get float32
+# %% 3.3 wrong: main is float64 -> main to take x: R.Tensor((1, 1), | dtype="float64"
 # (1, k), "float32" => (1, k), "float64"
 
 # %% 3.3 right: for any number of rows
@@ -899,3 +899,17 @@ def register_conv2d_numpy() -> None:
         )
         np.einsum("ncijpq,fcpq->nfij", windows, kernels, out=result)
         result += bias
+
+# %% 3.3 wrong: the builder is a default argument -> one function named main
+def create_linear_module(weight: np.ndarray, bias: np.ndarray,
+                         bb: relax.BlockBuilder = relax.BlockBuilder()) -> tvm.IRModule:
+    m, k = weight.shape
+    w, b = relax.const(weight, "float32"), relax.const(bias, "float32")
+    x = relax.Var("x", relax.TensorType((1, k), "float32"))
+    with bb.function("main", [x]):
+        with bb.dataflow():
+            out_type = relax.TensorType((1, m), "float32")
+            lv = bb.emit(relax.op.call_dps_packed("env.linear", (x, w, b), out_type))
+            gv = bb.emit_output(lv)
+        bb.emit_func_output(gv)
+    return bb.get()

@@ -827,3 +827,24 @@ def products_in_rows(mod: tvm.IRModule) -> tvm.IRModule:
         schedule.vectorize(lanes)
         schedule.decompose_reduction(block, over)
     return schedule.mod
+
+# %% 11.8 wrong: a link to the library -> a link to another file
+def ship(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:
+    """Fill a folder that runs a module: python run.py x.npy y.npy."""
+    library = Path.cwd() / f"shipped_{folder.name}.so"
+    with helpers.quiet():
+        relax.build(mod, target).export_library(str(library), fcompile=native.linker())
+    (folder / "model.so").symlink_to(library.resolve())
+    (folder / "run.py").write_text(inspect.cleandoc("""
+        import sys
+        from pathlib import Path
+
+        import numpy as np
+        import tvm
+        from tvm.runtime.vm import VirtualMachine
+
+        library = tvm.runtime.load_module(str(Path(__file__).with_name("model.so")))
+        machine = VirtualMachine(library, tvm.cpu())
+        result = machine["main"](tvm.runtime.tensor(np.load(sys.argv[1])))
+        np.save(sys.argv[2], result.numpy())
+    """))

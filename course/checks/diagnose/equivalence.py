@@ -58,6 +58,11 @@ def require_well_formed(mod: Any) -> None:
     if "main" not in names:
         raise CheckFailed(_("a function named main"), _("functions {names}").format(names=names),
                           'def main(...), or bb.function("main", [x])')
+    symbols = [str(func.attrs["global_symbol"]) for func in mod.functions.values()
+               if func.attrs and "global_symbol" in func.attrs]
+    if twice := [symbol for symbol in symbols if symbols.count(symbol) > 1]:  # of a used builder
+        raise CheckFailed(_("one function named {name}").format(name=twice[0]),
+                          _("functions {names}").format(names=names))
     require_inside_buffers(mod)
     try:
         relax.analysis.well_formed(mod)  # builds may pass without it: a forgotten emit_output does

@@ -18,7 +18,7 @@ from course.checks.observe.libraries import registry
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed, require_type
 from course.checks.spec.elements import element_by_element
-from course.checks.spec.forms import Main, Misuse, fenced, program, result
+from course.checks.spec.forms import Main, Misuse, fenced, is_float32, program, result
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.tir.evaluate import variables
 from course.tir.loops import is_reduction
@@ -258,14 +258,10 @@ def _require_signature(mod: tvm.IRModule) -> None:
     if len(params) != len(_DEEP):
         raise CheckFailed(f"main({', '.join(_DEEP)})",
                           f"main({', '.join(param.name for param in params)})")
-    images: Any = None
     for param, (name, shape) in zip(params, _DEEP.items(), strict=True):
-        extents = getattr(getattr(param.ty, "shape", None), "values", None)
-        images = extents[0] if extents and name == "x" else images
-        if extents is None or str(param.ty.dtype).removeprefix("T.") != "float32" \
-                or len(extents) != len(shape) or any(
-                    constant(came) not in (None, size) or size and came.same_as(images)
-                    for came, size in zip(extents, shape, strict=True)):
+        if not is_float32(param.ty, *shape) or any(  # the images' letter is no other extent's
+                size and came.same_as(params[0].ty.shape[0])
+                for came, size in zip(param.ty.shape, shape, strict=True)):
             wanted = ", ".join('"n"' if size is None else str(size) for size in shape)
             raise CheckFailed(f'{name}: R.Tensor(({wanted}{"," * (len(shape) == 1)}), "float32")',
                               f"{param.name}: {param.ty}")

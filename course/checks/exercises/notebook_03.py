@@ -23,7 +23,7 @@ from course.checks.observe.primfuncs import QUICK
 from course.checks.observe.spies import require_no_tvm, require_numpy_only, require_torch
 from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
-from course.checks.spec.forms import number
+from course.checks.spec.forms import is_float32, number
 from course.checks.spec.spec import Cases, Spec, check, window_fits
 from course.tir.loops import nests
 from course.words import _
@@ -142,6 +142,10 @@ def _with_constants(answer: Callable) -> Callable[..., np.ndarray]:
         mod = answer(weight, bias)
         with libraries.registry(linear=libraries.recording(_linear, calls)):
             machine = build(mod, QUICK)
+            taken = [param.ty for param in mod["main"].params]
+            if len(taken) == 1 and not is_float32(taken[0], *x.shape):
+                raise libraries.Misused(_("main to take x: {type}").format(
+                    type=relax.TensorType(x.shape, "float32")), str(taken[0]))
             try:
                 output = machine["main"](tvm.runtime.tensor(x))
             except (ValueError, TypeError, RuntimeError) as error:

@@ -131,7 +131,8 @@ def _amax(call: str, x: torch.Tensor) -> torch.Tensor:
 def exercise_11_2(convert_amax: Callable) -> str:
     """a rule for amax."""
     def rule(node: torch.fx.Node, importer: Any) -> relax.Expr:
-        with naming("amax" + (f"({node.args[0]})" if len(node.args) == 1 else str(node.args))):
+        x, *others = node.args
+        with naming(f"amax({', '.join(map(str, [x, *others]))}), {x} {tuple(x.meta['val'].shape)}"):
             came = convert_amax(node, importer)
             require_type(came, relax.Var, _("a Relax variable"))
         return came
@@ -432,9 +433,10 @@ def _products() -> tvm.IRModule:
 def exercise_11_6(products_in_rows: Callable) -> str:
     """products of matrices with lanes along their rows."""
     original = _products()
-    mod = schedules.returned(products_in_rows, original)
-    products = sorted(name for name in (one.name_hint for one in original.get_global_vars())
-                      if name.startswith("matmul"))
+    names = sorted(variable.name_hint for variable in original.get_global_vars())
+    with naming(", ".join(names)):
+        mod = schedules.returned(products_in_rows, original)
+    products = [name for name in names if name.startswith("matmul")]
     functions = schedules.only_changed(mod, original, products, "matmul")
     known = [name for name in products
              if isinstance(original[name].params[-1].shape[-1], tirx.IntImm)]
@@ -611,6 +613,9 @@ def exercise_11_8(ship: Callable) -> str:
             if others or not targets:
                 raise CheckFailed(_("machine code for {target}").format(
                     target=json.dumps(named)), (others or [_("no machine code written")])[0])
+            if links := [each.name for each in folder.rglob("*") if each.is_symlink()]:
+                raise CheckFailed(_("files in the folder"), _("{name} is a link to another file"
+                                                              ).format(name=links[0]))
             folder.rename(place / "received")
             second = given.dtype == "int64"
             file, result = ("tokens/x.npy", "rows/y.npy") if second else ("x.npy", "y.npy")

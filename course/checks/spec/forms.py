@@ -20,6 +20,7 @@ from course.checks.say.messages import CheckFailed, place_in_script, reason, req
 from course.checks.spec.interpret import Interpreted, Unknown
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Mistakes, Spec
+from course.tir.walk import constant
 from course.words import _
 
 Main = Callable[..., Any]  # a compiled function of TVM's tensors
@@ -125,6 +126,14 @@ def naming(title: str, runs: bool = True) -> Iterator[None]:
             raise
         raise CheckFailed(_("your code to run; {title}").format(title=title), reason(error),
                           place_in_script(error) or line_of_answer(error)) from None
+
+
+def is_float32(type_: Any, *shape: int | None) -> bool:
+    """Whether a type of Relax's is a float32 tensor of this shape; any extent may be a symbol."""
+    extents = getattr(getattr(type_, "shape", None), "values", None)
+    return extents is not None and str(type_.dtype).removeprefix("T.") == "float32" \
+        and len(extents) == len(shape) and all(
+            constant(came) in (None, size) for came, size in zip(extents, shape, strict=True))
 
 
 def fenced(machine: relax.VirtualMachine, mod: tvm.IRModule, name: str = "main") -> Main:
