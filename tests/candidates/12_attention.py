@@ -471,7 +471,7 @@ def coefficients(degree: int) -> np.ndarray:
     fitted = np.polynomial.Chebyshev.interpolate(np.exp2, degree, domain=stretch)
     return fitted.convert(kind=np.polynomial.Polynomial, domain=stretch).coef
 
-# %% 12.4 wrong: float64 in place of the largest -> input M: [1000] | expected: [0] | got: [nan]
+# %% 12.4 wrong: float64 in place of the largest -> input M: | expected: [0] | got: [nan]
 def merge_parts(parts: int, d: int) -> tvm.tirx.PrimFunc:
     """Return Y (d,): M (parts,), L (parts,), A (parts, d) merged, divided by the merged sum."""
     @T.prim_func(s_tir=True)
@@ -625,3 +625,50 @@ def merge(one: Part, other: Part) -> Part:
         _merged[key] = (largest, one[1] * factors[0] + other[1] * factors[1],
                         one[2] * factors[0] + other[2] * factors[1])
     return _merged[key]
+
+# %% 12.2 wrong: parts of 16 keys, merged at the end -> at most 81 numbers of its own at a time, for n = 3, m = 2000
+def running_attention(n: int, m: int, d: int) -> tvm.tirx.PrimFunc:
+    """Return Y = softmax(Q K^T / sqrt(d)) V: Q, Y (n, d), K, V (m, d), in parts of 16 keys."""
+    parts = -(-m // 16)
+    scale = 1 / math.sqrt(d)
+
+    @T.prim_func(s_tir=True)
+    def in_parts(Q: T.Buffer((n, d), "float32"), K: T.Buffer((m, d), "float32"),
+                 V: T.Buffer((m, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        M = T.alloc_buffer((parts,), "float32", scope="local")
+        L = T.alloc_buffer((parts,), "float32", scope="local")
+        A = T.alloc_buffer((parts, d), "float32", scope="local")
+        now = T.alloc_buffer((3,), "float32", scope="local")  # score, factor, largest or sum of all
+        for q in range(n):
+            for p in range(parts):
+                M[p] = T.float32(-1e30)
+                L[p] = T.float32(0)
+                for i in range(d):
+                    A[p, i] = T.float32(0)
+                for k in range(16):
+                    if p * 16 + k < m:
+                        now[0] = T.float32(0)
+                        for i in range(d):
+                            now[0] = now[0] + Q[q, i] * K[p * 16 + k, i]
+                        now[0] = now[0] * T.float32(scale)
+                        now[1] = T.exp(M[p] - T.max(M[p], now[0]))
+                        M[p] = T.max(M[p], now[0])
+                        now[0] = T.exp(now[0] - M[p])
+                        L[p] = L[p] * now[1] + now[0]
+                        for i in range(d):
+                            A[p, i] = A[p, i] * now[1] + now[0] * V[p * 16 + k, i]
+            now[2] = T.float32(-1e30)
+            for p in range(parts):
+                now[2] = T.max(now[2], M[p])
+            now[0] = T.float32(0)
+            for i in range(d):
+                Y[q, i] = T.float32(0)
+            for p in range(parts):
+                now[1] = T.exp(M[p] - now[2])
+                now[0] = now[0] + L[p] * now[1]
+                for i in range(d):
+                    Y[q, i] = Y[q, i] + A[p, i] * now[1]
+            for i in range(d):
+                Y[q, i] = Y[q, i] / now[0]
+
+    return in_parts

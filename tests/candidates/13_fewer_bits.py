@@ -392,7 +392,7 @@ def longest_sum(one: tuple[int, int], other: tuple[int, int], bits: int) -> int:
 # %% 13.1 wrong: tiny weights are zeros -> weights
 # np.where(steps > 0, steps, 1) => np.where(steps > 1e-8, steps, 1)
 
-# %% 13.2 wrong: a hundred ranges in equal distances -> all 1 but 40 at | that of the range 3.005 | with the range 3.2
+# %% 13.2 wrong: a hundred ranges in equal distances -> all 1 but 40 at | with the range 3.2
 def best_range(x: np.ndarray, bits: int) -> float:
     """Return the range with which numbers x (n,), from 0 on, lose least in so many bits."""
     most = 2**bits - 1

@@ -1,10 +1,12 @@
 """Answers that make a PrimFunc for some sizes: run as functions of arrays, and counted."""
 
+import dataclasses
 import functools
 import inspect
 import math
 from collections import Counter
 from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 import tvm
@@ -13,7 +15,8 @@ from tvm import tirx
 from course.checks.observe.primfuncs import with_buffers
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import program
-from course.tir.walk import Access, accesses, walk
+from course.tir.evaluate import Unknown, iterations_of
+from course.tir.walk import Access, Place, accesses, walk
 from course.words import _
 
 
@@ -34,28 +37,58 @@ def made_for(build: Callable, shapes: Callable[..., Sequence[tuple[int, ...]]],
     return lambda sizes, *arrays: made(*sizes)(arrays, shapes(*sizes)[-1])
 
 
+class _Read(NamedTuple):
+    """How often an element of a buffer is read, under conditions on what arrays hold."""
+
+    name: str
+    times: int
+    conditions: list[Any]
+
+
 def _traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter[str]]:
     """Return the sizes of the buffers that a PrimFunc makes, and how many elements it reads.
 
-    Of an if and its else only one runs: the one that reads more counts.
+    Of an if and its else on what an array holds only one runs: the one that reads more counts.
     """
     every = [access for node, place in walk(func.body) for access in accesses(node, place)]
     made = {access.buffer.name: math.prod(map(int, access.buffer.shape)) for access in every}
-    reads = _reads([access for access in every if not access.writes])
+    reads = _reads([_read(access) for access in every if not access.writes])
     return {name: made[name] for name in made.keys() - {each.name for each in func.params}}, reads
 
 
-def _reads(every: Sequence[Access], depth: int = 0) -> Counter[str]:
+def _read(access: Access) -> _Read:
+    known, conditions = [], []
+    for guard in access.place.guards:
+        alone = dataclasses.replace(access.place, guards=(guard,))
+        (conditions if _times(alone) is None else known).append(guard)
+    times = _times(dataclasses.replace(access.place, guards=tuple(known)))
+    return _Read(access.buffer.name, times or 0, conditions)
+
+
+def _times(place: Place) -> int | None:
+    """Return how often a place is reached; None where a condition is not known."""
+    try:
+        found = iterations_of(place, [])
+    except Unknown:
+        return None
+    extents = {loop.variable: int(loop.extent) for loop in place.loops}
+    among = math.prod(extents.pop(variable) for variable in found.at if variable in extents)
+    every = math.prod(extents.values())
+    # where there are so many that not each was looked at, none is taken as left out
+    return every * (int(found.runs.sum()) if found.runs.size == among else among)
+
+
+def _reads(every: Sequence[_Read], depth: int = 0) -> Counter[str]:
     """Count elements, by their buffers' names; `depth`: how many conditions are dealt with."""
     reads = Counter[str]()
-    branches: dict[int, tuple[list[Access], list[Access]]] = {}
-    for access in every:
-        if len(access.place.guards) == depth:
-            reads[access.buffer.name] += math.prod(int(loop.extent) for loop in access.place.loops)
+    branches: dict[int, tuple[list[_Read], list[_Read]]] = {}
+    for read in every:
+        if len(read.conditions) == depth:
+            reads[read.name] += read.times
             continue
-        condition = access.place.guards[depth]
+        condition = read.conditions[depth]
         no = isinstance(condition, tirx.Not)
-        branches.setdefault(hash(condition.a if no else condition), ([], []))[no].append(access)
+        branches.setdefault(hash(condition.a if no else condition), ([], []))[no].append(read)
     for one, other in branches.values():
         reads += _reads(one, depth + 1) | _reads(other, depth + 1)
     return reads
