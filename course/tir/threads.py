@@ -176,7 +176,8 @@ class Launch:
     in global memory that is written, the number of the thread that wrote an element last, -1 for
     none; number = block number * threads of a block + thread number. `together`: for each buffer
     the elements of the access that takes a warp most transactions, or most rounds in shared memory,
-    there those of one bank; the first such.
+    there those of one bank; the first such. `shapes`: of the buffers that the kernel makes, which
+    lowering may have cut to what is used.
     """
 
     grid: tuple[int, ...]
@@ -192,6 +193,7 @@ class Launch:
     races: list[Race] = field(default_factory=list)
     writer: dict[str, np.ndarray] = field(default_factory=dict)
     together: dict[str, np.ndarray] = field(default_factory=dict)
+    shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
     @property
     def threads(self) -> int:
@@ -588,6 +590,7 @@ class _Run:
             size = strides[0] * shape[0] if shape else 1
             data = np.zeros((int(copy[-1]) + 1, size), buffer.dtype)
             self.memory[buffer] = _Memory(buffer.name, scope, data, copy, shape, strides, shared)
+            self.launch.shapes[buffer.name] = shape
             if shared:
                 self.launch.shared_bytes += data[0].nbytes
 

@@ -167,8 +167,10 @@ def require_no_conflicts(launch: Launch, title: str) -> None:
     """Raise CheckFailed where a warp wants several words of one bank of shared memory at once."""
     worst = max(launch.conflicts, key=lambda name: launch.conflicts[name], default="")
     require_few(launch.conflicts, list(launch.rounds), 0, _("rounds for bank conflicts"), title,
-                _("one warp accesses {elements} of {name} at once, all in one bank").format(
-                    elements=_elements(launch.together[worst]), name=worst)
+                _("one warp accesses {elements} of {name} at once, all in one bank; in the lowered "
+                  "program its shape is {shape}").format(
+                    elements=_elements(launch.together[worst]), name=worst,
+                    shape=launch.shapes[worst])
                 if launch.conflicts[worst] else "")
 
 

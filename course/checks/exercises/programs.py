@@ -57,7 +57,8 @@ def _traffic(func: tvm.tirx.PrimFunc) -> tuple[dict[str, int], Counter[str]]:
 
 
 def _read(access: Access) -> _Read:
-    known, conditions = [], []
+    known: list[Any] = []
+    conditions: list[Any] = []
     for guard in access.place.guards:
         alone = dataclasses.replace(access.place, guards=(guard,))
         (conditions if _times(alone) is None else known).append(guard)
