@@ -367,7 +367,7 @@ def _require_only_serial(func: tirx.PrimFunc, came: tirx.PrimFunc) -> None:
     def serial(loop: tirx.For) -> tirx.For:
         return loop if loop.kind != tirx.ForKind.PARALLEL else tirx.For(
             loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body,
-            step=loop.step, annotations=loop.annotations)
+            annotations=loop.annotations, step=loop.step)
 
     before, left = (sum(loop.kind == tirx.ForKind.PARALLEL for loop, _place in walk(one.body)
                         if isinstance(loop, tirx.For)) for one in (func, came))
