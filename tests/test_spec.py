@@ -12,13 +12,14 @@ from tvm import te
 from tvm.script import tirx as T
 
 from course import words
+from course.checks.run.check import forks
 from course.checks.say.messages import CheckFailed
 from course.checks.say.show import Example
 from course.checks.spec import shrink
 from course.checks.spec.forms import STEPS, Misuse, expression, number, program
 from course.checks.spec.interpret import Interpreted, Unknown
 from course.checks.spec.shrink import Search
-from course.checks.spec.spec import Rerun, Spec
+from course.checks.spec.spec import Rerun, Spec, check
 from course.words import packed, unpacked
 
 # ---- the search ----------------------------------------------------------------------------
@@ -245,6 +246,25 @@ def test_what_does_not_recur_is_not_shown() -> None:
         return x if len(seen) == 1 else np.maximum(x, 0)
     answer(BATCH)
     assert _rerun(answer).smallest({"x": BATCH}) is None
+
+
+@pytest.mark.skipif(not forks(), reason="checks do not fork here")
+def test_what_is_kept_of_earlier_calls_is_proved() -> None:
+    """In a process in which the answer was not called before; also what is kept by one input."""
+    def fails(answer, scales) -> str:
+        cases = [{"x": scale * BATCH, "y": scale * BATCH} for scale in scales]
+        spec = Spec(lambda run: run, lambda x, y: x + 2 * y, lambda: cases,
+                    {"x": "n m", "y": "n m"})
+        with pytest.raises(CheckFailed) as failed:
+            check(spec, answer)
+        return str(failed.value.parts[2])
+
+    kept: dict[object, np.ndarray] = {}
+    first = "right for this input when it is called first"
+    assert fails(lambda x, y: kept.setdefault(x.shape, x + 2 * y), (1, 3)) == first
+    kept.clear()
+    assert fails(lambda x, y: kept.setdefault(x.tobytes(), x + 2 * y), (1, 3)) == first
+    assert fails(lambda x, y: x + y, (1, 3)) == ""
 
 
 def test_what_an_answer_prints_while_it_is_looked_at_is_not_shown(capsys) -> None:

@@ -486,3 +486,40 @@ def times_four_bits(n: int, k: int) -> tvm.tirx.PrimFunc:
                     y[p * 32 + h * 16 + lane] = outer[h, lane]
 
     return product
+
+# %% 13.4 wrong: a shuffle that repeats each byte -> your line 7: return tvm.tirx.Shuffle
+def of_fours(lanes: int) -> tuple[tvm.tirx.PrimFunc, tvm.tirx.PrimFunc]:
+    """Return a description and an implementation: four products more for each of `lanes` sums."""
+    bytes_, sums = f"int8x{4 * lanes}", f"int32x{lanes}"
+
+    def repeated(four):
+        places = [tvm.tirx.const(place // lanes, "int32") for place in range(4 * lanes)]
+        return tvm.tirx.Shuffle([four], places)
+
+    @T.prim_func(s_tir=True)
+    def loops(A: T.Buffer((4,), "uint8", offset_factor=1),
+              B: T.Buffer((lanes, 4), "int8", offset_factor=1),
+              C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+        with T.sblock("root"):
+            T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
+            T.writes(C[0:lanes])
+            for j, k in T.grid(lanes, 4):
+                with T.sblock("four"):
+                    lane, number = T.axis.remap("SR", [j, k])
+                    C[lane] = C[lane] + T.Cast("int32", A[number]) * T.Cast(
+                        "int32", B[lane, number])
+
+    @T.prim_func(s_tir=True)
+    def call(A: T.Buffer((4,), "uint8", offset_factor=1),
+             B: T.Buffer((lanes, 4), "int8", offset_factor=1),
+             C: T.Buffer((lanes,), "int32", offset_factor=1, scope="local")):
+        with T.sblock("root"):
+            T.reads(C[0:lanes], A[0:4], B[0:lanes, 0:4])
+            T.writes(C[0:lanes])
+            C[T.ramp(0, 1, lanes)] = T.call_llvm_pure_intrin(
+                T.llvm_lookup_intrinsic_id(f"llvm.x86.avx512.vpdpbusd.{32 * lanes}"),
+                C.vload([0], sums),
+                repeated(T.reinterpret(A.vload([0], "uint8x4"), dtype="int8x4")),
+                B.vload([0, 0], bytes_), dtype=sums)
+
+    return loops, call

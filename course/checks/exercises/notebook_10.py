@@ -191,6 +191,9 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
             launch = gpus.ran(softmax_in_one_kernel, (_softmax(n, k),), (X, Y), title)
             power = np.exp(X - X.max(axis=1, keepdims=True))
             gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
+        gpus.require_few(launch.loads, "X", 2 * n * k, _("loads of X"), title)
+        gpus.require_few(launch.transactions, "X", 2 * n * k // 32, _("transactions of X"), title,
+                         gpus.at_once(launch, "X"))
         gpus.require_few(launch.transactions, launch.transactions, 3 * n * k // 32,
                          _("transactions"), title)
     return _("one kernel, a block of 32 threads for each row, X read at most twice")

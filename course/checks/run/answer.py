@@ -5,6 +5,7 @@ import builtins
 import contextlib
 import dis
 import inspect
+import itertools
 import linecache
 import os
 import re
@@ -67,6 +68,16 @@ def line_of_answer(error: BaseException) -> str:
     if isinstance(error, SyntaxError) and error.text and not any(map(_of_answer, frames)):
         return _("your line {line}: {source}").format(line=error.lineno, source=error.text.strip())
     return _innermost(frames)
+
+
+def place_of(error: BaseException) -> str:
+    """Return what `line_of_answer` does; in TVMScript the place that the parser names.
+
+    Unless the script called a function of the answer's, which raised.
+    """
+    called = itertools.dropwhile(lambda frame: frame.filename != "<ast>",
+                                 traceback.extract_tb(error.__traceback__))
+    return _innermost([*called]) or place_in_script(error) or line_of_answer(error)
 
 
 def line_that_runs() -> str:
@@ -187,5 +198,4 @@ def outcome(run: Callable[[], str], reaches: Callable[[], bool] = lambda: True
         expected = _("your code to run")
         given = _given(error)
         example = Example.of(given, expected, reason(error)) if given else None
-        return False, CheckFailed(expected, reason(error), place_in_script(error)
-                                  or line_of_answer(error), example=example).whole
+        return False, CheckFailed(expected, reason(error), place_of(error), example=example).whole

@@ -15,8 +15,8 @@ from course.checks.compare.tolerance import ATOL, to_numpy
 from course.checks.observe.guard_pages import guarded
 from course.checks.observe.primfuncs import Misuse, require_inside_buffers, run_prim_func
 from course.checks.observe.spies import Expressions
-from course.checks.run.answer import line_of_answer
-from course.checks.say.messages import CheckFailed, place_in_script, reason, require_type
+from course.checks.run.answer import place_of
+from course.checks.say.messages import CheckFailed, reason, require_type
 from course.checks.spec.interpret import Interpreted, Unknown
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Mistakes, Spec
@@ -125,7 +125,7 @@ def naming(title: str, runs: bool = True) -> Iterator[None]:
         if not runs:
             raise
         raise CheckFailed(_("your code to run; {title}").format(title=title), reason(error),
-                          place_in_script(error) or line_of_answer(error)) from None
+                          place_of(error)) from None
 
 
 def is_float32(type_: Any, *shape: int | None) -> bool:

@@ -20,9 +20,9 @@ import numpy as np
 import torch
 
 from course.checks.compare.tolerance import ATOL, RTOL
-from course.checks.run.answer import checked, line_of_answer
+from course.checks.run.answer import checked, place_of
 from course.checks.run.check import alarmed, forks, while_inside
-from course.checks.say.messages import CheckFailed, place_in_script, reason
+from course.checks.say.messages import CheckFailed, reason
 from course.checks.say.show import Example, differ, shown
 from course.checks.spec.shrink import LATE, Inputs, Search, patience
 from course.words import _
@@ -313,7 +313,7 @@ def _shown(rerun: Rerun, error: Exception, given: Inputs,
     if found and isinstance(found[1], Exception):  # it may be another error, on another line
         error = found[1]
     parts = error.parts if isinstance(error, CheckFailed) else (
-        _("your code to run"), reason(error), place_in_script(error) or line_of_answer(error))
+        _("your code to run"), reason(error), place_of(error))
     if found and right_alone(found[0]):
         parts = (*parts[:2], _("; ").join(filter(None, [parts[2], _ALONE])))
     return CheckFailed(*parts, example=rerun.shown(*found) if found else None)
