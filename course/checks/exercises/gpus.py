@@ -20,25 +20,7 @@ from course.words import Sentence, _
 from data.store import CourseError
 
 MOST_THREADS, MOST_SHARED = 1024, 48 * 1024
-
-
-def ran(answer: Callable, given: Iterable[Any], arrays: Iterable[np.ndarray], title: str,
-        barriers: bool = True, least: int = 1) -> Launch:
-    """Run what an answer makes of what is given: one kernel, every index inside, no race.
-
-    With at least so many threads a block: with fewer NumPy would take long.
-    """
-    func = _made(answer, given, title)
-    with _runs(title):
-        threads = min(math.prod(block) for _grid, block in gpu.launches_of(func, barriers))
-        launch = gpu.run(func, *arrays, barriers=barriers) if threads >= least else None
-    if not launch:
-        raise CheckFailed(_("at least {least} threads a block; {title}").format(
-            least=least, title=title), f"{threads}")
-    if launch.races:
-        raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
-    require_at_most(MOST_THREADS, launch.threads, _("threads a block"), title)
-    return launch
+SIMPLE = (np.ones, np.arange)  # what makes arrays of numbers that a reader can work out
 
 
 def _made(answer: Callable, given: Iterable[Any], title: str) -> tvm.tirx.PrimFunc:
@@ -108,7 +90,7 @@ def numbers(*shape: int, seed: int = 0) -> np.ndarray:
     return found
 
 
-def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Launch) -> None:
+def _require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Launch) -> None:
     """Raise CheckFailed where a result is wrong; say which thread wrote the worst place."""
     wrong = ~np.isclose(came, right, 1e-4, 1e-5 * float(np.abs(right).max()))
     if wrong.any():
@@ -124,23 +106,33 @@ def require_result(came: np.ndarray, right: np.ndarray, title: str, launch: Laun
 
 
 def ran_right(answer: Callable, given: tuple[Any, ...], arrays: Sequence[np.ndarray],
-              right: Callable[..., np.ndarray], title: str,
-              simpler: Sequence[Callable] = (np.ones, np.arange), **options: Any) -> Launch:
-    """Do as `ran`, and raise CheckFailed where the result is another than right(*arrays).
+              right: Callable[..., np.ndarray], title: str, simpler: Sequence[Callable] = (),
+              barriers: bool = True, least: int = 1) -> Launch:
+    """Run what an answer makes of what is given: one kernel, every index inside, no race.
 
-    Where it is wrong for simpler arrays too, show that.
+    Its result has to be right(*arrays); where it is wrong for simpler arrays too, show that. With
+    at least so many threads a block: with fewer NumPy would take long.
     """
-    wanted = right(*arrays)
+    func, wanted = _made(answer, given, title), right(*arrays)
     came = np.full_like(wanted, np.nan)
-    launch = ran(answer, given, (*arrays, came), title, **options)
+    with _runs(title):
+        threads = min(math.prod(block) for _grid, block in gpu.launches_of(func, barriers))
+        launch = gpu.run(func, *arrays, came, barriers=barriers) if threads >= least else None
+    if not launch:
+        raise CheckFailed(_("at least {least} threads a block; {title}").format(
+            least=least, title=title), f"{threads}")
+    if launch.races:
+        raise CheckFailed(_("no race; {title}").format(title=title), launch.races[0].says)
+    require_at_most(MOST_THREADS, launch.threads, _("threads a block"), title)
     try:
-        require_result(came, wanted, title, launch)
+        _require_result(came, wanted, title, launch)
     except CheckFailed:
         for make in simpler:
             simple = [make(one.size).astype(one.dtype).reshape(one.shape) for one in arrays]
             says = _("inputs of {numbers}, ...").format(
                 numbers=", ".join(f"{number:g}" for number in make(3)))
-            ran_right(answer, given, simple, right, _("; ").join([title, says]), (), **options)
+            ran_right(answer, given, simple, right, _("; ").join([title, says]), (), barriers,
+                      least)
         raise
     return launch
 

@@ -8,6 +8,7 @@ from tvm import te, topi
 
 from course.checks.compare.tolerance import random
 from course.checks.exercises import gpus
+from course.checks.exercises.softmax import softmax_of
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import number
@@ -34,7 +35,7 @@ def exercise_10_1(thread_for_each_pixel: Callable) -> str:
         grid, given = (-(-columns // _SIDE), -(-rows // _SIDE), 1), (_brighter(rows, columns),)
         gpus.require_launch(thread_for_each_pixel, given, title, grid, (_SIDE, _SIDE, 1))
         launch = gpus.ran_right(thread_for_each_pixel, given, [gpus.numbers(rows, columns)],
-                                lambda X: X * 0.5 + 0.25, title)
+                                lambda X: X * 0.5 + 0.25, title, gpus.SIMPLE)
         i, j = np.indices((rows, columns))
         owner = ((i // _SIDE) * grid[0] + j // _SIDE) * _SIDE**2 + i % _SIDE * _SIDE + j % _SIDE
         writer = launch.writer["Y"].reshape(rows, columns)
@@ -132,9 +133,7 @@ def exercise_10_4(with_barriers: Callable) -> str:
     gpus.require_launch(with_barriers, (), "X (128,)", (128 // _WIDTH, 1, 1), (_WIDTH, 1, 1),
                         barriers=False)
     for title, X in gpus.inputs([gpus.alone(1, (0,), 128)], gpus.numbers(128)):
-        Y = np.full(128, np.nan, "float32")
-        launch = gpus.ran(with_barriers, (), (X, Y), title, barriers=False)
-        gpus.require_result(Y, _smoothed(X), title, launch)
+        launch = gpus.ran_right(with_barriers, (), [X], _smoothed, title, barriers=False)
     gpus.require_few(launch.loads, "X", X.size, _("loads of X"), title)
     gpus.require_at_most(_BARRIERS, launch.barriers, _("barriers for each thread"), title)
     return _("no race, and {count} barriers for each thread").format(count=launch.barriers)
@@ -160,9 +159,8 @@ def exercise_10_5(block_for_each_row: Callable) -> str:
                             (32, 1, 1))
         for title, X in gpus.inputs([gpus.alone(1, (0, k - 1), n, k), gpus.alone(-1, (0, 0), n, k)],
                                     gpus.numbers(n, k)):
-            Y = np.full(n, np.nan, "float32")
-            launch = gpus.ran(block_for_each_row, (_row_sums(n, k),), (X, Y), title)
-            gpus.require_result(Y, X.sum(axis=1), title, launch)
+            launch = gpus.ran_right(block_for_each_row, (_row_sums(n, k),), [X],
+                                    lambda X: X.sum(axis=1), title)
         gpus.require_few(launch.transactions, "X", n * k // 32, _("transactions of X"), title,
                          gpus.at_once(launch, "X"))
     return _("a block of 32 threads for each row, and a transaction for each 32 numbers")
@@ -187,10 +185,8 @@ def exercise_10_6(softmax_in_one_kernel: Callable) -> str:
         each = [*(np.full((n, k), number, "float32") for number in (1, -200, 200)),
                 gpus.alone(200, (0, k - 1), n, k)]
         for title, X in gpus.inputs(each, drawn):
-            Y = np.full((n, k), np.nan, "float32")
-            launch = gpus.ran(softmax_in_one_kernel, (_softmax(n, k),), (X, Y), title)
-            power = np.exp(X - X.max(axis=1, keepdims=True))
-            gpus.require_result(Y, power / power.sum(axis=1, keepdims=True), title, launch)
+            launch = gpus.ran_right(softmax_in_one_kernel, (_softmax(n, k),), [X], softmax_of,
+                                    title)
         gpus.require_few(launch.loads, "X", 2 * n * k, _("loads of X"), title)
         gpus.require_few(launch.transactions, "X", 2 * n * k // 32, _("transactions of X"), title,
                          gpus.at_once(launch, "X"))
@@ -231,7 +227,7 @@ def exercise_10_8(window_of_five: Callable) -> str:
                             (_OF_ONE_BLOCK, 1, 1), barriers=False)
         launch = gpus.ran_right(
             window_of_five, (n,), [gpus.numbers(n + _TAPS - 1), random(_TAPS, seed=n)],
-            lambda X, W: np.convolve(X, W[::-1], "valid"), title, barriers=False)
+            lambda X, W: np.convolve(X, W[::-1], "valid"), title, gpus.SIMPLE, barriers=False)
         most = sum(min(_OF_ONE_BLOCK, n - first) + _TAPS - 1
                    for first in range(0, n, _OF_ONE_BLOCK))
         gpus.require_few(launch.loads, "X", most, _("loads of X"), title)

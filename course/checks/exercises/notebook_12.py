@@ -278,14 +278,14 @@ def exercise_12_5(attention_on_gpu: Callable) -> str:
              gpus.alone(1, (0, 0), n, d)]
     gpus.ran_right(made, (n, d), first, _attention, _(
         "Q {shape}, all 1; K zeros but ones in row 0; V zeros but 1 at [0, 0]").format(
-            shape=(n, d)), (), barriers=False, least=_SIDE)
+            shape=(n, d)), barriers=False, least=_SIDE)
     for n, d in _ON_GPU:
         title, blocks = _of_sizes(n, d), n // _SIDE
         Q, K, V = 9 * random(n, d), 9 * random(n, d, seed=1), random(n, d, seed=2)
         Q[5], K[:, 0] = 0, -1 - np.abs(K[:, 0])
         Q[5, 0] = 1e5  # all scores of this query are far below 0
         launch = gpus.ran_right(made, (n, d), [Q, K, V], _attention, title,
-                                barriers=False, least=_SIDE)
+                                gpus.SIMPLE, barriers=False, least=_SIDE)
         q, k, v, y = (param.name for param in made(n, d).params)
         gpus.require_few(launch.loads, (k, v), 2 * blocks * n * d, _("loads of K and V"), title)
         gpus.require_few(launch.transactions, (k, v), 2 * blocks * n * d // _SIDE,
