@@ -12,7 +12,7 @@ from course.checks.compare.tolerance import random
 from course.checks.observe.spies import require_numpy_only
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
-from course.checks.spec.forms import number
+from course.checks.spec.forms import array, number
 from course.checks.spec.shrink import Inputs
 from course.checks.spec.spec import Cases, Spec, check
 from course.words import _
@@ -34,15 +34,6 @@ def _counted(seed: int, absent: int = -1, never: int = -1) -> np.ndarray:
     return confusion
 
 
-def _ten_numbers(per_class_recall: Callable) -> Callable[..., np.ndarray]:
-    def run(confusion: np.ndarray) -> np.ndarray:
-        came = per_class_recall(confusion)
-        if type(came) is not np.ndarray or came.dtype == object:
-            raise CheckFailed(_("an array of ten numbers"), f"{type(came).__name__}")
-        return came
-    return run
-
-
 def _confusions() -> Cases:
     large = 1000 * _counted(1)
     large[4, 4] = 1  # a recall that no rounding leaves as it is
@@ -53,7 +44,7 @@ def _confusions() -> Cases:
 
 
 _OF_CLASSES = Spec(
-    _ten_numbers, lambda confusion: np.diag(confusion) / confusion.sum(1), _confusions,
+    array, lambda confusion: np.diag(confusion) / confusion.sum(1), _confusions,
     {"confusion": "c c"}, least={"c": 2}, fits=lambda given: given["confusion"].min() >= 0,
     atol=1e-9)
 

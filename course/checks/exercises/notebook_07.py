@@ -2,7 +2,6 @@
 
 import itertools
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import tvm
@@ -13,7 +12,7 @@ from course.checks.exercises import schedules
 from course.checks.exercises.models import fused_cnn, reference_200
 from course.checks.run.check import exercise
 from course.checks.say.messages import CheckFailed
-from course.checks.spec.forms import number
+from course.checks.spec.forms import array, number
 from course.checks.spec.spec import Cases, Spec, check, not_finite
 from course.kernels import relu
 from course.tir.loops import Nest, nests
@@ -137,14 +136,6 @@ def _reordered(weights: np.ndarray, places: int, lanes: int) -> np.ndarray:
     return np.moveaxis(groups, 2, 3).reshape(weights.shape)
 
 
-def _array(follow_layout: Callable) -> Callable[..., np.ndarray]:
-    def run(**given: Any) -> np.ndarray:
-        if type(came := follow_layout(*given.values())) is not np.ndarray:
-            raise CheckFailed(_("a NumPy array"), type(came).__name__)
-        return came
-    return run
-
-
 def _layouts() -> Cases:
     for seed, (outputs, groups, lanes, places) in enumerate(
             [(1, 2, 2, 2), (1, 1, 2, 3), (3, 2, 4, 3), (2, 1, 3, 5), (5, 3, 1, 4), (4, 2, 16, 9),
@@ -154,7 +145,7 @@ def _layouts() -> Cases:
 
 
 _LAYOUT = Spec(
-    _array, _reordered, _layouts, {"weights": "o k"}, atol=0,
+    array, _reordered, _layouts, {"weights": "o k"}, atol=0,
     beyond=lambda: not_finite({"weights": fractions(3, 8), "places": 2, "lanes": 2}),
     fits=lambda given: min(given["places"], given["lanes"]) > 0
     and given["weights"].shape[1] % (given["places"] * given["lanes"]) == 0)

@@ -66,6 +66,15 @@ def number(answer: Callable[..., Any], kind: type = float) -> Callable[..., np.n
     return run
 
 
+def array(answer: Callable[..., Any]) -> Callable[..., np.ndarray]:
+    """Return a plain function of one array, as one of arguments by name."""
+    def run(**given: Any) -> np.ndarray:
+        if type(came := answer(*given.values())) is not np.ndarray or came.dtype == object:
+            raise CheckFailed(_("a NumPy array"), type(came).__name__)
+        return came
+    return run
+
+
 def expression(describe: Callable, topi: bool = False) -> Callable[..., np.ndarray]:
     """Return a function of te.Tensors as one of arrays by name; TOPI only where it may be used.
 

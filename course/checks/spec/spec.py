@@ -80,10 +80,11 @@ class Rerun(NamedTuple):
                 if self.size(given)[1] <= _FEW else contextlib.nullcontext():
             came = self.run(**own)
         for name, value in given.items():
-            if isinstance(value, np.ndarray) and not np.array_equal(
-                    value, own[name], equal_nan=value.dtype.kind == "f"):
+            is_array = isinstance(value, np.ndarray)
+            if not (np.array_equal(value, own[name], equal_nan=value.dtype.kind == "f")
+                    if is_array else value == own[name]):
                 raise _Changed(_("{name} to stay as it was").format(name=name),
-                               _("other numbers in it"))
+                               _("other numbers in it") if is_array else repr(own[name])[:80])
         return came
 
     def called(self, given: Inputs) -> Any:
