@@ -233,6 +233,14 @@ def _(make: Callable) -> None:
     schedule.parallel(i)
 
 
+@provokes("is expected to be written by single block", SCHEDULES)
+def _(make: Callable) -> None:
+    schedule = make(product())
+    block = schedule.get_sblock("C")
+    schedule.decompose_reduction(block, schedule.get_loops(block)[2])
+    schedule.cache_write(block, 0, "local")
+
+
 def read_twice(**options: str) -> None:
     b = te.compute((4, 5), lambda i, j: A[i, j] * 2, name="B")
     both = [te.compute((4, 5), lambda i, j: b[i, j] + 1, name=name) for name in "CD"]

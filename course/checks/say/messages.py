@@ -125,6 +125,18 @@ def explained(message: str) -> str:
     return next((link for words, link in _explanations().items() if words in message), "")
 
 
+def _of_a_schedule(name: str, line: str, above: Sequence[str], below: Sequence[str]) -> str:
+    """Return what the line "Error message:" of a ScheduleError says, with what it refers to."""
+    first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
+    first = f"{name}: {_named(first, above).removeprefix(f'{name}: ')}"
+    if broken := re.search(r" condition (#\d+)\.?$", first):  # of those that are listed
+        says = [one[2:] for one in below if one.startswith(f"{broken[1][1:]})")]
+        return f"{first.removesuffix('.')}:{says[0]}"[:500] if says else first[:300]
+    listed = list(itertools.takewhile(re.compile(r"\d\)").match, below))
+    return first[:300] if more or not below or line.endswith(".") \
+        else " ".join([first, *(listed or below[:1])])[:500]
+
+
 def reason(error: BaseException) -> str:
     """Return the one line of a TVM or Python error that says what is wrong."""
     lines = [line.strip() for line in str(error).splitlines()
@@ -144,15 +156,7 @@ def reason(error: BaseException) -> str:
         return f"{name}: {lines[1]} {lines[-1]}"[:300]
     for number, line in enumerate(lines):
         if line.startswith("Error message:"):  # a ScheduleError prints the whole module first
-            first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
-            first = f"{name}: {_named(first, lines[:number]).removeprefix(f'{name}: ')}"
-            below = lines[number + 1:]
-            if broken := re.search(r" condition (#\d+)\.?$", first):  # of those that are listed
-                says = [one[2:] for one in below if one.startswith(f"{broken[1][1:]})")]
-                return f"{first.removesuffix('.')}:{says[0]}"[:500] if says else first[:300]
-            listed = list(itertools.takewhile(re.compile(r"\d\)").match, below))
-            return first[:300] if more or not below or line.endswith(".") \
-                else " ".join([first, *(listed or below[:1])])[:500]
+            return _of_a_schedule(name, line, lines[:number], lines[number + 1:])
         if line.startswith("error: ") or "Cannot find ffi::Function" in line:
             text = line.removeprefix("error: ")  # TVMScript and the VM: details follow
             for later in lines[number + 1:]:
