@@ -233,7 +233,7 @@ def _(make: Callable) -> None:
     schedule.parallel(i)
 
 
-@provokes("is expected to be written by single block", SCHEDULES)
+@provokes("to be written by single block", SCHEDULES)
 def _(make: Callable) -> None:
     schedule = make(product())
     block = schedule.get_sblock("C")

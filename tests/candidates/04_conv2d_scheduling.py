@@ -98,7 +98,7 @@ def schedule_add(schedule):
 # %% 4.3 wrong: the reduction is vectorised -> your code to run
 # vectorize(lanes) => vectorize(k)
 
-# %% 4.3 wrong: decomposed too early -> does not have compact dataflow | schedule.decompose_reduction(block, k); schedule.vectorize(lanes) | read: docs/tvm_errors.md#does-not-have-compact-dataflow-is-expected-to-be-written-by-single-block
+# %% 4.3 wrong: decomposed too early -> does not have compact dataflow | schedule.decompose_reduction(block, k); schedule.vectorize(lanes) | read: docs/tvm_errors.md#does-not-have-compact-dataflow-to-be-written-by-single-block
 # schedule.decompose_reduction(block, k) => pass
 # schedule.vectorize => schedule.decompose_reduction(block, k); schedule.vectorize
 
