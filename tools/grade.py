@@ -19,7 +19,7 @@ import signal
 import sys
 import textwrap
 from collections import ChainMap, Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from multiprocessing.pool import ThreadPool
 from pathlib import Path
@@ -155,19 +155,11 @@ def _of(points: str, most: str) -> Sentence:
     return _("{points} of {most}").format(points=points, most=most) if points else _("not graded")
 
 
-def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.Namespace) -> None:
-    """Grade what is not graded yet, equal files once, and write everything.
-
-    Raises Lost if the course's own solutions, `solved`, do not pass.
-    """
-    masters = {job.stem: job.master for job in solved}
-    missing: dict[str, list[tuple[int, str]]] = {}  # where a file is, by the key of its result
+def _not_kept(report: Report, kept: Kept, job_of: Callable[[int, str], Job]
+              ) -> dict[str, list[tuple[int, str]]]:
+    """Take what was graded before; return where the other files are, by their results' keys."""
+    missing: dict[str, list[tuple[int, str]]] = {}
     before = 0
-
-    def job_of(number: int, stem: str) -> Job:
-        return Job(stem, read(report.students[number].found.taken[stem]), masters[stem],
-                   options.seconds)
-
     for number, student in enumerate(report.students):
         for stem in student.found.taken:
             try:
@@ -186,6 +178,21 @@ def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.
     if before:
         report.say(_("{count} of {all} notebooks were graded before; FRESH=1 starts over.").format(
             count=before, all=before + sum(map(len, missing.values()))))
+    return missing
+
+
+def _grade_all(report: Report, solved: list[Job], kept: Kept, options: argparse.Namespace) -> None:
+    """Grade what is not graded yet, equal files once, and write everything.
+
+    Raises Lost if the course's own solutions, `solved`, do not pass.
+    """
+    masters = {job.stem: job.master for job in solved}
+
+    def job_of(number: int, stem: str) -> Job:
+        return Job(stem, read(report.students[number].found.taken[stem]), masters[stem],
+                   options.seconds)
+
+    missing = _not_kept(report, kept, job_of)
     report.bar.initial = report.bar.n  # for the time that is left
     todo = ((key, job_of(*places[0])) for key, places in missing.items())
     with contextlib.ExitStack() as ending:
@@ -262,6 +269,15 @@ def _class(options: argparse.Namespace, scratch: Path) -> tuple[list[Student], l
                  options.seconds, page=False) for stem in wanted])
 
 
+def _say_how_far(report: Report, stopped: str) -> None:
+    """Print why the grading has stopped, and where what is graded stands."""
+    said = [stopped]
+    if report.rows:
+        said.append(_("{table} has the rows of the students above. What was graded is kept: the "
+                      "same command does the rest.").format(table=f"{report.to.name}/grades.csv"))
+    print("\n" + " ".join(said), flush=True)
+
+
 def main(arguments: list[str]) -> int:
     """Grade; return the exit status."""
     options = _options(arguments)
@@ -291,12 +307,7 @@ def main(arguments: list[str]) -> int:
                 _grade_all(report, solved, Kept(options.to / "graded", course_versions()), options)
         except (KeyboardInterrupt, Lost) as why:
             _on_stop(signal.SIG_IGN)
-            said = [str(why) if isinstance(why, Lost) else _("Stopped.")]
-            if report.rows:
-                said.append(_("{table} has the rows of the students above. What was graded is "
-                              "kept: the same command does the rest.").format(
-                                  table=f"{options.to.name}/grades.csv"))
-            print("\n" + " ".join(said), flush=True)
+            _say_how_far(report, str(why) if isinstance(why, Lost) else _("Stopped."))
             return 1 if isinstance(why, Lost) else 130
     place = os.path.relpath(options.to)
     print(_("Written: {place}/grades.csv, and for each student {place}/feedback/<name>/index.html"

@@ -114,7 +114,7 @@ def iterations_of(place: Place, expressions: Sequence[Any], always: Sequence[Loo
     """
     loops, axes = _needed(place, expressions, always)
     found = every(dict(zip((loop.variable for loop in loops), _thinned(
-        [np.arange(_most(loop, place)) for loop in loops]), strict=True)))
+        [np.arange(most_of(loop, place)) for loop in loops]), strict=True)))
     at, runs = found.at, found.runs
     at.update(data or {})
     for loop in loops:
@@ -145,7 +145,7 @@ def _needed(place: Place, expressions: Sequence[Any], always: Sequence[Loop]
     return loops, axes
 
 
-def _most(loop: Loop, place: Place) -> int:
+def most_of(loop: Loop, place: Place) -> int:
     """Return the number of a loop's iterations, or the largest one. Raises Unknown."""
     most = int(place.analyzer.const_int_bound(loop.node.extent).max_value)
     if not 0 <= most < 2**31:

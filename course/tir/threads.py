@@ -313,18 +313,22 @@ class _Run:
                 return np.where(taken, self.value(yes, active & taken),
                                 self.value(no, active & ~taken))
             case ir.Call(op=ir.Op(name=name), args=args):
-                short = name.rpartition(".")[2]
-                if short == "likely":
-                    return self.value(args[0], active)
-                if short == "tvm_warp_activemask":
-                    return np.int64(0)
-                if short in _SHUFFLES:
-                    return self.shuffled(_SHUFFLES[short], args, active)
-                if short in _CALLS:
-                    self.launch.operations += int(np.count_nonzero(active))
-                    with np.errstate(all="ignore"):
-                        return _CALLS[short](*(self.value(arg, active) for arg in args))
+                return self.called(name.rpartition(".")[2], args, active)
         raise Unknown(f"{type(node).__name__}: {node}")
+
+    def called(self, name: str, args: Sequence[Any], active: np.ndarray) -> Any:
+        """Return what an operation gives in every thread. Raises Unknown."""
+        if name == "likely":
+            return self.value(args[0], active)
+        if name == "tvm_warp_activemask":
+            return np.int64(0)
+        if name in _SHUFFLES:
+            return self.shuffled(_SHUFFLES[name], args, active)
+        if name not in _CALLS:
+            raise Unknown(name)
+        self.launch.operations += int(np.count_nonzero(active))
+        with np.errstate(all="ignore"):
+            return _CALLS[name](*(self.value(arg, active) for arg in args))
 
     def shuffled(self, source: Callable[[Any, Any, Any], Any], args: Sequence[Any],
                  active: np.ndarray) -> np.ndarray:
@@ -545,22 +549,25 @@ class _Run:
                 self.execute(node.body, active)
                 self.reducer = before
             case tirx.Evaluate(value=ir.Call(op=ir.Op(name=name), args=args)):
-                short = name.rpartition(".")[2]
-                if short == "tvm_storage_sync" and str(args[0].value).startswith("shared"):
-                    self.barrier(active)
-                elif short == "tvm_storage_sync":
-                    raise Refused(_("a barrier of scope {scope}; one for the threads of a block is "
-                                    "T.tvm_storage_sync(\"shared\")").format(scope=args[0].value))
-                elif short == "tvm_thread_allreduce":
-                    self.reduce(args, active)
-                elif (atomic := _atomic(node)) is not None:
-                    self.add(*atomic, active)
-                else:
-                    raise Unknown(str(node.value))
+                self.together_do(name.rpartition(".")[2], args, node, active)
             case tirx.Evaluate(value=tirx.IntImm()):
                 pass
             case _:
                 raise Unknown(f"{type(node).__name__}: {node}")
+
+    def together_do(self, name: str, args: Sequence[Any], node: Any, active: np.ndarray) -> None:
+        """Do what the threads do together: wait, sum up, add to one element."""
+        if name == "tvm_storage_sync" and str(args[0].value).startswith("shared"):
+            self.barrier(active)
+        elif name == "tvm_storage_sync":
+            raise Refused(_("a barrier of scope {scope}; one for the threads of a block is "
+                            "T.tvm_storage_sync(\"shared\")").format(scope=args[0].value))
+        elif name == "tvm_thread_allreduce":
+            self.reduce(args, active)
+        elif (atomic := _atomic(node)) is not None:
+            self.add(*atomic, active)
+        else:
+            raise Unknown(str(node.value))
 
     def loop(self, node: tirx.For, active: np.ndarray) -> None:
         first, extent = (np.broadcast_to(self.value(part, active), active.shape)

@@ -187,7 +187,7 @@ replayed = replaying(place=True)
 # %% 8.3 wrong: all decisions are taken for tiles -> {'tiles': [[2, 6]] | {'tiles': [0, [2, 6], [3, 2]]
 replayed = replaying(all_kinds=True)
 
-# %% 8.3 wrong: the last steps are left out -> all steps of the record | none of those after EnterPostproc
+# %% 8.3 wrong: the last steps are left out -> all steps of the record | the program without those after EnterPostproc
 replayed = replaying(post=False)
 
 # %% 8.3 wrong: the module -> dict, IRModule
@@ -627,7 +627,7 @@ def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm
     tvm.s_tir.Trace.apply_json_to_schedule(record, schedule)
     return {"tiles": tiles, "unrolled": unrolled}, schedule.mod["main"]
 
-# %% 8.3 wrong: the trace applied once more, as apply_to_schedule does by remove_postproc=True -> none of those after EnterPostproc
+# %% 8.3 wrong: the trace applied once more, as apply_to_schedule does by remove_postproc=True -> the program without those after EnterPostproc
 def replayed(record: list, func: tvm.tirx.PrimFunc) -> tuple[dict[str, Any], tvm.tirx.PrimFunc]:
     """Return what a record drew, and the PrimFunc that it makes of `func`."""
     instructions, decisions = record

@@ -828,7 +828,7 @@ def products_in_rows(mod: tvm.IRModule) -> tvm.IRModule:
         schedule.decompose_reduction(block, over)
     return schedule.mod
 
-# %% 11.8 wrong: a link to the library -> a link to another file
+# %% 11.8 wrong: a link to the library -> is a link to a file outside of it
 def ship(mod: tvm.IRModule, target: tvm.target.Target, folder: Path) -> None:
     """Fill a folder that runs a module: python run.py x.npy y.npy."""
     library = Path.cwd() / f"shipped_{folder.name}.so"

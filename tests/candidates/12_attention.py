@@ -626,7 +626,7 @@ def merge(one: Part, other: Part) -> Part:
                         one[2] * factors[0] + other[2] * factors[1])
     return _merged[key]
 
-# %% 12.2 wrong: parts of 16 keys, merged at the end -> at most 81 numbers of its own at a time, for n = 3, m = 2000
+# %% 12.2 wrong: parts of 16 keys, merged at the end -> at most 81 numbers of its own at a time, for n = 3, m = 42200
 def running_attention(n: int, m: int, d: int) -> tvm.tirx.PrimFunc:
     """Return Y = softmax(Q K^T / sqrt(d)) V: Q, Y (n, d), K, V (m, d), in parts of 16 keys."""
     parts = -(-m // 16)
@@ -672,3 +672,67 @@ def running_attention(n: int, m: int, d: int) -> tvm.tirx.PrimFunc:
                 Y[q, i] = Y[q, i] / now[0]
 
     return in_parts
+
+# %% 12.2 right: tiles that divide m, at most 16 keys, their scores first
+def running_attention(n, m, d):
+    tile, scale = math.gcd(m, 16), 1 / math.sqrt(d)
+
+    @T.prim_func(s_tir=True)
+    def running(Q: T.Buffer((n, d), "float32"), K: T.Buffer((m, d), "float32"),
+                V: T.Buffer((m, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        score = T.alloc_buffer((tile,), "float32", scope="local")
+        state = T.alloc_buffer((3,), "float32", scope="local")  # largest, sum, largest before
+        for q in range(n):
+            state[0] = T.float32(-1e30)
+            state[1] = T.float32(0)
+            for i in range(d):
+                Y[q, i] = T.float32(0)
+            for b in range(m // tile):
+                state[2] = state[0]
+                for j in range(tile):
+                    score[j] = T.float32(0)
+                    for i in range(d):
+                        score[j] = score[j] + Q[q, i] * K[b * tile + j, i]
+                    score[j] = score[j] * T.float32(scale)
+                    state[0] = T.max(state[0], score[j])
+                state[1] = state[1] * T.exp(state[2] - state[0])
+                for i in range(d):
+                    Y[q, i] = Y[q, i] * T.exp(state[2] - state[0])
+                for j in range(tile):
+                    state[1] = state[1] + T.exp(score[j] - state[0])
+                    for i in range(d):
+                        Y[q, i] = Y[q, i] + T.exp(score[j] - state[0]) * V[b * tile + j, i]
+            for i in range(d):
+                Y[q, i] = Y[q, i] / state[1]
+
+    return running
+
+# %% 12.2 right: tiles of 64 keys, the last one shorter
+def running_attention(n, m, d):
+    scale = 1 / math.sqrt(d)
+
+    @T.prim_func(s_tir=True)
+    def running(Q: T.Buffer((n, d), "float32"), K: T.Buffer((m, d), "float32"),
+                V: T.Buffer((m, d), "float32"), Y: T.Buffer((n, d), "float32")):
+        state = T.alloc_buffer((4,), "float32", scope="local")  # largest, sum, score, shrink
+        for q in range(n):
+            state[0] = T.float32(-1e30)
+            state[1] = T.float32(0)
+            for i in range(d):
+                Y[q, i] = T.float32(0)
+            for b in range((m + 63) // 64):
+                for j in range(T.min(64, m - b * 64)):
+                    state[2] = T.float32(0)
+                    for i in range(d):
+                        state[2] = state[2] + Q[q, i] * K[b * 64 + j, i]
+                    state[2] = state[2] * T.float32(scale)
+                    state[3] = T.exp(state[0] - T.max(state[0], state[2]))
+                    state[0] = T.max(state[0], state[2])
+                    state[2] = T.exp(state[2] - state[0])
+                    state[1] = state[1] * state[3] + state[2]
+                    for i in range(d):
+                        Y[q, i] = Y[q, i] * state[3] + state[2] * V[b * 64 + j, i]
+            for i in range(d):
+                Y[q, i] = Y[q, i] / state[1]
+
+    return running

@@ -2,6 +2,7 @@
 
 import contextlib
 import inspect
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -58,11 +59,14 @@ def require_well_formed(mod: Any) -> None:
     if "main" not in names:
         raise CheckFailed(_("a function named main"), _("functions {names}").format(names=names),
                           'def main(...), or bb.function("main", [x])')
-    symbols = [str(func.attrs["global_symbol"]) for func in mod.functions.values()
-               if func.attrs and "global_symbol" in func.attrs]
-    if twice := [symbol for symbol in symbols if symbols.count(symbol) > 1]:  # of a used builder
-        raise CheckFailed(_("one function named {name}").format(name=twice[0]),
-                          _("functions {names}").format(names=names))
+    symbols = {variable.name_hint: str(func.attrs["global_symbol"])
+               for variable, func in mod.functions_items()
+               if func.attrs and "global_symbol" in func.attrs}
+    for symbol, count in Counter(symbols.values()).items():
+        if count > 1:  # of a builder that was used before
+            raise CheckFailed(_("one function named {name}").format(name=symbol), _(
+                "{names} have this name, as their global_symbol").format(names=", ".join(
+                    sorted(name for name, named in symbols.items() if named == symbol))))
     require_inside_buffers(mod)
     try:
         relax.analysis.well_formed(mod)  # builds may pass without it: a forgotten emit_output does
@@ -131,6 +135,17 @@ def _equal(came: np.ndarray, expected: np.ndarray, model: nn.Module) -> bool:
     return came.shape == expected.shape and np.allclose(came, expected, RTOL, atol)
 
 
+def _require_same_alone(mod: tvm.IRModule, model: nn.Module, machine: relax.VirtualMachine,
+                        batch: Batch, target: Any) -> None:
+    """Raise CheckFailed unless a module is right for both signs, and each layer by itself."""
+    if isinstance(model, nn.Sequential) and isinstance(_layers(model)[0], nn.Conv2d | nn.Linear):
+        # another may count on what it is given; a ReLU may keep a channel at 0 on every image
+        require_same_at_random(mod, model, machine, 2 * batch.images - batch.images.max(),
+                               target, given=_("on random images of both signs"))
+    if refused := wrong_alone(mod, model, [batch.inputs], target):
+        raise refused
+
+
 def require_same(mod: Any, model: nn.Module, reference: Iterable[Batch], target: Any = LIGHT,
                  machine: relax.VirtualMachine | None = None, alone: bool = False) -> str:
     """Return what was verified about a module against PyTorch, or raise CheckFailed.
@@ -139,43 +154,35 @@ def require_same(mod: Any, model: nn.Module, reference: Iterable[Batch], target:
     on one of both signs and each layer by itself. The first batch and the random ones run on
     guarded arrays. `machine` is the module, if it was built for the target already.
     """
-    machine = machine or build(mod, target)
-    in_order, layers = isinstance(model, nn.Sequential), _layers(model)
-    images = count = right = right_torch = 0
-    largest = 0.0
+    machine, layers = machine or build(mod, target), _layers(model)
+    in_order = isinstance(model, nn.Sequential)
+    images = count = right = right_torch = largest = 0
     for batch in reference:
         with contextlib.nullcontext() if count else guarded(machine, mod):
             came = _output(machine, batch)
-        expected = batch.expected
-        if not _equal(came, expected, model):
+        if not _equal(came, expected := batch.expected, model):
             raise diagnose(mod, model, [batch.inputs, *[(random_like(batch.images),)] * in_order],
                            target)
-        largest = max(largest, float(np.abs(came - expected).max()))
+        largest = max(largest, np.abs(came - expected).max())
         images, count = images + len(expected), count + 1
         if in_order and expected.ndim == 2:
-            right += int((came.argmax(1) == batch.labels).sum())
-            right_torch += int((expected.argmax(1) == batch.labels).sum())
+            right += (came.argmax(1) == batch.labels).sum()
+            right_torch += (expected.argmax(1) == batch.labels).sum()
     if not count:
         raise CheckFailed(_("inputs to compare"), _("a loader without batches"))
     if in_order:
         require_same_at_random(mod, model, machine, batch.images, target)
     if alone:
-        if in_order and isinstance(layers[0], nn.Conv2d | nn.Linear):
-            # another may count on what it is given; a ReLU may keep a channel at 0 on every image
-            require_same_at_random(mod, model, machine, 2 * batch.images - batch.images.max(),
-                                   target, given=_("on random images of both signs"))
-        if refused := wrong_alone(mod, model, [batch.inputs], target):
-            raise refused
-    below = bound(largest, -5 if isinstance(layers[-1], nn.Softmax) else -4)
+        _require_same_alone(mod, model, machine, batch, target)
+    below = bound(float(largest), -5 if isinstance(layers[-1], nn.Softmax) else -4)
     if not in_order:
         return _("{count} calls: max |difference| to PyTorch below {bound}").format(
             count=count, bound=below)
     verified = _("{images} images in {count} batches: max |difference| to PyTorch below "
                  "{bound}").format(images=f"{images:,}", count=f"{count:,}", bound=below)
-    if expected.ndim != 2:  # a layer and no classifier
-        return verified
-    return _('{verified}\nRight on {right} of {images} images; PyTorch on {right_torch}').format(
-        verified=verified, right=right, images=f"{images:,}", right_torch=right_torch)
+    return verified if expected.ndim != 2 else _(  # a layer and no classifier
+        '{verified}\nRight on {right} of {images} images; PyTorch on {right_torch}').format(
+            verified=verified, right=right, images=f"{images:,}", right_torch=right_torch)
 
 
 def check_equivalence(mod: tvm.IRModule, torch_model: nn.Module, test_loader: Iterable,

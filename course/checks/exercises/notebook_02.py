@@ -1,6 +1,7 @@
 """The checks of notebook 02: emit_te."""
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 import torch
@@ -151,6 +152,26 @@ def _holds(taken: np.ndarray, array: np.ndarray) -> bool:
     return taken.size == array.size and np.array_equal(np.sort(taken, None), np.sort(array, None))
 
 
+def _lacks(call: Binding, known: Mapping[str, np.ndarray], values: Sequence[np.ndarray],
+           index: int, arrays: Mapping[str, np.ndarray]) -> list[str]:
+    """Return what of a layer's a call neither takes nor gives.
+
+    The layer `index` of the model makes values[index + 1] of values[index] by its `arrays`.
+    """
+    taken = [one for given in call.takes
+             if (one := known.get(given) if isinstance(given, str) else given) is not None]
+    result = _("the result {shape}").format(shape=values[index + 1].shape)
+    there = {
+        f"x {values[index].shape}": any(
+            is_layer(one, values[index], nn.Identity()) for one in taken),
+        **{name: any(_holds(one, array) for one in taken) for name, array in arrays.items()},
+        result: any(is_layer(call.value, after, layer)  # with what is done to it inside
+                    for after, layer in zip(values[index + 1:], cnn()[1][index:], strict=True))}
+    lacking = [part for part, found in there.items() if not found]
+    # what is not given cannot be in the result
+    return [part for part in lacking if part != result] or lacking
+
+
 @torch.no_grad()
 def _require_own_layers(made: Made, expressions: Expressions) -> None:
     """Raise CheckFailed unless each layer with weights is one call with x, weight and bias."""
@@ -161,24 +182,8 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
         values.append(layer(torch.from_numpy(values[-1])).numpy())
     for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
         parameters = [f"{name}_weight", f"{name}_bias"]
-
-        def lacks(call: Binding, index: int = index, parameters: list[str] = parameters
-                  ) -> list[str]:
-            """Return what of the layer's a call neither takes nor gives."""
-            taken = [one for given in call.takes
-                     if (one := known.get(given) if isinstance(given, str) else given) is not None]
-            result = _("the result {shape}").format(shape=values[index + 1].shape)
-            there = {
-                f"x {values[index].shape}": any(
-                    is_layer(one, values[index], nn.Identity()) for one in taken),
-                **{one: any(_holds(array, weights[one]) for array in taken) for one in parameters},
-                result: any(
-                    is_layer(call.value, after, model[place])  # with what is done to it inside
-                    for place, after in enumerate(values[index + 1:], index))}
-            lacking = [part for part, found in there.items() if not found]
-            # what is not given cannot be in the result
-            return [part for part in lacking if part != result] or lacking
-
+        lacks = functools.partial(_lacks, known=known, values=values, index=index,
+                                  arrays={one: weights[one] for one in parameters})
         nearest = min(calls, key=lambda call: len(lacks(call)))
         if lacking := lacks(nearest):
             raise CheckFailed(

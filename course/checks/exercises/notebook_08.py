@@ -397,9 +397,8 @@ def exercise_8_3(replayed: Callable) -> str:
         except NotImplementedError:  # the stub's
             raise
         except Exception as error:  # whatever the answer raises
-            says = _("your code to run")
-            raise CheckFailed(says, reason(error), line_of_answer(error), example=Example.of(
-                {"record": name}, says, reason(error))) from None
+            raise _refused(name, _("your code to run"), reason(error),
+                           line_of_answer(error)) from None
         if not isinstance(came, tuple) or len(came) != 2 or not isinstance(came[0], Mapping) \
                 or not isinstance(came[1], tvm.tirx.PrimFunc):
             raise CheckFailed(_("a dictionary, and a PrimFunc"), ", ".join(
@@ -409,35 +408,46 @@ def exercise_8_3(replayed: Callable) -> str:
                 ((f"record[{part}][{place}]", now) for part in (1, 0) if len(given) > part
                  for place, (now, was) in enumerate(itertools.zip_longest(
                      given[part], record[part])) if now != was), ("record", given[2:]))
-            says = _("{name} to stay as it was").format(name=changed)
-            left = _("none") if now is None else f"{now}"[:200]
-            raise CheckFailed(says, left, example=Example.of({"record": name}, says, left))
-        drawn, program = came
-        of_kind = [(record[0][number], decision) for number, decision in record[1]]
-        wanted = {"tiles": [decision for (kind, *_rest), decision in of_kind
-                            if kind == "SamplePerfectTile"],
-                  "unrolled": next((attributes[0][decision] for (kind, _takes, attributes, _gives),
-                                    decision in of_kind if kind == "SampleCategorical"), None)}
-        said = json.dumps({key: drawn[key] for key in wanted | drawn if key in drawn},
+            raise _refused(name, _("{name} to stay as it was").format(name=changed),
+                           _("none") if now is None else f"{now}"[:200])
+        drawn, wanted = came[0], _decisions(record)
+        said = json.dumps({key: drawn[key] for key in {**wanted, **drawn} if key in drawn},
                           default=_plain, skipkeys=True)
         if said != json.dumps(wanted):
-            raise CheckFailed(f"{wanted}", f"{drawn}", example=Example.of(
-                {"record": name}, f"{wanted}", f"{drawn}"[:400]))
-        made = tvm.s_tir.Schedule(func)
-        tvm.s_tir.Trace.apply_json_to_schedule(record, made)
-        if not tvm_ffi.structural_equal(program, right := made.mod["main"]):
-            short = tvm.s_tir.Schedule(func)
-            made.trace.apply_to_schedule(short, remove_postproc=True)
-            if tvm_ffi.structural_equal(program, short.mod["main"]):
-                says, left = _("all steps of the record"), _("none of those after EnterPostproc")
-                raise CheckFailed(says, left, example=Example.of({"record": name}, says, left))
-            expected, got = _first_difference(right, program)
-            says = _("the first loop that differs") if expected.startswith("for ") \
-                else _("the first line that differs")
-            raise CheckFailed(expected, got, example=Example.of(
-                {"record": name}, expected, got, result=says))
+            raise _refused(name, f"{wanted}", f"{drawn}"[:400])
+        _require_replay(name, record, func, came[1])
     return _("{count} records read and replayed: their tiles, their steps to unroll, and the "
              "same programs as\nTVM's replay").format(count=len(_records()))
+
+
+def _refused(name: str, expected: str, came: str, look_at: str = "", what: str = "") -> CheckFailed:
+    return CheckFailed(expected, came, look_at, example=Example.of(
+        {"record": name}, expected, came, result=what))
+
+
+def _decisions(record: Any) -> dict[str, Any]:
+    """Return the tiles that a record drew, and how many steps it unrolls."""
+    of_kind = [(record[0][number], decision) for number, decision in record[1]]
+    return {"tiles": [decision for (kind, *_rest), decision in of_kind
+                      if kind == "SamplePerfectTile"],
+            "unrolled": next((attributes[0][decision] for (kind, _takes, attributes, _gives),
+                              decision in of_kind if kind == "SampleCategorical"), None)}
+
+
+def _require_replay(name: str, record: Any, func: tvm.tirx.PrimFunc, program: tvm.tirx.PrimFunc
+                    ) -> None:
+    """Raise CheckFailed unless a program is what TVM makes of a record, all its steps."""
+    made, short = (tvm.s_tir.Schedule(func) for _made in range(2))
+    tvm.s_tir.Trace.apply_json_to_schedule(record, made)
+    if tvm_ffi.structural_equal(program, right := made.mod["main"]):
+        return
+    made.trace.apply_to_schedule(short, remove_postproc=True)
+    if tvm_ffi.structural_equal(program, short.mod["main"]):
+        raise _refused(name, _("all steps of the record"),
+                       _("the program without those after EnterPostproc"))
+    expected, got = _first_difference(right, program)
+    raise _refused(name, expected, got, what=_("the first loop that differs")
+                   if expected.startswith("for ") else _("the first line that differs"))
 
 
 def _plain(value: Any) -> Any:

@@ -553,15 +553,17 @@ def _another_generator() -> Iterator[None]:
         called.append(given)
         return []
 
-    ours, failed = tvm_ffi.get_global_func(_COURSES), None
+    ours = tvm_ffi.get_global_func(_COURSES)
+    failed: CheckFailed | None = None
     try:
         yield
     except CheckFailed as error:
         failed = error
-    same = tvm_ffi.get_global_func(_COURSES).same_as(ours)
-    tvm_ffi.registry.remove_global_func(_COURSES)
-    if before:
-        tvm_ffi.register_global_func(_COURSES, before)
+    finally:
+        same = tvm_ffi.get_global_func(_COURSES).same_as(ours)
+        tvm_ffi.registry.remove_global_func(_COURSES)
+        if before:
+            tvm_ffi.register_global_func(_COURSES, before)
     if called or not same:
         raise CheckFailed(_("a code generator under another name than the course's"), _COURSES)
     if failed:

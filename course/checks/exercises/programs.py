@@ -15,7 +15,7 @@ from tvm import tirx
 from course.checks.observe.primfuncs import with_buffers
 from course.checks.say.messages import CheckFailed
 from course.checks.spec.forms import program
-from course.tir.evaluate import Unknown, iterations_of
+from course.tir.evaluate import Unknown, iterations_of, most_of
 from course.tir.walk import Access, Place, accesses, walk
 from course.words import _
 
@@ -67,12 +67,13 @@ def _read(access: Access) -> _Read:
 
 
 def _times(place: Place) -> int | None:
-    """Return how often a place is reached; None where a condition is not known."""
+    """Return how often a place is reached; None where a condition or an extent is not known."""
     try:
-        found = iterations_of(place, [])
+        found = iterations_of(place, [], [loop for loop in place.loops
+                                          if isinstance(loop.extent, str)])  # it varies
+        extents = {loop.variable: most_of(loop, place) for loop in place.loops}
     except Unknown:
         return None
-    extents = {loop.variable: int(loop.extent) for loop in place.loops}
     among = math.prod(extents.pop(variable) for variable in found.at if variable in extents)
     every = math.prod(extents.values())
     # where there are so many that not each was looked at, none is taken as left out

@@ -136,8 +136,7 @@ def exercise(number: str, form: str, seconds: float = 10,
             note_answers(answer)
             title = _("Exercise {number} ✗").format(number=number)
             try:
-                require_of_the_cell_above(answer, name_in(form), lambda name: any(
-                    name == name_in(one.form) for one in registered.values()))
+                require_of_the_cell_above(answer, name_in(form), _is_asked_for)
                 require_called_as(answer, form)
             except CheckFailed as failed:
                 return _refuse(CheckFailed(*failed.parts, title))
@@ -160,6 +159,10 @@ def exercise(number: str, form: str, seconds: float = 10,
         registered[number] = Exercise(number, form, run, tuple(prepare), needs)
         return run
     return wrap
+
+
+def _is_asked_for(name: str) -> bool:
+    return any(name == name_in(one.form) for one in registered.values())
 
 
 right: dict[str, Any] = {}  # the answers that checks have accepted in this process
@@ -344,9 +347,13 @@ def _without_verdict(ended: Ended, limits: Limits) -> tuple[str, str, str]:
         case "strange":
             return (_("your code to leave alone the files that it did not open"),
                     _("no verdict from the check"), "")
-    code = ended.code if ended.why == "code" else 1
+    return _of_its_end(ended.code if ended.why == "code" else 1, calls_of_answer(ended.words))
+
+
+def _of_its_end(code: int, own: Sequence[tuple[str, int]]) -> tuple[str, str, str]:
+    """Say what became of a check whose process ended, in these calls of the answer's own."""
     name = signal.Signals(-code).name if code < 0 else _("exit code {code}").format(code=code)
-    kernel, own = _read(_called), calls_of_answer(ended.words)
+    kernel = _read(_called)
     came = (_("the process ended ({name}), in {kernel}") if kernel
             else _("the process ended ({name})")).format(name=name, kernel=kernel)
     look_at: str = _("what your code calls: is there something that ends the process?")

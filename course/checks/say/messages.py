@@ -125,6 +125,14 @@ def explained(message: str) -> str:
     return next((link for words, link in _explanations().items() if words in message), "")
 
 
+def _of_an_argument(lines: Sequence[str]) -> str:
+    """Return what a compiled function says of an argument, and which one it is."""
+    text = f"{lines[0].removesuffix(' when calling:')}, {lines[-1]}"
+    argument = re.match(r"\w+ (\w+)\.", text)
+    taken = argument and re.search(rf"\b{argument[1]}: Tensor\(.*?\)", lines[1])
+    return f"{text}; {taken[0]}" if taken else text
+
+
 def _of_a_schedule(name: str, line: str, above: Sequence[str], below: Sequence[str]) -> str:
     """Return what the line "Error message:" of a ScheduleError says, with what it refers to."""
     first, *more = line.removeprefix("Error message: ").split(" Out of bounds memory")
@@ -172,10 +180,7 @@ def reason(error: BaseException) -> str:
     if text.startswith(_ILL_FORMED) and (why := _why_ill_formed(error)):
         return f"{name}: {_ILL_FORMED}: {why}"
     if lines and lines[0].endswith(" when calling:") and lines[-1].startswith("expected "):
-        text = f"{lines[0].removesuffix(' when calling:')}, {lines[-1]}"  # of which argument
-        argument = re.match(r"\w+ (\w+)\.", text)
-        if argument and (taken := re.search(rf"\b{argument[1]}: Tensor\(.*?\)", lines[1])):
-            text += f"; {taken[0]}"
+        text = _of_an_argument(lines)
     text = _OPERATOR.sub(r"\1", text.removeprefix(f"{name}: "))
     return f"{name}: {text[:300]}{'...' * (len(text) > 300)}"
 

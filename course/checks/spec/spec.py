@@ -222,29 +222,33 @@ def _before_any_call(rerun: Rerun) -> Iterator[Callable[[Inputs], bool]]:
         yield lambda given: False
         return
     ours, theirs = _FORKED.Pipe()
-    process = _FORKED.Process(target=_alone, args=(rerun, theirs), daemon=True)
-    process.start()
-    theirs.close()
+    process = _FORKED.Process(target=_alone, args=(rerun, ours, theirs), daemon=True)
 
     def right_alone(given: Inputs) -> bool:
-        with contextlib.suppress(EOFError, OSError):  # it may have ended
+        with contextlib.suppress(Exception):  # it may have ended, or not begun
             ours.send(given)
             return ours.poll(LATE) and ours.recv()
         return False
+    with contextlib.suppress(OSError):  # no more processes: then there is no such hint
+        process.start()
+    theirs.close()
     try:
         yield right_alone
     finally:
-        process.kill()
+        if process.pid:
+            process.kill()
 
 
-def _alone(rerun: Rerun, pipe: Connection) -> None:
+def _alone(rerun: Rerun, ours: Connection, pipe: Connection) -> None:
     """Tell whether an answer is right for the inputs that come."""
-    given = pipe.recv()
-    pipe.send(not rerun.kind(given, rerun.called(given), rerun.expected(given)))
+    ours.close()  # so that recv ends when the other side has
+    with contextlib.suppress(BaseException):
+        given = pipe.recv()
+        pipe.send(not rerun.kind(given, rerun.called(given), rerun.expected(given)))
 
 
 def _one_changed(rerun: Rerun) -> Cases:
-    """Yield an input, then it with another array or number in one place, for each of them.
+    """Yield an input, then it with another array or number in one place, for each of these.
 
     What an answer keeps of earlier calls, by some of what it is given, is wrong then.
     """
@@ -252,10 +256,12 @@ def _one_changed(rerun: Rerun) -> Cases:
                  if rerun.size(one)[1] <= _MOST_FRESH and rerun.spec.fits(one)),
                 key=lambda one: rerun.size(one)[1], default={})
     for number, (name, value) in enumerate(given.items()):
-        if isinstance(value, int | float):
-            other: Inputs = given | {name: value + 1}
-        else:
+        if isinstance(value, np.ndarray):
             other = given | _redrawn({name: value}, number)
+        elif isinstance(value, int | float) and not isinstance(value, bool):
+            other = given | {name: value + 1}
+        else:
+            continue
         if len(given) > 1 and rerun.spec.fits(other):
             yield given
             yield other
