@@ -22,10 +22,11 @@ from tvm import relax, te, topi
 
 import helpers
 from course import checks, present
-from course.checks.exercises import models
+from course.checks.exercises import models, notebook_09
 from course.checks.exercises.schedules import require_scheduled
 from course.checks.run import check as running
 from course.checks.run.isolate import Child
+from course.checks.say.messages import CheckFailed
 from tools.grading import inside
 
 WEIGHTS = helpers.load_weights("cnn")
@@ -252,6 +253,21 @@ def test_without_its_tool_a_check_judges_nothing(monkeypatch, capsys) -> None:
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
+@pytest.mark.parametrize("raised", [NotImplementedError, KeyboardInterrupt, CheckFailed])
+def test_the_courses_code_generator_comes_back(raised) -> None:
+    """Where nothing forks, 9.6 runs in the reader's own kernel."""
+    name = notebook_09._COURSES
+    tvm_ffi.register_global_func(name, lambda *given: "the notebook's", override=True)
+    try:
+        with pytest.raises(raised), notebook_09._another_generator():
+            if raised is not CheckFailed:
+                raise raised
+            tvm_ffi.get_global_func(name)([], {}, {})  # an answer's pattern has the course's name
+        assert tvm_ffi.get_global_func(name)() == "the notebook's"
+    finally:
+        tvm_ffi.registry.remove_global_func(name)
+
+
 def test_a_long_verdict_arrives_whole() -> None:
     assert checks.isolated(lambda: "é" * 100_000, 5) == (True, "é" * 100_000)
 
