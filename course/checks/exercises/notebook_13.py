@@ -13,7 +13,7 @@ from course import fewbits, intrinsics
 from course.checks.compare.tolerance import random
 from course.checks.exercises.programs import made_for, require_little
 from course.checks.observe import primfuncs
-from course.checks.run.check import exercise
+from course.checks.run.check import exercise, prepared
 from course.checks.say.messages import CheckFailed, reason
 from course.checks.spec.forms import Misuse, number
 from course.checks.spec.shrink import Inputs
@@ -117,17 +117,19 @@ def _fair(given: Inputs) -> bool:
         _best_of(x, bits, _in_ratios(x, count))[1] <= 1.01 * least for count in (300, 500))
 
 
-def _samples() -> Cases:
+@prepared
+def _samples() -> list[Inputs]:
     draw = np.random.default_rng(0)
     outlier, many, few = (draw.uniform(0, 1, size) for size in (4000, 40_000, 12))
     outlier[7], many[7], few[7] = 300, 40, 30
     apart = np.append(np.ones(20_000), 40)  # for this, ranges in equal distances are too far apart
     ones = np.append(np.ones(300), 20)  # the smallest of which one far number is worth its loss
-    for x in (draw.uniform(0, 1, 30), few, ones, draw.uniform(0, 1, 2000),
-              draw.normal(size=2000).clip(0), 1e-3 * draw.exponential(size=2000), outlier, apart,
-              many):
-        yield from filter(_fair, ({"x": x.astype("float32"), "bits": bits} for bits in (2, 4, 8)))
-    yield {"x": np.array([3.5], "float32"), "bits": 4}
+    every = (draw.uniform(0, 1, 30), few, ones, draw.uniform(0, 1, 2000),
+             draw.normal(size=2000).clip(0), 1e-3 * draw.exponential(size=2000), outlier, apart,
+             many)
+    fair = filter(_fair, ({"x": x.astype("float32"), "bits": bits}
+                          for x in every for bits in (2, 4, 8)))
+    return [*fair, {"x": np.array([3.5], "float32"), "bits": 4}]
 
 
 def _losing_little(answer: Callable) -> Callable[..., np.ndarray]:
@@ -151,7 +153,7 @@ _RANGE = Spec(_losing_little, lambda x, bits: np.empty(0), _samples, {"x": "n"},
               fault=CheckFailed)
 
 
-@exercise("13.2", "best_range(x, bits)", seconds=30)
+@exercise("13.2", "best_range(x, bits)", seconds=30, prepare=[_samples])
 def exercise_13_2(best_range: Callable) -> str:
     """the range that loses least."""
     return _("within 2 % of the least error, for {count} samples and numbers of bits").format(
