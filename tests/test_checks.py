@@ -252,7 +252,6 @@ def test_without_its_tool_a_check_judges_nothing(monkeypatch, capsys) -> None:
     assert Child(inside.check, "11.8", "ship", [source], "en").result() == [False, said]
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
 @pytest.mark.parametrize("raised", [NotImplementedError, KeyboardInterrupt, CheckFailed])
 def test_the_courses_code_generator_comes_back(raised) -> None:
     """Where nothing forks, 9.6 runs in the reader's own kernel."""
@@ -268,6 +267,7 @@ def test_the_courses_code_generator_comes_back(raised) -> None:
         tvm_ffi.registry.remove_global_func(name)
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere checks run in this process")
 def test_a_long_verdict_arrives_whole() -> None:
     assert checks.isolated(lambda: "é" * 100_000, 5) == (True, "é" * 100_000)
 

@@ -313,10 +313,10 @@ class _Run:
                 return np.where(taken, self.value(yes, active & taken),
                                 self.value(no, active & ~taken))
             case ir.Call(op=ir.Op(name=name), args=args):
-                return self.called(name.rpartition(".")[2], args, active)
+                return self.called(name.rpartition(".")[2], args, node, active)
         raise Unknown(f"{type(node).__name__}: {node}")
 
-    def called(self, name: str, args: Sequence[Any], active: np.ndarray) -> Any:
+    def called(self, name: str, args: Sequence[Any], node: Any, active: np.ndarray) -> Any:
         """Return what an operation gives in every thread. Raises Unknown."""
         if name == "likely":
             return self.value(args[0], active)
@@ -325,7 +325,7 @@ class _Run:
         if name in _SHUFFLES:
             return self.shuffled(_SHUFFLES[name], args, active)
         if name not in _CALLS:
-            raise Unknown(name)
+            raise Unknown(f"{type(node).__name__}: {node}")
         self.launch.operations += int(np.count_nonzero(active))
         with np.errstate(all="ignore"):
             return _CALLS[name](*(self.value(arg, active) for arg in args))

@@ -7,7 +7,7 @@
 # %% 1.1 wrong: float32 -> float32 [nan, nan]
 # return np.diag(confusion) / confusion.sum(axis=1) => return (np.diag(confusion) / confusion.sum(axis=1)).astype("float32")
 
-# %% 1.1 wrong: nothing is returned -> a NumPy array | NoneType
+# %% 1.1 wrong: nothing is returned -> a NumPy array of numbers | NoneType
 # return np.diag => np.diag
 
 # %% 1.1 right: with a loop
@@ -123,10 +123,10 @@ def per_class_recall(confusion):
         recall[9] = 0
         return recall
 
-# %% 1.1 wrong: the mean of all -> a NumPy array
+# %% 1.1 wrong: the mean of all -> a NumPy array of numbers
 # return np.diag(confusion) / confusion.sum(axis=1) => return np.nanmean(np.diag(confusion) / confusion.sum(axis=1))
 
-# %% 1.1 wrong: a list -> a NumPy array
+# %% 1.1 wrong: a list -> a NumPy array of numbers
 # return np.diag(confusion) / confusion.sum(axis=1) => return list(np.diag(confusion) / confusion.sum(axis=1))
 
 # %% 1.1 right: einsum

@@ -410,7 +410,7 @@ def fast_conv_pool(mod, name):
     s.set_scope(s.get_sblock("conv2d_nchw_update", func_name=name), 0, "local")
     return s.mod
 
-# %% 7.3 wrong: a tensor of PyTorch's -> a NumPy array | Tensor
+# %% 7.3 wrong: a tensor of PyTorch's -> a NumPy array of numbers | Tensor
 def follow_layout(weights, places, lanes):
     return torch.from_numpy(weights).reshape(len(weights), -1, lanes, places).transpose(2, 3).flatten(1)
 

@@ -153,10 +153,10 @@ def _holds(taken: np.ndarray, array: np.ndarray) -> bool:
 
 
 def _lacks(call: Binding, known: Mapping[str, np.ndarray], values: Sequence[np.ndarray],
-           index: int, arrays: Mapping[str, np.ndarray]) -> list[str]:
+           index: int, layers: Sequence[nn.Module], arrays: Mapping[str, np.ndarray]) -> list[str]:
     """Return what of a layer's a call neither takes nor gives.
 
-    The layer `index` of the model makes values[index + 1] of values[index] by its `arrays`.
+    The first of `layers` makes values[index + 1] of values[index] by its `arrays`.
     """
     taken = [one for given in call.takes
              if (one := known.get(given) if isinstance(given, str) else given) is not None]
@@ -166,7 +166,7 @@ def _lacks(call: Binding, known: Mapping[str, np.ndarray], values: Sequence[np.n
             is_layer(one, values[index], nn.Identity()) for one in taken),
         **{name: any(_holds(one, array) for one in taken) for name, array in arrays.items()},
         result: any(is_layer(call.value, after, layer)  # with what is done to it inside
-                    for after, layer in zip(values[index + 1:], cnn()[1][index:], strict=True))}
+                    for after, layer in zip(values[index + 1:], layers, strict=True))}
     lacking = [part for part, found in there.items() if not found]
     # what is not given cannot be in the result
     return [part for part in lacking if part != result] or lacking
@@ -183,6 +183,7 @@ def _require_own_layers(made: Made, expressions: Expressions) -> None:
     for index, name in [(0, "conv2d"), (4, "linear0"), (6, "linear1")]:
         parameters = [f"{name}_weight", f"{name}_bias"]
         lacks = functools.partial(_lacks, known=known, values=values, index=index,
+                                  layers=model[index:],
                                   arrays={one: weights[one] for one in parameters})
         nearest = min(calls, key=lambda call: len(lacks(call)))
         if lacking := lacks(nearest):

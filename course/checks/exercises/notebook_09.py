@@ -560,8 +560,10 @@ def _another_generator() -> Iterator[None]:
     except CheckFailed as error:
         failed = error
     finally:
-        same = tvm_ffi.get_global_func(_COURSES).same_as(ours)
-        tvm_ffi.registry.remove_global_func(_COURSES)
+        now = tvm_ffi.get_global_func(_COURSES, allow_missing=True)
+        same = now is not None and now.same_as(ours)
+        if now is not None:
+            tvm_ffi.registry.remove_global_func(_COURSES)
         if before:
             tvm_ffi.register_global_func(_COURSES, before)
     if called or not same:

@@ -70,7 +70,7 @@ def array(answer: Callable[..., Any]) -> Callable[..., np.ndarray]:
     """Return a plain function of one array, as one of arguments by name."""
     def run(**given: Any) -> np.ndarray:
         if type(came := answer(*given.values())) is not np.ndarray or came.dtype == object:
-            raise CheckFailed(_("a NumPy array"), type(came).__name__)
+            raise CheckFailed(_("a NumPy array of numbers"), type(came).__name__)
         return came
     return run
 
