@@ -23,7 +23,6 @@ NAME = re.compile(r" *# (?:cause|form): ([a-z0-9-]+)")
 # By the cause's name: a pattern of the exercise and the title.
 TRUE = {
     "constant": "_(weight|bias): (one number|a thousandth|rounded)",
-    "own-module": "the module of the first call$",
 }
 
 # What a check wants of an answer's form, and the behaviours that lack it by what they do: the

@@ -677,7 +677,7 @@ def schedule_conv2d(mod):
     s.decompose_reduction(conv, s.get_loops(conv)[1])
     return s.mod
 
-# %% 4.4 wrong: the notebook's module is scheduled, not the one that is given -> not a variable of the notebook
+# %% 4.4 wrong: the notebook's module is scheduled, not the one that is given -> the same module where an empty one is given
 notebooks_module = helpers.import_model(helpers.pytorch_model(helpers.load_weights("cnn")), (4, 1, 28, 28))
 def schedule_conv2d(mod):
     return conv_schedule(notebooks_module)

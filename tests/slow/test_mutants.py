@@ -59,9 +59,8 @@ def test_wrong_behaviours_are_tried_too() -> None:
 
 
 def test_a_false_cause_is_found() -> None:
-    cause = _("the name in tvm.s_tir.Schedule(...): the function's argument, not a variable of the "
-              "notebook")
-    assert not truths.false_causes("7.2", "the module of the first call", cause)
+    cause = _("a constant with {value} instead of {right} at {place}, and {count} more that differ")
+    assert not truths.false_causes("2.7", "linear0_bias: one number off", cause)
     assert not truths.false_causes("2.3", "input 0: rounded to float16", _("one sblock"))
     for title in ("its sum: of all rows", "its result: rounded to float16"):
         assert truths.false_causes("2.7", title, cause) == [cause]

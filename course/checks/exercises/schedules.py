@@ -237,10 +237,7 @@ def returned(answer: Callable, original: tvm.IRModule, *more: Any) -> tvm.IRModu
         own = isinstance(again, tvm.IRModule) and tvm_ffi.structural_equal(again, mod)
     if own:
         raise CheckFailed(_("the module that is given, scheduled"),
-                          _("the same module where an empty one is given"),
-                          # cause: own-module
-                          _("the name in tvm.s_tir.Schedule(...): the function's argument, "
-                            "not a variable of the notebook"))
+                          _("the same module where an empty one is given"))
     for func in mod.functions.values():
         if isinstance(func, tvm.tirx.PrimFunc):
             warn_of_copies(func)
